@@ -351,7 +351,7 @@ def report(rows: list[Row], further: int, options: argparse.Namespace) -> str:
         if installed(name)
     )
     # The code of a notebook with one Explorer: the core, and the parts that this view needs.
-    scripts = ("attnwidgets", *aw.Explorer.PARTS, *COMMON_PARTS)
+    scripts = ("attnwidgets", *aw.Explorer.NEEDS.scripts, *COMMON_PARTS)
     runtime = sum((HERE.parent / "attnwidgets" / "static" / f"{name}.js").stat().st_size for name in scripts)
     by_tool = {(row.tool, row.tokens): row for row in rows}
     tools = [tool for tool in SAVED if any(row.tool == tool for row in rows)]

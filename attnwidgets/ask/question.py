@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,6 +20,8 @@ from attnwidgets.course.errors import AnswerError
 from attnwidgets.course.receipts import encode
 from attnwidgets.course.records import MIME, Record, make_record
 from attnwidgets.course.values import KINDS, checked
+from attnwidgets.views.base.link import Link
+from attnwidgets.views.base.needs import Needs, Panel
 from attnwidgets.views.base.standalone_view import StandaloneView
 from attnwidgets.views.wire.handlers import Handler
 
@@ -67,7 +70,7 @@ class Question(StandaloneView):
     """
 
     _VIEW = "Question"
-    PARTS: tuple[str, ...] = ("question",)
+    NEEDS = Needs(("question",))
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class Question(StandaloneView):
         self._unit = (self._places.unit if kind in OF_TEXTS else str(unit)) or None
         self._subject = subject_of_view(self.view)
         self.inner = (self.view,) if self.view is not None and show_view else ()
-        self.PARTS = (*self.PARTS, *(part for view in self.inner for part in view.PARTS))
+        self.panels = tuple(Panel(dict, Needs(view.needs.scripts)) for view in self.inner)
         make_record(id, kind, None, unit=self._unit, subject=self._subject)  # checks the id and the unit
         note = ASKED.add(self)
         found = find(id, kind, self._subject)
@@ -242,22 +245,24 @@ class Question(StandaloneView):
             "inner": [view.inside() for view in self.inner],
         }
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+    def _join(self, start: Mapping[str, Any]) -> Link:
         if self.view is None:
-            return super()._connect(fixed=fixed)
+            return super()._join(start)
         if self.view.comm is None:
             self.view._reopen()  # noqa: SLF001 - it is shown inside this one
         store, selection = self.view.store, self.view.selection
         store.acquire(self._holder)
         selection.acquire(self._holder)
-        self._trace_id = self.view._trace_id  # noqa: SLF001
+        self.content = replace(self.content, trace_id=self.view.content.trace_id)
         self.view.observe(self._follow, ["selection"])
-        return {"store": store, "selection": selection}
+        return Link(store, selection)
 
     def _follow(self, _: Any) -> None:
         """Follow the view to the selection that `aw.link` gave it, but not to another text."""
         view = self.view
-        if view is None or view._trace_id != self._trace_id or view.selection is self.selection:  # noqa: SLF001
+        if view is None or view.selection is self.selection:
+            return
+        if view.content.trace_id != self.content.trace_id:
             return
         before = self.selection
         view.selection.acquire(self._holder)

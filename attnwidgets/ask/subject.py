@@ -28,7 +28,7 @@ def subject_of_view(view: View | None) -> str | None:
     """
     if view is None:
         return None
-    trace = view._trace  # noqa: SLF001 - a question is made of a view
+    trace = view.content.trace
     if trace is not None:
         ids = trace.input_ids
         words = _names(view) if ids is None else [int(number) for number in ids]

@@ -12,6 +12,7 @@ from attnwidgets.people.kinds import CHECK_WORDS, truth_of
 from attnwidgets.people.payload import checked
 from attnwidgets.people.reading import responses_of
 from attnwidgets.people.study import Study
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.standalone_view import StandaloneView
 from attnwidgets.views.wire.handlers import Handler
 
@@ -53,7 +54,7 @@ class StudyView(StandaloneView):
     """
 
     _VIEW = "StudyView"
-    PARTS = ("study",)
+    NEEDS = Needs(("study",))
     _HEIGHT = 540
 
     def __init__(self, study: Any, *, code: str | None = None, **options: Unpack[TitleOptions]) -> None:

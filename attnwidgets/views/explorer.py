@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.attention_files import is_dump
 from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.views.base.accepts import attention_of
+from attnwidgets.views.base.needs import Needs, Panel
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.texts import Texts
 from attnwidgets.views.evaluate.handlers import removal_handlers
@@ -22,7 +25,13 @@ from attnwidgets.views.heads.sorting import START, Sorting
 from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import TraceInterventions, checked_specs
 from attnwidgets.views.media.handlers import picture_handlers
-from attnwidgets.views.media.patches import is_only_a_picture, pictured_of, sides_of, units_on_grid
+from attnwidgets.views.media.patches import (
+    is_only_a_picture,
+    on_grid_first,
+    pictured_of,
+    sides_of,
+    units_on_grid,
+)
 from attnwidgets.views.media.spoken import has_frames, is_heard, sound_handlers, words_of_trace
 from attnwidgets.views.text.predictions import prediction_handlers
 from attnwidgets.views.wire.handlers import Handler
@@ -30,13 +39,15 @@ from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.reader import TILE_VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from typing_extensions import Unpack
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
     from attnwidgets.statistics.table import HeadStatistics
+    from attnwidgets.views.base.accepts import Content
+    from attnwidgets.views.base.link import Link
     from attnwidgets.views.wire.handlers import Answer
 
 SENTENCE = "sentence"
@@ -81,9 +92,8 @@ class Explorer(Intervening):
     """
 
     _VIEW = "Explorer"
-    SHOWS_ALL_HEADS = True
     CLAIMS = True
-    PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
+    NEEDS = Needs(("explorer", "layers", "filters", "grid", "interventions"), thumbnails=True)
     _OPTIONS = FilterOptions
     _HEIGHT = 558
     _MANY_METHODS = True
@@ -103,24 +113,14 @@ class Explorer(Intervening):
     ) -> None:
         shown = self._begun(shown, features)
         self._sort = sort
-        self._predicts = shown if is_trace(shown) else None
         self._intervened = TraceInterventions.of(shown)
         self._features = (
             None if features is None else ShownFeatures.on_trace("Explorer", shown, features, stats)
         )
-        if self._features is not None:
-            self.PARTS = (*self.PARTS, "features")
-        if removal_handlers(self, self._predicts):
-            self.PARTS = (*self.PARTS, "removal")
         self.pictured = pictured_of(shown)
-        if self.pictured is not None:
-            self.PARTS = (*self.PARTS, "image")
-            self.READS_MATRICES = not is_only_a_picture(self.pictured)
-        if sounds := is_trace(shown) and shown.id in self._spoken:
-            self.PARTS = (*self.PARTS, "audio")
-        self.SHOWS_MEDIA = sounds or self.pictured is not None
+        self.panels = tuple(self._panels(shown if is_trace(shown) else None))
         super().__init__(shown, marks=marks, methods=methods, **options)
-        if base_of(self.selection.method) not in {*self._keys, *self.store.menu}:
+        if base_of(self.selection.method) not in {*self._link.keys, *self.store.menu}:
             # Another view may have selected a method that is not offered here, such as SAE features.
             self.selection.method = self._options["methods"][0]
         if method is not None:
@@ -129,6 +129,30 @@ class Explorer(Intervening):
             show_features(self, self._features, None)
         if self.pictured is not None:
             self.add_options(canNorm=getattr(self.pictured, "model", None) is not None)
+
+    def _panels(self, trace: Any) -> Iterator[Panel]:
+        """Yield the panels of this view: the last three only where the trace or `features=` has them.
+
+        Args:
+            trace: The trace that is shown; None if the view was given explanations.
+        """
+        yield Panel(lambda: head_handlers(self, self._sorting), options=self._sorting_options)
+        yield Panel(lambda: pair_handlers(self, trace) | prediction_handlers(trace))
+        yield Panel(self._intervention_handlers)
+        follow, text = (Handler(answer, runs_model=True) for answer in (self._follow, self._show_other))
+        yield Panel(lambda: {"follow": follow, "text": text})
+        if removal := removal_handlers(self, trace):
+            yield Panel(lambda: removal, Needs(("removal",)))
+        if (features := self._features) is not None:
+            shows = partial(features.handlers, self, table=False, panel=True, strip=True)
+            yield Panel(shows, Needs(("features",)))
+        if (pictured := self.pictured) is not None:
+            matrices = not is_only_a_picture(pictured)
+            needs = Needs(("image",), media=True, matrices=matrices)
+            yield Panel(partial(picture_handlers, self, pictured), needs)
+        if trace is not None and trace.id in self._spoken:
+            heard = partial(sound_handlers, self, trace, *self._spoken[trace.id])
+            yield Panel(heard, Needs(("audio",), media=True), self._sound_options)
 
     def _begun(self, shown: Any, features: Any) -> Any:
         """Return the trace to begin with, of those in a list; of a sound, the trace with its words."""
@@ -157,11 +181,6 @@ class Explorer(Intervening):
         self._spoken[worded.id] = (times, why)
         return worded
 
-    @property
-    def _sounds(self) -> bool:
-        """Whether the trace that is shown is of a sound whose frames have times."""
-        return self._trace is not None and self._trace.id in self._spoken
-
     def _text_refusal(self, trace: Any) -> str:
         """Return why no other text can be typed, in words, or ""."""
         from attnwidgets.sae.feature_activations import FeatureActivations
@@ -171,11 +190,11 @@ class Explorer(Intervening):
         listed = given if isinstance(given, (list, tuple)) else [given]
         return _OF_FEATURES if any(isinstance(one, FeatureActivations) for one in listed) else refusal(trace)
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        traits = super()._connect(fixed=fixed)
+    def _join(self, start: Mapping[str, Any]) -> Link:
+        link = super()._join(start)
         if self._texts is not None:
             self._options["texts"] = self._texts.describe(self._text_refusal(self._texts.base))
-        return traits
+        return link
 
     def _show_other(self, text: str | None = None, index: int | None = None) -> Answer:
         """Show another text: one that is typed, or one of the menu."""
@@ -189,52 +208,36 @@ class Explorer(Intervening):
         self.show_text(str(text) if index is None else int(index))
         return {"shown": texts.shown}, []
 
-    def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
-        super()._take(shown, methods, units)
-        if self.pictured is not None and not units_on_grid(self._explanations[0]):
-            # Of a picture and a caption that are read apart, the picture is shown first.
-            on_grid = [one for one in self._explanations if units_on_grid(one)]
-            self._explanations = (*on_grid, *(one for one in self._explanations if one not in on_grid))
+    def _content_of(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> Content:
+        content = super()._content_of(shown, methods, units)
+        # Of a picture and a caption that are read apart, the picture is shown first.
+        return content if self.pictured is None else on_grid_first(content)
 
-    def _own_options(self) -> dict[str, Any]:
-        self._sorting = Sorting.of(self._VIEW, self._sort, self._explanations)
-        options: dict[str, Any] = {"grid": START | {"sort": self._sorting.name}} if self._sorting.name else {}
-        if not self._sounds:
-            return options
-        return options | {
-            "heard": sorted({one.stack or "self" for one in self._explanations if is_heard(one)})
+    def _sorting_options(self) -> dict[str, Any]:
+        self._sorting = Sorting.of(self._VIEW, self._sort, self.content.explanations)
+        return {"grid": START | {"sort": self._sorting.name}} if self._sorting.name else {}
+
+    def _sound_options(self) -> dict[str, Any]:
+        return {
+            "heard": sorted({item.stack or "self" for item in self.content.explanations if is_heard(item)})
         }
 
     def _first_unit(self) -> str:
-        main = self._explanations[0]
+        main = self.content.main
+        if self._options["units"]:
+            return super()._first_unit()
         on_grid = units_on_grid(main) if self.pictured is not None else []
-        if on_grid and not self._options["units"]:
+        if on_grid:
             return on_grid[0]
-        if self._sounds and not self._options["units"] and WORD in main.available_units():
+        trace = self.content.trace
+        if trace is not None and trace.id in self._spoken and WORD in main.available_units():
             return WORD
         is_long = isinstance(main, MixingMap) and len(main.query) * len(main.key) > TILE_VALUES
-        if not is_long or self._options["units"] or SENTENCE not in main.available_units():
+        if not is_long or SENTENCE not in main.available_units():
             return super()._first_unit()
         sentences = [axis.units.get(SENTENCE) for axis in (main.query, main.key)]
         several = all(unit is not None and sum(not flag for flag in unit.special) > 1 for unit in sentences)
         return SENTENCE if several else super()._first_unit()
-
-    def _handlers(self) -> Mapping[str, Handler]:
-        handlers = (
-            head_handlers(self, self._sorting)
-            | pair_handlers(self, self._predicts)
-            | prediction_handlers(self._predicts)
-        )
-        handlers |= self._intervention_handlers() | removal_handlers(self, self._predicts)
-        handlers |= {"follow": Handler(self._follow, runs_model=True)}
-        handlers |= {"text": Handler(self._show_other, runs_model=True)}
-        if self.pictured is not None:
-            handlers |= picture_handlers(self, self.pictured)
-        if self._sounds:
-            handlers |= sound_handlers(self, self._trace, *self._spoken[self._trace.id])
-        if self._features is not None:
-            handlers |= self._features.handlers(self, table=False, panel=True, strip=True)
-        return handlers
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import explorer_sheet
@@ -274,8 +277,8 @@ class Explorer(Intervening):
         specs = checked_specs(interventions, self._intervened.reach)
         changed = trace.rerun(*self._intervened.interventions(specs))
         maps = attention_of(changed)
-        keys = self.store.register(maps, self._holder, units=self._options["units"])
-        self._keys |= frozenset(keys)
+        keys = self.store.register(maps, self._holder, self.needs, units=self._options["units"])
+        self._link = replace(self._link, keys=(*self._link.keys, *keys))
         return {"method": keys[0]}, []
 
 

@@ -76,7 +76,7 @@ def play(page, view, kernel="silent", *, cold=True, late=False, style="", beside
     """
     models, (name,), stores = _models([view], "")
     eager = {store: base64.b64encode(entry["eager"]).decode() for store, entry in stores.items()}
-    parts = [bundle(f"{part}.js").strip() for part in (*view.PARTS, *COMMON_PARTS)]
+    parts = [bundle(f"{part}.js").strip() for part in (*view.needs.scripts, *COMMON_PARTS)]
     given = {"models": models, "view": name, "eager": eager, "kernel": kernel, "cold": cold}
     answers = base64.b64encode(view.opening or b"").decode()
     given |= {"style": style, "beside": beside, "opening": "" if cold else answers}

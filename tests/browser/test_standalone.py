@@ -86,7 +86,7 @@ def test_hover_reads_click_pins_escape_unpins(explorer, page_of, sentence):
     page.mouse.move(*cell(heatmap, 9, 10, shown))
     readout = page.locator(".aw-footer .aw-readout")
     said = readout.inner_text()
-    exact = explorer._explanations[0].matrix(2, 1)[9, 10]
+    exact = explorer.content.explanations[0].matrix(2, 1)[9, 10]
     assert number(said) == pytest.approx(exact, abs=0.005)
     assert "≈" in said
     page.mouse.click(*cell(heatmap, 9, 10, shown))
@@ -220,7 +220,7 @@ def test_a_damaged_page_says_so(open_page, tmp_path, name, message):
 
 @pytest.mark.parametrize("width", [1100, 420])
 def test_all_views_stand_on_one_page(explorer, page_of, shots, width):
-    attention = explorer._explanations[0]
+    attention = explorer.content.explanations[0]
     scores = aw.Attributions([1.0, -0.5, 0.2, 0.0], axis=list("abcd"), target="yes")
     page = page_of(
         aw.LayerSlider(attention),

@@ -174,10 +174,10 @@ def test_saes_of_several_layers_stand_in_one_view(bert, trace, sae, stats):
 def test_the_explorer_shows_features_where_it_is_given_them(trace, sae, stats, found):
     plain = aw.Explorer(trace)
     assert "saes" not in plain.options
-    assert "features" not in plain.PARTS
+    assert "features" not in plain.needs.scripts
     for given in (found, sae, [found]):
         view = aw.Explorer(trace, features=given, stats=stats)
-        assert "features" in view.PARTS
+        assert "features" in view.needs.scripts
         assert view.options["saes"][0]["onText"]
         assert told(view, "activations", of=0, unit="token") == activations_of(found, "token")
         assert told(view, "feature", of=0, feature=5) == page_of(stats, 5)

@@ -141,7 +141,7 @@ def answer(view: Any, **at: Any) -> tuple[dict[str, Any], np.ndarray]:
 def test_an_explorer_of_a_sound_opens_by_its_words_and_draws_every_map_over_its_seconds() -> None:
     recorded = spoken()
     view = aw.Explorer(recorded)
-    assert "audio" in view.PARTS
+    assert "audio" in view.needs.scripts
     assert view.selection.unit == "word"
     assert view.options["heard"] == ["cross", "encoder"]
     units = view.trace.axes("encoder")[0].units

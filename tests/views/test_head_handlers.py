@@ -191,7 +191,7 @@ def test_patterns_come_with_their_names_and_the_strongest_of_every_head(given):
     view = aw.HeadGrid(given(tokens=TOKENS))
     source = "attention/token/self"
     meta, (data,) = asked(view, "patterns", source)
-    found = aw.statistics.head_patterns(view._explanations[0])
+    found = aw.statistics.head_patterns(view.content.explanations[0])
     offered = [one["name"] for one in meta["patterns"] if not one["refusal"] and not one["run"]]
     assert tuple(offered) == found.names
     assert meta["own"] == found.own

@@ -234,7 +234,7 @@ def test_words_of_a_caption_are_in_the_menu_of_a_model_that_compares_and_nowhere
 
 def test_an_explorer_of_a_text_has_no_part_for_pictures(given):
     explorer = aw.Explorer(given())
-    assert "image" not in explorer.PARTS
+    assert "image" not in explorer.needs.scripts
     assert explorer.store.media is None
 
 

@@ -150,7 +150,7 @@ def test_numbers_of_a_regression_are_shown_without_probabilities(regression, tmp
     if len(numbers) > 1:
         assert aw.TokenStrip(aw.saliency(trace, 1)).store.sources()[-1].method != "saliency"
     explorer = aw.Explorer(regression)
-    assert "removal" in explorer.PARTS
+    assert "removal" in explorer.needs.scripts
     shown = explorer.store.header["predictions"]
     assert shown["title"] == trace.predictions_title == ("numbers" if len(numbers) > 1 else "number")
     assert [one["label"] for one in shown["items"]] == [

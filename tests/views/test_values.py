@@ -33,7 +33,7 @@ def rows(view, **place):
 
 def test_numbers_come_back_as_they_are(view):
     head, *lines = rows(view)
-    exact = view._explanations[0].matrix(1, 2).astype(np.float32)
+    exact = view.content.explanations[0].matrix(1, 2).astype(np.float32)
     np.testing.assert_array_equal(np.float32([line[1:] for line in lines]), exact)
     assert head == ["", *(line[0] for line in lines)]
 

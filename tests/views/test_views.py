@@ -118,7 +118,7 @@ def test_closing_the_last_view_leaves_only_code(given, models, name):
         view.close()
         view.close()  # twice does no harm
     held = models()
-    assert held.pop("Part", 0) == len({*views[0].PARTS, *COMMON_PARTS})
+    assert held.pop("Part", 0) == len({*views[0].needs.scripts, *COMMON_PARTS})
     assert held == {"Runtime": 1, "Layout": 1}
 
 

@@ -107,7 +107,7 @@ def test_a_view_is_a_stub_that_asks_the_runtime(given, name):
     state = view.get_state()
     for trait in ("runtime", "store", "selection"):
         assert state[trait] == f"anywidget:{getattr(view, trait).model_id}"
-    assert set(view.PARTS) <= set(view.runtime.parts)
+    assert set(view.needs.scripts) <= set(view.runtime.parts)
 
 
 def test_a_part_is_one_model_for_all_views_and_only_of_those_that_need_it(given):

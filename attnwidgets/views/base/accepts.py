@@ -1,4 +1,4 @@
-"""What a view accepts: a trace, an explanation or a list of them, resolved into what views work with."""
+"""The content of a view: a trace, an explanation or a list of them, resolved into what views work with."""
 
 from __future__ import annotations
 
@@ -21,20 +21,27 @@ RECORDED = ("attention", "rollout")
 
 
 @dataclass(frozen=True)
-class Accepted:
-    """What a view works with, whatever it was given.
+class Content:
+    """What a view shows and offers, whatever it was given.
 
     Attributes:
-        shown: The trace, or the explanation, or a list of maps of one trace.
         explanations: MixingMaps and Attributions that the view has from the start, the main one first.
+        trace: The trace that it was given; None if it was given explanations.
         menu: Methods that are computed when the reader chooses them.
         targetable: By name, the methods among `explanations` that can explain another target.
+        trace_id: Id of the trace, by which views are linked.
+        is_named: Whether methods were named or an explanation given. A page then holds all of them, and not
+            what the menu merely offers.
+        is_fixed: Whether the view keeps showing its map, whatever method linked views select.
     """
 
-    shown: Any
-    explanations: tuple[Any, ...]
+    explanations: tuple[Any, ...] = ()
+    trace: Any = None
     menu: tuple[Entry, ...] = ()
     targetable: Mapping[str, Entry] = field(default_factory=dict)
+    trace_id: str = ""
+    is_named: bool = False
+    is_fixed: bool = False
 
     @property
     def main(self) -> Any:
@@ -42,23 +49,39 @@ class Accepted:
         return self.explanations[0]
 
 
-def accept(
-    view: str, shown: Any, methods: Sequence[str], *, many_methods: bool, with_layers: bool
-) -> Accepted:
-    """Return what a view works with.
+def content_of(
+    view: str,
+    shown: Any,
+    methods: Sequence[str],
+    units: Sequence[str] = (),
+    *,
+    many_methods: bool,
+    with_layers: bool,
+) -> Content:
+    """Return what a view shows and offers.
 
     Args:
         view: The view's name, for errors.
         shown: A trace, a MixingMap, Attributions, a list of Attributions of one text, or a list of maps of
             one trace by one method, each of another stack.
         methods: Names of the methods to offer; empty: the view's default.
+        units: Units that it offers; each must be one of its explanations'.
         many_methods: Whether the view offers a choice of methods.
         with_layers: Whether it shows the layers of attributions (`.map`) as well.
 
     Raises:
         TypeError: `shown` cannot be shown.
-        ValueError: A method is unknown, or not supported for `shown`.
+        ValueError: A method or a unit is unknown, or not supported for `shown`.
     """
+    accepted = _accepted(view, shown, methods, many_methods=many_methods, with_layers=with_layers)
+    _check_units(view, accepted.explanations, units)
+    is_named = bool(methods) or not is_trace(shown)
+    return replace(accepted, trace_id=str(accepted.main.trace_id), is_named=is_named)
+
+
+def _accepted(
+    view: str, shown: Any, methods: Sequence[str], *, many_methods: bool, with_layers: bool
+) -> Content:
     if isinstance(shown, (list, tuple)) and shown:
         if all(is_trace(item) for item in shown):
             raise TypeError(f"{view}() shows one trace, and was given {len(shown)}: make a view of each.")
@@ -67,7 +90,7 @@ def accept(
         elif _are_stacks_of_one(shown):
             if methods:
                 raise ValueError(f"{view}() was given maps, and methods= chooses among those of a trace.")
-            return Accepted(shown, tuple(shown))
+            return Content(tuple(shown))
     if not is_trace(shown) and not isinstance(shown, (MixingMap, Attributions)):
         raise TypeError(
             f"{view}() shows a trace, a MixingMap or Attributions, not {type(shown).__name__}. "
@@ -76,9 +99,11 @@ def accept(
     if methods and not many_methods:
         raise ValueError(f"{view}() shows one method; methods= is for Explorer().")
     if is_trace(shown):
-        return _of_trace(shown, methods) if many_methods else Accepted(shown, tuple(attention_of(shown)))
+        return _of_trace(shown, methods) if many_methods else Content(tuple(attention_of(shown)), shown)
     explanations = _of_explanation(view, shown, methods) if many_methods else [shown]
-    return Accepted(shown, tuple(_with_layers(explanations) if many_methods or with_layers else explanations))
+    if many_methods or with_layers:
+        explanations = _with_layers(explanations)
+    return Content(tuple(explanations), is_fixed=not many_methods)
 
 
 def attention_of(trace: Any) -> list[Any]:
@@ -97,7 +122,7 @@ def _are_stacks_of_one(shown: Sequence[Any]) -> bool:
     return same_method and len({item.stack for item in shown}) == len(shown)
 
 
-def _of_trace(trace: Any, names: Sequence[str]) -> Accepted:
+def _of_trace(trace: Any, names: Sequence[str]) -> Content:
     from attnwidgets.explanations.registry.registry import methods as registered
 
     table = registered()
@@ -119,9 +144,9 @@ def _of_trace(trace: Any, names: Sequence[str]) -> Accepted:
             refusals[name] = str(error)  # too large, for example: the menu says so
     menu = entries_of(trace, names, [name for name in initial if name not in refusals])
     initial_entries = [Entry(table[item.method], trace) for item in explanations if item.method in table]
-    return Accepted(
-        trace,
+    return Content(
         tuple(explanations),
+        trace,
         tuple(replace(entry, refusal=refusals.get(entry.name, entry.refusal)) for entry in menu),
         {entry.name: entry for entry in initial_entries if entry.takes_targets},
     )
@@ -149,7 +174,7 @@ def _with_layers(explanations: Sequence[Any]) -> list[Any]:
     return [*explanations, *(by_layer for by_layer in maps if by_layer is not None)]
 
 
-def check_units(view: str, explanations: Sequence[Any], units: Sequence[str]) -> None:
+def _check_units(view: str, explanations: Sequence[Any], units: Sequence[str]) -> None:
     """Check that the explanations can be read in each of some units.
 
     Raises:

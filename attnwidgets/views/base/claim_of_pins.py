@@ -32,7 +32,7 @@ def claim_paths(
     import attnwidgets
     from attnwidgets.circuits.claims.writing import claim_of_cells, claim_of_head
 
-    trace: Any = view._trace  # noqa: SLF001
+    trace: Any = view.content.trace
     shown = next((one for one in view.store.sources() if one.id == source), None)
     if trace is None or trace.model is None or trace.tokenizer is None:
         raise LookupError("claims are checked with a model and its tokenizer: give the view their trace.")

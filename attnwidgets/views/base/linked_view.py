@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attnwidgets._errors import Suggesting
-from attnwidgets._notebook import session
 from attnwidgets._progress import progress
-from attnwidgets.explanations.results.trace_protocol import is_trace
-from attnwidgets.tracing.media.known import with_media
-from attnwidgets.views.base.accepts import accept, check_units
-from attnwidgets.views.base.opening import opening_of
-from attnwidgets.views.base.selection import Selection
-from attnwidgets.views.base.shared_models import SELECTIONS, STORES
-from attnwidgets.views.base.stand_in import offer_stand_in
+from attnwidgets.views.base.accepts import content_of
+from attnwidgets.views.base.link import Link
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.wire.header import explained_key
 from attnwidgets.views.wire.keys import base_of
-from attnwidgets.views.wire.store import TileStore
 from attnwidgets.views.wire.widget import AnyWidget, WidgetTrait
 
 if TYPE_CHECKING:
@@ -25,7 +21,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from attnwidgets.views.base.opening import Opening
+    from attnwidgets.views.base.accepts import Content
+    from attnwidgets.views.base.needs import Panel
     from attnwidgets.views.base.texts import Texts
     from attnwidgets.views.wire.sources import Source
 
@@ -39,102 +36,65 @@ MOST_CHIPS = 5
 class LinkedView(Suggesting, AnyWidget):
     """A widget on the store and the selection that all views of its trace share.
 
-    `_take` says what it shows, `_connect` joins the others, `_leave` leaves them.
+    Attributes:
+        content: What it shows and offers.
     """
 
     _VIEW: ClassVar[str] = ""  # its name, in Python and in the browser
     _MANY_METHODS: ClassVar[bool] = False  # whether it offers a choice of methods
-    _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
-    _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
-    SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
-    SHOWS_MEDIA: bool = False  # whether it shows the picture or plays the sound of its trace
-    READS_MATRICES: bool = True  # whether it reads whole matrices from the store, or asks for what it needs
+    NEEDS: ClassVar[Needs] = Needs()
 
-    _trace: Any = None  # that it was given, if it was
-    _texts: Texts | None = None  # the traces that it can show, if it was given one
-    _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
+    content: Content
+    panels: tuple[Panel, ...] = ()
     show_text: Callable[[Any], None]  # of `View`
-    _holder: str  # its name among those that use the store and the selection
+    _texts: Texts | None = None  # the traces that it can show, if it was given one
+    _holder: str  # its token among those that use the store and the selection
+    _link: Link
     _options: dict[str, Any]
-    _wanted: dict[str, Any]  # the layer, head and unit that it was given
+    _start: dict[str, Any]  # the layer, head and unit that it was given
 
     store = WidgetTrait().tag(sync=True)
     selection = WidgetTrait().tag(sync=True)
 
-    def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
-        """Resolve what this view was given into what it shows and offers.
+    @property
+    def needs(self) -> Needs:
+        """What this view needs, with all its panels."""
+        return reduce(or_, (panel.needs for panel in self.panels), self.NEEDS)
 
-        Raises:
-            TypeError: `shown` cannot be shown.
-            ValueError: A method or a unit is unknown, or not supported for `shown`.
-        """
-        accepted = accept(
-            self._VIEW, shown, methods, many_methods=self._MANY_METHODS, with_layers=self._WITH_LAYERS
+    def _content_of(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> Content:
+        """Resolve what this view was given into what it shows and offers; see `content_of`."""
+        layers = self.NEEDS.attribution_layers
+        return content_of(
+            self._VIEW, shown, methods, units, many_methods=self._MANY_METHODS, with_layers=layers
         )
-        self._explanations, self._menu = accepted.explanations, accepted.menu
-        self._targetable = accepted.targetable
-        self._trace = shown if is_trace(shown) else None
-        check_units(self._VIEW, self._explanations, units)
-        # A page holds what was named, and not what the menu merely offers.
-        self._is_named = bool(methods) or not is_trace(shown)
-        self._is_fixed = not self._MANY_METHODS and accepted.main is accepted.shown
-        self._trace_id = str(accepted.main.trace_id)
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        """Return the store and the selection of this view's trace, moved to the layer, head and unit given.
+    def _join(self, start: Mapping[str, Any]) -> Link:
+        """Join the other views of the trace, and set the method, stack and unit that this view keeps.
 
         Args:
-            fixed: Whether the view keeps showing its map, whatever method the selection moves to.
+            start: Layer, head and unit that the selection is moved to; None: as it is.
         """
-        main = self._explanations[0]
-        key = session(), self._trace_id
-        store = STORES.get(key) or STORES.keep(key, TileStore())
-        offer_stand_in(store, self._trace)
-        store.acquire(self._holder)
-        if self.SHOWS_MEDIA and (pictured := self._trace or with_media(self._trace_id)) is not None:
-            store.show_media(pictured)
-        selection = SELECTIONS.get(key)
-        opening = self._opens(selection)
-        keys = self._register(store, selection, opening)
-        stack = main.stack or "self"
-        base = next(s for s in store.sources() if (s.method, s.stack) == (keys[0], stack))
-        if fixed:
-            self._options |= {"method": keys[0], "stack": base.stack}
-            if main.unit != base.unit:
-                self._options["unit"] = main.unit
-        self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
-
-        if selection is None:
-            selection = Selection(
-                store,
-                opening=opening,
-                layer=opening.layer,
-                head="-" if opening.head is None else opening.head,
-                unit=self._first_unit(),
-                method=keys[0],
-                stack=base.stack,
-            )
-            SELECTIONS.keep(key, selection)
-        selection.has_given_layer |= self._wanted["layer"] is not None
-        selection.acquire(self._holder)
-        try:
-            for name, value in self._wanted.items():
-                if value is not None:
-                    setattr(selection, name, value)
-        except (IndexError, ValueError):
-            selection.release(self._holder)
-            store.release(self._holder)
-            raise
-        if selection.head == "-" and base.heads is not None:
-            selection.head = base.heads[0]
-            if opening.words:  # a head was searched for, since nobody chose a layer
-                selection.opening, selection.layer, selection.head = opening, opening.layer, opening.head
-        return {"store": store, "selection": selection}
+        content = self.content
+        link = Link.of(
+            content,
+            self.needs,
+            self._holder,
+            start=start,
+            units=self._options["units"],
+            first_unit=self._first_unit(),
+            special=self.shows_special,
+        )
+        if content.is_fixed and link.source is not None:
+            self._options |= {"method": link.keys[0], "stack": link.source.stack}
+            if content.main.unit != link.source.unit:
+                self._options["unit"] = content.main.unit
+        self._options["methods"] = list(dict.fromkeys(link.keys)) if self._MANY_METHODS else []
+        return link
 
     def _leave(self) -> None:
         """Leave the stores and the selections of all its texts, which end with their last view."""
-        held = [(self.store, self.selection), *(self._texts.let_go() if self._texts else ())]
-        for store, selection in dict.fromkeys(held):
+        models = [(self.store, self.selection), *(self._texts.let_go() if self._texts else ())]
+        for store, selection in dict.fromkeys(models):
             selection.release(self._holder)
             store.release(self._holder)
             selection.forget(store)
@@ -142,48 +102,7 @@ class LinkedView(Suggesting, AnyWidget):
     def _first_unit(self) -> str:
         """Return the unit that is shown at first, if nobody has chosen one."""
         units = self._options["units"]
-        return str(units[0] if units else self._explanations[0].unit)
-
-    def _opens(self, selection: Selection | None) -> Opening:
-        """Return where this view opens: where its linked views did, or by its own map and what was given."""
-        known = None if selection is None else selection.opening
-        main = self._explanations[0]
-        # A view without heads opened first: where to open among heads was not yet asked.
-        without = known is not None and known.head is None and getattr(main, "heads", None) is not None
-        if known is not None and not without:
-            return known
-        layer = self._wanted["layer"]
-        if selection is not None and known is not None and layer is None:
-            layer = selection.layer if selection.has_given_layer or selection.layer != known.layer else None
-        return opening_of(main, self._wanted["unit"] or self._first_unit(), layer, self._wanted["head"])
-
-    def _register(self, store: TileStore, selection: Selection | None, opening: Opening) -> list[str]:
-        """Register what this view shows and offers with the store; return its method keys."""
-        layer, head = self._wanted["layer"], self._wanted["head"]
-        if selection is not None:
-            layer = selection.layer if layer is None else layer
-        elif layer is None and head is None:
-            layer, head = opening.layer, opening.head
-        try:
-            keys = store.register(
-                self._explanations,
-                self._holder,
-                units=self._options["units"],
-                first=(layer, head),
-                all_heads=self._ALL_HEADS,
-                menu=self._menu,
-                targetable=self._targetable,
-                overview=self.SHOWS_ALL_HEADS,
-                special=self.shows_special,
-                matrices=self.READS_MATRICES,
-                opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
-            )
-        except BaseException:  # the method's error, or an interrupt while it computes
-            store.release(self._holder)
-            raise
-        self._keys = frozenset(keys)
-        self._registered = tuple(zip(keys, self._explanations, strict=False))
-        return keys
+        return str(units[0] if units else self.content.main.unit)
 
     @property
     def trace(self) -> Any:
@@ -192,11 +111,11 @@ class LinkedView(Suggesting, AnyWidget):
         Raises:
             AttributeError: It was given an explanation, which does not hold its trace.
         """
-        if self._trace is None:
+        if self.content.trace is None:
             raise AttributeError(
                 f"this {self._VIEW} was given no trace; view.explanation() is what it shows."
             )
-        return self._trace
+        return self.content.trace
 
     def explanation(self, method: str | None = None, *, stack: str | None = None) -> Any:
         """Return an explanation that this view shows or offers: a MixingMap or Attributions, not by units.
@@ -300,7 +219,7 @@ class LinkedView(Suggesting, AnyWidget):
     def sources(self) -> list[Source]:
         """Return what this view offers: its methods in its units."""
         units = self._options["units"]
-        sources = [source for source in self.store.sources() if base_of(source.method) in self._keys]
+        sources = [source for source in self.store.sources() if base_of(source.method) in self._link.keys]
         return [source for source in sources if source.unit in units] or sources
 
     @property
@@ -319,10 +238,10 @@ class LinkedView(Suggesting, AnyWidget):
             layers: Only these layers; None: all.
         """
         self.explain_predictions()
-        if not self._is_named:
+        if not self.content.is_named:
             return
         for key, entry in self.store.menu.items():
-            if key in self._keys and not entry.refusal:
+            if key in self._link.keys and not entry.refusal:
                 self.store.make(key)
         missing = {
             (source.method, source.stack, layer): source
@@ -344,7 +263,7 @@ class LinkedView(Suggesting, AnyWidget):
             most: Number of predictions.
         """
         header, explains = self.store.header, self.store.explains
-        items = header["predictions"]["items"][:most] if explains in self._keys else []
+        items = header["predictions"]["items"][:most] if explains in self._link.keys else []
         tokens = max((max(source.shape) for source in self.store.sources()), default=0)
         if not items or tokens > MOST_EXPLAINED:
             return

@@ -82,7 +82,7 @@ def link_paths(view: View) -> Iterator[Path]:
     at = f".at({listed(**place)})" if place else ""
     made_by, given = view._made_by  # noqa: SLF001
     rest, named = view._made_with  # noqa: SLF001
-    shown = given if view._trace is None else view._trace  # noqa: SLF001 - that of the text that is shown now
+    shown = given if view.content.trace is None else view.content.trace  # the text that is shown now
     named = {option: value for option, value in named.items() if option not in place}
     pieces: list[Any] = []
     for value in (shown, *rest):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
-from uuid import uuid4
 
+from attnwidgets.views.base.accepts import Content
+from attnwidgets.views.base.link import Link
 from attnwidgets.views.base.options import PLAIN_OPTIONS, TitleOptions, checked_height
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.view import View
@@ -36,34 +37,27 @@ class StandaloneView(View):
 
     def __init__(self, **options: Unpack[TitleOptions]) -> None:
         given = self._with_defaults(options)
-        self._explanations, self._menu, self._targetable = (), (), {}
-        self._is_named = self._is_fixed = False
-        self._keys = frozenset()
-        self._holder = self._trace_id = uuid4().hex
-        self._wanted = {}
+        self.content = Content(trace_id=self._holder)
+        self._start = {}
         self._options = PLAIN_OPTIONS | {
             "title": str(given["title"]),
             "height": checked_height(self._VIEW, given["height"]) or self._HEIGHT,
         }
         self._options |= self._own_options()
-        self._begin(given["layout"], fixed=False)
+        self._begin(given["layout"])
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        del fixed
+    def _join(self, start: Mapping[str, Any]) -> Link:
+        del start
         store = TileStore()
         store.header = describe((), Pack((), (0, "-")), {})
         store.acquire(self._holder)
         selection = self._selection_in(store)
         selection.acquire(self._holder)
-        return {"store": store, "selection": selection}
+        return Link(store, selection)
 
     def _selection_in(self, store: TileStore) -> Selection:
         """Return the selection that this view joins."""
         return Selection(store)
-
-    def _reopen(self) -> None:
-        super()._reopen()
-        self._wanted = {}
 
     def sources(self) -> list[Source]:
         """Return the matrices that this view offers: none."""

@@ -194,12 +194,12 @@ def _show(view: View, trace: Any) -> None:
     current = view._current_options()  # noqa: SLF001
     opened = {name: view._options.get(name) for name in current}  # noqa: SLF001
     rest, given = options_for_another(view)
-    texts.hold(view._trace_id, view.store, view.selection)  # noqa: SLF001
+    texts.hold(view.content.trace_id, view.store, view.selection)
     texts.go(texts.place(trace))
     try:
         with view.hold_sync():
             type(view).__init__(view, trace, *rest, **given)
-            linked = texts.selection(view._trace_id)  # noqa: SLF001
+            linked = texts.selection(view.content.trace_id)
             if linked is not None and linked is not view.selection:
                 view.selection = linked  # by `aw.link`
             carry_over(models["selection"], models["store"], view.selection, view.store)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
 from importlib.util import find_spec
 from inspect import signature
+from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
@@ -67,7 +69,7 @@ class View(DrawnView):
     """A linked picture of a trace or an explanation.
 
     Views of one trace share a `Selection` (`view.selection`) and a tile store, also across cells; `aw.link`
-    joins views of different traces. A subclass sets `_VIEW`, `PARTS` and `_OPTIONS`, and overrides what it
+    joins views of different traces. A subclass sets `_VIEW`, `NEEDS` and `_OPTIONS`, and overrides what it
     needs of `_own_options`, `_handlers` and `_still`.
 
     Args:
@@ -86,10 +88,7 @@ class View(DrawnView):
     _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, of `views.base.options`
     _HEIGHT: ClassVar[int | None] = None  # CSS pixels that it always has; None: what its content needs
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
-    PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
-
     CLAIMS: ClassVar[bool] = False  # whether it makes claims about heads of what is pinned
-    LIVE: ClassVar[bool] = True  # whether a live page computes what it shows of a text that is typed
 
     inner: tuple[View, ...] = ()  # views that it shows inside, each with a frame of its own
     was_shown = False  # by a cell
@@ -136,23 +135,24 @@ class View(DrawnView):
         if given["index_base"] not in {0, 1}:
             raise ValueError(f"index_base={given['index_base']!r} is not 0 or 1.")
         methods, units = checked_names("methods", methods), checked_names("units", given["units"])
-        self._take(shown, methods, units)
+        self.content = self._content_of(shown, methods, units)
         self._options = PLAIN_OPTIONS | {
             "indexBase": given["index_base"],
             "title": str(given["title"]),
-            "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *self._explanations[0].shape)[-2:]),
+            "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *self.content.main.shape)[-2:]),
             "methods": [],
             "units": list(units),
             "height": checked_height(self._VIEW, given["height"]) or self._HEIGHT,
             "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()
-        self._options["makesClaims"] = self.CLAIMS and not refusal(self._trace)
-        self._wanted = {name: given[name] for name in ("layer", "head", "unit")}
-        self._begin(given["layout"], fixed=self._is_fixed)
+        self._options["makesClaims"] = self.CLAIMS and not refusal(self.content.trace)
+        self._start = {name: given[name] for name in ("layer", "head", "unit")}
+        self._begin(given["layout"])
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls.NEEDS = reduce(or_, (vars(base)["NEEDS"] for base in cls.__mro__ if "NEEDS" in vars(base)))
         bases = [base for base in cls.__mro__[1:] if issubclass(base, View)]
         inherited = not any("__init__" in vars(base) for base in (cls, *bases[:-1]))
         offered = {"marks": cls._MARKS, "methods": cls._MANY_METHODS} if inherited else {}
@@ -165,19 +165,23 @@ class View(DrawnView):
         refuse_unknown(cls._VIEW, unknown, signature(cls).parameters)
         return {**DEFAULTS, **options}
 
-    def _begin(self, layout: Any, *, fixed: bool) -> None:
-        """Open the widget, or show another text in it, with the store and the selection of `_connect`."""
-        runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))  # first: the browser imports it meanwhile
-        traits = {"runtime": runtime, **self._connect(fixed=fixed)}
+    def _begin(self, layout: Any) -> None:
+        """Open the widget, or show another text in it, with the store and the selection of its link."""
+        scripts = (*self.needs.scripts, *COMMON_PARTS)
+        runtime = Runtime.get(scripts)  # first: the browser imports it meanwhile
+        self._link = self._join(self._start)
+        store, selection = self._link.store, self._link.selection
         if "_requests" in vars(self):
-            self.store, self.selection = traits["store"], traits["selection"]
+            self.store, self.selection = store, selection
             self.options = dict(self._options)
             self._requests.replace(self._all_handlers())
             return
         super().__init__(
-            _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS), self._likely_height(traits["store"])),
+            _esm=stub(self._VIEW, scripts, self._likely_height(store)),
             options=dict(self._options),
-            **traits,
+            runtime=runtime,
+            store=store,
+            selection=selection,
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
@@ -217,12 +221,12 @@ class View(DrawnView):
 
     def _send_stand_in(self) -> Answer:
         """Send what the browser computes with when the kernel is gone, where the model is small enough."""
-        send_stand_in(self.store, self._trace)
+        send_stand_in(self.store, self.content.trace)
         return None, []
 
     def _own_options(self) -> dict[str, Any]:
-        """Return the options that only this view has, checked against `self._explanations`."""
-        return {}
+        """Return the options that only this view has, checked against `self.content`."""
+        return {name: value for panel in self.panels for name, value in panel.options().items()}
 
     def _current_options(self) -> dict[str, Any]:
         """Return the options that the reader can change, as they are now."""
@@ -230,11 +234,12 @@ class View(DrawnView):
 
     def _handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of this view's own requests, by topic; called by `__init__`."""
-        return {}
+        return {topic: handler for panel in self.panels for topic, handler in panel.handlers().items()}
 
     def _numbers(self) -> Kinds:
         """Return what gives the paths to each kind of number that this view shows, see `expressions`."""
-        kinds: Kinds = {"cell": partial(cell_paths, self, self._trace, self._registered)}
+        shown = tuple(zip(self._link.keys, self.content.explanations, strict=False))
+        kinds: Kinds = {"cell": partial(cell_paths, self, self.content.trace, shown)}
         return kinds | ({"claim": partial(claim_paths, self)} if self.CLAIMS else {})
 
     def _expressible(self) -> Kinds:
@@ -323,25 +328,26 @@ class View(DrawnView):
 
     def inside(self) -> dict[str, Any]:
         """Return what a view that shows this one tells the browser: `Inside` of inside.ts."""
-        return {"name": self.name, "model": f"anywidget:{self.model_id}", "parts": list(self.PARTS)}
+        return {"name": self.name, "model": f"anywidget:{self.model_id}", "parts": list(self.needs.scripts)}
 
     def _send_along(self) -> None:
         """Send all that the selection needs, for a page without a kernel that is made of this notebook."""
         from attnwidgets.views.presentation import Presentation
 
         self._moves = self.selection.moves
-        if self.READS_MATRICES and self.sources():  # views of tables and of features have none
+        if self.needs.matrices and self.sources():  # views of tables and of features have none
             state = Presentation.of(self)
             self.store.send_along(self._holder, (state.source.id, state.layer, state.head))
         self.opening = self._requests_at_opening()
 
     def _follow_registry(self) -> None:
         """Offer methods registered since, if this view offers every method."""
-        if self._is_named or not self._menu or not outdated(self._menu, RECORDED):
+        content = self.content
+        if content.is_named or not content.menu or not outdated(content.menu, RECORDED):
             return
-        self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
-        keys = self._register(self.store, self.selection, self._opens(self.selection))
-        self.add_options(methods=list(dict.fromkeys(keys)))
+        self.content = replace(content, menu=tuple(entries_of(content.trace, (), RECORDED)))
+        self._link = self._join(dict.fromkeys(self._start))  # nothing moves
+        self.add_options(methods=self._options["methods"])
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -360,13 +366,13 @@ class View(DrawnView):
 
     def _reopen(self) -> None:
         head = None if self.selection.head == "-" else self.selection.head
-        self._wanted |= {"layer": self.selection.layer, "head": head}
-        traits = self._connect(fixed=self._options["method"] is not None)
+        self._start |= {"layer": self.selection.layer, "head": head}
+        self._link = self._join(self._start)
         if self._own_layout:
             self.layout.open()
         with self.hold_trait_notifications():
-            self.runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))
-            self.store, self.selection = traits["store"], traits["selection"]
+            self.runtime = Runtime.get((*self.needs.scripts, *COMMON_PARTS))
+            self.store, self.selection = self._link.store, self._link.selection
             self.options = self._options | self._current_options()
         self.open()
 
@@ -389,7 +395,7 @@ class View(DrawnView):
         return self._requests.opening(OPENING_BYTES)
 
     def __repr__(self) -> str:
-        return f"{self._VIEW}({self._explanations[0]!r})"
+        return f"{self._VIEW}({self.content.main!r})"
 
     # -- leaving -----------------------------------------------------------------------------------
 

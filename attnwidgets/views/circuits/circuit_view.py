@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets._tables import csv_of
 from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from typing_extensions import Unpack
 
     from attnwidgets.explanations.explanation import Explanation
+    from attnwidgets.views.base.accepts import Content
+    from attnwidgets.views.base.link import Link
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Answer
 
@@ -31,8 +35,7 @@ class CircuitView(View):
         **options: The options of every view.
     """
 
-    LIVE = False
-    READS_MATRICES = False  # it has numbers of its own
+    NEEDS = Needs(matrices=False, typed_texts=False)  # it has numbers of its own
 
     def __init__(
         self,
@@ -45,15 +48,17 @@ class CircuitView(View):
         self._shown = shown
         super().__init__(_stand_in(shown, tokens, n_layers) if trace is None else trace, **options)
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+    def _content_of(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> Content:
+        return replace(super()._content_of(shown, methods, units), is_fixed=True)
+
+    def _join(self, start: Mapping[str, Any]) -> Link:
         """Join the views of the text; their method does not matter here, and tokens are the unit."""
-        del fixed
-        traits = super()._connect(fixed=True)
-        stacks = {source.stack for source in traits["store"].sources()}
+        link = super()._join(start)
+        stacks = {source.stack for source in link.store.sources()}
         if self._shown.stack in stacks:
             self._options["stack"] = self._shown.stack
         self._options["unit"] = "token"
-        return traits
+        return link
 
     def _results(self) -> Iterable[Explanation]:
         """Return the results that are shown, for a table."""

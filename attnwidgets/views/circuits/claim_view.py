@@ -10,6 +10,7 @@ from attnwidgets._errors import suggest
 from attnwidgets._tables import csv_of
 from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimText
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.texts_view import TextsView
 from attnwidgets.views.base.view import View
 from attnwidgets.views.circuits.patch_view import PatchView
@@ -56,7 +57,7 @@ class ClaimView(TextsView):
     """
 
     _VIEW = "ClaimView"
-    PARTS = ("claims",)
+    NEEDS = Needs(("claims",))
     _HEIGHT = 520
 
     def __init__(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import require_choice
 from attnwidgets.circuits.lens_result import MEASURES, Lens, Measure
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.circuits.circuit_view import CircuitView
 from attnwidgets.views.circuits.payloads import lens_answer
 from attnwidgets.views.wire.handlers import Handler
@@ -52,7 +53,7 @@ class LensView(CircuitView):
     """
 
     _VIEW = "LensView"
-    PARTS = ("lens",)
+    NEEDS = Needs(("lens",))
     _HEIGHT = 540
 
     def __init__(

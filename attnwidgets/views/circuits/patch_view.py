@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.circuits.claims.writing import role_entry
 from attnwidgets.circuits.patching import DIRECTIONS, Direction, Patching
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.circuits.circuit_view import CircuitView
 from attnwidgets.views.circuits.claim_of_cells import between, is_between
 from attnwidgets.views.circuits.payloads import NAMED, outcomes_of, patching_answer
@@ -63,7 +64,7 @@ class PatchView(CircuitView):
     """
 
     _VIEW = "PatchView"
-    PARTS = ("patch",)
+    NEEDS = Needs(("patch",))
     _HEIGHT = 540
 
     def __init__(

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from typing_extensions import Unpack
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.link import Link
     from attnwidgets.views.base.options import ViewOptions
 
 MOST = 400
@@ -45,8 +49,7 @@ class SentenceView(View):
 
     _VIEW = "SentenceView"
     _HEIGHT = 500
-    PARTS = ("sentences",)
-    LIVE = False
+    NEEDS = Needs(("sentences",), typed_texts=False)
 
     def __init__(
         self, shown: Any, *, least: float = 0.1, distance: int = 1, **options: Unpack[ViewOptions]
@@ -65,17 +68,17 @@ class SentenceView(View):
         self._least, self._distance = float(least), distance
         super().__init__(shown, **options)
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+    def _join(self, start: Mapping[str, Any]) -> Link:
         """Join the views of the text; the unit is this view's own, whatever others show."""
-        traits = super()._connect(fixed=fixed)
-        own = self._explanations[0].unit if self._trace is None else _UNIT
-        units = [source.unit for source in traits["store"].sources()]
-        wanted = self._wanted["unit"] or own
+        link = super()._join(start)
+        own = self.content.main.unit if self.content.trace is None else _UNIT
+        units = [source.unit for source in link.store.sources()]
+        wanted = self._start["unit"] or own
         self._options["unit"] = wanted if wanted in units else None
-        return traits
+        return link
 
     def _own_options(self) -> dict[str, Any]:
-        counts = [len(axis) for axis in _axes(self._explanations[0], of_trace=self._trace is not None)]
+        counts = [len(axis) for axis in _axes(self.content.main, of_trace=self.content.trace is not None)]
         if max(counts) > MOST:
             raise ValueError(
                 f"SentenceView() shows up to {MOST} sentences, and this text has {max(counts):,}; show a "

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnwidgets._selecting import position
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared, nearest
@@ -71,10 +72,9 @@ class CompareView(View):
     """
 
     _VIEW = "CompareView"
-    LIVE = False
+    NEEDS = Needs(("compare",), typed_texts=False)
     _OPTIONS = FilterOptions
     _HEIGHT = 500
-    PARTS = ("compare",)
 
     def __init__(
         self,

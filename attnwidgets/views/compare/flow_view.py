@@ -9,6 +9,7 @@ import numpy as np
 from attnwidgets._selecting import position
 from attnwidgets.explanations.mixing.layer_product import shares
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.flow_steps import flow_steps
 
@@ -48,7 +49,7 @@ class FlowView(View):
 
     _VIEW = "FlowView"
     _HEIGHT = 500
-    PARTS = ("flow",)
+    NEEDS = Needs(("flow",))
 
     def __init__(
         self, shown: Any, *, residual_weight: float | None = None, **options: Unpack[ViewOptions]
@@ -73,7 +74,7 @@ class FlowView(View):
             >>> round(sum(view.share(2, key) for key in range(6)), 6)
             1.0
         """
-        steps = self._explanations[0].to(unit) if unit else self._explanations[0]
+        steps = self.content.main.to(unit) if unit else self.content.main
         last = position(-1 if layer is None else layer, steps.layers, "layer")
         count = steps.shape[-1]
         here, there = (position(place, range(count), steps.unit) for place in (query, key))
@@ -86,7 +87,7 @@ class FlowView(View):
         return super()._numbers() | {"share": self._share_paths}
 
     def _share_paths(self, query: int, key: int, layer: int, unit: str) -> Iterator[Path]:
-        named = {"layer": layer, "unit": None if unit == self._explanations[0].unit else unit}
+        named = {"layer": layer, "unit": None if unit == self.content.main.unit else unit}
         yield self, f".share({listed(query, key, **named)})"
 
     def _still(self, theme: Theme) -> Sheet:

@@ -10,6 +10,7 @@ from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets._selecting import position
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared
@@ -66,10 +67,9 @@ class LayerProfile(View):
     """
 
     _VIEW = "LayerProfile"
-    LIVE = False
+    NEEDS = Needs(("layers",), typed_texts=False)
     _OPTIONS = FilterOptions
     _HEIGHT = 500
-    PARTS = ("layers",)
     _MARKS = "elements"
 
     def __init__(

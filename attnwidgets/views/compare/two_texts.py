@@ -15,6 +15,7 @@ from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.accepts import RECORDED
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.linked_view import MOST_EXPLAINED
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.shared_models import SELECTIONS
 from attnwidgets.views.base.view import View
@@ -75,11 +76,10 @@ class TwoTexts(View):
     """
 
     _VIEW = "TwoTexts"
-    LIVE = False
+    NEEDS = Needs(("texts", "filters"), typed_texts=False)
     _OPTIONS = FilterOptions
     _HEIGHT = 540
     _MANY_METHODS = True
-    PARTS = ("texts", "filters")
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class TwoTexts(View):
     def _requests_of(self, topic: str, *, recorded: bool) -> Iterator[dict[str, Any]]:
         """Yield the requests of a page for a topic, those near to what is shown first."""
         state, room = self.selection, _PAGE_BYTES
-        keys = {_key(state.method)} | ({s.method for s in self.sources()} if self._is_named else set())
+        keys = {_key(state.method)} | ({s.method for s in self.sources()} if self.content.is_named else set())
         keys |= {s.method for s in self.sources() if base_of(s.method) == self.store.explains}
         for source in self.sources():
             if (

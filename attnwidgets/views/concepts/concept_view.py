@@ -12,6 +12,7 @@ from attnwidgets._selecting import position
 from attnwidgets._tables import csv_of
 from attnwidgets.concepts.concept_scores import ACCURATE, ConceptScores
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.texts_view import TextsView, cut, numbers, said
 from attnwidgets.views.wire.handlers import Handler
 
@@ -55,7 +56,7 @@ class ConceptView(TextsView):
     """
 
     _VIEW = "ConceptView"
-    PARTS = ("concepts",)
+    NEEDS = Needs(("concepts",))
 
     def __init__(
         self,

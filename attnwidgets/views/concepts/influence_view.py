@@ -13,6 +13,7 @@ from attnwidgets._tables import rows_of
 from attnwidgets.concepts.influence_result import Influence
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.menu import Entry, entries_of
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.texts_view import LONGEST, TextsView, cut, number, numbers, said
 from attnwidgets.views.concepts.coloured_texts import WHOLE, coloured
 from attnwidgets.views.concepts.concept_view import table_of
@@ -73,7 +74,7 @@ class InfluenceView(TextsView):
     """
 
     _VIEW = "InfluenceView"
-    PARTS = ("concepts",)
+    NEEDS = Needs(("concepts",))
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from attnwidgets._errors import suggest
 from attnwidgets._selecting import position
 from attnwidgets.concepts.additive import Additive
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.texts_view import TextsView, cut, number, numbers, said
 from attnwidgets.views.concepts.concept_view import table_of
 from attnwidgets.views.wire.handlers import Handler
@@ -54,7 +55,7 @@ class ShapeView(TextsView):
     """
 
     _VIEW = "ShapeView"
-    PARTS = ("concepts",)
+    NEEDS = Needs(("concepts",))
 
     def __init__(
         self,

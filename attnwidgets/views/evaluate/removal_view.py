@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.view import View
 from attnwidgets.views.evaluate.handlers import Removals, resolve_operator, stack_of
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.accepts import Content
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
@@ -58,8 +61,7 @@ class RemovalView(View):
     """
 
     _VIEW = "RemovalView"
-    LIVE = False
-    PARTS = ("removal",)
+    NEEDS = Needs(("removal",), typed_texts=False)
     _HEIGHT = 520
     _MANY_METHODS = True
 
@@ -114,9 +116,8 @@ class RemovalView(View):
         self._removals = Removals(self, trace, kept, draws=draws, seed=seed, held=True)
         super().__init__(shown, methods=methods, **options)
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        del fixed
-        return super()._connect(fixed=self._given)
+    def _content_of(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> Content:
+        return replace(super()._content_of(shown, methods, units), is_fixed=self._given)
 
     def _own_options(self) -> dict[str, Any]:
         return {"operator": self._operator}

@@ -10,6 +10,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._tables import csv_of
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.standalone_view import StandaloneView
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ScorecardView(StandaloneView):
     """
 
     _VIEW = "ScorecardView"
-    PARTS = ("scorecard",)
+    NEEDS = Needs(("scorecard",))
     _HEIGHT = 520
 
     def __init__(self, shown: Any, *, metric: str | None = None, **options: Unpack[TitleOptions]) -> None:

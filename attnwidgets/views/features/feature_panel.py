@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.features.feature_view import FeatureView
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class FeaturePanel(FeatureView):
     """
 
     _VIEW = "FeaturePanel"
-    LIVE = False
+    NEEDS = Needs(typed_texts=False)
     _HEIGHT = 520
     _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": False}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.features.feature_view import FeatureView
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class FeatureStrip(FeatureView):
     """
 
     _VIEW = "FeatureStrip"
-    LIVE = False
+    NEEDS = Needs(typed_texts=False)
     _HEIGHT = 440
     _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": True}
 

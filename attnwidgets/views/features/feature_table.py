@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.features.feature_view import FeatureView
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class FeatureTable(FeatureView):
     """
 
     _VIEW = "FeatureTable"
-    LIVE = False
+    NEEDS = Needs(typed_texts=False)
     _HEIGHT = 440
     _PARTS_SHOWN: ClassVar = {"table": True, "panel": False, "strip": True}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.view import View
 from attnwidgets.views.features.features import ShownFeatures, show_features
 
@@ -39,7 +40,7 @@ class FeatureView(View):
         IndexError: There is no such feature; the message names the range.
     """
 
-    PARTS = ("features",)
+    NEEDS = Needs(("features",))
     _PARTS_SHOWN: ClassVar[Mapping[str, bool]] = {"table": False, "panel": False, "strip": False}
 
     def __init__(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.features.feature_view import FeatureView
 from attnwidgets.views.wire.handlers import Handler
 
@@ -59,9 +60,8 @@ class SteerView(FeatureView):
     """
 
     _VIEW = "SteerView"
-    LIVE = False
+    NEEDS = Needs(("steer",), typed_texts=False)
     _HEIGHT = 420
-    PARTS = ("steer",)
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import ColorOptions
 from attnwidgets.views.heads.handlers import head_handlers
 from attnwidgets.views.heads.sorting import Sorting
@@ -64,9 +65,8 @@ class HeadGrid(Intervening):
     _VIEW = "HeadGrid"
     _HEIGHT = 480
     _OPTIONS = ColorOptions
-    SHOWS_ALL_HEADS = True
+    NEEDS = Needs(("grid",), thumbnails=True)
     CLAIMS = True
-    PARTS = ("grid",)
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class HeadGrid(Intervening):
         super().__init__(shown, **options)
 
     def _own_options(self) -> dict[str, Any]:
-        self._sorting = Sorting.of(self._VIEW, self._sort, self._explanations)
+        self._sorting = Sorting.of(self._VIEW, self._sort, self.content.explanations)
         order = self._grid["order"] if self._sorting.name else "layers"
         return {"grid": self._grid | {"sort": self._sorting.name, "order": order}}
 

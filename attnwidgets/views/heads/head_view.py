@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.heads.handlers import source_of
@@ -54,9 +55,8 @@ class HeadView(View):
     _VIEW = "HeadView"
     _HEIGHT = 540
     _OPTIONS = FilterOptions
-    _ALL_HEADS = True
+    NEEDS = Needs(("heads",), all_heads=True)
     CLAIMS = True
-    PARTS = ("heads",)
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class HeadView(View):
         super().__init__(shown, **options)
 
     def _own_options(self) -> dict[str, Any]:
-        main = self._explanations[0]
+        main = self.content.main
         known = tuple(int(number) for number in getattr(main, "heads", None) or ())
         for head in self._heads:
             if head not in known:

@@ -10,6 +10,7 @@ import numpy as np
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.handlers import Handler
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.mixing.attention_row import AttentionRow, Float
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.link import Link
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Answer
 
@@ -57,18 +59,16 @@ class NeuronView(View):
 
     _VIEW = "NeuronView"
     _HEIGHT = 540
-    PARTS = ("neuron",)
+    NEEDS = Needs(("neuron",))
 
     def __init__(self, trace: Any, **options: Unpack[ViewOptions]) -> None:
-        self._trace = _with_queries(trace)
-        super().__init__(trace, **options)
+        super().__init__(_with_queries(trace), **options)
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        del fixed
-        traits = super()._connect(fixed=False)
+    def _join(self, start: Mapping[str, Any]) -> Link:
+        link = super()._join(start)
         # Only attention by token has queries and keys.
-        self._options["method"], self._options["unit"] = self._explanations[0].method, "token"
-        return traits
+        self._options["method"], self._options["unit"] = self.content.main.method, "token"
+        return link
 
     def _handlers(self) -> Mapping[str, Handler]:
         rows, keys = (partial(self._for_page, name) for name in ("attention_row", "attention_keys"))
@@ -81,7 +81,7 @@ class NeuronView(View):
         """Answer with the query's vector [dim], each of the series [key], and v [dim] of additive scores."""
         from attnwidgets.explanations.mixing.attention_row import attention_row
 
-        row = attention_row(self._trace, int(layer), int(head), int(query), stack=str(stack))
+        row = attention_row(self.content.trace, int(layer), int(head), int(query), stack=str(stack))
         series = series_of(row)
         meta = {
             "dim": len(row.query),
@@ -99,7 +99,7 @@ class NeuronView(View):
         """Answer with every key of a key/value head [key, dim], float32."""
         from attnwidgets.explanations.mixing.attention_row import key_vectors
 
-        keys = key_vectors(self._trace, int(layer), int(head), stack=str(stack))
+        keys = key_vectors(self.content.trace, int(layer), int(head), stack=str(stack))
         return {"keys": keys.shape[0], "dim": keys.shape[1]}, [_packed(keys)]
 
     def _for_page(self, name: str) -> Iterator[dict[str, Any]]:
@@ -108,7 +108,7 @@ class NeuronView(View):
         sent: set[tuple[str, int, int]] = set()
         for stack, layer, head, query in self._nearest_first():
             (heads, _, depth), (kv_heads, keys, _) = (
-                tuple(states.shape) for states in self._trace.query_key(layer, stack)
+                tuple(states.shape) for states in self.content.trace.query_key(layer, stack)
             )
             kv_head = head // (heads // kv_heads)
             is_new = (stack, layer, kv_head) not in sent
@@ -123,7 +123,7 @@ class NeuronView(View):
 
     def _nearest_first(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield every (stack, layer, head, query), those first that a reader of a page asks for first."""
-        selection, trace = self.selection, self._trace
+        selection, trace = self.selection, self.content.trace
         stack = selection.stack if selection.stack in trace.stacks else trace.default_stack
         numbers, n_queries = trace.layers(stack), len(trace.axes(stack)[0])
         layer = min(numbers, key=lambda number: abs(number - selection.layer))
@@ -145,7 +145,7 @@ class NeuronView(View):
     def opening_query(self, stack: str, layer: int, head: int) -> int:
         """Return the query shown without a pin: that of the opening, else the last of no special token."""
         pair = self._opening_pair(layer, head)
-        tokens = self._trace.axes(stack)[0].units["token"]
+        tokens = self.content.trace.axes(stack)[0].units["token"]
         return last_content(tokens.labels, tokens.special) if pair is None else pair[0]
 
     def opening_key(self, row: AttentionRow, stack: str, layer: int, head: int, query: int) -> int:
@@ -154,7 +154,7 @@ class NeuronView(View):
         if pair is not None and pair[0] == query:
             return pair[1]
         return max(
-            _content(self._trace.axes(stack)[1].units["token"].special),
+            _content(self.content.trace.axes(stack)[1].units["token"].special),
             key=lambda key: float(row.recorded[key]),
         )
 

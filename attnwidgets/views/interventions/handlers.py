@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.views.base.expressions import Kinds, Path
+    from attnwidgets.views.base.link import Link
     from attnwidgets.views.interventions.specs import Spec
     from attnwidgets.views.wire.handlers import Answer
 
@@ -36,11 +37,11 @@ class Intervening(View):
 
     _intervened: TraceInterventions
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        traits = super()._connect(fixed=fixed)
+    def _join(self, start: Mapping[str, Any]) -> Link:
+        link = super()._join(start)
         if self._intervened.reach is not None:
-            traits["selection"].reach = self._intervened.reach
-        return traits
+            link.selection.reach = self._intervened.reach
+        return link
 
     def interventions(self) -> tuple[Intervention, ...]:
         """Return the interventions active in this view and its linked views, for `trace.rerun`.
@@ -59,20 +60,20 @@ class Intervening(View):
 
     def _outcome_paths(self, id: int) -> Iterator[Path]:  # noqa: A002 - as in Prediction
         """Yield the paths to the probability of an outcome as recorded."""
-        if self._trace is not None:
-            listed = self._trace.predictions(_SEARCHED)
+        if self.content.trace is not None:
+            listed = self.content.trace.predictions(_SEARCHED)
             place = next((place for place, item in enumerate(listed) if item.id == id), None)
             if place is not None:
-                yield self._trace, outcome_code(place)
+                yield self.content.trace, outcome_code(place)
                 yield self, f".trace{outcome_code(place)}"
 
     def _changed_paths(self, interventions: Any, id: int) -> Iterator[Path]:  # noqa: A002 - as in Prediction
         """Yield the paths to the probability of an outcome with these interventions active."""
         after = self._intervened.changed(interventions).after
         place = int((after > after[id]).sum())
-        if self._trace is not None and place < _SEARCHED:
+        if self.content.trace is not None and place < _SEARCHED:
             code = outcome_code(place)
-            yield self._trace, ".rerun(*", self, f".interventions()){code}"
+            yield self.content.trace, ".rerun(*", self, f".interventions()){code}"
             yield self, ".trace.rerun(*", self, f".interventions()){code}"
 
     def _intervention_handlers(self, *, rows: bool = True) -> dict[str, Handler]:

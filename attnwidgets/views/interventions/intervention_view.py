@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import TraceInterventions
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.link import Link
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
 
@@ -43,7 +45,7 @@ class InterventionView(Intervening):
     """
 
     _VIEW = "InterventionView"
-    PARTS = ("interventions",)
+    NEEDS = Needs(("interventions",))
     _HEIGHT = 460
 
     def __init__(self, trace: Any, **options: Unpack[ViewOptions]) -> None:
@@ -55,14 +57,13 @@ class InterventionView(Intervening):
         self._intervened = TraceInterventions.of(trace)
         super().__init__(trace, **options)
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        del fixed
-        traits = super()._connect(fixed=False)
+    def _join(self, start: Mapping[str, Any]) -> Link:
+        link = super()._join(start)
         # Interventions change attention token by token, whatever method and unit a linked Explorer shows.
-        self._options["method"] = self._explanations[0].method
+        self._options["method"] = self.content.main.method
         if not self._options["units"]:
             self._options["unit"] = "token"
-        return traits
+        return link
 
     def _handlers(self) -> Mapping[str, Handler]:
         return self._intervention_handlers()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.speech.word_times import WordTimes
 from attnwidgets.tracing.media.known import with_media
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import ViewOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.media.heard import ALIGNMENT, HeardMaps, keys_of
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.accepts import Content
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.media.heard import Heard
     from attnwidgets.views.wire.handlers import Answer
@@ -63,36 +66,33 @@ class AudioView(View):
 
     _VIEW = "AudioView"
     _OPTIONS = ViewOptions
-    LIVE = False
-    PARTS = ("audio",)
+    NEEDS = Needs(("audio",), media=True, typed_texts=False)
     _HEIGHT = 550
-    SHOWS_MEDIA = True
 
     def __init__(self, sound: Any, explanation: Any = None, **options: Unpack[ViewOptions]) -> None:
         if isinstance(sound, (MixingMap, Attributions)) and explanation is None:
             explanation, sound = sound, with_media(str(sound.trace_id))
-        self._times, self._trace, self._why = _words_of(sound)
+        self._times, self._audio_trace, self._why = _words_of(sound)
         if explanation is not None and not isinstance(explanation, (MixingMap, Attributions)):
             raise TypeError(
                 f"AudioView() shows a MixingMap or Attributions, not {type(explanation).__name__}."
             )
         if not options.get("units"):
-            options["units"] = (_unit_shown(self._trace, explanation),)
-        super().__init__(self._trace if explanation is None else explanation, **options)
+            options["units"] = (_unit_shown(self._audio_trace, explanation),)
+        super().__init__(self._audio_trace if explanation is None else explanation, **options)
 
-    def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
-        trace = self._trace
-        super()._take(shown, methods, units)
-        self._trace = trace
-        self._maps = HeardMaps(trace, self._times, self._explanations)
+    def _content_of(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> Content:
+        content = super()._content_of(shown, methods, units)
+        self._maps = HeardMaps(self._audio_trace, self._times, content.explanations)
         if not self._maps.maps:
             raise ValueError(
-                f"the columns of {self._explanations[0].method} are no frames of this trace's sound: compute "
+                f"the columns of {content.main.method} are no frames of this trace's sound: compute "
                 "it from the trace that AudioView() is given, with stack='encoder' or stack='cross'."
             )
         # Linked views open with the stack of the map that is shown.
         first = next(name for name in self._maps.names if name != ALIGNMENT)
-        self._explanations = tuple(sorted(self._explanations, key=lambda one: one.stack != first))
+        ordered = tuple(sorted(content.explanations, key=lambda item: item.stack != first))
+        return replace(content, explanations=ordered, trace=self._audio_trace)
 
     @property
     def times(self) -> WordTimes:
@@ -222,7 +222,7 @@ class AudioView(View):
 
     def describe(self) -> str:
         """Return two sentences on the sound: its words with their times, and what the map shows."""
-        sound = self._trace.sound
+        sound = self._audio_trace.sound
         seconds = "" if sound is None else f"{sound.heard:.2f} s of sound. "
         name, (label, _) = next(iter(self._maps.names.items()))
         heard = self._heard_at(name, self._maps.rows_of(name)[0])

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import require_choice
 from attnwidgets.tracing.media.known import with_media
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import PaletteOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.media.handlers import picture_handlers
-from attnwidgets.views.media.patches import units_on_grid
+from attnwidgets.views.media.patches import on_grid_first, units_on_grid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.accepts import Content
     from attnwidgets.views.wire.handlers import Handler
 
 
@@ -57,9 +59,7 @@ class ImageView(View):
     _HEIGHT = 560
     _OPTIONS = PaletteOptions
     _MANY_METHODS = True
-    SHOWS_MEDIA = True
-    READS_MATRICES = False
-    PARTS = ("image",)
+    NEEDS = Needs(("image",), matrices=False, media=True)
 
     def __init__(
         self,
@@ -76,17 +76,15 @@ class ImageView(View):
         has_model = self.pictured is not None and self.pictured.model is not None
         self.add_options(canNorm=has_model, registers=bool(self._registers))
 
-    def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
-        super()._take(shown, methods, units)
-        on_grid = [one for one in self._explanations if units_on_grid(one)]
+    def _content_of(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> Content:
+        content = super()._content_of(shown, methods, units)
+        on_grid = [item for item in content.explanations if units_on_grid(item)]
         if not on_grid:
             raise ValueError(
                 "ImageView() shows the patches of a picture, and this has none: give a trace of a picture, "
                 "aw.trace(model, processor, image=picture), or a map made from one."
             )
-        # The map that it opens with, before others of the same trace, such as those of a text.
-        self._explanations = (*on_grid, *(one for one in self._explanations if one not in on_grid))
-        self.pictured = self._trace or with_media(self._trace_id)
+        self.pictured = content.trace or with_media(content.trace_id)
         if self._registers:
             if self.pictured is None or self.pictured.model is None:
                 raise ValueError(
@@ -95,11 +93,12 @@ class ImageView(View):
             from attnwidgets.vision.test_time_registers import test_time_registers  # runs a model
 
             test_time_registers(self.pictured, self._registers)
+        return on_grid_first(content)
 
     def _own_options(self) -> dict[str, Any]:
-        on_grid = {one.stack or "self" for one in self._explanations if units_on_grid(one)}
-        every = {one.stack or "self" for one in self._explanations}
-        units = list(dict.fromkeys(name for one in self._explanations for name in units_on_grid(one)))
+        on_grid = {one.stack or "self" for one in self.content.explanations if units_on_grid(one)}
+        every = {one.stack or "self" for one in self.content.explanations}
+        units = list(dict.fromkeys(name for one in self.content.explanations for name in units_on_grid(one)))
         fixed = {"stack": next(iter(on_grid))} if len(on_grid) == 1 < len(every) else {}
         if len(units) == 1:  # whatever unit linked views show: only patches can be drawn
             fixed["unit"] = units[0]
@@ -108,7 +107,7 @@ class ImageView(View):
 
     def _elements(self) -> list[int]:
         """Return the elements of `queries`, checked."""
-        main = self._explanations[0]
+        main = self.content.main
         axis = getattr(main, "axis", None) or main.key
         unit = axis.units[units_on_grid(main)[0]]
         rows, columns = unit.grid or (0, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.results.trace_protocol import is_trace
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from attnwidgets.tracing.text.units import Unit
+    from attnwidgets.views.base.accepts import Content
     from attnwidgets.views.wire.sources import Source
 
 
@@ -72,6 +73,13 @@ def is_only_a_picture(trace: Any) -> bool:
         any(all(is_special or cell is not None for is_special, cell in _members(unit)) for unit in on_grid)
         for on_grid in units
     )
+
+
+def on_grid_first(content: Content) -> Content:
+    """Return a view's content with its maps over patches first, before those of a text."""
+    on_grid = [item for item in content.explanations if units_on_grid(item)]
+    others = [item for item in content.explanations if item not in on_grid]
+    return replace(content, explanations=(*on_grid, *others))
 
 
 def _members(unit: Unit) -> Iterable[tuple[bool, int | None]]:

@@ -139,7 +139,7 @@ def sound_handlers(view: View, trace: Trace, times: WordTimes | None, why: str) 
     """
 
     def words() -> Answer:
-        return words_answer(HeardMaps(trace, times, view._explanations), why), []  # noqa: SLF001
+        return words_answer(HeardMaps(trace, times, view.content.explanations), why), []
 
     def heard(source: str, layer: int, head: int | str) -> Answer:
         requested = source_of(view, source)

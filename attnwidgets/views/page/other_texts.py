@@ -49,11 +49,12 @@ def other_texts(views: Sequence[View], *, live: bool = False) -> Iterator[list[G
                 continue
             if not live and len(texts.traces) == 1:
                 continue
-            if live and not leader.LIVE:
+            if live and not leader.needs.typed_texts:
                 continue
             group = Group(texts.shown)
             for view in views:
-                if id(view) in grouped or not _goes_along(view, leader) or (live and not view.LIVE):
+                goes_along = _goes_along(view, leader) and (view.needs.typed_texts or not live)
+                if id(view) in grouped or not goes_along:
                     continue
                 grouped.add(id(view))
                 group.views.append(

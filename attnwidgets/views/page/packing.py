@@ -194,7 +194,7 @@ def _models(
             sources = _sources(views, view.store)
             matrix = opening_matrix(sources, (view.selection.layer, view.selection.head))
             linked = [other for other in views if other.store is view.store]
-            overview = any(other.SHOWS_ALL_HEADS for other in linked)
+            overview = any(other.needs.thumbnails for other in linked)
             special = {other.shows_special for other in linked}
             packed = opening_first(sources, view.selection.unit)
             is_large = bool(packed) and packed[0].large
@@ -206,7 +206,7 @@ def _models(
             room.room_for_tiles = _OPENING_BYTES
             shown = {Presentation.of(other).source.id for other in linked if other.sources()}
             show = overview and not is_large
-            reads = any(other.READS_MATRICES for other in linked)
+            reads = any(other.needs.matrices for other in linked)
             pack = Pack(packed, matrix, room, overview=show, special=special, shown=shown)
             if not reads:
                 pack = Pack([], matrix)
@@ -220,7 +220,7 @@ def _models(
                 "overview": overview,
                 "reads": reads,
                 "special": special,
-                "media": view.store.media if any(other.SHOWS_MEDIA for other in linked) else None,
+                "media": view.store.media if any(other.needs.media for other in linked) else None,
             }
             models[store] = {"kind": "store", "state": {"header": header}}
             if stores[store]["media"] is not None:

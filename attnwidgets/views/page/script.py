@@ -19,7 +19,7 @@ _NO_PARTS = {"attnwidgets", "standalone", _LIVE}
 
 def script_of(views: Iterable[View], *, live: bool = False) -> str:
     """Return the script of a page with these views, which may run models."""
-    return _script({name for view in views for name in (*view.PARTS, *COMMON_PARTS)}, live=live)
+    return _script({name for view in views for name in (*view.needs.scripts, *COMMON_PARTS)}, live=live)
 
 
 def script_of_all() -> str:

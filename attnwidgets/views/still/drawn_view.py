@@ -42,7 +42,7 @@ class DrawnView(LinkedView):
 
         if Presentation.of(self).source.long:  # the selected matrix instead of a layer
             return overview_png(self)
-        shown = self._explanations[0]
+        shown = self.content.main
         # A static picture is not worth running the model for.
         ready = getattr(shown, "computed_layers", None)
         return png(shown if ready is None else shown.select(layer=ready))

@@ -24,7 +24,7 @@ def neuron_sheet(view: Any, theme: Theme) -> Sheet:
     from attnwidgets.views.heads.neuron_view import series_of
 
     stack, layer, head, query = next(view._nearest_first())  # noqa: SLF001 - the row that it shows
-    trace, base, pinned = view._trace, view.options["indexBase"], view.selection.pinned  # noqa: SLF001
+    trace, base, pinned = view.content.trace, view.options["indexBase"], view.selection.pinned
     row = attention_row(trace, layer, head, query, stack=stack)
     queries, keys = (axis.units["token"].labels for axis in trace.axes(stack))
     is_pinned = pinned is not None and pinned.unit == "token" and 0 <= pinned.key < len(keys)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import TraceInterventions
 from attnwidgets.views.wire.handlers import Handler
@@ -45,7 +46,7 @@ class Predictions(Intervening):
     """
 
     _VIEW = "Predictions"
-    PARTS = ("explorer", "interventions")
+    NEEDS = Needs(("explorer", "interventions"))
     _HEIGHT = 420
 
     def __init__(self, shown: Any, **options: Unpack[ViewOptions]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 
@@ -22,10 +23,9 @@ class RelevanceMap(View):
     """
 
     _VIEW = "RelevanceMap"
-    PARTS = ("layers", "filters")
+    NEEDS = Needs(("layers", "filters"), attribution_layers=True)
     _HEIGHT = 520
     _OPTIONS = FilterOptions
-    _WITH_LAYERS = True
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import layers_sheet

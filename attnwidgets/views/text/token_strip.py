@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 
@@ -41,7 +42,7 @@ class TokenStrip(View):
     _VIEW = "TokenStrip"
     _MARKS = "elements"
     _OPTIONS = FilterOptions
-    PARTS = ("filters",)
+    NEEDS = Needs(("filters",))
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class TokenStrip(View):
         if ranking is None:
             return {"ranks": None}
         unit = ranking.versions[0].unit
-        main = self._explanations[0]
+        main = self.content.main
         elements = (getattr(main, "axis", None) or main.key).units.get(unit)
         if elements is None or elements.labels != ranking.labels:
             raise ValueError(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.trace import Trace
     from attnwidgets.views.base.menu import Entry
+    from attnwidgets.views.base.needs import Needs
 
     Answer = tuple[dict[str, Any], list[bytes]]
     Place = tuple[str, int, int | str]
@@ -88,15 +89,13 @@ class TileStore(SharedModel):
         self,
         explanations: Sequence[Any],
         holder: str,
+        needs: Needs,
         *,
         units: Sequence[str] = (),
         first: tuple[int | None, int | str | None] = (None, None),
-        all_heads: bool = False,
         menu: Sequence[Entry] = (),
         targetable: Mapping[str, Entry] | None = None,
-        overview: bool = False,
         special: bool = False,
-        matrices: bool = True,
         opens: str | None = None,
     ) -> list[str]:
         """Make explanations known to the browser; return their method keys, followed by those of the menu.
@@ -108,21 +107,19 @@ class TileStore(SharedModel):
         Args:
             explanations: MixingMaps or Attributions.
             holder: Token of the view that shows them.
+            needs: What that view needs.
             units: Only these units; empty: every unit an explanation can be read in.
             first: Layer and head that the view opens with.
-            all_heads: Whether it opens with every head of that layer.
             menu: Methods that the view computes when they are chosen.
             targetable: By name, methods among the explanations that can explain other targets.
-            overview: Whether the view opens with thumbnails of all heads.
             special: Whether it shows special tokens in the map.
-            matrices: Whether it reads matrices that were not asked for.
             opens: The unit that it opens in; None: the first one.
         """
         keys: list[str] = []
         before = self._contents()
-        self._all_heads |= all_heads
-        self._overview |= overview
-        self._matrices |= matrices
+        self._all_heads |= needs.all_heads
+        self._overview |= needs.thumbnails
+        self._matrices |= needs.matrices
         self._special.add(special)
         for place, explanation in enumerate(explanations):
             held = self._held(explanation)
