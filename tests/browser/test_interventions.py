@@ -130,7 +130,7 @@ def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kern
         {"kind": "ablate", "layer": 1, "head": 2},
     ]
     wanted = [
-        view._requests.answer("changed", {"interventions": view.selection.interventions[:n]})[0]
+        view.requests.answer("changed", {"interventions": view.selection.interventions[:n]})[0]
         for n in (2, 1)
     ]
     page = page_of(view)

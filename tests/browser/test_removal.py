@@ -139,7 +139,7 @@ def test_in_an_explorer_nothing_is_asked_while_the_panel_is_away(trace, page_of)
         "target": None,
         "operator": None,
     }
-    view._requests.answer("removal", args)
+    view.requests.answer("removal", args)
     view.selection.pinned = None
     page = page_of(view, viewport={"width": 1240, "height": 800})
     choose(page, "other panels", "what if tokens were removed")

@@ -91,7 +91,11 @@ def test_the_bundle_is_small(root):
     assert 10_000 < sizes["standalone"] <= limits["standalone"]
     assert all(sizes[name] <= limits["part"] for name in parts)
     explorer = limits["explorer"]
-    assert set(explorer["parts"]) == {*aw.Explorer.NEEDS.scripts, *COMMON_PARTS, "features"}  # features: with an SAE
+    assert set(explorer["parts"]) == {
+        *aw.Explorer.NEEDS.scripts,
+        *COMMON_PARTS,
+        "features",
+    }  # features: with an SAE
     assert sum(sizes[name] for name in ("attnwidgets", *explorer["parts"])) <= explorer["bytes"]
 
 

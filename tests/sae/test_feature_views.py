@@ -29,7 +29,7 @@ def found(trace, sae):
 
 def told(view, topic, **args):
     """What a view answers to its browser side, buffers as arrays of bytes."""
-    return view._requests.answer(topic, args)
+    return view.requests.answer(topic, args)
 
 
 def contexts(answer):
@@ -268,7 +268,7 @@ def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace,
     panel.selection.feature = 5
     assert answers(panel, tmp_path)[0]["args"]["feature"] == 5, "what is selected when the page is written"
     stats.rename({8: "cats"})
-    assert b'"feature":5' in panel._requests.opening(10**6)  # as the notebook opens it
+    assert b'"feature":5' in panel.requests.opening(10**6)  # as the notebook opens it
 
 
 def test_a_selected_feature_is_shown_where_others_fire_more(found, monkeypatch):

@@ -49,7 +49,7 @@ def view(gpt2, sae):
 
 
 def asked(view, kind, feature, scale):
-    return view._requests.answer("steered", {"kind": kind, "feature": feature, "scale": scale})[0]
+    return view.requests.answer("steered", {"kind": kind, "feature": feature, "scale": scale})[0]
 
 
 def test_it_says_what_the_model_predicts_before_and_after(view, gpt2, sae):
@@ -170,7 +170,7 @@ def test_a_model_and_a_text_are_traced(gpt2, sae):
 )
 def test_what_cannot_be_asked_is_refused(view, args, error, message):
     with pytest.raises(error, match=message):
-        view._requests.answer("steered", args)
+        view.requests.answer("steered", args)
 
 
 def test_without_a_maximum_it_says_what_to_pass(gpt2):
@@ -229,4 +229,4 @@ def test_a_steered_feature_is_not_selected_in_other_views(view):
     assert other.selection is strip.selection
     assert strip.selection.feature == strongest
     assert other.options["steered"] == steered
-    assert list(other._requests._handlers["reach"].page_arguments()) == [{"feature": steered}]
+    assert list(other.requests._handlers["reach"].page_arguments()) == [{"feature": steered}]

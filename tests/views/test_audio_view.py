@@ -134,7 +134,7 @@ def test_what_is_no_sound_is_refused_in_words(
 
 def answer(view: Any, **at: Any) -> tuple[dict[str, Any], np.ndarray]:
     """Return what an Explorer draws over the sound, as the browser asks for it."""
-    meta, (data,) = view._requests.answer("heard", at)
+    meta, (data,) = view.requests.answer("heard", at)
     return meta, np.frombuffer(data, "<f4").reshape(len(meta["labels"]), -1)
 
 
@@ -175,7 +175,7 @@ def test_an_explorer_of_a_sound_without_words_says_why_and_shows_its_frames() ->
     recorded = trace(tiny.whisper(), Bins(first=True), audio=tones())
     view = aw.Explorer(recorded)
     assert view.trace is recorded
-    words, _ = view._requests.answer("words", {})
+    words, _ = view.requests.answer("words", {})
     assert words["words"] == []
     assert words["why"]
     meta, drawn = answer(view, source="attention/token/encoder", layer=0, head=1)
@@ -238,7 +238,7 @@ def test_a_page_with_little_room_holds_the_words_of_all_stacks_before_maps_of_ti
     shown = spoken()
     view = aw.Explorer(shown, layer=1, head=2)
     monkeypatch.setattr("attnwidgets.views.media.spoken.PAGE_VALUES", 6_000)
-    held = [arguments for topic, arguments, _ in view.answers_for_page() if topic == "heard"]
+    held = [arguments for topic, arguments, _ in view.requests.for_page() if topic == "heard"]
     places = {(one["source"], one["layer"], one["head"]) for one in held}
     heads = (*range(4), "mean", "max")
     for source in ("attention/word/encoder", "attention/word/cross", "attention/token/cross"):

@@ -34,14 +34,14 @@ def loaded(both, tmp_path_factory):
 
 
 def asked(view, topic, **args):
-    return view._requests.answer(topic, args)
+    return view.requests.answer(topic, args)
 
 
 def evaluated(view, monkeypatch, place, **names):
     """Return what the code of Copy as Python gives in a reader's names."""
     held = {"aw": aw, "view": view, **names}
     monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=held))
-    answer = view._requests.answer("expression", place)[0]
+    answer = view.requests.answer("expression", place)[0]
     assert answer["note"] == "", answer
     return answer["code"], eval(answer["code"], {}, held)
 
@@ -58,7 +58,7 @@ def test_a_patching_travels_whole_and_exactly(both):
             np.testing.assert_array_equal(
                 np.frombuffer(data, "<f4").reshape(2, -1), result.raw[site].astype("f4")
             )
-    opened = view._requests.opening(150_000)
+    opened = view.requests.opening(150_000)
     assert b"patched_cells" in opened, "the first run travels with the view"
 
 
@@ -129,7 +129,7 @@ def test_what_is_missing_is_computed_and_then_held(both, pair):
 def test_a_loaded_patching_is_shown_and_says_what_it_cannot_run(loaded, both):
     view = loaded.view()
     assert not view.options["runs"]
-    assert "patched_cells" not in {topic for topic, *_ in view.answers_for_page()}
+    assert "patched_cells" not in {topic for topic, *_ in view.requests.for_page()}
     with pytest.raises(ValueError, match="loaded without its traces"):
         asked(view, "patched_cells", direction="denoise", cells=[["head", 1, None, 0]])
     with pytest.raises(ValueError, match="pass the other result in others="):
@@ -258,7 +258,7 @@ def test_another_answer_and_the_plain_lens_are_read_when_asked(pair, monkeypatch
     }
     _, value = evaluated(view, monkeypatch, place)
     assert value == plain.rank[2, 11]
-    topics = [topic for topic, *_ in view.answers_for_page()]
+    topics = [topic for topic, *_ in view.requests.for_page()]
     assert {"lens", "more_lens"} <= set(topics), "a page holds both lenses"
 
 

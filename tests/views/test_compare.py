@@ -10,13 +10,13 @@ from attnwidgets.views.compare.aligned_words import SHARED
 
 
 def strips(view, layer=0, query=None, unit="token"):
-    meta, (data,) = view._requests.answer("strips", {"layer": layer, "query": query, "unit": unit})
+    meta, (data,) = view.requests.answer("strips", {"layer": layer, "query": query, "unit": unit})
     return meta, np.frombuffer(data, "<f4").reshape(len(meta["names"]), -1)
 
 
 def agreement_of(view, layer=0, query=None, unit="token", *, special=True, by="value"):
     args = {"layer": layer, "query": query, "unit": unit, "special": special, "by": by}
-    return view._requests.answer("agreement", args)[0]
+    return view.requests.answer("agreement", args)[0]
 
 
 def test_maps_are_read_as_the_row_of_a_query_in_the_selected_layer(given):
@@ -178,7 +178,7 @@ def test_what_cannot_be_compared_is_refused(shown, options, words):
 
 def test_a_page_holds_every_layer_and_every_query_of_a_short_text(given):
     view = aw.compare(given(n=5))
-    told = [(topic, args) for topic, args, _ in view.answers_for_page()]
+    told = [(topic, args) for topic, args, _ in view.requests.for_page()]
     places = [args for topic, args in told if topic == "strips"]
     assert {args["layer"] for args in places} == {0, 1, 2}
     assert {args["query"] for args in places if args["layer"] == 0} == {None, 0, 1, 2, 3, 4}

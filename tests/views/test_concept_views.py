@@ -29,7 +29,7 @@ from tests.tracing import tiny
 
 
 def asked(view, topic, **args):
-    answer, _ = view._requests.answer(topic, args)
+    answer, _ = view.requests.answer(topic, args)
     json.dumps(answer, allow_nan=False)
     return answer
 
@@ -44,7 +44,7 @@ def names(monkeypatch):
 
 def told(view, names, **place):
     """The code that a view copies, and its value in the reader's names."""
-    code = view._requests.answer("expression", place)[0]["code"]
+    code = view.requests.answer("expression", place)[0]["code"]
     return code, eval(code, {}, dict(names))
 
 
@@ -79,7 +79,7 @@ def test_scores_and_texts_of_every_concept_and_layer_are_those_of_the_result():
             np.testing.assert_allclose(texts["cosines"], [one.cosine for one in ranked])
             expected = [found.sensitivity[one.number, row, column] for one in ranked]
             np.testing.assert_allclose(texts["sensitivities"], expected)
-    topics = [topic for topic, _, _ in view.answers_for_page()]
+    topics = [topic for topic, _, _ in view.requests.for_page()]
     assert topics.count("texts") == topics.count("expression") == 6, "a page has every concept and layer"
 
 
@@ -95,7 +95,7 @@ def test_it_opens_on_a_significant_layer_and_follows_the_selection():
         found.view(concept="foot")
     with pytest.raises(IndexError, match="layer"):
         found.view(layer=7)
-    table = list(csv.DictReader(io.StringIO(view._requests.answer("csv", {})[0])))
+    table = list(csv.DictReader(io.StringIO(view.requests.answer("csv", {})[0])))
     assert len(table) == 6
     assert float(table[0]["score"]) == found.scores[0, 0]
 
@@ -107,7 +107,7 @@ def test_influence_says_what_it_shows_and_a_page_holds_one_table():
     assert "'a test'" not in view.describe()
     view.options = {**view.options, "test": 0}
     assert view.describe() == repr(taught)
-    tables = [answer() for topic, _, answer in view.answers_for_page() if topic == "csv"]
+    tables = [answer() for topic, _, answer in view.requests.for_page() if topic == "csv"]
     assert len(tables) == 1
     assert len(list(csv.DictReader(io.StringIO(tables[0][0])))) == len(taught.train)
     assert len(taught.to_rows()) == taught.values.size
@@ -192,7 +192,7 @@ def test_leaving_a_text_out_is_a_true_refit_and_pages_hold_those_that_are_listed
     taught = influence()
     view = taught.view()
     data = asked(view, "influence", test=0)
-    pages = [args for topic, args, _ in view.answers_for_page() if topic == "refit"]
+    pages = [args for topic, args, _ in view.requests.for_page() if topic == "refit"]
     assert [args["train"] for args in pages] == [*data["helpful"], *data["harmful"]]
     train = data["helpful"][0]
     done = asked(view, "refit", test=0, train=train)
@@ -232,7 +232,7 @@ def test_words_are_coloured_by_what_speaks_for_the_label_of_each_text(trace):
             values = [value for value, apart in zip(expected.values, special, strict=True) if not apart]
             coloured = [value for _, value in parts if value is not None]
             np.testing.assert_allclose(coloured, values, rtol=1e-5)
-    pages = [args for topic, args, _ in taught.view(test=1).answers_for_page() if topic == "strips"]
+    pages = [args for topic, args, _ in taught.view(test=1).requests.for_page() if topic == "strips"]
     assert pages == [{"test": 1, "method": "lrp"}]
 
 
@@ -267,7 +267,7 @@ def test_words_are_plain_where_no_method_or_no_model_is(trace):
     bare = influence().view()
     for view in (bare, influence(sample=trace).view(method=None)):
         assert view.options["colouredBy"] == ""
-        assert not [topic for topic, *_ in view.answers_for_page() if topic == "strips"]
+        assert not [topic for topic, *_ in view.requests.for_page() if topic == "strips"]
     assert asked(bare, "tests")["methods"] == []
     with pytest.raises(LookupError):
         asked(bare, "strips", test=0, method="lrp")
@@ -390,7 +390,7 @@ def test_a_sample_is_called_an_estimate_and_a_constant_has_nothing_to_explain():
 )
 def test_hostile_texts_are_cut_and_saved_as_text(result, tmp_path):
     view = result.view()
-    for topic, args, _ in list(view.answers_for_page()):
+    for topic, args, _ in list(view.requests.for_page()):
         if topic not in {"expression", "csv"}:
             assert 4 * LONGEST * "x" not in json.dumps(asked(view, topic, **args))
     assert view.save(tmp_path / "figure.svg").read_text().count("<script") == 0

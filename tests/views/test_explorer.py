@@ -20,7 +20,7 @@ def classifier():
 
 def test_a_pair_through_the_layers_is_the_recorded_attention(trace):
     explorer = aw.Explorer(trace)
-    _, (data,) = explorer._requests.answer("pair", {"source": "attention/token/self", "query": 6, "key": 3})
+    _, (data,) = explorer.requests.answer("pair", {"source": "attention/token/self", "query": 6, "key": 3})
     weights = np.frombuffer(data, "<f4").reshape(6, 12)
     attention = aw.attention(trace)
     np.testing.assert_array_equal(weights, [attention.layer(layer)[:, 6, 3] for layer in range(6)])
@@ -29,13 +29,13 @@ def test_a_pair_through_the_layers_is_the_recorded_attention(trace):
 @pytest.mark.slow
 def test_a_pair_beyond_the_text_is_refused(trace):
     with pytest.raises(IndexError, match=r"\(6, 99\) is out of range: there are 10 queries and 10 keys"):
-        aw.Explorer(trace)._requests.answer("pair", {"source": "attention/token/self", "query": 6, "key": 99})
+        aw.Explorer(trace).requests.answer("pair", {"source": "attention/token/self", "query": 6, "key": 99})
 
 
 def test_maps_of_the_changed_model_are_those_of_a_rerun_and_say_so(trace):
     explorer = aw.Explorer(trace)
     specs = [{"kind": "ablate", "stack": "self", "layer": 1, "head": 8, "how": "zero"}]
-    meta, _ = explorer._requests.answer("follow", {"interventions": specs})
+    meta, _ = explorer.requests.answer("follow", {"interventions": specs})
     explorer.selection.method = meta["method"]
     shown = next(s for s in explorer.sources() if s.method == meta["method"] and s.unit == "token")
     changed = trace.rerun(aw.ablate_heads(trace, (1, 8)))
@@ -64,7 +64,7 @@ def test_a_height_reaches_the_browser(trace):
 
 def test_the_steps_of_a_weight_end_at_the_recorded_one(trace):
     place = {"stack": "self", "layer": 2, "head": 5, "query": 6, "key": 3}
-    meta, _ = aw.Explorer(trace)._requests.answer("computed", place)
+    meta, _ = aw.Explorer(trace).requests.answer("computed", place)
     names, values = zip(*meta["steps"], strict=True)
     assert values[-1] == pytest.approx(aw.attention(trace).layer(2)[5, 6, 3], rel=1e-5)
     assert values[1] == pytest.approx(values[0] / 32**0.5)

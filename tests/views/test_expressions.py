@@ -44,7 +44,7 @@ def classified():
 
 
 def told(view, **place):
-    return view._requests.answer("expression", place)[0]
+    return view.requests.answer("expression", place)[0]
 
 
 def number(view, names, **place):
@@ -182,7 +182,7 @@ def test_the_agreement_of_two_explanations(names, classified):
     view = aw.compare(classified, methods=["attention", "rollout"])
     names["view"] = view
     asked = {"layer": 0, "query": 2, "unit": "token", "special": False, "by": "value"}
-    ranked = view._requests.answer("agreement", asked)[0]["measures"]
+    ranked = view.requests.answer("agreement", asked)[0]["measures"]
     for measure, shown in ranked.items():
         code, value = number(view, names, of="agreement", measure=measure, row=0, col=1, **asked)
         assert round(float(value), 4) == shown["values"][0][1], code
@@ -193,7 +193,7 @@ def test_a_value_of_a_row_that_is_compared(names, classified):
     names["view"] = view
     for unit in ("token", "word"):
         asked = {"layer": 0, "query": 2, "unit": unit}
-        meta, (data,) = view._requests.answer("strips", asked)
+        meta, (data,) = view.requests.answer("strips", asked)
         shown = np.frombuffer(data, "<f4").reshape(2, -1)
         for strip, name in enumerate(meta["names"]):
             code, value = number(view, names, of="value", strip=strip, element=3, **asked)
@@ -204,7 +204,7 @@ def test_a_value_of_a_row_that_is_compared(names, classified):
 def test_values_of_a_line_over_layers(names, classified):
     view = aw.LayerProfile(classified)
     names["view"] = view
-    meta, (data,) = view._requests.answer("profile", {"query": 2, "unit": "token"})
+    meta, (data,) = view.requests.answer("profile", {"query": 2, "unit": "token"})
     shown = np.frombuffer(data, "<f4").reshape(2, len(meta["layers"]), -1)
     for line in range(2):
         for sources in ([3], [1, 4]):
@@ -229,7 +229,7 @@ def test_what_is_left_after_some_removals(names, classified):
     view = aw.RemovalView(classified, "rollout")
     names["view"] = view
     shown = next(view._removals._shown())
-    meta, buffers = view._requests.answer("removal", shown)
+    meta, buffers = view.requests.answer("removal", shown)
     curves = np.frombuffer(buffers[0]).reshape(2, -1)
     for step in (0, 2, len(meta["steps"]) - 1):
         for kept in (False, True):
@@ -270,7 +270,7 @@ def test_probabilities_before_and_after_an_intervention(names, classified):
     names |= {"trace": classified, "view": view}
     specs = [{"kind": "ablate", "layer": 0, "head": 1, "how": "zero", "stack": "self"}]
     view.selection.interventions = specs
-    for number_, _, before, after in view._requests.answer("changed", {"interventions": specs})[0]["rows"]:
+    for number_, _, before, after in view.requests.answer("changed", {"interventions": specs})[0]["rows"]:
         code, value = number(view, names, of="outcome", id=number_)
         assert code.startswith("trace.predictions(")
         assert value == pytest.approx(before, abs=1e-6)
@@ -317,8 +317,8 @@ def test_what_a_page_asks_is_checked(names, classified):
 def test_a_page_holds_the_expression_of_the_pinned_cell(names, classified):
     view = aw.Heatmap(classified, layer=0, head=0)
     names["trace"] = classified
-    assert "expression" not in {topic for topic, _, _ in view.answers_for_page()}
+    assert "expression" not in {topic for topic, _, _ in view.requests.for_page()}
     view.selection.pinned = (3, 2)
-    ((args, answer),) = [(a, make()) for topic, a, make in view.answers_for_page() if topic == "expression"]
+    ((args, answer),) = [(a, make()) for topic, a, make in view.requests.for_page() if topic == "expression"]
     assert list(args) == ["of", "source", "layer", "head", "query", "key"]
     assert answer[0]["code"] == "trace.attention_layer(0)[0, 3, 2].item()"

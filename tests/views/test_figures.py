@@ -157,10 +157,10 @@ def test_what_cannot_be_drawn_is_refused_by_name(given, tmp_path):
 
 def test_the_button_gets_the_same_figure(given, tmp_path):
     view = aw.TokenStrip(given())
-    meta, (data,) = view._requests.answer("figure", {"format": "svg", "columns": 1, "theme": "dark"})
+    meta, (data,) = view.requests.answer("figure", {"format": "svg", "columns": 1, "theme": "dark"})
     assert meta == {"format": "svg"}
     assert data == view.save(tmp_path / "a.svg", columns=1, theme="dark").read_bytes()
-    assert "figure" not in {topic for topic, _, _ in view.answers_for_page()}
+    assert "figure" not in {topic for topic, _, _ in view.requests.for_page()}
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ TOKENS = ["[CLS]", "the", "cat", "sat", "on", "mats", ".", "[SEP]"]
 
 
 def asked(view, topic, source):
-    return view._requests.answer(topic, {"source": source})
+    return view.requests.answer(topic, {"source": source})
 
 
 def test_the_values_are_those_of_head_statistics(given):
@@ -202,7 +202,7 @@ def test_patterns_come_with_their_names_and_the_strongest_of_every_head(given):
     assert set(runs) == {"induction", "retrieval"}
     assert all("model" in why for why in runs.values())
     with pytest.raises(ValueError, match="model"):
-        view._requests.answer("pattern_scores", {"source": source, "name": "induction"})
+        view.requests.answer("pattern_scores", {"source": source, "name": "induction"})
 
 
 @pytest.mark.slow
@@ -210,10 +210,10 @@ def test_induction_runs_the_model_when_it_is_chosen(minilm):
     trace = aw.trace(*minilm, "The cat sat on the mat.")
     view = aw.HeadGrid(trace)
     source = {"source": "attention/token/self"}
-    meta, (data,) = view._requests.answer("pattern_scores", {**source, "name": "induction"})
+    meta, (data,) = view.requests.answer("pattern_scores", {**source, "name": "induction"})
     expected = aw.induction_score(*minilm)["induction"]
     assert np.frombuffer(data, "<f4").reshape(-1, meta["heads"]) == pytest.approx(expected, abs=1e-6)
-    found = view._requests.answer("similar_heads", {**source, "layer": 0, "head": 2})[0]["found"]
+    found = view.requests.answer("similar_heads", {**source, "layer": 0, "head": 2})[0]["found"]
     assert [tuple(one[:2]) for one in found[:3]] == [
         one[:2] for one in aw.statistics.similar_heads(trace, 0, 2, k=3)
     ]

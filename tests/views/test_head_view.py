@@ -95,15 +95,15 @@ def test_a_token_is_told_exactly_in_every_head(given, side):
     view = aw.HeadView(given())
     source = view.sources()[0]
     args = {"source": source.id, "layer": 2, "side": side, "index": 3}
-    meta, (data,) = view._requests.answer("token", args)
+    meta, (data,) = view.requests.answer("token", args)
     assert meta["heads"] == [0, 1, 2, 3]
     told = np.frombuffer(data, dtype="<f4").reshape(4, 8)
     values = source.layer(2)
     np.testing.assert_array_equal(told, values[:, 3] if side == "query" else values[:, :, 3])
     with pytest.raises(IndexError, match="8 is out of range"):
-        view._requests.answer("token", args | {"index": 8})
+        view.requests.answer("token", args | {"index": 8})
     with pytest.raises(LookupError, match="shows no"):
-        view._requests.answer("token", args | {"source": "another"})
+        view.requests.answer("token", args | {"source": "another"})
 
 
 def test_only_a_view_s_own_maps_are_told(given):
@@ -111,7 +111,7 @@ def test_only_a_view_s_own_maps_are_told(given):
     aw.Heatmap(aw.rollout(trace))
     view = aw.HeadView(trace)
     with pytest.raises(LookupError):
-        view._requests.answer(
+        view.requests.answer(
             "token", {"source": "rollout/token/self", "layer": 0, "side": "query", "index": 0}
         )
 
@@ -182,9 +182,9 @@ def test_the_figure_of_heads_keeps_to_the_texts_chosen(pair):
 
 def test_a_page_tells_what_the_pinned_token_reads(pair):
     view = aw.HeadView(pair, layer=1)
-    assert list(view.answers_for_page()) == []
+    assert list(view.requests.for_page()) == []
     view.selection.pinned = (3, 1)
-    told = [one for one in view.answers_for_page() if one[0] == "token" and "/token/" in one[1]["source"]]
+    told = [one for one in view.requests.for_page() if one[0] == "token" and "/token/" in one[1]["source"]]
     assert [args["layer"] for _, args, _ in told] == [1, 0]  # the selected layer first
     for _, args, answer in told:
         meta, (data,) = answer()

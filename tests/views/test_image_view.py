@@ -36,7 +36,7 @@ def rows_of(view, **args):
     """What the browser reads: values of patches [layer, head, patch], their sums, and the others."""
     [source] = [one for one in view.sources() if one.method == "attention" and one.unit == "patch"]
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None} | args
-    meta, (codes, scale, sums, rest, *_) = view._requests.answer("reads", asked)
+    meta, (codes, scale, sums, rest, *_) = view.requests.answer("reads", asked)
     scale = np.frombuffer(scale, "<f4").reshape(len(meta["layers"]), meta["heads"])
     codes = np.frombuffer(codes, np.uint8).reshape(*scale.shape, -1)
     values = np.stack(
@@ -65,7 +65,7 @@ def test_who_reads_an_element_is_its_column(trace):
     view = aw.ImageView(trace)
     source = view.sources()[0]
     asked = {"source": source.id, "side": "key", "index": 5, "computed": None}
-    _, (_, scale, *_) = view._requests.answer("readers", asked)
+    _, (_, scale, *_) = view.requests.answer("readers", asked)
     exact = np.stack([trace.attention_layer(layer)[:, 1:, 5].numpy().max(-1) for layer in source.layers])
     np.testing.assert_allclose(np.frombuffer(scale, "<f4").reshape(exact.shape), exact, rtol=1e-6)
 
@@ -76,7 +76,7 @@ def test_patches_of_windows_are_told_row_by_row():
     view = aw.ImageView(recorded)
     source = next(one for one in view.sources() if (one.stack, one.unit) == ("vision", "patch"))
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None}
-    meta, (codes, scale, *_) = view._requests.answer("reads", asked)
+    meta, (codes, scale, *_) = view.requests.answer("reads", asked)
     unit = recorded.axes("vision")[1].units["patch"]
     exact = recorded.attention_layer(0, "vision")[0, 0].numpy()
     [order] = meta["patches"]
@@ -143,7 +143,7 @@ def test_a_page_of_a_heatmap_holds_no_picture(trace, tmp_path):
 
 def test_norms_are_those_of_hidden_states(trace):
     view = aw.ImageView(trace)
-    meta, [data, _] = view._requests.answer("norms", {"stack": "self"})
+    meta, [data, _] = view.requests.answer("norms", {"stack": "self"})
     norms = np.frombuffer(data, "<f4").reshape(meta["layers"], -1)
     with torch.no_grad():
         states = trace.model(trace.inputs["pixel_values"], output_hidden_states=True).hidden_states
@@ -156,14 +156,14 @@ def test_norms_with_test_time_registers_are_those_of_the_pass_with_them():
     neurons = [(planted.LAYER, planted.UNIT)]
     view = aw.ImageView(full, registers=neurons)
     assert view.options["registers"]
-    meta, [data, added] = view._requests.answer("norms", {"stack": "self", "registers": True})
+    meta, [data, added] = view.requests.answer("norms", {"stack": "self", "registers": True})
     with aw.vision.test_time_registers(full, neurons):
         expected = aw.vision.token_norms(full.rerun()).values
     assert meta["registers"] == ["[REG0]"]
     norms = np.frombuffer(data, "<f4").reshape(meta["layers"], -1)
     np.testing.assert_allclose(norms, expected[:, :-1], rtol=1e-5)
     np.testing.assert_allclose(np.frombuffer(added, "<f4"), expected[:, -1], rtol=1e-5)
-    without, [data, _] = view._requests.answer("norms", {"stack": "self"})
+    without, [data, _] = view.requests.answer("norms", {"stack": "self"})
     assert without["registers"] == []
     assert np.frombuffer(data, "<f4").max() > 10 * norms.max()
     assert full.rerun().tokens == full.tokens
@@ -173,7 +173,7 @@ def test_registers_that_cannot_be_are_refused(trace):
     with pytest.raises(IndexError, match="unit 999 is out of range"):
         aw.ImageView(trace, registers=[(0, 999)])
     with pytest.raises(ValueError, match="norms with registers need the neurons"):
-        aw.ImageView(trace)._requests.answer("norms", {"stack": "self", "registers": True})
+        aw.ImageView(trace).requests.answer("norms", {"stack": "self", "registers": True})
 
 
 def test_attributions_have_a_map_for_every_target_in_one_scale_of_signs(trace):
@@ -181,7 +181,7 @@ def test_attributions_have_a_map_for_every_target_in_one_scale_of_signs(trace):
     view = aw.ImageView(given)
     [source] = view.sources()
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None}
-    meta, (codes, scale, sums, *_) = view._requests.answer("reads", asked)
+    meta, (codes, scale, sums, *_) = view.requests.answer("reads", asked)
     assert (meta["signed"], meta["heads"]) == (True, 3)
     exact = np.stack([one.to("patch").values for one in given])
     decoded = dequantise(

@@ -34,7 +34,7 @@ def classified():
 
 
 def asked(view, topic="changed", **args):
-    return view._requests.answer(topic, args)
+    return view.requests.answer(topic, args)
 
 
 def after(trace, *interventions):
@@ -217,7 +217,7 @@ def test_inside_of_another_intervention_nothing_is_pulled(read):
     with aw.ablate_heads(read, (0, 0)):
         view = aw.InterventionView(read)
         assert "recorded before" in asked(view, "interventions")[0]["refusal"]
-        assert "changed" not in {topic for topic, _, _ in view.answers_for_page()}
+        assert "changed" not in {topic for topic, _, _ in view.requests.for_page()}
 
 
 # -- pages -----------------------------------------------------------------------------------------

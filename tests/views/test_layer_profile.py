@@ -10,7 +10,7 @@ from attnwidgets.views.wire.handlers import RequestHandlers
 
 
 def profile(view, query=None, unit="token"):
-    meta, (data,) = view._requests.answer("profile", {"query": query, "unit": unit})
+    meta, (data,) = view.requests.answer("profile", {"query": query, "unit": unit})
     return meta, np.frombuffer(data, "<f4").reshape(len(meta["names"]), len(meta["layers"]), -1)
 
 
@@ -120,7 +120,7 @@ def test_what_has_one_layer_has_no_profile(given):
 
 def test_a_page_holds_the_lines_of_every_query_of_a_short_text(given):
     view = aw.LayerProfile(given(n=4), units=["token"])
-    asked = [args for _, args, _ in view.answers_for_page()]
+    asked = [args for _, args, _ in view.requests.for_page()]
     assert asked == [{"query": query, "unit": "token"} for query in (None, 0, 1, 2, 3)]
 
 

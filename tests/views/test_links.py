@@ -71,7 +71,7 @@ def test_the_line_of_code_uses_the_names_there_are(trace, monkeypatch):
     assert view.link() == "mine.at(method='attention', unit='token', layer=1, head=0)"
     named(monkeypatch)
     assert view.link().startswith("view.at(")
-    answer, _ = view._requests.answer("expression", {"of": "place"})
+    answer, _ = view.requests.answer("expression", {"of": "place"})
     assert answer["code"].startswith("view.at(")
     assert "write view = " in answer["note"]
 

@@ -133,7 +133,7 @@ def test_every_reply_stays_below_four_megabytes(long):
         got += [tile["head"] for tile in meta["tiles"]]
     source = view.store.header["sources"][0]["id"]
     for side in ("query", "key"):
-        told, (values,) = view._requests.answer(
+        told, (values,) = view.requests.answer(
             "token", {"source": source, "layer": 1, "side": side, "index": 900}
         )
         layer = long.stack_table["self"].layers[1].weights()
@@ -274,9 +274,9 @@ def test_a_page_of_a_long_text_ranks_its_heads_by_the_sentences_that_it_keeps(lo
     counted = Counted(monkeypatch)
     monkeypatch.setattr(handlers, "OPENING_CELLS", 1_000_000)
     view = aw.Explorer(aw.attention(long), methods=["attention"])
-    assert "patterns" not in {topic for topic, *_ in view.answers_for_page()}, "that would read every token"
+    assert "patterns" not in {topic for topic, *_ in view.requests.for_page()}, "that would read every token"
     view.sources()[2].keep_layers()
-    asked = [(topic, args, answer) for topic, args, answer in view.answers_for_page() if topic == "patterns"]
+    asked = [(topic, args, answer) for topic, args, answer in view.requests.for_page() if topic == "patterns"]
     ((_, args, answer),) = asked
     assert args == {"source": "attention/sentence/self"}
     (meta, (data,)), weights = counted.of(answer)
@@ -329,7 +329,7 @@ def test_statistics_of_heads_are_read_head_by_head_and_are_those_of_layers(long,
     monkeypatch.setattr(type(long), "attention_layer", lambda *place: layers.append(place))
     view = aw.HeadGrid(long)
     source = view.store.header["sources"][0]["id"]
-    meta, (values,) = view._requests.answer("head_statistics", {"source": source})
+    meta, (values,) = view.requests.answer("head_statistics", {"source": source})
     assert layers == []
     told = np.frombuffer(values, "<f4").reshape(len(meta["names"]), LAYERS, HEADS)
     monkeypatch.undo()

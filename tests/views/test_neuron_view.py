@@ -23,7 +23,7 @@ def by_hand():
 
 
 def told(view, topic, **args):
-    meta, buffers = view._requests.answer(topic, args)
+    meta, buffers = view.requests.answer(topic, args)
     return meta, [np.frombuffer(data, "<f4") for data in buffers]
 
 
@@ -139,7 +139,7 @@ def test_of_a_large_trace_a_page_holds_the_pinned_row_first(tmp_path):
     trace = aw.from_qkv(draw(size=(300, 8)), draw(size=(8, 512)), draw(size=(8, 512)), heads=8)
     view = aw.NeuronView(trace, head=5)
     view.selection.pinned = (7, 3)
-    told_of = list(view.answers_for_page())
+    told_of = list(view.requests.for_page())
     rows = [args for topic, args, _ in told_of if topic == "attention_row"]
     keys = [args["head"] for topic, args, _ in told_of if topic == "attention_keys"]
     assert (rows[0]["head"], rows[0]["query"]) == (5, 7)

@@ -65,14 +65,14 @@ def test_a_masked_model_tells_of_its_mask_and_of_no_other_place():
 @pytest.mark.parametrize("name", ["Predictions", "Explorer"])
 def test_the_panel_asks_and_a_page_holds_what_needs_no_model(read, name):
     view = getattr(aw, name)(read)
-    meta, buffers = view._requests.answer("outcomes", {})
+    meta, buffers = view.requests.answer("outcomes", {})
     assert len(buffers[0]) == 4 * len(meta["ids"])
     assert len(buffers[1]) == 8 * len(meta["temperatures"])
-    meta, buffers = view._requests.answer("surprisal", {})
+    meta, buffers = view.requests.answer("surprisal", {})
     values = np.frombuffer(buffers[0], "<f4")
     assert np.isnan(values[0])
     np.testing.assert_allclose(values[1:], aw.surprisal(read).values[1:], rtol=1e-6)
-    held = {topic for topic, _, _ in view.answers_for_page()}
+    held = {topic for topic, _, _ in view.requests.for_page()}
     assert {"outcomes", "surprisal"} <= held
     assert "continuations" not in held
 
@@ -80,11 +80,11 @@ def test_the_panel_asks_and_a_page_holds_what_needs_no_model(read, name):
 def test_continuations_are_asked_for_and_bounded(read):
     view = aw.Predictions(read)
     args = {"how": "sample", "n": 2, "length": 4, "temperature": 0.5, "top_k": 0, "top_p": 0.9, "seed": 1}
-    meta, _ = view._requests.answer("continuations", args)
+    meta, _ = view.requests.answer("continuations", args)
     made = aw.continuations(read, "sample", 2, max_new_tokens=4, temperature=0.5, top_p=0.9, seed=1)
     assert [item["tokens"] for item in meta["items"]] == [list(one.tokens) for one in made]
     with pytest.raises(ValueError, match="1 to 20"):
-        view._requests.answer("continuations", args | {"n": 1000})
+        view.requests.answer("continuations", args | {"n": 1000})
 
 
 def test_a_model_without_predictions_answers_nothing(minilm_trace):

@@ -29,11 +29,11 @@ def given(trace, seed=0, **options):
 
 def shown(view):
     """The arguments of what a view opens with."""
-    return next(args for topic, args, _ in view.answers_for_page() if topic == "removal")
+    return next(args for topic, args, _ in view.requests.for_page() if topic == "removal")
 
 
 def asked(view, **changes):
-    meta, buffers = view._requests.answer("removal", shown(view) | changes)
+    meta, buffers = view.requests.answer("removal", shown(view) | changes)
     values, decided, certainty, weights = (np.frombuffer(data, "<f8") for data in buffers)
     halves = [part.reshape(2, -1) for part in (values, decided, certainty)]
     return meta, *halves, weights
@@ -53,7 +53,7 @@ def test_curves_are_those_of_faithfulness(trace, operator, unit):
     np.testing.assert_allclose(values, card.of("made")[0], rtol=1e-9)
     np.testing.assert_array_equal(weights, found.to(unit).values)
     others = {name: shown(view)[name] for name in ("source", "target", "operator")}
-    beside, buffers = view._requests.answer("removal_baselines", others)
+    beside, buffers = view.requests.answer("removal_baselines", others)
     mean, low, high, oracle = (np.frombuffer(data, "<f8").reshape(2, -1) for data in buffers)
     places = [meta["steps"].index(k) for k in beside["steps"]]
     np.testing.assert_allclose(mean, card.of("random")[0][:, places], rtol=1e-9)
@@ -131,7 +131,7 @@ def test_what_cannot_be_ranked_or_removed_is_told(trace):
 
 def test_a_page_holds_what_is_shown_in_every_unit_as_the_browser_asks_it(trace):
     view = aw.RemovalView(trace, given(trace))
-    held = [(topic, args) for topic, args, _ in view.answers_for_page()]
+    held = [(topic, args) for topic, args, _ in view.requests.for_page()]
     units = {args["source"].split("/")[1] for topic, args in held if topic == "removal"}
     assert units == {source.unit for source in view.sources()}
     first = next(args for topic, args in held if topic == "removal")

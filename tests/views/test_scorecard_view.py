@@ -89,7 +89,7 @@ def test_a_comparison_has_all_families_and_opens_where_it_is_asked(comparison):
 
 
 def test_the_table_holds_every_number(comparison):
-    text, _ = aw.ScorecardView(comparison)._requests.answer("csv", {})
+    text, _ = aw.ScorecardView(comparison).requests.answer("csv", {})
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == 2 * 4 * 3 + 4
     card = comparison["removal"]

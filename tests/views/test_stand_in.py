@@ -20,7 +20,7 @@ def induction():
 
 def request(view):
     """Ask as the browser does, without its wait for the main loop."""
-    return view._requests.answer("stand_in", {})
+    return view.requests.answer("stand_in", {})
 
 
 def held(view):

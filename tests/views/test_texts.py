@@ -197,7 +197,7 @@ def test_text_that_cannot_be_traced_changes_nothing(traces, text):
     state = explorer.get_state()
     message = "602 tokens, and the model takes 512" if text.strip() else "empty"
     with pytest.raises(ValueError, match=message):
-        explorer._requests.answer("text", {"text": text})
+        explorer.requests.answer("text", {"text": text})
     assert explorer.get_state() == state
     assert explorer.traces == (traces[0],)
 
@@ -276,11 +276,11 @@ def test_copied_code_gives_the_number_of_the_typed_text(traces, monkeypatch):
         one for one in explorer.store.sources() if one.method == "attention" and one.unit == "token"
     )
     place = {"of": "cell", "source": source.id, "layer": 2, "head": 3, "query": 1, "key": 2}
-    code = explorer._requests.answer("expression", place)[0]["code"]
+    code = explorer.requests.answer("expression", place)[0]["code"]
     assert "explorer" in code
     assert eval(code, dict(names)) == explorer.trace.attention_layer(2)[3, 1, 2].item()
     outcome = explorer.trace.predictions()[0]
-    code = explorer._requests.answer("expression", {"of": "outcome", "id": outcome.id})[0]["code"]
+    code = explorer.requests.answer("expression", {"of": "outcome", "id": outcome.id})[0]["code"]
     assert eval(code, dict(names)) == outcome.probability
 
 
@@ -334,7 +334,7 @@ def test_features_of_one_text_are_not_shown_with_another(traces):
     assert "features" in explorer.options["texts"]["refusal"]
     explorer = aw.Explorer(traces, features=sae)
     explorer.show_text(1)
-    answer, _ = explorer._requests.answer("activations", {"of": 0, "unit": "token"})
+    answer, _ = explorer.requests.answer("activations", {"of": 0, "unit": "token"})
     assert answer
     assert explorer.options["saes"][0]["features"] == 16
 

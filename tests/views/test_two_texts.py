@@ -24,7 +24,7 @@ def films() -> tuple[Any, Any]:
 def rows(view: aw.TwoTexts, **place: Any) -> tuple[dict[str, Any], np.ndarray]:
     """What the browser is told of a place: [A, B, A less B; column]."""
     at = {"stack": "self", "unit": "token", "layer": 0, "head": "-", "query": None} | place
-    meta, (data,) = view._requests.answer("rows", at)
+    meta, (data,) = view.requests.answer("rows", at)
     return meta, np.frombuffer(data, "<f4").reshape(3, -1)
 
 
@@ -95,7 +95,7 @@ def test_tokens_and_no_token_are_the_whole(films):
 
 def test_rows_and_maps_are_those_of_both_traces(films):
     view = aw.TwoTexts(films, methods=["attention", "rollout"])
-    texts, _ = view._requests.answer("texts", {"stack": "self", "unit": "token"})
+    texts, _ = view.requests.answer("texts", {"stack": "self", "unit": "token"})
     assert texts["keys"]["labels"][0][4] == ""
     assert texts["keys"]["labels"][1][4] == "not"
     assert texts["keys"]["places"][4] == [-1, 4]
@@ -113,7 +113,7 @@ def test_rows_and_maps_are_those_of_both_traces(films):
         "head": "max",
         "first": [2, 1],
     }
-    meta, (data,) = view._requests.answer("maps", place)
+    meta, (data,) = view.requests.answer("maps", place)
     assert meta["shape"] == [6, 7]
     maps = np.frombuffer(data, "<f4").reshape(3, 6, 7)
     np.testing.assert_allclose(maps[1], films[1].attention_layer(2).numpy().max(0)[2:, 1:], atol=1e-7)
@@ -129,29 +129,29 @@ def test_a_text_beside_itself_differs_nowhere(films):
     for method in ("lrp", "attention"):
         _, values = rows(view, method=method, head=0)
         np.testing.assert_array_equal(values[2], 0)
-    told, _ = view._requests.answer("predictions", {"target": None, "foil": None})
+    told, _ = view.requests.answer("predictions", {"target": None, "foil": None})
     assert all(one == two for _, _, one, two in told["rows"])
 
 
 @pytest.mark.slow
 def test_both_predictions_are_named_and_compared(films, smollm2):
     view = aw.TwoTexts(films, methods=["attention"])
-    told, _ = view._requests.answer("predictions", {"target": 0, "foil": 1})
+    told, _ = view.requests.answer("predictions", {"target": 0, "foil": 1})
     probabilities = [trace.logits.double().softmax(-1) for trace in films]
     for number, label, one, two in told["rows"]:
         assert label == ["negative", "positive"][number]
         assert (one, two) == pytest.approx([float(p[number]) for p in probabilities])
     assert told["reason"] == ""
     with pytest.raises(IndexError, match="outcome 7"):
-        view._requests.answer("predictions", {"target": 7, "foil": None})
+        view.requests.answer("predictions", {"target": 7, "foil": None})
     encoder = aw.demo_model("encoder")
     plain = aw.TwoTexts([aw.trace(*encoder, text) for text in ("He ran.", "She ran.")])
     assert (
         "predicts nothing"
-        in plain._requests.answer("predictions", {"target": None, "foil": None})[0]["reason"]
+        in plain.requests.answer("predictions", {"target": None, "foil": None})[0]["reason"]
     )
     mixed = aw.TwoTexts([aw.trace(*smollm2, "He ran."), films[0]])
-    reason = mixed._requests.answer("predictions", {"target": None, "foil": None})[0]["reason"]
+    reason = mixed.requests.answer("predictions", {"target": None, "foil": None})[0]["reason"]
     assert reason == "their outputs are not the same: 49152 tokens and 2 classes"
 
 
@@ -183,7 +183,7 @@ def test_the_copied_line_returns_the_number_that_is_shown(films, place, named, m
     }[named]
     monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=held))
     at = {"stack": "self", "unit": "token", "layer": 0, "head": "-", "query": None} | place
-    told, _ = view._requests.answer("expression", {"of": "difference", **at})
+    told, _ = view.requests.answer("expression", {"of": "difference", **at})
     assert told["note"] == ""
     _, values = rows(view, **{name: value for name, value in at.items() if name != "column"})
     if named == "view" and place.get("head") == "max":
@@ -208,7 +208,7 @@ def test_two_tokenizers_stand_in_common_columns(smollm2):
     encoder, decoder = aw.demo_model("encoder"), smollm2
     one, two = aw.trace(*encoder, "Unbelievable keys."), aw.trace(*decoder, "Unbelievable key.")
     view = aw.TwoTexts([one, two])
-    texts, _ = view._requests.answer("texts", {"stack": "self", "unit": "token"})
+    texts, _ = view.requests.answer("texts", {"stack": "self", "unit": "token"})
     keys = texts["keys"]
     assert [
         pair for pair, same in zip(zip(*keys["labels"], strict=True), keys["same"], strict=True) if not same
@@ -225,7 +225,7 @@ def test_stacks_of_an_encoder_decoder_are_aligned_by_their_own_axes():
     model, tokenizer = tiny.build(tiny.SEQ2SEQ["T5"]), tiny.wordpiece()
     traces = [aw.trace(model, tokenizer, text, target_text="cat cat") for text in ("unbelievable cat", "cat")]
     view = aw.TwoTexts(traces)
-    texts, _ = view._requests.answer("texts", {"stack": "cross", "unit": "token"})
+    texts, _ = view.requests.answer("texts", {"stack": "cross", "unit": "token"})
     assert len(texts["queries"]["same"]) == len(traces[0].axes("cross")[0])
     assert not all(texts["keys"]["same"])
     _, values = rows(view, method="attention", stack="cross", head=0)
@@ -235,7 +235,7 @@ def test_stacks_of_an_encoder_decoder_are_aligned_by_their_own_axes():
 @pytest.mark.slow
 def test_a_page_holds_what_was_named(films, tmp_path):
     view = aw.TwoTexts(films, methods=["lrp", "attention"], target=1, foil=0)
-    held = [(topic, args) for topic, args, _ in view.answers_for_page()]
+    held = [(topic, args) for topic, args, _ in view.requests.for_page()]
     assert ("texts", {"stack": "self", "unit": "word"}) in held
     assert any(topic == "computed_rows" and args["method"] == "lrp@1-0" for topic, args in held)
     maps = [args for topic, args in held if topic == "maps"]

@@ -13,6 +13,7 @@ from attnwidgets._notebook import session
 from attnwidgets.views.wire.runtime import Part, Runtime, SharedModel
 
 if TYPE_CHECKING:
+    from attnwidgets.views.wire.handlers import Answer
     from attnwidgets.views.wire.store import TileStore
 
 _PART = "standin"
@@ -56,7 +57,7 @@ class LiveModel(SharedModel):
         return held
 
 
-def send_stand_in(store: TileStore, trace: Any) -> None:
+def send_stand_in(store: TileStore, trace: Any) -> Answer:
     """Send the browser what it needs to answer for a store without a kernel. Runs the model once.
 
     Raises:
@@ -66,7 +67,7 @@ def send_stand_in(store: TileStore, trace: Any) -> None:
     from attnwidgets.views.page.live.packing import described, require_computable
 
     if store.stand_in:
-        return
+        return None, []
     require_computable(trace)
     packed = described(trace)
     model = LiveModel.get(packed, packed.pop("weights"))
@@ -76,3 +77,4 @@ def send_stand_in(store: TileStore, trace: Any) -> None:
         "code": f"anywidget:{code.model_id}",
         "ids": read_ids(trace),
     }
+    return None, []

@@ -206,7 +206,7 @@ def _show(view: View, trace: Any) -> None:
             # What the reader changed stays, unless it was something else for this text from the start.
             same = {name for name, value in opened.items() if view._options.get(name) == value}  # noqa: SLF001
             view.options = dict(view.options) | {name: current[name] for name in same}
-            view.opening = view._requests_at_opening()  # noqa: SLF001
+            view.opening = view.requests.opening()
     except BaseException:
         vars(texts).update(left)
         for name in view.__dict__.keys() - state.keys():
@@ -214,7 +214,7 @@ def _show(view: View, trace: Any) -> None:
         view.__dict__.update(state)
         for name, value in models.items():
             setattr(view, name, value)
-        view._requests.replace(view._all_handlers())  # noqa: SLF001
+        view.requests.replace(view._all_handlers())  # noqa: SLF001
         raise
     for store, selection in texts.dropped():
         selection.release(view._holder)  # noqa: SLF001

@@ -44,7 +44,7 @@ from attnwidgets.views.wire.stub import COMMON_PARTS, stub
 from attnwidgets.views.wire.widget import WidgetTrait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -60,9 +60,6 @@ NO_VIEWS = """Widgets are turned off in this session of Colab, so only a picture
     from google.colab import output; output.enable_custom_widget_manager()
 and then this cell again; or end the cell with view.frame()."""
 """Shown in place of a view."""
-
-OPENING_BYTES = 150_000
-"""Size limit of the answers that travel with a view."""
 
 
 class View(DrawnView):
@@ -94,7 +91,7 @@ class View(DrawnView):
     was_shown = False  # by a cell
     _moves = 0  # of the selection, when what it needs was last sent
 
-    _requests: RequestHandlers
+    requests: RequestHandlers
     _made_by: tuple[type, Any]  # its class, and what it was given to show
 
     _esm = Unicode().tag(sync=True)
@@ -171,10 +168,10 @@ class View(DrawnView):
         runtime = Runtime.get(scripts)  # first: the browser imports it meanwhile
         self._link = self._join(self._start)
         store, selection = self._link.store, self._link.selection
-        if "_requests" in vars(self):
+        if "requests" in vars(self):
             self.store, self.selection = store, selection
             self.options = dict(self._options)
-            self._requests.replace(self._all_handlers())
+            self.requests.replace(self._all_handlers())
             return
         super().__init__(
             _esm=stub(self._VIEW, scripts, self._likely_height(store)),
@@ -187,8 +184,8 @@ class View(DrawnView):
         self._own_layout = layout is None
         if self._texts is not None:
             follow(self)
-        self._requests = RequestHandlers(self._all_handlers(), self._send_reply)
-        self.on_msg(lambda _, content, __: self._requests.receive(content))
+        self.requests = RequestHandlers(self._all_handlers(), self._send_if_open)
+        self.on_msg(lambda _, content, __: self.requests.receive(content))
         CELLS.mark(self)
 
     def _all_handlers(self) -> dict[str, Handler]:
@@ -197,7 +194,7 @@ class View(DrawnView):
             "csv": Handler(self._csv),
             "figure": Handler(self._figure_file, runs_model=True),
             "page": Handler(self._copy, runs_model=True),
-            "stand_in": Handler(self._send_stand_in, runs_model=True),
+            "stand_in": Handler(lambda: send_stand_in(self.store, self.content.trace), runs_model=True),
             "expression": Handler(
                 partial(expression, self._expressible), for_page=self._expressions, prefetched=tuple
             ),
@@ -213,16 +210,11 @@ class View(DrawnView):
         """Return the selected matrix, or a part of it; see `part_of_csv`."""
         return part_of_csv(self.store, **place), []
 
-    def _copy(self, why: str = "") -> tuple[str, list[bytes]]:
+    def _copy(self, why: str = "") -> Answer:
         """Return the static fallback if the front-end code fails to load."""
         from attnwidgets.views.page.frame import copy_of
 
         return copy_of(self, str(why)), []
-
-    def _send_stand_in(self) -> Answer:
-        """Send what the browser computes with when the kernel is gone, where the model is small enough."""
-        send_stand_in(self.store, self.content.trace)
-        return None, []
 
     def _own_options(self) -> dict[str, Any]:
         """Return the options that only this view has, checked against `self.content`."""
@@ -288,21 +280,13 @@ class View(DrawnView):
         """
         show(self, text)
 
-    def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
-        """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
-        return self._requests.for_page()
-
-    def opening_for_page(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return topic and arguments of the answers of a page that this view needs as it opens."""
-        return self._requests.opening_for_page()
-
     def add_options(self, **options: Any) -> None:
         """Tell the browser side more options."""
         self._options |= options
         self.options = self._options | self._current_options() | options
 
-    def _send_reply(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
-        if self.comm is not None:  # the view may have been closed in the meantime
+    def _send_if_open(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
+        if self.comm is not None:
             self.send(reply, list(buffers))
 
     @property
@@ -338,7 +322,7 @@ class View(DrawnView):
         if self.needs.matrices and self.sources():  # views of tables and of features have none
             state = Presentation.of(self)
             self.store.send_along(self._holder, (state.source.id, state.layer, state.head))
-        self.opening = self._requests_at_opening()
+        self.opening = self.requests.opening()
 
     def _follow_registry(self) -> None:
         """Offer methods registered since, if this view offers every method."""
@@ -356,7 +340,7 @@ class View(DrawnView):
         if self.comm is None:
             return
         CELLS.forget(self)
-        self._requests.close()
+        self.requests.close()
         super().close()
         # ipywidgets disables the display of a closed widget, but a view in a variable may be shown again.
         self.__dict__.pop("_repr_mimebundle_", None)
@@ -390,9 +374,6 @@ class View(DrawnView):
             data["image/png"] = base64.b64encode(self._png()).decode("ascii")
             metadata = {**metadata, "image/png": {"alt": self.describe()}}
         return (_in_place_of_views(data), {}) if draws_no_views() else (data, metadata)
-
-    def _requests_at_opening(self) -> bytes | None:
-        return self._requests.opening(OPENING_BYTES)
 
     def __repr__(self) -> str:
         return f"{self._VIEW}({self.content.main!r})"

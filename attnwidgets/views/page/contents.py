@@ -223,8 +223,8 @@ def _in_turns(
     """Return the answers with the names of their views: what each opens with, and the others in turns."""
     first, rest = [], []
     for view, name in zip(views, names, strict=True):
-        opening = view.opening_for_page()
-        listed = [(name, one) for one in view.answers_for_page()]
+        opening = view.requests.opening_for_page()
+        listed = [(name, one) for one in view.requests.for_page()]
         first += [one for one in listed if one[1][:2] in opening]
         rest.append([one for one in listed if one[1][:2] not in opening])
     return first, [one for turn in zip_longest(*rest) for one in turn if one is not None]

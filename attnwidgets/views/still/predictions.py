@@ -88,7 +88,7 @@ def predictions_sheet(view: Any, theme: Theme) -> Sheet:
 
 def _surprisal(view: View, theme: Theme) -> list[Part]:
     """Return the text coloured by surprisal, if tokens were predicted one after the other."""
-    known = [answer for topic, _, answer in view.answers_for_page() if topic == "surprisal"]
+    known = [answer for topic, _, answer in view.requests.for_page() if topic == "surprisal"]
     if not known:
         return []
     meta, (data,) = known[0]()
@@ -134,7 +134,7 @@ def removal_sheet(view: Any, theme: Theme) -> Sheet:
     """Return what a RemovalView shows: the curves of removing and of keeping, and the order of removal."""
     answers = {
         topic: answer
-        for topic, _, answer in reversed([*view.answers_for_page()])
+        for topic, _, answer in reversed([*view.requests.for_page()])
         if topic.startswith("removal")
     }
     meta, (kept, _, _, values) = answers["removal"]()

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     Arguments = Callable[[], Iterable[Mapping[str, Any]]]
 
 
+OPENING_BYTES = 150_000
+"""Size limit of the answers that travel with a view."""
+
+
 @dataclass(frozen=True)
 class Handler:
     """Answers one kind of request.
@@ -129,7 +133,7 @@ class RequestHandlers:
             for args in (*islice(handler.page_arguments(), 1), *handler.opening_arguments())
         ]
 
-    def opening(self, room: int) -> bytes | None:
+    def opening(self, room: int = OPENING_BYTES) -> bytes | None:
         """Return the prefetched answers: `Opening` of wire.ts in JSON, then its buffers; None without any.
 
         An answer that exceeds the rest of `room` bytes, or fails, is left out: the browser then asks for it
