@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from attnwidgets._errors import refuse_unknown
 from attnwidgets.ask.question import Question
+from attnwidgets.views.base.options import write_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    Feedback = Callable[[Any], Any] | Mapping[Any, Any] | None
+    from typing_extensions import Unpack
 
 
-def head(
-    prompt: str,
-    *,
-    view: Any,
-    id: str,  # noqa: A002 - the field's name
-    points: float = 1,
-    title: str = "",
-    feedback: Feedback = None,
-    show_view: bool = True,
-) -> Question:
+class QuestionOptions(TypedDict, total=False):
+    """Options of every question.
+
+    Args:
+        prompt: The question, as text.
+        id: Its name among the answers, unique in the notebook: letters, digits, "_", "-" and ".".
+        view: A view to look at; or a trace or an explanation.
+        points: Points that a right answer gives, as shown.
+        title: Text next to the points, such as "question 1 of 6"; by default the id.
+        feedback: Response to an answer as it is submitted: a function of its value, or a dict by value, which
+            give True (right), False, words, or (True or False, words). It needs the kernel and is not in
+            pages. Students can read it in the notebook: leave it out of an assignment.
+        show_view: Whether the view stands below the question. False: it stands elsewhere in the notebook.
+    """
+
+    points: float
+    title: str
+    feedback: Callable[[Any], Any] | Mapping[Any, Any] | None
+    show_view: bool
+
+
+_DEFAULTS = {"points": 1, "title": "", "feedback": None, "show_view": True}
+
+
+def _ask(kind: str, prompt: str, id: str, given: Mapping[str, Any], **of_kind: Any) -> Question:
+    unknown = given.keys() - QuestionOptions.__annotations__.keys()
+    refuse_unknown(f"aw.ask.{kind}", unknown, signature(globals()[kind]).parameters)
+    return Question(kind, prompt, id, **given, **of_kind)
+
+
+def head(prompt: str, *, view: Any, id: str, **given: Unpack[QuestionOptions]) -> Question:
     """Ask for an attention head: the reader chooses one in the view, or types `0.2`.
 
     Heads chosen together (Shift + click in the grid) are an answer, too. The answer counts layers and heads
@@ -29,21 +53,13 @@ def head(
     moves it to the mean of all heads, so that it does not give the answer.
 
     Args:
-        prompt: The question, as text.
-        view: The view it is answered in; or a trace (an Explorer of it is shown) or an explanation.
-        id: Its name among the answers, unique in the notebook: letters, digits, "_", "-" and ".".
-        points: Points that a right answer gives, as shown.
-        title: What stands beside the points: "question 1 of 6"; by default the id.
-        feedback: What is said of an answer as it is submitted: a function of its value, or a dict by value,
-            which give True (right), False, words, or (True or False, words). It needs the kernel and is not
-            in pages. But the student can read it in the notebook: for an assignment leave it out.
-        show_view: Whether the view stands below the question. False: it stands elsewhere in the notebook.
+        view: The view in which it is answered; or a trace (an Explorer of it is shown) or an explanation.
 
     Returns:
         The question, to be shown by the last line of a cell; its `answer` is `[layer, head]`.
 
     Raises:
-        TypeError: `view` is none.
+        TypeError: `view` is not a view, trace or explanation.
         ValueError: The prompt, the id or the points are not valid, or another cell has this id.
 
     Example:
@@ -53,30 +69,14 @@ def head(
         >>> q1.said
         'head 0.2'
     """
-    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("head", prompt, id, **given)
+    return _ask("head", prompt, id, given, view=view)
 
 
-def layer(
-    prompt: str,
-    *,
-    view: Any,
-    id: str,  # noqa: A002 - the field's name
-    points: float = 1,
-    title: str = "",
-    feedback: Feedback = None,
-    show_view: bool = True,
-) -> Question:
+def layer(prompt: str, *, view: Any, id: str, **given: Unpack[QuestionOptions]) -> Question:
     """Ask for a layer: the reader moves the view to it, or types its number.
 
     Args:
-        prompt: The question, as text.
-        view: The view it is answered in; or a trace or an explanation.
-        id: Its name among the answers, unique in the notebook.
-        points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
-        show_view: Whether the view stands below the question.
+        view: The view in which it is answered; or a trace (an Explorer of it is shown) or an explanation.
 
     Returns:
         The question; its `answer` is the layer's number, from 0.
@@ -89,32 +89,16 @@ def layer(
         >>> q2 = aw.ask.layer("In which layer does the last token read itself most?", view=trace, id="q2")
         >>> q2.answer = 5
     """
-    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("layer", prompt, id, **given)
+    return _ask("layer", prompt, id, given, view=view)
 
 
-def tokens(
-    prompt: str,
-    *,
-    view: Any,
-    id: str,  # noqa: A002 - the field's name
-    points: float = 1,
-    title: str = "",
-    feedback: Feedback = None,
-    show_view: bool = True,
-) -> Question:
+def tokens(prompt: str, *, view: Any, id: str, **given: Unpack[QuestionOptions]) -> Question:
     """Ask for tokens: the reader clicks them, more than one with Shift, or types their positions.
 
     Of a cell of a map its column counts: the token that is read. A word counts as all of its tokens.
 
     Args:
-        prompt: The question, as text.
-        view: The view it is answered in; or a trace or an explanation.
-        id: Its name among the answers, unique in the notebook.
-        points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
-        show_view: Whether the view stands below the question.
+        view: The view in which it is answered; or a trace (an Explorer of it is shown) or an explanation.
 
     Returns:
         The question; its `answer` is a list of positions, from 0, in the order of the text.
@@ -129,30 +113,14 @@ def tokens(
         >>> q3.said
         '“cat”'
     """
-    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("tokens", prompt, id, **given)
+    return _ask("tokens", prompt, id, given, view=view)
 
 
-def span(
-    prompt: str,
-    *,
-    view: Any,
-    id: str,  # noqa: A002 - the field's name
-    points: float = 1,
-    title: str = "",
-    feedback: Feedback = None,
-    show_view: bool = True,
-) -> Question:
+def span(prompt: str, *, view: Any, id: str, **given: Unpack[QuestionOptions]) -> Question:
     """Ask for a stretch of the text: the reader drags over it, or types its first and last position.
 
     Args:
-        prompt: The question, as text.
-        view: The view it is answered in; or a trace or an explanation.
-        id: Its name among the answers, unique in the notebook.
-        points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
-        show_view: Whether the view stands below the question.
+        view: The view in which it is answered; or a trace (an Explorer of it is shown) or an explanation.
 
     Returns:
         The question; its `answer` is `[start, stop]` in tokens, from 0, without `stop`.
@@ -167,30 +135,14 @@ def span(
         >>> q4.said
         '“on” “the” “mat”'
     """
-    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("span", prompt, id, **given)
+    return _ask("span", prompt, id, given, view=view)
 
 
-def cell(
-    prompt: str,
-    *,
-    view: Any,
-    id: str,  # noqa: A002 - the field's name
-    points: float = 1,
-    title: str = "",
-    feedback: Feedback = None,
-    show_view: bool = True,
-) -> Question:
+def cell(prompt: str, *, view: Any, id: str, **given: Unpack[QuestionOptions]) -> Question:
     """Ask for a cell of a map: the reader clicks it, or types its row and column.
 
     Args:
-        prompt: The question, as text.
-        view: The view it is answered in; or a trace or an explanation.
-        id: Its name among the answers, unique in the notebook.
-        points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
-        show_view: Whether the view stands below the question.
+        view: The view in which it is answered; or a trace (an Explorer of it is shown) or an explanation.
 
     Returns:
         The question; its `answer` is `[query, key]` in tokens, from 0: the token that reads, the one read.
@@ -205,33 +157,23 @@ def cell(
         >>> q5.said
         '“sat” → “cat”'
     """
-    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("cell", prompt, id, **given)
+    return _ask("cell", prompt, id, given, view=view)
 
 
 def order(
     prompt: str,
     *,
-    id: str,  # noqa: A002 - the field's name
+    id: str,
     options: Sequence[str] | None = None,
     view: Any = None,
-    points: float = 1,
-    title: str = "",
-    feedback: Feedback = None,
-    show_view: bool = True,
+    **given: Unpack[QuestionOptions],
 ) -> Question:
     """Ask for an order: the reader moves the options by dragging or by keys, the first place first.
 
     Args:
-        prompt: The question, as text.
-        id: Its name among the answers, unique in the notebook.
         options: What is put into an order. None: the reader makes a list, typed or, where the view has heads,
             taken from it one by one.
         view: A view to look at, or to take heads from; or a trace or an explanation.
-        points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
-        show_view: Whether the view stands below the question.
 
     Returns:
         The question; its `answer` is a list of names. In code, a list in it holds those that share a place.
@@ -246,34 +188,23 @@ def order(
         >>> q6.said
         'same > all > different'
     """
-    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("order", prompt, id, options=options, **given)
+    return _ask("order", prompt, id, given, options=options, view=view)
 
 
 def number(
     prompt: str,
     *,
-    id: str,  # noqa: A002 - the field's name
+    id: str,
     unit: str = "",
     least: float | None = None,
     view: Any = None,
-    points: float = 1,
-    title: str = "",
-    feedback: Feedback = None,
-    show_view: bool = True,
+    **given: Unpack[QuestionOptions],
 ) -> Question:
     """Ask for a number, which the reader types; six digits of it are kept.
 
     Args:
-        prompt: The question, as text.
-        id: Its name among the answers, unique in the notebook.
         unit: What it counts, as shown beside it: "%", "nats".
         least: The least number that can be an answer, such as 0 for a count; None: any.
-        view: A view to look at; or a trace or an explanation.
-        points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
-        show_view: Whether the view stands below the question.
 
     Returns:
         The question; its `answer` is a number.
@@ -287,34 +218,23 @@ def number(
         >>> q7.answer
         0.847059
     """
-    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("number", prompt, id, unit=unit, least=least, **given)
+    return _ask("number", prompt, id, given, unit=unit, least=least, view=view)
 
 
 def choice(
     prompt: str,
     *,
-    id: str,  # noqa: A002 - the field's name
+    id: str,
     options: Sequence[str],
     multiple: bool = False,
     view: Any = None,
-    points: float = 1,
-    title: str = "",
-    feedback: Feedback = None,
-    show_view: bool = True,
+    **given: Unpack[QuestionOptions],
 ) -> Question:
     """Ask for one of several options, or for several of them.
 
     Args:
-        prompt: The question, as text.
-        id: Its name among the answers, unique in the notebook.
         options: What can be chosen, at most 100.
         multiple: Whether several may be chosen.
-        view: A view to look at; or a trace or an explanation.
-        points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
-        show_view: Whether the view stands below the question.
 
     Returns:
         The question; its `answer` is an option, or with `multiple` a sorted list of them.
@@ -327,30 +247,11 @@ def choice(
         >>> q8 = aw.ask.choice("Which heads can be removed?", id="q8", options=heads, multiple=True)
         >>> q8.answer = ["0.1", "1.1"]
     """
-    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("choice", prompt, id, options=options, multiple=multiple, **given)
+    return _ask("choice", prompt, id, given, options=options, multiple=multiple, view=view)
 
 
-def text(
-    prompt: str,
-    *,
-    id: str,  # noqa: A002 - the field's name
-    view: Any = None,
-    points: float = 1,
-    title: str = "",
-    feedback: Feedback = None,
-    show_view: bool = True,
-) -> Question:
+def text(prompt: str, *, id: str, view: Any = None, **given: Unpack[QuestionOptions]) -> Question:
     """Ask for words, which a person grades by a rubric.
-
-    Args:
-        prompt: The question, as text.
-        id: Its name among the answers, unique in the notebook.
-        view: A view to look at; or a trace or an explanation.
-        points: Points that a full answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
-        show_view: Whether the view stands below the question.
 
     Returns:
         The question; its `answer` is a text of at most 20,000 characters.
@@ -364,5 +265,8 @@ def text(
         >>> q9.check()
         'answered, well-formed'
     """
-    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("text", prompt, id, **given)
+    return _ask("text", prompt, id, given, view=view)
+
+
+for _ask_for in (head, layer, tokens, span, cell, order, number, choice, text):
+    write_out(_ask_for, QuestionOptions, [QuestionOptions], defaults=_DEFAULTS)

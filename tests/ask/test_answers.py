@@ -244,6 +244,7 @@ def test_a_trace_and_a_map_are_shown_in_a_view(traced):
         ({"options": []}, ValueError, "options is missing"),
         ({"options": [str(i) for i in range(101)]}, ValueError, "101"),
         ({"feedback": 3}, TypeError, "feedback"),
+        ({"point": 3}, TypeError, "Did you mean .points.?"),
     ],
 )
 def test_what_is_no_question_is_refused(given, error, words):

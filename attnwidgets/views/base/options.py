@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from attnwidgets.views.base.filters import APART
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
 
 class TitleOptions(TypedDict, total=False):
@@ -153,7 +153,13 @@ def checked_names(argument: str, given: Sequence[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def write_out(target: Any, options: type, documented: Iterable[Any], hidden: Container[str] = ()) -> None:
+def write_out(
+    target: Any,
+    options: type,
+    documented: Iterable[Any],
+    hidden: Container[str] = (),
+    defaults: Mapping[str, Any] = DEFAULTS,
+) -> None:
     """Give a view class or a function a signature and a docstring in which each option is written out.
 
     Args:
@@ -161,6 +167,7 @@ def write_out(target: Any, options: type, documented: Iterable[Any], hidden: Con
         options: The TypedDict of the options that it takes.
         documented: Other objects whose `Args:` describe its parameters, the nearest first.
         hidden: Names of parameters that are left out.
+        defaults: The default of each option.
     """
     is_class = isinstance(target, type)
     declared = signature(target.__init__ if is_class else target)
@@ -170,7 +177,7 @@ def write_out(target: Any, options: type, documented: Iterable[Any], hidden: Con
         if parameter.kind is not Parameter.VAR_KEYWORD and name != "self" and name not in hidden
     ]
     shared = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=DEFAULTS[name], annotation=kind.__forward_arg__)
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind.__forward_arg__)
         for name, kind in options.__annotations__.items()
     ]
     texts: dict[str, str] = {}
