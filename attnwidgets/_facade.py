@@ -6,9 +6,9 @@ installed (as in Pyodide), every name is there: it works, or says when it is use
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
-import re
 import sys
 import textwrap
 from pathlib import Path
@@ -25,15 +25,20 @@ if TYPE_CHECKING:
 LIBRARIES = ("torch", "transformers")
 """The libraries that run models."""
 
-_GROUP = re.compile(r"^# (?P<heading>.+)\n(?P<imports>(?:from .+\n)+)", re.MULTILINE)
-
 
 def groups() -> dict[str, list[str]]:
     """Return the public names under the question that each answers, in the order of the stub."""
     listing = Path(__file__).with_name("__init__.pyi").read_text(encoding="utf-8")
-    return {
-        group["heading"]: re.findall(r"(\w+) as ", group["imports"]) for group in _GROUP.finditer(listing)
-    }
+    lines = ["", *listing.splitlines()]  # counted from 1, as nodes are
+    names: dict[str, list[str]] = {}
+    heading = ""
+    for node in ast.parse(listing).body:
+        if isinstance(node, ast.ImportFrom):
+            above = lines[node.lineno - 1]
+            heading = above.removeprefix("# ") if above.startswith("# ") else heading
+            if heading:
+                names.setdefault(heading, []).extend(alias.name for alias in node.names)
+    return names
 
 
 def in_words(names: dict[str, list[str]]) -> str:

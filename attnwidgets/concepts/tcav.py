@@ -10,11 +10,11 @@ import numpy as np
 
 from attnwidgets._errors import require_choice, suggests_keywords
 from attnwidgets._progress import progress
+from attnwidgets._significance import holm, two_sided
 from attnwidgets.concepts.batches import Inputs, texts_of
 from attnwidgets.concepts.concept_scores import ConceptScores
 from attnwidgets.concepts.concept_sets import concept_sets
 from attnwidgets.concepts.directions_of_sets import CAVS, LayerStates, share_positive
-from attnwidgets.concepts.significance import holm, two_sided
 from attnwidgets.concepts.states import BATCH, states_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.stats import norm, t
 
 from attnwidgets._errors import suggest
+from attnwidgets._significance import holm
 from attnwidgets._tables import Table, html_table
-from attnwidgets.circuits.claims.verdicts import holm
 from attnwidgets.people.item import NONE, RANDOM
 from attnwidgets.people.kinds import KINDS, STEPS
 
@@ -317,7 +317,7 @@ def analyse(
                     "low": found.low, "high": found.high, "p": permuted(outcomes, cell, base, resamples, rng),
                 }
             )  # fmt: skip
-    for one, p in zip(differences, holm([one["p"] for one in differences]), strict=True):
+    for one, p in zip(differences, holm([one["p"] for one in differences]).tolist(), strict=True):
         one["p_holm"] = p
     return Analysis(
         kind, means, differences, level, tuple(_remarks(responses, out, unscored, outcomes, cells))

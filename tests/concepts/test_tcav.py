@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets._significance import holm
 from attnwidgets.concepts.concept_sets import concept_sets
 from attnwidgets.concepts.directions_of_sets import LayerStates
-from attnwidgets.concepts.significance import holm
 from attnwidgets.concepts.states_result import States
 from attnwidgets.concepts.tcav import Settings, concept_scores
 
@@ -93,7 +93,7 @@ def test_random_concepts_are_significant_no_more_often_than_by_chance() -> None:
         values = rng.normal(size=(60, WIDTH)) @ mixing
         layer = LayerStates(values, rng.normal(size=(20, WIDTH)) + rng.normal(size=WIDTH), "logistic", 1.0)
         draws = layer.shuffled((np.arange(20), np.arange(20, 60)), 99, rng)
-        from attnwidgets.concepts.significance import two_sided
+        from attnwidgets._significance import two_sided
 
         below.append(two_sided(draws[0], draws[1:]) < 0.05)
     assert np.mean(below) <= 0.08

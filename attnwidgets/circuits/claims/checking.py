@@ -11,11 +11,12 @@ import numpy as np
 
 from attnwidgets._errors import deprecated, require_choice
 from attnwidgets._progress import progress
+from attnwidgets._significance import holm
 from attnwidgets.circuits.claims.evidence import InText, LeftOut, MinimalPair, Others, moved, observed
 from attnwidgets.circuits.claims.grammar import CONTROLS, Claim, Control, claim
 from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimText
 from attnwidgets.circuits.claims.roles import Roles
-from attnwidgets.circuits.claims.verdicts import Bootstrap, holm, verdict_of
+from attnwidgets.circuits.claims.verdicts import Bootstrap, verdict_of
 from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.tracing.recording.wrappers import are_second
 from attnwidgets.tracing.text.given_texts import listed_texts
@@ -309,7 +310,7 @@ def _unit(one: Claim) -> str:
 
 def _judged(results: Sequence[ClaimResult], level: float) -> list[ClaimResult]:
     """Return results with verdicts that hold for all of them together."""
-    adjusted = holm([min(result.p_holds, result.p_fails) for result in results])
+    adjusted = holm([min(result.p_holds, result.p_fails) for result in results]).tolist()
     judged = []
     for result, p in zip(results, adjusted, strict=True):
         holds, fails = (p, 1.0) if result.p_holds <= result.p_fails else (1.0, p)

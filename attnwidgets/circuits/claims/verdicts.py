@@ -9,8 +9,6 @@ import numpy as np
 from scipy.stats import norm, t
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     Float = NDArray[np.float64]
@@ -81,20 +79,6 @@ class Bootstrap:
                 f"than {int(1 / wanted)}."
             )
         return next(n for n in count(_FEWEST) if self._widened(0, n) <= wanted)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p values adjusted for being several (Holm 1979): never smaller, at most 1.
-
-    Args:
-        p_values: One for every claim.
-    """
-    adjusted = [1.0] * len(p_values)
-    highest = 0.0
-    for rank, place in enumerate(np.argsort(p_values, kind="stable")):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = highest
-    return adjusted
 
 
 def verdict_of(holds: float, fails: float, level: float) -> Verdict:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     Float = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ def two_sided(observed: float, draws: Float) -> float:
     return float((1 + far.sum()) / (1 + len(draws)))
 
 
-def holm(p: Float) -> Float:
+def holm(p: ArrayLike) -> Float:
     """Return p-values corrected for their number (Holm 1979), in the same shape; NaN is left out."""
     flat = np.asarray(p, dtype=np.float64).reshape(-1)
     corrected = np.full(flat.shape, np.nan)
