@@ -1,9 +1,8 @@
-"""Tables: numbers as rows, as a CSV file, as HTML, and, with pandas installed, as a data frame."""
+"""Tables: numbers as rows, as a CSV file and, with pandas installed, as a data frame."""
 
 from __future__ import annotations
 
 import csv
-import html
 import re
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -99,23 +98,6 @@ def pandas() -> Any:
         instead = ".to_rows() returns the same table as a list of dicts, and .to_csv(path) writes it."
         raise not_installed("to_dataframe()", "pandas", f"Without it, {instead}") from error
     return pd
-
-
-def html_table(rows: Sequence[Mapping[str, Any]], most: int) -> str:
-    """Return the first `most` rows as an HTML table, with the number of others below."""
-    names = list(rows[0]) if rows else []
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_printed(row[name]))}</td>" for name in names) + "</tr>"
-        for row in rows[:most]
-    )
-    more = len(rows) - most
-    rest = f"<p>and {more:,} more row{'s' * (more > 1)}: .to_rows()</p>" if more > 0 else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
-
-
-def _printed(value: Any) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def csv_of(rows: Iterable[Iterable[Any]]) -> str:

@@ -9,7 +9,8 @@ from scipy.stats import norm, t
 
 from attnwidgets._errors import suggest
 from attnwidgets._significance import holm
-from attnwidgets._tables import Table, html_table
+from attnwidgets._tables import Table
+from attnwidgets.figures.html_tables import first_rows
 from attnwidgets.people.item import NONE, RANDOM
 from attnwidgets.people.kinds import KINDS, STEPS
 
@@ -234,7 +235,7 @@ class Analysis(Table):
         return f"<Analysis of {self.kind}>\n{self}"
 
     def _repr_html_(self) -> str:
-        return html_table(self.to_rows(), _SHOWN)
+        return first_rows(self.to_rows(), _SHOWN)
 
 
 def _p(p: float) -> str:

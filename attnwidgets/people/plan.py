@@ -8,7 +8,8 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets._tables import Table, html_table
+from attnwidgets._tables import Table
+from attnwidgets.figures.html_tables import first_rows
 from attnwidgets.people.agents import cells_of
 from attnwidgets.people.analysis import Outcomes, estimate, wilson
 from attnwidgets.people.kinds import STEPS
@@ -67,7 +68,7 @@ class Plan(Table):
         return f"<Plan, {self.compare[0]} against {self.compare[1]}: power {said}>"
 
     def _repr_html_(self) -> str:
-        return html_table(self.to_rows(), len(self.people))
+        return first_rows(self.to_rows(), len(self.people))
 
 
 def plan(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets._tables import Table, html_table
+from attnwidgets._tables import Table
+from attnwidgets.figures.html_tables import first_rows
 from attnwidgets.people.kinds import score
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Responses(Table):
         return f"<Responses of {len(self.people)} people: {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:
-        return html_table(self.to_rows(), _SHOWN)
+        return first_rows(self.to_rows(), _SHOWN)
 
 
 def row_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,9 +16,9 @@ from attnwidgets.course.canonical import canonical
 from attnwidgets.course.grading.evidence import Evidence
 from attnwidgets.course.grading.grade import Grades, checked_key, grade, shown
 from attnwidgets.course.grading.proposals import Proposals, confirm_from
-from attnwidgets.course.grading.styles import LINE, NOTE, cell, framed, heading
 from attnwidgets.course.reading.answers import Answers
 from attnwidgets.course.reading.read_answers import read_answers
+from attnwidgets.figures.html_tables import LINE, cell, table, text
 
 if TYPE_CHECKING:
     import os
@@ -142,30 +141,28 @@ class ClassGrades(Mapping[str, Grades], Table):
         return f"{len(self)} submissions, on average {mean:.2f} of {of:g} points; right: {items}{note}"
 
     def _repr_html_(self) -> str:
-        head = heading(["submission", *self.questions, "points"])
-        rows = []
+        rows: list[list[str]] = []
         for (name, grades), short in zip(self._grades.items(), _distinct(list(self._grades)), strict=True):
-            cells = "".join(
+            cells = [
                 cell(
                     mark.written.replace(" (proposed)", " ?"),
                     tint=mark.share,
                     title=mark.reason or canonical(mark.answer),
                 )
                 for mark in grades.values()
-            )
+            ]
             open_points = f" ({grades.proposed:g} ?)" if grades.proposed else ""
             total = cell(f"{shown(grades.points)} of {grades.of:g}{open_points}")
-            rows.append(f"<tr>{cell(short, left=True, title=name, limit=60)}{cells}{total}</tr>")
+            rows.append([cell(short, left=True, title=name, limit=60), *cells, total])
         statistics = list(self.statistics.values())
         for number, (name, line) in enumerate(_LINES.items()):
             style = LINE if number == 0 else ""
-            cells = "".join(cell(line(item), style=style, limit=30) for item in statistics)
-            rows.append(f"<tr>{cell(name, left=True, style=style)}{cells}{cell('', style=style)}</tr>")
+            cells = [cell(line(item), style=style, limit=30) for item in statistics]
+            rows.append([cell(name, left=True, style=style), *cells, cell("", style=style)])
         said = [note for grades in self._grades.values() for note in grades.notes]
         if any(grades.proposed for grades in self._grades.values()):
             said.insert(0, "?: only proposed, until you confirm it. .proposals lists these answers.")
-        notes = "".join(f"<div style='{NOTE}'>{html.escape(note)}</div>" for note in said)
-        return framed(f"{head}<tbody>{''.join(rows)}</tbody>", notes)
+        return table([text(name) for name in ("submission", *self.questions, "points")], rows, said)
 
 
 def _distinct(names: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._tables import Table
 from attnwidgets.course.canonical import canonical
-from attnwidgets.course.grading.styles import cell, framed, heading
+from attnwidgets.figures.html_tables import cell, table, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,15 +49,13 @@ class Evidence(Table):
 
     def _repr_html_(self) -> str:
         rows = self.to_rows()
-        body = "".join(
-            "<tr>"
-            + "".join(cell(_written(value), left=True, limit=_WORDS) for value in row.values())
-            + "</tr>"
+        names = list(rows[0]) if rows else []
+        cells = (
+            [cell(_written(value), left=True, limit=_WORDS) for value in row.values()]
             for row in rows[:_SHOWN]
         )
-        more = f"<p>and {len(rows) - _SHOWN:,} more: .to_csv(path)</p>" if len(rows) > _SHOWN else ""
-        head = heading(list(rows[0]) if rows else [], left=range(len(rows[0]) if rows else 0))
-        return framed(f"{head}<tbody>{body}</tbody>", more)
+        more = f"and {len(rows) - _SHOWN:,} more: .to_csv(path)" if len(rows) > _SHOWN else ""
+        return table([text(name) for name in names], cells, [more], left=range(len(names)))
 
 
 def _written(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -15,9 +14,9 @@ from attnwidgets.course.errors import AnswerError
 from attnwidgets.course.grading.evidence import Evidence
 from attnwidgets.course.grading.key_file import read_key
 from attnwidgets.course.grading.rules import Rule, Verdict
-from attnwidgets.course.grading.styles import NOTE, cell, framed, heading
 from attnwidgets.course.reading.answers import Answers, Source
 from attnwidgets.course.records import check_record
+from attnwidgets.figures.html_tables import cell, table
 
 _LONGEST = 500
 
@@ -156,20 +155,19 @@ class Grades(Mapping[str, Mark], Table):
         return f"{self.total}: {each}"
 
     def _repr_html_(self) -> str:
-        head = heading(["question", "answer", "share", "points", "of", "reason"], left=(0, 1, 5))
-        body = "".join(
-            "<tr>"
-            + cell(name, left=True)
-            + cell("–" if mark.answer is None else canonical(mark.answer), left=True, limit=60)
-            + cell(f"{mark.share:.2f}", tint=mark.share)
-            + cell(mark.written)
-            + cell(f"{mark.of:g}")
-            + cell(mark.reason, left=True, limit=300)
-            + "</tr>"
+        rows = (
+            (
+                cell(name, left=True),
+                cell("–" if mark.answer is None else canonical(mark.answer), left=True, limit=60),
+                cell(f"{mark.share:.2f}", tint=mark.share),
+                cell(mark.written),
+                cell(f"{mark.of:g}"),
+                cell(mark.reason, left=True, limit=300),
+            )
             for name, mark in self._marks.items()
         )
-        notes = "".join(f"<div style='{NOTE}'>{html.escape(note)}</div>" for note in self.notes)
-        return framed(f"{head}<tbody>{body}</tbody>", f"<div>{self.total}</div>{notes}")
+        head = ("question", "answer", "share", "points", "of", "reason")
+        return table(head, rows, [self.total, *self.notes], left=(0, 1, 5))
 
 
 def grade(

@@ -13,8 +13,8 @@ from attnwidgets._errors import quoted
 from attnwidgets._tables import Table, spreadsheet_label
 from attnwidgets.course.canonical import canonical
 from attnwidgets.course.errors import AnswerError
-from attnwidgets.course.grading.styles import cell, framed, heading
 from attnwidgets.course.reading.read_text import decoded
+from attnwidgets.figures.html_tables import cell, table
 
 if TYPE_CHECKING:
     import os
@@ -56,17 +56,17 @@ class Proposals(Table):
         return f"{len(self)} proposed marks: .to_csv(path) writes them, to be confirmed in the last column"
 
     def _repr_html_(self) -> str:
-        body = "".join(
-            "<tr>"
-            + cell(submission, left=True, limit=60)
-            + cell(question, left=True)
-            + cell(_text(mark), left=True, limit=_MOST_CHARACTERS)
-            + cell(mark.reason, left=True, limit=_MOST_CHARACTERS)
-            + cell(f"{mark.written} of {mark.of:g}", tint=mark.share)
-            + "</tr>"
+        rows = (
+            (
+                cell(submission, left=True, limit=60),
+                cell(question, left=True),
+                cell(_text(mark), left=True, limit=_MOST_CHARACTERS),
+                cell(mark.reason, left=True, limit=_MOST_CHARACTERS),
+                cell(f"{mark.written} of {mark.of:g}", tint=mark.share),
+            )
             for submission, question, mark in self._rows
         )
-        return framed(f"{heading(_COLUMNS[:5], left=range(4))}<tbody>{body}</tbody>", repr(self))
+        return table(_COLUMNS[:5], rows, [repr(self)], left=range(4))
 
 
 def confirm_from(path: str | os.PathLike[str], grades: Mapping[str, Grades]) -> None:

@@ -6,10 +6,10 @@ import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnwidgets._errors import quoted
-from attnwidgets._tables import html_table
 from attnwidgets.course.canonical import canonical
 from attnwidgets.course.errors import AnswerError
 from attnwidgets.course.records import Record, check_record
+from attnwidgets.figures.html_tables import first_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,7 +69,7 @@ class Answers(dict[str, Record]):
             for name, record in self.items()
         ]
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
-        table = html_table(rows, _MOST) if rows else "<p>no answers</p>"
+        table = first_rows(rows, _MOST) if rows else "<p>no answers</p>"
         return f"<div style='overflow-x:auto'>{table}{f'<ul>{notes}</ul>' if notes else ''}</div>"
 
 

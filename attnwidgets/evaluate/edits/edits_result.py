@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._tables import Table
+from attnwidgets.figures.html_tables import cell, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,14 +131,17 @@ class MinimalEdits(Table):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{_marked(edit)}</td><td>{html.escape(edit.label)}</td><td>{edit.margin:+.2f}</td>"
-            f"<td>{_nats(edit)}</td></tr>"
+        rows = (
+            (
+                f"<td>{_marked(edit)}</td>",
+                cell(edit.label, left=True),
+                cell(f"{edit.margin:+.2f}"),
+                cell(_nats(edit)),
+            )
             for edit in self.flips[:_SHOWN]
         )
-        head = "<tr><th>edited text</th><th>class</th><th>margin</th><th>surprisal, nats</th></tr>"
-        summary, caveat = html.escape(self._summary), html.escape(self.caveat)
-        return f"<p>{summary}.</p><table>{head}{rows}</table><p>{caveat}</p>"
+        head = ("edited text", "class", "margin", "surprisal, nats")
+        return table(head, rows, [f"{self._summary}.", self.caveat], left=(0, 1))
 
 
 def _nats(edit: Edit) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from attnwidgets._selecting import listed
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
-from attnwidgets.figures.labels import printable
+from attnwidgets.figures.html_tables import cell, table, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,10 +36,6 @@ TITLES = {
     "top_k": "overlap of the highest",
 }
 _LABELS = ("names", "measure", "k", "n_elements", "n_rows")
-_LEFT = "text-align:left;padding:2px 8px;font-weight:normal"
-_CELL = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums"
-# The colours of a scorecard: so light that the notebook's own text colour stays legible on them.
-_POSITIVE, _NEGATIVE, _STRONGEST = "37,99,235", "217,119,6", 0.5
 
 
 class Agreement(Explanation):
@@ -197,23 +192,14 @@ class Agreement(Explanation):
         return figure
 
     def _repr_html_(self) -> str:
-        head = "".join(
-            f"<th scope='col' style='{_CELL};font-weight:normal'>{_text(n)}</th>" for n in self.names
-        )
-        rows = "".join(
-            f"<tr><th scope='row' style='{_LEFT}'>{_text(name)}</th>{''.join(map(_cell, values))}</tr>"
+        rows = (
+            [cell(name, left=True, limit=60)]
+            + [cell(f"{value:.2f}", tint=value, title=f"{value:.4f}") for value in values]
             for name, values in zip(self.names, self._exact, strict=True)
         )
-        notes = [self.title + (f" (by chance {self.chance:.2f})" if self.k is not None else ""), self.warning]
-        told = "".join(
-            f"<div style='font-size:85%;opacity:.75;max-width:46em'>{_text(note, 900)}</div>"
-            for note in (*notes, self.caveat)
-            if note
-        )
-        return (
-            "<div style='overflow-x:auto'><table style='border-collapse:collapse;margin:0 0 8px'>"
-            f"<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>{told}</div>"
-        )
+        chance = f" (by chance {self.chance:.2f})" if self.k is not None else ""
+        names = [text(name, 60) for name in self.names]
+        return table(["", *names], rows, [f"{self.title}{chance}", self.warning, self.caveat])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
@@ -229,13 +215,3 @@ class Agreement(Explanation):
         """Return the agreement that `to_description` described."""
         labels = {name: described[name] for name in _LABELS}
         return cls(arrays["values"], **labels, **restore_common(described))
-
-
-def _cell(value: float) -> str:
-    colour = _POSITIVE if value >= 0 else _NEGATIVE
-    share = min(abs(value), 1.0) * _STRONGEST
-    return f"<td style='{_CELL};background:rgba({colour},{share:.2f})' title='{value:.4f}'>{value:.2f}</td>"
-
-
-def _text(text: str, limit: int = 60) -> str:
-    return html.escape(printable(text, limit), quote=True)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from attnwidgets._tables import Table, html_table
+from attnwidgets._tables import Table
+from attnwidgets.figures.html_tables import first_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,7 +106,7 @@ class Routes(Table):
         )
 
     def _repr_html_(self) -> str:
-        return html_table(self.to_rows(), _SHOWN)
+        return first_rows(self.to_rows(), _SHOWN)
 
     def _columns(self) -> Iterator[Columns]:
         """Yield the columns of a table with one edge per row.

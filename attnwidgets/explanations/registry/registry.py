@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
 import importlib
 import inspect
 import pkgutil
@@ -170,7 +169,7 @@ _HOMES = (
     "attnwidgets.evaluate.surrogates",
 )
 _METHODS: dict[str, Method] = {}
-_CELL = "text-align:left;vertical-align:top;padding:.3em .6em"
+_TOP = ";vertical-align:top"
 
 
 def method(
@@ -418,12 +417,9 @@ class MethodTable:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        from attnwidgets.figures.html_tables import cell, table
+
         rows = self._rows()
-        head = "".join(f"<th style='text-align:left'>{item}</th>" for item in (rows[0] if rows else ()))
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td style='{_CELL}'>{html.escape(item)}</td>" for item in row.values())
-            + "</tr>"
-            for row in rows
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        head = list(rows[0]) if rows else []
+        cells = ([cell(item, left=True, style=_TOP, limit=500) for item in row.values()] for row in rows)
+        return table(head, cells, left=range(len(head)))
