@@ -23,7 +23,7 @@ from attnwidgets.views.heads.handlers import head_handlers
 from attnwidgets.views.heads.pair_handlers import pair_handlers
 from attnwidgets.views.heads.sorting import START, Sorting
 from attnwidgets.views.interventions.handlers import Intervening
-from attnwidgets.views.interventions.specs import TraceInterventions, checked_specs
+from attnwidgets.views.interventions.specs import checked_specs
 from attnwidgets.views.media.handlers import picture_handlers
 from attnwidgets.views.media.patches import (
     is_only_a_picture,
@@ -113,7 +113,6 @@ class Explorer(Intervening):
     ) -> None:
         shown = self._begun(shown, features)
         self._sort = sort
-        self._intervened = TraceInterventions.of(shown)
         self._features = (
             None if features is None else ShownFeatures.on_trace("Explorer", shown, features, stats)
         )

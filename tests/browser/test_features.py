@@ -305,7 +305,7 @@ def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
         lab.do(f"explorer.selection.layer = {layer}")
         strip.get_by_text(site).first.wait_for()
         explorer.locator(".aw-strip-view .aw-tok").nth(3).hover()
-        ranked = f"[f.feature for f in aw.sae_features(explorer._predicts, {of}).strongest(3, 8)]"
+        ranked = f"[f.feature for f in aw.sae_features(explorer.trace, {of}).strongest(3, 8)]"
         names = [f"#{j} royalty" if (j, of) == (int(feature), "sae") else f"#{j}" for j in lab.ask(ranked)]
         page.wait_for_function(
             "names => JSON.stringify([...document.querySelectorAll('.aw-explorer .aw-feature-ranked button')]"

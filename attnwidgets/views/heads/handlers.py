@@ -121,7 +121,7 @@ def _run_patterns() -> tuple[Any, ...]:
 
 def _run_refusal(view: View, name: str) -> str:
     """Return why a pattern that runs the model on texts of its own is not available, or ""."""
-    trace = getattr(getattr(view, "_intervened", None), "trace", None)
+    trace = view.content.trace
     if trace is None or getattr(trace, "model", None) is None:
         return "it runs the model, which this view does not have"
     if getattr(trace, "tokenizer", None) is None:
@@ -143,7 +143,7 @@ def _score(view: View, source: Source, name: str) -> Any:
     why = _run_refusal(view, name)
     if why:
         raise ValueError(f"{name}: {why}.")
-    trace: Any = view._intervened.trace  # noqa: SLF001 - checked by _run_refusal
+    trace: Any = view.content.trace  # checked by _run_refusal
     if name == "induction":
         from attnwidgets.statistics.induction import fitting, induction_score
 

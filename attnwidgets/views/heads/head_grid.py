@@ -11,7 +11,6 @@ from attnwidgets.views.base.options import ColorOptions
 from attnwidgets.views.heads.handlers import head_handlers
 from attnwidgets.views.heads.sorting import Sorting
 from attnwidgets.views.interventions.handlers import Intervening
-from attnwidgets.views.interventions.specs import TraceInterventions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +98,6 @@ class HeadGrid(Intervening):
                 "heads": heads.strip(),
             },
         )
-        self._intervened = TraceInterventions.of(shown)
         super().__init__(shown, **options)
 
     def _own_options(self) -> dict[str, Any]:

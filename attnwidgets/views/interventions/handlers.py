@@ -38,6 +38,7 @@ class Intervening(View):
     _intervened: TraceInterventions
 
     def _join(self, start: Mapping[str, Any]) -> Link:
+        self._intervened = TraceInterventions.of(self.content.trace)
         link = super()._join(start)
         if self._intervened.reach is not None:
             link.selection.reach = self._intervened.reach

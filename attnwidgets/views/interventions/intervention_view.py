@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.interventions.handlers import Intervening
-from attnwidgets.views.interventions.specs import TraceInterventions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +53,6 @@ class InterventionView(Intervening):
                 f"InterventionView() runs the model of a trace, but was given a {type(trace).__name__}: "
                 "give it what aw.trace(model, tokenizer, text) returned."
             )
-        self._intervened = TraceInterventions.of(trace)
         super().__init__(trace, **options)
 
     def _join(self, start: Mapping[str, Any]) -> Link:

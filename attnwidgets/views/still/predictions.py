@@ -45,7 +45,7 @@ def probabilities_of(trace: Trace) -> tuple[str, list[tuple[int, str, float]]]:
 
 def _predicting(view: Any) -> Trace | None:
     """Return the trace of a view if its model predicts something."""
-    trace: Trace | None = getattr(view, "_predicts", None)
+    trace: Trace | None = view.content.trace
     return trace if trace is not None and predict(trace) else None
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.interventions.handlers import Intervening
-from attnwidgets.views.interventions.specs import TraceInterventions
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -50,15 +49,13 @@ class Predictions(Intervening):
     _HEIGHT = 420
 
     def __init__(self, shown: Any, **options: Unpack[ViewOptions]) -> None:
-        self._predicts = shown if is_trace(shown) else None
-        self._intervened = TraceInterventions.of(shown)
-        classes = self._predicts is not None and getattr(shown, "predictions_title", "") == "class"
+        classes = is_trace(shown) and getattr(shown, "predictions_title", "") == "class"
         if classes and not options.get("height"):
             options["height"] = min(self._HEIGHT, _FRAME_TALL + _OUTCOME_TALL * len(shown.predictions()))
         super().__init__(shown, **options)
 
     def _handlers(self) -> Mapping[str, Handler]:
-        return prediction_handlers(self._predicts) | self._intervention_handlers(rows=False)
+        return prediction_handlers(self.content.trace) | self._intervention_handlers(rows=False)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.predictions import predictions_sheet
