@@ -7,6 +7,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.mixing.attention_row import attention_row
+from attnwidgets.views.base.opening import last_content
 
 from .settling import settle
 
@@ -133,6 +134,8 @@ def test_a_key_is_previewed_pinned_and_linked(neuron, trace):
     shares = [number(t) for t in root.locator(".aw-neuron-key:visible .aw-neuron-value").all_inner_texts()]
     assert shares == sorted(shares, reverse=True)
     root.get_by_role("combobox", name="head").select_option("0")
+    words = trace.units["token"]
+    last = last_content(words.labels, words.special)
     largest = float(trace.attention_layer(0)[0, last].max())
     page.wait_for_function(
         "want => Math.abs(document.querySelector('.aw-neuron-value').textContent - want) < 1e-3", arg=largest
