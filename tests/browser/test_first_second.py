@@ -13,8 +13,8 @@ CONTROLS = {760: 20, 1200: 30}
 
 # A word is in sight if its middle lies inside the view and inside all that scrolls or clips around it.
 # Texts that a view is about do not count (tokens, examples, contexts), nor do the numbers in a table's cells.
-# Controls are the stops of the tab key: the marks of a picture (bars, cells, tokens) share a stop, and so do the
-# buttons of a choice.
+# Controls are the stops of the tab key: the marks of a picture (bars, cells, tokens) share a stop, and so do
+# the buttons of a choice.
 IN_SIGHT = r"""() => {
   const TEXTS = ".aw-tok, .aw-concept-text, .aw-context, .aw-pair-cell";
   const CONTROLS = "button, input, select, textarea, a[href], [role=option], [role=button]";
