@@ -277,6 +277,21 @@ export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHand
   });
 }
 
+/** Let arrow keys move along a list, of which only one child, or what is in it, is in the tab order; Enter and Space click. */
+export function walkList(list: HTMLElement, signal: AbortSignal): void {
+  on(list, signal, {
+    keydown(event) {
+      const child = [...list.children].find((item) => item.contains(event.target as Node));
+      const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+      if (!child || !(step || event.key === "Enter" || event.key === " ")) return;
+      event.preventDefault();
+      const next = (step ?? 0) > 0 ? child.nextElementSibling : child.previousElementSibling;
+      if (!step) (event.target as HTMLElement).click();
+      else if (next) (next.querySelector<HTMLElement>("[tabindex]") ?? (next as HTMLElement)).focus();
+    },
+  });
+}
+
 /** Move and resize an element that lies over a picture, in px; a negative position hides it. */
 export function place(el: HTMLElement, x: number, y: number, width: number, height: number): void {
   const hidden = x < 0 || y < 0;

@@ -147,7 +147,7 @@ def test_three_thousand_heads_are_one_picture(open_page, tmp_path, shots, width,
     found = aw.statistics.head_patterns(trace).top("previous", 6)
     rows = root.locator(".aw-pattern")
     assert [row.locator("b").inner_text() for row in rows.all()] == [f"{h.layer}.{h.head}" for h in found]
-    assert rows.first.get_attribute("aria-pressed") == "true"
+    assert rows.first.get_attribute("aria-selected") == "true"
     box = root.locator(".aw-grid-plot").bounding_box()
     page.mouse.move(
         box["x"] + (found[2].layer + 0.5) * box["width"] / 48,
@@ -226,7 +226,7 @@ def test_a_pattern_selects_its_first_head_and_nothing_changes_height(grid, trace
         assert [row.locator("b").inner_text() for row in rows.all()[:3]] == [
             f"{h.layer}.{h.head}" for h in top
         ]
-        assert rows.first.get_attribute("aria-pressed") == "true"
+        assert rows.first.get_attribute("aria-selected") == "true"
         page.mouse.move(2, 2)
         said = root.locator(".aw-readout").inner_text()
         assert said.startswith(f"selected: layer {top[0].layer}, head {top[0].head}")
@@ -240,7 +240,7 @@ def test_a_pattern_selects_its_first_head_and_nothing_changes_height(grid, trace
     root.locator(".aw-pattern").first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    assert root.locator(".aw-pattern").nth(1).get_attribute("aria-pressed") == "true"
+    assert root.locator(".aw-pattern").nth(1).get_attribute("aria-selected") == "true"
     assert root.bounding_box()["height"] == tall
 
 

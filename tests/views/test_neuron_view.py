@@ -41,6 +41,20 @@ def test_a_row_and_its_keys_are_told_exactly(by_hand):
     np.testing.assert_allclose(by["softmax"], by["recorded"], rtol=1e-6)
 
 
+def test_it_opens_on_a_row_with_two_to_four_weights(by_hand):
+    view = aw.NeuronView(by_hand)
+    opens = view.options["opens"]
+    query, key = opens["pair"]
+    row = by_hand.attention_layer(0)[opens["head"], query].numpy()
+    large = row[row >= 0.1]
+    assert 2 <= len(large) <= 4
+    assert large.sum() >= 0.8
+    assert int(row.argmax()) == key
+    meta, (_, *series) = told(view, "attention_row", stack="self", layer=0, head=opens["head"], query=query)
+    np.testing.assert_allclose(series[meta["series"].index("recorded")], row, rtol=1e-6)
+    assert f"“{by_hand.tokens[query]}” reads “{by_hand.tokens[key]}”" in view._still(LIGHT).title
+
+
 def test_steps_that_change_nothing_are_left_out_and_others_are_there(by_hand):
     series = {
         "by hand": (by_hand, "self"),

@@ -109,6 +109,25 @@ def test_heads_open_on_the_strongest_pattern_also_after_a_view_without_heads(min
     assert explorer.selection.layer == 4
 
 
+def test_a_neuron_view_opens_on_few_weights_but_moves_no_other_view(minilm):
+    text = "The electronic music that nobody understood wasn't unlikeable."
+    alone = aw.NeuronView(aw.trace(*minilm, text))
+    where = alone.selection
+    query, key = alone.options["opens"]["pair"]
+    assert where.opening.pair == (query, key)
+    assert where.opening.words == "attends to few tokens"
+    row = alone.trace.attention_layer(where.layer)[where.head, query]
+    assert f"({float(row[key]):.2f})" in where.opening.sentence
+    assert 2 <= int((row >= 0.1).sum()) <= 4
+    trace = aw.trace(*minilm, text)
+    heatmap = aw.Heatmap(trace).selection
+    opened = (heatmap.layer, heatmap.head, heatmap.opening)
+    assert aw.NeuronView(trace).selection is heatmap
+    assert (heatmap.layer, heatmap.head, heatmap.opening) == opened
+    given = aw.NeuronView(aw.trace(*minilm, text), layer=1, head=4)
+    assert (given.options["opens"]["layer"], given.options["opens"]["head"]) == (1, 4)
+
+
 def test_a_text_of_special_tokens_alone_is_shown(minilm):
     trace = aw.trace(*minilm, input_ids=[101, 102])
     explorer = aw.Explorer(trace)

@@ -7,6 +7,8 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
+from attnwidgets.figures.parts.matrix import Map
+from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.text.target_rows import target_rows
 from attnwidgets.views.wire.keys import base_of, key_for_target, method_of, target_of
 
@@ -196,6 +198,23 @@ def test_a_methods_name_means_what_its_menu_says_whatever_was_shown_before(class
     np.testing.assert_array_equal(source.explanation.values, aw.lrp(classified).values)
     # What is the method's own answer is shared.
     assert aw.RelevanceMap(aw.lrp(classified)).options["method"] == "lrp"
+
+
+def test_the_figure_names_the_states_and_sums_each(classified):
+    result = aw.lrp(classified)
+    [drawn] = [part for part in aw.RelevanceMap(result)._still(LIGHT).parts if isinstance(part, Map)]
+    last = result.map.layers[-1]
+    inputs = [f"into layer {number}" for number in result.map.layers[:-1]]
+    assert list(drawn.rows) == ["embedding", *inputs, f"out of layer {last - 1}"]
+    sums = [result.values.sum(), *(result.map.layer(number).sum() for number in result.map.layers)]
+    np.testing.assert_allclose(drawn.totals, sums, atol=1e-5)
+    # At the first block the text is the first layer's input already.
+    [drawn] = [
+        part
+        for part in aw.RelevanceMap(aw.lrp(classified, at="block"))._still(LIGHT).parts
+        if isinstance(part, Map)
+    ]
+    assert drawn.rows[0] == "into layer 0"
 
 
 def test_attributions_of_other_elements_are_not_laid_beside_each_other():

@@ -271,6 +271,10 @@ def _map(
     numbers = heads or tuple(range(len(by_layer)))
     contrast = "" if targets.foils is None else f" rather than {targets.foils[0].label}"
     unit = next(iter(axis.units))
+    if heads is None:
+        at = common["provenance"]["options"]["at"]
+        states = {"input": "" if at == "block" else at, "output": len(by_layer) - 1}
+        common = common | {"provenance": common["provenance"] | {"states": states}}
     # The rows are targets, whatever the unit of the sources.
     query = TokenAxis.plain([f"{target.label}{contrast}" for target in targets.targets], name=unit)
     return MixingMap.lazy(

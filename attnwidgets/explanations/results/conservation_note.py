@@ -31,6 +31,13 @@ def sums_of(attributions: Attributions) -> list[str]:
     return lines
 
 
+def accounts_of(attributions: Attributions) -> list[str]:
+    """Return in a sentence for every target how much of it the elements have; [] if nothing is conserved."""
+    totals, rests = _sums(attributions)
+    others = _other_stack(attributions, totals)
+    return [_account(*parts, attributions) for parts in zip(totals, rests, others, strict=True)]
+
+
 def balance_of(attributions: Attributions) -> list[tuple[float, float]]:
     """Return for every target what the tokens hold and what no token holds; [] if nothing is conserved."""
     return [(float(total), float(rest)) for total, rest in zip(*_sums(attributions), strict=True)]
@@ -50,13 +57,17 @@ def verdict_of(attributions: Attributions) -> str:
 
 def _other_sinks(options: Mapping[str, Any]) -> str:
     """Return what receives relevance besides tokens under the options of `aw.lrp`, or ""."""
-    optional = {
-        "biases": options.get("bias") == "absorb",
-        "position embeddings": options.get("at") == "embedding",
-    }
-    some = " and ".join(name for name, receives in optional.items() if receives)
+    some = " and ".join(name for name, receives in _optional_sinks(options) if receives)
     always = "the softmax of attention" if options.get("rule") == "attnlrp" else ""
     return ", and ".join(filter(None, (always, f"{some}, where a model has them," if some else "")))
+
+
+def _optional_sinks(options: Mapping[str, Any]) -> list[tuple[str, bool]]:
+    """Return what receives relevance in some models, and whether it does under these options."""
+    return [
+        ("biases", options.get("bias") == "absorb"),
+        ("position embeddings", options.get("at") == "embedding"),
+    ]
 
 
 def _sums(attributions: Attributions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -81,13 +92,33 @@ def _complete(total: float, rest: float) -> bool:
     return abs(rest) <= _COMPLETE * max(abs(total + rest), abs(total))
 
 
+def _account(total: float, rest: float, other: float | None, attributions: Attributions) -> str:
+    about = attributions.provenance
+    score = f"{'a change of ' if 'change' in about else ''}{_number(total + (other or 0.0) + rest, 2)}"
+    if other is None:
+        return f"{_units(attributions).capitalize()} account for {_number(total, 2)}."
+    begin = f"{_units(attributions).capitalize()} account for"
+    if not other and _complete(total, rest):
+        return f"{begin} all of {score}."
+    elsewhere = f", the other stack's for {_number(other, 2)}" if other else ""
+    options = about.get("options") or {}
+    optional = [name for name, receives in _optional_sinks(options) if receives]
+    sinks = [f"{' and '.join(optional)} (if any)"] * bool(optional)
+    sinks += ["the softmax"] * (options.get("rule") == "attnlrp")
+    if "conservation" not in about:
+        why = "the rest is missing"
+    else:
+        keep = "keep" if optional else "keeps"
+        why = f"{' and '.join(sinks)} {keep} the rest" if sinks else "the rest is with no token"
+    return f"{begin} {_number(total, 2)} of {score}{elsewhere}; {why}."
+
+
 def _line(total: float, rest: float, other: float | None, attributions: Attributions) -> str:
     about = attributions.provenance
     what = "change from the baseline" if "change" in about else "target"
     # Relevance that no token has is in the model; other methods miss a part.
     lacking = "with no token" if "conservation" in about else "missing"
-    unit = attributions.unit.replace("_", " ")
-    tokens = f"sum of the {unit}{'es' if unit.endswith('ch') else 's'}"
+    tokens = f"sum of the {_units(attributions)}"
     if other is None:
         return f"{_number(total)} ({tokens}); {_number(rest)} ({lacking})"
     if not other and _complete(total, rest):
@@ -99,6 +130,11 @@ def _line(total: float, rest: float, other: float | None, attributions: Attribut
         f" {'−' if value < 0 else '+'} {_number(abs(value))} ({name})" for value, name in terms[1:]
     )
     return f"{written} = {_number(total + other + rest)} ({what})"
+
+
+def _units(attributions: Attributions) -> str:
+    unit = attributions.unit.replace("_", " ")
+    return f"{unit}{'es' if unit.endswith('ch') else 's'}"
 
 
 def _number(value: float, digits: int = 4) -> str:

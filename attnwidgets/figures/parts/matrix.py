@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _NAME = 0.16  # inches of a row that is not square
 _TALLEST = 8.0  # inches of a map on a page
 _NUMBERED = 0.22  # least cell side for a number
+_TOTAL = 0.45  # inches of the sum of a row
 _SLANTED = 0.16  # least cell side for slanted labels
 
 
@@ -44,6 +45,7 @@ class Map:
         axis_names: What rows and columns are; "" for nothing.
         apart: A bar at the end of every row, 0 to 1: the share that is not in the map.
         apart_name: What is there.
+        totals: The sum of every row, written at its end; none: nothing.
         row_at: Places of the row names, in cells; None: every row has one.
         column_at: Places of the column names.
         cell: Largest side of a cell in inches.
@@ -63,6 +65,7 @@ class Map:
     axis_names: tuple[str, str] = ("", "")
     apart: Sequence[float] = ()
     apart_name: str = ""
+    totals: Sequence[float] = ()
     row_at: Sequence[float] | None = None
     column_at: Sequence[float] | None = None
     cell: float = 0.26
@@ -104,6 +107,17 @@ class Map:
             self._texts(pen, axes, place.side)
         if len(self.apart):
             self._apart(pen, axes, place, box.width)
+        if len(self.totals):
+            end = self.values.shape[1] - 0.5 + (self._beside + _TOTAL) / place.side
+            above = -0.5 - PAD / place.high
+            pen.text(axes, end, above, "total", ha="right", va="bottom", color=pen.theme.quiet)
+            for row, total in enumerate(self.totals):
+                pen.text(axes, end, row, f"{total:.2f}".replace("-", "−"), ha="right")
+
+    @property
+    def _beside(self) -> float:
+        words = self.apart_name.split() if len(self.apart) else []
+        return max([0.55 if len(self.apart) else 0.02, *(2 * PAD + _wide(word) for word in words)])
 
     @property
     def _side_name(self) -> float:
@@ -113,8 +127,7 @@ class Map:
         rows, columns = self.values.shape
         longest = max((width_of(printable(name), SMALL) for name in self.rows), default=0.0)
         left = min(longest, 0.3 * width) + 2 * PAD + self._side_name
-        words = self.apart_name.split() if len(self.apart) else []
-        right = max([0.55 if len(self.apart) else 0.02, *(2 * PAD + _wide(word) for word in words)])
+        right = self._beside + (_TOTAL if len(self.totals) else 0.0)
         side = min(self.cell, (width - left - right) / max(1, columns))
         high = max(side, _NAME) if self.tall is None else self.tall
         if self.square:
@@ -172,6 +185,7 @@ class Map:
             bar: dict[str, Any] = {"color": pen.theme.apart, "linewidth": 0, "clip_on": False}
             axes.add_patch(Rectangle((start, row - 0.2), wide, 0.4, **bar))
         room = width - place.left - self.values.shape[1] * place.side - 2 * PAD
+        room = min(room, self._beside) if len(self.totals) else room
         for line, words in enumerate(reversed(_lines(self.apart_name, room))):
             over = -0.5 - (PAD + line * LINE) / place.high
             pen.text(axes, start, over, words, color=pen.theme.quiet, va="bottom")

@@ -15,7 +15,7 @@ from attnwidgets.views.base.stand_in import offer_stand_in
 from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from attnwidgets.views.base.accepts import Content
     from attnwidgets.views.base.needs import Needs
@@ -50,6 +50,7 @@ class Link:
         units: Sequence[str],
         first_unit: str,
         special: bool,
+        preferred: Callable[[Opening], Opening],
     ) -> Link:
         """Join the views of a trace, and move their selection to the layer, head and unit given.
 
@@ -61,6 +62,8 @@ class Link:
             units: Units that it offers; empty: all.
             first_unit: The unit that is shown if nobody has chosen one.
             special: Whether it shows special tokens in the map.
+            preferred: Returns the opening that the view prefers, if it is the first of the trace and was
+                given neither layer nor head.
 
         Raises:
             IndexError, ValueError: There is no such layer, head or unit. The view has then joined nothing.
@@ -79,6 +82,7 @@ class Link:
             if selection is not None:
                 layer = selection.layer if layer is None else layer
             elif layer is None and head is None:
+                opening = preferred(opening)
                 layer, head = opening.layer, opening.head
             keys = store.register(
                 content.explanations,

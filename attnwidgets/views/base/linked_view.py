@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.views.base.accepts import Content
     from attnwidgets.views.base.needs import Panel
+    from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.texts import Texts
     from attnwidgets.views.wire.sources import Source
 
@@ -83,6 +84,7 @@ class LinkedView(Suggesting, AnyWidget):
             units=self._options["units"],
             first_unit=self._first_unit(),
             special=self.shows_special,
+            preferred=self._preferred,
         )
         if content.is_fixed and link.source is not None:
             self._options |= {"method": link.keys[0], "stack": link.source.stack}
@@ -98,6 +100,10 @@ class LinkedView(Suggesting, AnyWidget):
             selection.release(self._holder)
             store.release(self._holder)
             selection.forget(store)
+
+    def _preferred(self, opening: Opening) -> Opening:
+        """Return the opening that this view prefers to that of any view of its map."""
+        return opening
 
     def _first_unit(self) -> str:
         """Return the unit that is shown at first, if nobody has chosen one."""

@@ -33,6 +33,12 @@ _NEAR = 2
 """Distance below which elements are neighbours."""
 _CLEAR = 0.3
 """Weight from which a head is said to attend to a content word."""
+_FEW = (2, 4)
+"""How many weights a divided row names, at least and at most."""
+_NAMED = 0.1
+"""Weight from which a divided row names an element."""
+_TOGETHER = 0.8
+"""Weight that the named elements of a divided row have together, at least."""
 _MOSTLY = 0.5
 """Mean weight on the first token from which the other tokens are said to attend to it."""
 
@@ -139,6 +145,54 @@ def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
         words="reads content words",
         sentence=_sentence(matrix, keys, special, query, key, seen.unit, is_next=is_next),
         value=score,
+    )
+
+
+def divided_row(shown: MixingMap, first: Opening, *, all_heads: bool) -> Opening | None:
+    """Return the opening at the row that divides its attention most evenly among few content elements.
+
+    Two to four of them have a weight of 0.1 or more each, and 0.8 together. None if there is no such row, and
+    where nothing is searched: in long texts, and while layers are not computed.
+
+    Args:
+        shown: A map of several heads.
+        first: Where the view opens otherwise.
+        all_heads: Whether every head is searched; otherwise only that of `first`.
+    """
+    is_missing = shown.on_demand and set(shown.computed_layers) != set(shown.layers)
+    if shown.heads is None or is_missing or len(shown.query) * len(shown.key) > LAYER_VALUES:
+        return None
+    seen = shown.to(first.unit)
+    apart = np.logical_or.outer(*(np.array(side.special, bool) for side in (seen.query_unit, seen.key_unit)))
+    best: tuple[float, int, int, int] | None = None  # score, layer, head, query
+    for layer in seen.layers if all_heads else (first.layer,):
+        weights = np.nan_to_num(np.asarray(seen.layer(layer), dtype=np.float64))
+        named = np.sort(np.where((weights >= _NAMED) & ~apart, weights, 0.0), axis=-1)
+        together, count = named.sum(-1), (named > 0).sum(-1)
+        is_divided = (together >= _TOGETHER) & (count >= _FEW[0]) & (count <= _FEW[1])
+        scores = np.where(is_divided, named[..., -2:].min(-1) * together, 0.0)
+        if not all_heads:
+            scores[np.array(shown.heads) != first.head] = 0.0
+        head, query = divmod(int(scores.argmax()), scores.shape[1])
+        if scores[head, query] > (best[0] if best else 0.0):
+            best = float(scores[head, query]), layer, head, query
+    if best is None:
+        return None
+    score, layer, head, query = best
+    values = np.asarray(seen.layer(layer)[head, query], dtype=np.float64)
+    row = np.where(apart[query], 0.0, np.nan_to_num(values))
+    keys = [int(key) for key in np.argsort(-row, kind="stable") if row[key] >= _NAMED]
+    reader = quoted(seen.query_labels[query : query + 1], seen.query_labels)
+    words = [f"{quoted(seen.key_labels[key : key + 1], seen.key_labels)} ({row[key]:.2f})" for key in keys]
+    return first._replace(
+        layer=layer,
+        head=shown.heads[head],
+        query=query,
+        pair=(query, keys[0]),
+        words=f"attends to few {first.unit}s",
+        sentence=f"{reader} attends to {', '.join(words[:-1])} and {words[-1]}.",
+        value=score,
+        note="",
     )
 
 

@@ -11,7 +11,7 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.opening import last_content
+from attnwidgets.views.base.opening import divided_row, last_content
 from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.handlers import Handler
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.link import Link
+    from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.options import ViewOptions
+    from attnwidgets.views.base.selection import Selection
     from attnwidgets.views.wire.handlers import Answer
 
 PAGE_BUDGET = 400_000
@@ -41,10 +43,10 @@ class NeuronView(View):
 
     One picture for a query and a key, in steps (arrow keys left and right), next to the same step for every
     key of the query's row, without which a softmax cannot be understood. It follows the pinned cell, the
-    layer and the head, and opens on the strongest pair outside special tokens; click a key, or press arrow up
-    or down, to pin another. Queries and keys are those
-    that the model used, after any rotary embedding, with its own scaling, softcap, position bias and mask;
-    the last number is the recorded attention.
+    layer and the head. It opens on a row with two to four weights, if there is such a row, otherwise on the
+    strongest pair outside special tokens; click a key, or press arrow up or down, to pin another. Queries and
+    keys are those that the model used, after any rotary embedding, with its own scaling, softcap, position
+    bias and mask; the last number is the recorded attention.
 
     The trace must come from `aw.trace` or `aw.from_qkv`: given attention weights come without queries and
     keys.
@@ -68,7 +70,25 @@ class NeuronView(View):
         link = super()._join(start)
         # Only attention by token has queries and keys.
         self._options["method"], self._options["unit"] = self.content.main.method, "token"
+        self._options["opens"] = self._row_at_rest(link.selection)
         return link
+
+    def _preferred(self, opening: Opening) -> Opening:
+        if opening.unit != "token" or divided_row(self.content.main, opening, all_heads=False):
+            return opening
+        return divided_row(self.content.main, opening, all_heads=True) or opening
+
+    def _row_at_rest(self, selection: Selection) -> dict[str, Any] | None:
+        """Return the OpensAt of wire.ts; None if no pair of the shown head was searched for."""
+        opening, shown = selection.opening, self.content.main
+        if opening is None or opening.unit != "token" or not isinstance(selection.head, int):
+            return None
+        here = opening._replace(layer=selection.layer, head=selection.head)
+        row = divided_row(shown, here, all_heads=False) or opening
+        is_here = (row.layer, row.head) == (selection.layer, selection.head)
+        if row.pair is None or not is_here:
+            return None
+        return {"stack": shown.stack or "self", "layer": row.layer, "head": row.head, "pair": list(row.pair)}
 
     def _handlers(self) -> Mapping[str, Handler]:
         rows, keys = (partial(self._for_page, name) for name in ("attention_row", "attention_keys"))
@@ -144,13 +164,13 @@ class NeuronView(View):
 
     def opening_query(self, stack: str, layer: int, head: int) -> int:
         """Return the query shown without a pin: that of the opening, else the last of no special token."""
-        pair = self._opening_pair(layer, head)
+        pair = self._opening_pair(stack, layer, head)
         tokens = self.content.trace.axes(stack)[0].units["token"]
         return last_content(tokens.labels, tokens.special) if pair is None else pair[0]
 
     def opening_key(self, row: AttentionRow, stack: str, layer: int, head: int, query: int) -> int:
         """Return the key shown without a pin: that of the opening, else the strongest of no special token."""
-        pair = self._opening_pair(layer, head)
+        pair = self._opening_pair(stack, layer, head)
         if pair is not None and pair[0] == query:
             return pair[1]
         return max(
@@ -158,14 +178,10 @@ class NeuronView(View):
             key=lambda key: float(row.recorded[key]),
         )
 
-    def _opening_pair(self, layer: int, head: int) -> tuple[int, int] | None:
-        opening = self.selection.opening
-        is_here = opening is not None and (opening.layer, opening.head, opening.unit) == (
-            layer,
-            head,
-            "token",
-        )
-        return opening.pair if is_here else None
+    def _opening_pair(self, stack: str, layer: int, head: int) -> tuple[int, int] | None:
+        opens = self._options["opens"]
+        is_here = opens and (opens["stack"], opens["layer"], opens["head"]) == (stack, layer, head)
+        return tuple(opens["pair"]) if is_here else None
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.neurons import neuron_sheet

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
 
+# CSS pixels around the outcomes, and of an outcome; of more, the first are shown.
+_FRAME_TALL, _OUTCOME_TALL, _MOST_OUTCOMES = 384, 22, 8
+
 
 class InterventionView(Intervening):
     """Knock heads out or edit a row of attention, and see how the prediction changes.
@@ -45,7 +48,7 @@ class InterventionView(Intervening):
 
     _VIEW = "InterventionView"
     NEEDS = Needs(("interventions",))
-    _HEIGHT = 460
+    _HEIGHT = 560
 
     def __init__(self, trace: Any, **options: Unpack[ViewOptions]) -> None:
         if not is_trace(trace):
@@ -53,6 +56,9 @@ class InterventionView(Intervening):
                 f"InterventionView() runs the model of a trace, but was given a {type(trace).__name__}: "
                 "give it what aw.trace(model, tokenizer, text) returned."
             )
+        if not options.get("height"):
+            outcomes = min(_MOST_OUTCOMES, len(trace.predictions()) if trace.answer.predicts else 0)
+            options["height"] = min(self._HEIGHT, _FRAME_TALL + _OUTCOME_TALL * max(2, outcomes))
         super().__init__(trace, **options)
 
     def _join(self, start: Mapping[str, Any]) -> Link:

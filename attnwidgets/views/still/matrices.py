@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from attnwidgets.figures.sheet import Part
     from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.view import View
+    from attnwidgets.views.wire.sources import Source
 
     Float = NDArray[np.floating]
 
@@ -294,6 +295,11 @@ def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
     if not layers or not queries:
         return text_parts(state, theme)
     values = np.stack([np.asarray(source.row(layer, head, row), dtype=np.float64) for layer in layers])
+    names = [_layer_words(source, layer, state.view.options["indexBase"]) for layer in layers]
+    before = (source.explanation.provenance.get("states") or {}).get("input")
+    if before and state.source.attributions and state.source is not source:
+        values = np.vstack([state.source.row(state.layer, "-", row), values])
+        names.insert(0, before)
     columns = np.flatnonzero(~state.apart()[1])
     inside = values[:, columns]
     text = text_parts(state, theme, peak(inside))
@@ -301,7 +307,6 @@ def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
     top = round_up(max(peak(inside), peak(shown))) or 1.0
     colours, norm = map_colours(state.filters, theme, inside, signed=source.signed, top=top)
     shares, apart_name = _shares_apart(replace(state, source=source), values, columns)
-    names = [f"layer {layer + state.view.options['indexBase']}" for layer in layers]
     about = f"{'for' if source.of_targets else 'in the row of'} “{queries[row]}”"
     return [
         *text,
@@ -315,9 +320,18 @@ def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
             square=False,
             apart=shares,
             apart_name=apart_name,
+            totals=() if source.stochastic else np.nansum(values, axis=1).tolist(),
         ),
         Scale(colours, norm, "one scale for all layers"),
     ]
+
+
+def _layer_words(source: Source, layer: int, base: int) -> str:
+    """Return the name of a row; its twin is `layerWords` in js/src/views/base/navigation.ts."""
+    states = source.explanation.provenance.get("states")
+    if states and states["output"] == layer:
+        return f"out of layer {layer - 1 + base}"
+    return f"{'into ' if states else ''}layer {layer + base}"
 
 
 def explorer_sheet(view: Any, theme: Theme) -> Sheet:

@@ -11,7 +11,7 @@ import numpy as np
 from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.explanations.registry.registry import found
 from attnwidgets.explanations.results.axis_words import READING, TARGETS, axis_words
-from attnwidgets.explanations.results.conservation_note import balance_of, sums_of, verdict_of
+from attnwidgets.explanations.results.conservation_note import accounts_of, balance_of, sums_of, verdict_of
 from attnwidgets.explanations.results.verbalise import findings_of
 from attnwidgets.tracing.text.words import RULES, STANDARD
 from attnwidgets.views.base.filters import stands_apart
@@ -167,6 +167,7 @@ class Source(Reader):
             "key": key,
             "words": list(self.words),
             "layers": list(self.layers),
+            "states": dict(self.explanation.provenance.get("states") or {}) or None,
             "computed": list(self.ready) if self.on_demand else None,
             "heads": None if self.heads is None else list(self.heads),
             "coarse": self.coarse,
@@ -178,17 +179,15 @@ class Source(Reader):
             "note": self._note(),
             "warning": str(getattr(self.explanation, "warning", "") or ""),
             "targets": self.targets,
-            "sums": self._sums(),
+            "accounts": [] if self._whole is None else self._at_input(accounts_of(self._whole)),
+            "sums": [] if self._whole is None else self._at_input(sums_of(self._whole)),
             "findings": findings_of(self.explanation) if self.attributions else [],
             "balance": [] if self._whole is None else balance_of(self._whole),
             "verdict": "" if self._whole is None else verdict_of(self._whole),
         }
 
-    def _sums(self) -> list[str]:
-        """Return the sums of attributions, in words; their layers show the sums at the input."""
-        if self._whole is None:
-            return []
-        lines = sums_of(self._whole)
+    def _at_input(self, lines: list[str]) -> list[str]:
+        """Return lines about sums; those of layers are about the input."""
         return lines if self.attributions else [f"at the input: {line}" for line in lines]
 
     def _note(self) -> str:

@@ -42,6 +42,11 @@ export interface Source {
   /** The AxisWords of Python: what rows and columns are called, what one does to the other, and what is asked of {}. */
   words: [row: string, column: string, verb: string, back: string, question: string, askedBack: string];
   layers: number[]; // original layer numbers
+  /**
+   * Values of states: each layer number stands for that layer's input, and `output`, the number of layers, for the output
+   * of the last one. `input` names the place before the first layer ("embedding"); "": it is the first layer's input.
+   */
+  states: { input: string; output: number } | null;
   /** Layers that are ready, for a method computed layer by layer on demand; null: all. */
   computed: number[] | null;
   heads: number[] | null; // original head numbers; null: no head axis
@@ -61,7 +66,9 @@ export interface Source {
   warning: string;
   /** Whether the method can explain a chosen target. */
   targets: boolean;
-  /** What the values of each target sum to, in words; empty if the method conserves nothing. */
+  /** How much of each target the elements account for, in a sentence; empty if the method conserves nothing. */
+  accounts: string[];
+  /** What the values of each target sum to, term by term. */
   sums: string[];
   /** What the tokens hold of each target, and what no token holds; empty if the method conserves nothing. */
   balance: [number, number][];
@@ -444,6 +451,19 @@ export interface GridOptions {
   /** The smallest value shown, or (lowest first) the largest; null: all. */
   only: number | null;
   heads: string;
+}
+
+/** Additional options of a NeuronView. */
+export interface NeuronOptions extends ViewOptions {
+  opens: OpensAt | null;
+}
+
+/** The query and the key that a NeuronView shows in one head while nothing is pinned. */
+export interface OpensAt {
+  stack: string;
+  layer: number;
+  head: number;
+  pair: [query: number, key: number];
 }
 
 /** Additional options of a TokenStrip. */

@@ -14,7 +14,7 @@ from torch import nn
 
 import attnwidgets as aw
 from attnwidgets.explanations.attribution.lrp import lrp
-from attnwidgets.explanations.results.conservation_note import sums_of, verdict_of
+from attnwidgets.explanations.results.conservation_note import accounts_of, sums_of, verdict_of
 from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
 from attnwidgets.tracing.module_trace import trace_module
@@ -118,8 +118,16 @@ def test_a_reader_learns_what_takes_the_rest_and_what_the_check_shows(tiny_llama
         in by_softmax
     )
     assert "nothing else is lost: every operation of LlamaForCausalLM" in by_softmax
+    found = lrp(tiny_llama_trace, 19)
+    [line] = accounts_of(found)
+    parts = [float(found.values.sum()), float(found.values.sum() + found.residual)]
+    total, target = (f"{value:.2g}".replace("-", "−") for value in parts)
+    assert line.startswith(f"Tokens account for {total} of {target}; biases and position embeddings (if any)")
+    assert line.endswith("and the softmax keep the rest.")
     # All is with the tokens: there is nothing to explain.
-    assert verdict_of(lrp(tiny_llama_trace, 19, rule="cp_lrp")).startswith("every operation of")
+    whole = lrp(tiny_llama_trace, 19, rule="cp_lrp")
+    assert verdict_of(whole).startswith("every operation of")
+    assert accounts_of(whole) == [f"Tokens account for all of {target}."]
     model = tiny.build(tiny.TEXT["GPT-2"])
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -127,6 +135,7 @@ def test_a_reader_learns_what_takes_the_rest_and_what_the_check_shows(tiny_llama
                 parameter.uniform_(-1, 1)
     biased = lrp(trace(model, None, IDS), 7, rule="cp_lrp", at="block")
     assert "under CP-LRP biases, where a model has them, receive relevance too." in verdict_of(biased)
+    assert accounts_of(biased)[0].endswith("; biases (if any) keep the rest.")
 
 
 def test_the_sum_of_one_of_two_stacks_is_not_called_the_target():

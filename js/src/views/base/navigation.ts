@@ -64,6 +64,12 @@ export function headAddress(ctx: ViewContext, layer: number, head: number): stri
   return `${ctx.layerName(layer)}${ctx.options.indexBase === 1 ? "-" : "."}${ctx.headName(head)}`;
 }
 
+/** "layer 3"; of states "into layer 3", and "out of layer 5" after the last layer. */
+export function layerWords(ctx: ViewContext, { states }: Source, layer: number): string {
+  if (states?.output === layer) return `out of layer ${ctx.layerName(layer - 1)}`;
+  return `${states ? "into " : ""}layer ${ctx.layerName(layer)}`;
+}
+
 /** "layer 3, head 7 (3.7)" */
 export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): string {
   const words = [`layer ${ctx.layerName(layer)}`, headWords(ctx, head)].filter(Boolean).join(", ");
@@ -76,7 +82,7 @@ export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resol
   const names = source.layers.map((l) => ctx.layerName(l));
   const gapless = source.layers.every((l, i) => l === (source.layers[0] as number) + i);
   const all = names.length > MOST_LISTED ? `${names[0]}–${names.at(-1)}` : names.join(", ");
-  const where = `layer ${ctx.layerName(layer)}${gapless ? "" : ` (${all})`}`;
+  const where = `${layerWords(ctx, source, layer)}${gapless ? "" : ` (${all})`}`;
   const heads = typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, head);
   return heads === "" ? where : `${where} · ${heads}`;
 }

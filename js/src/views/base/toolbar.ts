@@ -7,7 +7,7 @@ import { createUnits } from "../text/units.ts";
 import { PAUSE, PLAY } from "./icons.ts";
 import { createMenu } from "./menu.ts";
 import { chooseMethod } from "./methodChoice.ts";
-import { headChoices, methodsOf, moveHead, moveLayer, stacksOf, whereWords } from "./navigation.ts";
+import { headChoices, layerWords, methodsOf, moveHead, moveLayer, stacksOf, whereWords } from "./navigation.ts";
 import { createPlayer } from "./player.ts";
 import { foldSegments } from "./segmentedControl.ts";
 
@@ -66,9 +66,11 @@ export function createLayerControl(ctx: ViewContext, signal: AbortSignal): Contr
       assign(range, { max: String(layers.length - 1), ariaValueText: whereWords(ctx, at) });
       assign(range, { value: String(layers.indexOf(at.layer)) });
       const isAtInput = at.source !== ctx.source();
-      const last = ctx.layerName(layers.at(-1) ?? 0);
-      setText(number, isAtInput ? "at input" : `layer ${ctx.layerName(at.layer)} / ${last}`);
-      reserve(number, `layer ${last} / ${last}`, "at input");
+      const last = layers.at(-1) ?? 0;
+      const ofLast = at.source.states ? "" : ` / ${ctx.layerName(last)}`;
+      const words = (layer: number): string => layerWords(ctx, at.source, layer) + ofLast;
+      setText(number, isAtInput ? "at input" : words(at.layer));
+      reserve(number, words(last), "at input");
       assign(less, { disabled: at.layer === layers[0] });
       assign(more, { disabled: at.layer === layers.at(-1) });
       drawPlay();

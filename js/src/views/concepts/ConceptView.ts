@@ -1,6 +1,7 @@
 /** Concepts: scores over layers beside random texts, and examples by how much their state shows a concept. */
 import { assign, h, keyboard, on, onResize, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { createAccount } from "../base/account.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
@@ -50,7 +51,7 @@ export const renderConceptView = view((ctx, root, signal) => {
   let hovered = -1; // place of the layer under the pointer
   const slider = createPlainLayers(signal, (place) => chooseLayer(place));
   const target = h("span.concept-target");
-  const notes = h("div.warning.concept-notes", { role: "note", tabindex: "0" });
+  const notes = createAccount(signal);
   const figure = createFigure();
   const { plot, picture } = figure;
   const table = h("table.concept-table", { "aria-label": "concepts at the layer" });
@@ -67,7 +68,7 @@ export const renderConceptView = view((ctx, root, signal) => {
   );
   const frame = createFrame(ctx, root, {
     controls: [slider.element, target],
-    body: [panes, notes],
+    body: [panes, notes.element],
     skeleton: "chart",
     hint: "Click a layer, a concept, or a text.",
     says: true,

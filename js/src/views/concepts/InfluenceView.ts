@@ -14,6 +14,7 @@ import {
   shortLabel,
 } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { createAccount } from "../base/account.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { createMenu } from "../base/menu.ts";
@@ -102,7 +103,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
   );
   const outcome = h("span.taught-outcome", { role: "status" });
   const detail = h("div.taught-detail", refit, outcome);
-  const notes = h("div.warning.concept-notes", { role: "note", tabindex: "0" });
+  const notes = createAccount(signal);
   const copy = createCopyButton(ctx, signal, () => {
     const train = what?.points[chosen];
     return train === undefined ? null : { of: "influence", test: options().test, train };
@@ -111,7 +112,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     controls: [tests.field, methods.field, testMeasure],
     legend,
     lead: [h("div.taught-lead", testLabel, testText, testOpen)],
-    body: [h("div.taught-panes", ...sides.map(({ element }) => element), scatter), detail, notes],
+    body: [h("div.taught-panes", ...sides.map(({ element }) => element), scatter), detail, notes.element],
     skeleton: "rows",
     hint: "Click a training text or a point.",
     says: true,

@@ -1,6 +1,7 @@
 /** A model on a template as a sum over slots: what that loses, shapes, shares, a pair as a map, and what is worst. */
 import { assign, h, keyboard, on, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { createAccount } from "../base/account.ts";
 import { createCopyButton, type NumberPlace } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
@@ -25,7 +26,7 @@ export const renderShapeView = view((ctx, root, signal) => {
   const pairHead = h("div.concept-head");
   const pairMap = h("table.shape-pair");
   const worst = h("div.shape-worst", { role: "list", "aria-label": "texts that the sum predicts worst" });
-  const notes = h("div.warning.concept-notes", { role: "note", tabindex: "0" });
+  const notes = createAccount(signal);
   const copy = createCopyButton(ctx, signal, () => numberAt());
   const frame = createFrame(ctx, root, {
     controls: [h("span.shape-label", "target"), target],
@@ -36,7 +37,7 @@ export const renderShapeView = view((ctx, root, signal) => {
         h("div.shape-pane", h("div.concept-head", h("b", "what each level adds")), shapes),
         h(
           "div.shape-pane",
-          h("div.concept-head", h("b", "share of the variance"), h("span", "a pair opens its map")),
+          h("div.concept-head", h("b", "share of the variance")),
           shares,
           pairHead,
           h("div.shape-scroll", pairMap),
@@ -47,7 +48,7 @@ export const renderShapeView = view((ctx, root, signal) => {
           worst,
         ),
       ),
-      notes,
+      notes.element,
     ],
     skeleton: "rows",
     hint: "Click a level, a pair, or a text.",
@@ -166,7 +167,7 @@ export const renderShapeView = view((ctx, root, signal) => {
   const say = (): void => {
     if (!what) return;
     const [a = 0, b = 0] = chosen?.at.split(",").map(Number) ?? [];
-    let words = what.summary;
+    let words = "";
     if (chosen?.kind === "level") {
       const slot = what.slots[a];
       words = `${safeText(slot?.name ?? "")} = ${inWords(levelName(slot?.levels[b] ?? ""))} adds ${decimal(slot?.values[b] ?? Number.NaN, 4, true)} to ${what.target}`;
@@ -185,6 +186,12 @@ export const renderShapeView = view((ctx, root, signal) => {
     frame.readout.show(words, true);
   };
 
+  /** The marks of a list are one stop of the tab key, as far as arrows go from one to the next. */
+  const rove = (list: Element): void => {
+    const marks = [...list.querySelectorAll<HTMLElement>("button")];
+    const stop = marks.find(({ ariaPressed }) => ariaPressed === "true") ?? marks[0];
+    for (const mark of marks) mark.tabIndex = mark === stop ? 0 : -1;
+  };
   const draw = (): void => {
     // What is clicked is drawn anew, and keeps the focus.
     const held = document.activeElement as HTMLElement | null;
@@ -192,6 +199,7 @@ export const renderShapeView = view((ctx, root, signal) => {
     const value = key ? held?.dataset[key] : undefined;
     drawShapes();
     drawShares();
+    for (const list of [shapes, shares, pairMap]) rove(list);
     drawWorst();
     if (key) {
       const all = [...root.querySelectorAll<HTMLElement>(`[data-${key}]`)];

@@ -1,13 +1,14 @@
 /** Texts in the views of concepts. */
 import type { Theme } from "../../colour.ts";
-import { assign, h, on, safeText, setFlag, setText } from "../../dom.ts";
+import { assign, h, on, safeText, setFlag } from "../../dom.ts";
+import type { Account } from "../base/account.ts";
 import { peak, step } from "../text/rowValues.ts";
 import { fillOf } from "../text/stripColour.ts";
 
 /** What a reader must know, in a line and in full. */
-export function showNotes(element: HTMLElement, notes: readonly string[]): void {
-  setText(element, notes.map(safeText).join(" · "));
-  element.title = notes.map(safeText).join("\n");
+export function showNotes(account: Account, notes: readonly string[]): void {
+  const count = notes.length > 1 ? `${notes.length} notes on these numbers.` : "A note on these numbers.";
+  account.show(notes.length ? count : "", notes.map(safeText).join(" · "));
 }
 
 /** A text as a strip; `fill` is a colour behind all of it. */

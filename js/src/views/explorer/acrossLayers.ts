@@ -1,6 +1,6 @@
 /** One pair of query and key through the layers: the strongest head of each. */
 import type { ViewContext } from "../../context.ts";
-import { assign, h, on, quoted, setFlag, setStyles, setText, thinned, watchWidth } from "../../dom.ts";
+import { assign, h, on, quoted, setFlag, setStyles, setText, thinned, walkList, watchWidth } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { Source } from "../../wire/wire.ts";
@@ -21,13 +21,14 @@ type Peak = { head: number | null; value: number } | null;
 
 export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answers: Answers): AcrossLayers {
   const [title, about] = [h("b", "Over layers"), h("span.dim")];
-  const bars = h("div.layer-bars", { role: "group", "aria-label": "strongest head of each layer" });
+  const bars = h("div.layer-bars", { role: "listbox", "aria-label": "strongest head of each layer" });
   const element = h("div.across", h("div.answer-head", title, about), bars);
+  walkList(bars, signal);
   let peaks: Peak[] = [];
   let width = 0;
   on(bars, signal, {
     click({ target }) {
-      const at = [...bars.children].indexOf((target as Element).closest("button") as Element);
+      const at = [...bars.children].indexOf((target as Element).closest(".aw-layer-bar") as Element);
       const layer = ctx.source().layers[at];
       if (layer === undefined) return;
       const head = peaks[at]?.head;
@@ -72,7 +73,7 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
       setText(about, `${pair}${source.heads ? ", strongest head" : ""}`);
       while (bars.childElementCount > source.layers.length) bars.lastElementChild?.remove();
       while (bars.childElementCount < source.layers.length)
-        bars.append(h("button.layer-bar", { type: "button" }, h("span"), h("i")));
+        bars.append(h("div.layer-bar", { role: "option" }, h("span"), h("i")));
       if (width > 0) number();
       const top = Math.max(0, ...peaks.map((peak) => Math.abs(peak?.value ?? 0)));
       [...bars.children].forEach((bar, i) => {
@@ -82,6 +83,7 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
           height: `${peak && top ? Math.max(2, (100 * Math.abs(peak.value)) / top) : 0}%`,
         });
         setFlag(bar, "data-now", layer === now);
+        assign(bar as HTMLElement, { ariaSelected: String(layer === now), tabIndex: layer === now ? 0 : -1 });
         const where =
           peak && peak.head !== null ? `head ${headAddress(ctx, layer, peak.head)}` : `layer ${layer + base}`;
         const words = peak

@@ -8,6 +8,7 @@ import { tickText } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
+import { createAccount, detailsOf } from "../base/account.ts";
 import { createExactRows } from "../base/cellValues.ts";
 import { createMeters, type Meter } from "../base/meters.ts";
 import { headAddress, headWords, plural } from "../base/navigation.ts";
@@ -31,7 +32,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   // Every value takes part here: what the filters hide in a picture is summed instead.
   const plain = ctx.child({ filters: { special: "show", mass: 1, least: 0 } });
   const exactRows = createExactRows(plain, () => show());
-  const [title, where, against, sums] = [h("b"), h("span.dim"), h("b"), h("p.sums")];
+  const [title, where, against, sums] = [h("b"), h("span.dim"), h("b"), createAccount(signal)];
   const pin = (index: number): void => {
     const { query, key } = asked();
     const unit = ctx.source().unit;
@@ -53,7 +54,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     h("div.answer-head", against),
     others.element,
     balance,
-    sums,
+    sums.element,
     across.element,
     actions,
     computed.element,
@@ -141,7 +142,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const pins = ctx.pins().filter((cell) => cell.layer === undefined || cell.layer === layer);
     const meters = pins.length > 1 ? metersOfPins(source, pins) : metersOfOne(source, query, key);
     list.show(meters ?? [], topOf(meters ?? []));
-    setText(sums, meters ? "" : "exact values need a kernel …");
+    sums.show(meters ? "" : "exact values need a kernel …");
     const strongest = meters?.find(({ index }) => index !== undefined)?.index ?? -1;
     const pair = query >= 0 ? ([query, key >= 0 ? key : strongest] as const) : ([strongest, key] as const);
     across.show(...pair);
@@ -219,7 +220,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
       title: `tokens: ${tickText(inTokens)} · hatched, no token: ${tickText(inNone)}`,
     });
     setStyles(held, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
-    setText(sums, [source.sums[row], source.verdict].filter(Boolean).join(" · "));
+    sums.show(source.accounts[row] ?? "", detailsOf(source, source.sums.slice(row, row + 1)));
     across.show(-1, -1);
     computed.show(-1, -1);
   };

@@ -3,7 +3,7 @@
  * on a token.
  */
 
-import { assign, h, on, quoted, reserve, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
+import { assign, h, on, quoted, reserve, setChildren, setFlag, setStyles, setText, walkList } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Axis, Cell } from "../../wire/wire.ts";
@@ -146,6 +146,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
   const list = h("div.meters", { role: "list" }, ...lines.map(({ line }) => line));
   const none = h("div.note", "no feature fires");
   setChildren(ranked, list, none);
+  walkList(list, signal);
 
   /** Lines are written anew, never made anew: one of them may have the focus. */
   const drawRanked = (current: Sae, rows: Fired[], words: string): void => {
@@ -155,6 +156,10 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     assign(none, { hidden: rows.length > 0 });
     const chosen = ctx.selection.get("feature");
     const top = Math.max(1e-9, ...rows.map(({ activation }) => activation));
+    const stop = Math.max(
+      0,
+      rows.findIndex(({ feature }) => feature === chosen),
+    );
     for (const [i, { line, button, bar, value }] of lines.entries()) {
       const row = rows[i];
       assign(line, { hidden: !row });
@@ -162,6 +167,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
       const name = nameOfFeature(current, row.feature);
       setText(button, name);
       assign(button, { title: name, ariaPressed: String(row.feature === chosen) });
+      button.tabIndex = i === stop ? 0 : -1;
       setStyles(bar, { width: `${(100 * Math.min(1, row.activation / top)).toFixed(1)}%` });
       setText(value, printed(row.activation, false));
     }

@@ -81,13 +81,13 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   );
   const preview = createPreview(ctx, signal);
   const chosen = createChosen(plot);
-  const panel = h("div.menu.grid-panel", ...controls.panel);
-  const filter = h("button.button.grid-filter", { type: "button" }, "Filter");
+  // Inside another view there is already a Heatmap, and little room.
+  const isAlone = ctx.el === root;
+  const panel = h("div.menu.grid-panel", ...(isAlone ? [] : [controls.menu]), ...controls.panel);
+  const filter = h("button.button.grid-filter", { type: "button" }, isAlone ? "Filter" : "Sort, filter");
   createPopover(filter, panel, signal, () => undefined);
   const count = h("span.where");
   const problem = h("div.line.grid-problem");
-  // Inside another view there is already a Heatmap.
-  const isAlone = ctx.el === root;
   let width = 0;
   let inView = false;
   let selectsFirst = false;
@@ -113,7 +113,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const content = h("div.grid-body", h("div.grid-main", box, axes), aside);
   const frame = createFrame(ctx, root, {
     controls: [controls.menu, filter],
-    tags: isAlone ? [] : [controls.menu, filter],
+    tags: isAlone ? [] : [filter],
     body: [panel, content],
     skeleton: "cells",
     hint: "Click a head to show it in every view.",

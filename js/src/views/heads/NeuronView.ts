@@ -17,7 +17,7 @@ import {
 } from "../../dom.ts";
 import { rectangle } from "../../selection.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import type { Cell, HeadKey } from "../../wire/wire.ts";
+import type { Cell, HeadKey, NeuronOptions } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, createPicking, pinDragged, togglePin } from "../base/gestures.ts";
@@ -105,11 +105,11 @@ export const renderNeuronView = view((ctx, root, signal) => {
   let ordered: { row: Row; sorted: boolean; order: ArrayLike<number> } | null = null;
   let ink: Ink | null = null;
 
-  /** The strongest pair outside special tokens, if the view opens on this head. */
+  /** The query and the key that Python chose, if the view shows their head. */
   const opensOn = (layer: number, head: HeadKey): readonly [query: number, key: number] | null => {
-    const opening = ctx.selection.get("opening");
-    const isHere = opening?.layer === layer && opening.head === head && opening.unit === ctx.source().unit;
-    return isHere ? opening.pair : null;
+    const { opens } = ctx.options as NeuronOptions;
+    const isHere = opens?.layer === layer && opens.head === head && opens.stack === ctx.source().stack;
+    return isHere ? opens.pair : null;
   };
   /** The shown query: the pinned one, else that of the opening, else the last that is not a special token. */
   const place = (): Place => {

@@ -34,10 +34,13 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const copy = createCopyButton(ctx, signal, () => change.place());
   const editor = createRowEditor(ctx, answers, signal, refusal);
   const pulls = h("div.row.active-acts", act, how);
-  const acts = h("div.active-pane", pulls, ...(alone ? [bar.element] : []), editor.element);
+  const row = h("div.active-pane.active-row", editor.element);
+  const panes = alone
+    ? [h("div.active-pane", pulls, bar.element), h("div.active-pane.active-next", change.element), row]
+    : [h("div.active-pane", pulls), row];
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
-    body: [h("div.active-body", acts, ...(alone ? [h("div.active-pane.active-next", change.element)] : []))],
+    body: [h("div.active-body", ...panes)],
     hint: "Knock out a head to see what changes.",
     says: true,
     actions: [copy.element],

@@ -2,7 +2,7 @@
 
 import type { ViewContext } from "../../context.ts";
 import { atEnd, h, iconButton, on, quoted, setChildren, setText, shortLabel, watchWidth } from "../../dom.ts";
-import { printed } from "../../numbers.ts";
+import { printed, tickText } from "../../numbers.ts";
 import { toggled } from "../../selection.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
@@ -56,6 +56,7 @@ export function createRowEditor(
   );
   modes.element.dataset.needsKernel = "";
   const onKey = modes.element.children[2]?.lastChild as Text;
+  (modes.element.children[3] as HTMLElement).title = "moves weight among keys without changing what the head writes";
   const slider = h("input.range", {
     type: "range",
     min: "0",
@@ -88,6 +89,7 @@ export function createRowEditor(
   let timer: ReturnType<typeof setTimeout> | undefined;
   let [before, after]: [Float32Array, Float32Array] = [new Float32Array(), new Float32Array()];
   let labels: string[] = [];
+  let most = 0;
   /** The slider's value while it moves; null: the value of the shared list. */
   let live: number | null = null;
 
@@ -200,7 +202,7 @@ export function createRowEditor(
     const label = labels[key];
     const text =
       label === undefined
-        ? ""
+        ? `highest bar ${tickText(most)}`
         : `${quoted(labels, key, ctx.options.indexBase)}: ${share(before[key])} → ${share(after[key])}`;
     readout.show(text, element.contains(document.activeElement));
   };
@@ -259,7 +261,7 @@ export function createRowEditor(
     free.hidden = spec?.to !== "free";
     if (live === null) slider.value = String(spec?.amount ?? 1);
     if (width > 0) {
-      strips.draw(labels, before, after, key, width);
+      most = strips.draw(labels, before, after, key, width);
       drawChosen(at.query);
     }
     message.textContent = "";

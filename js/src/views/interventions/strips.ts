@@ -1,7 +1,6 @@
 /** A row of attention before and after, as two lanes of bars over the same keys. */
 import type { ViewContext } from "../../context.ts";
-import { h, on, setSizes, setText, shortLabel, thinned } from "../../dom.ts";
-import { tickText } from "../../numbers.ts";
+import { directionOf, h, on, setFlag, setSizes, shortLabel, thinned } from "../../dom.ts";
 import { type Box, createChosen } from "../base/chosen.ts";
 import { createPicking } from "../base/gestures.ts";
 import { styleValue } from "../base/styleValue.ts";
@@ -9,7 +8,8 @@ import { sharpContext } from "../heads/neuron/ink.ts";
 
 export interface Strips {
   element: HTMLElement;
-  draw(labels: readonly string[], before: Float32Array, after: Float32Array, key: number, width: number): void;
+  /** Returns the value of the highest bar. */
+  draw(labels: readonly string[], before: Float32Array, after: Float32Array, key: number, width: number): number;
   /** Outline keys chosen together, and draw the span. */
   choose(keys: readonly number[], span: readonly [number, number] | null): void;
 }
@@ -27,8 +27,8 @@ export interface StripsEvents {
 const LANE = 34;
 const GAP = 14;
 const NAMES = 44;
-/** Height in px of a label below the bars. */
-const LABEL = 44;
+/** px along the bars that a label needs, lying and rising. */
+const [LABEL, RISING] = [44, 16];
 
 export function createStrips(
   ctx: Pick<ViewContext, "theme">,
@@ -45,7 +45,6 @@ export function createStrips(
     chosen,
     cursor,
   );
-  const top = h("span.line");
   const names = h(
     "div.lanes-names",
     { "aria-hidden": "true" },
@@ -53,11 +52,14 @@ export function createStrips(
     h("span.lanes-is", "now"),
   );
   const below = h("div.lanes-labels", { "aria-hidden": "true" });
-  const element = h("div.lanes", names, plot, h("i"), below, h("i"), top);
+  const element = h("div.lanes", names, plot, h("i"), below);
   let [count, room, at] = [0, 0, -1];
+  let isRtl = false;
+  /** The column of a key, counted from the left, and the key of a column. */
+  const column = (key: number): number => (isRtl ? count - 1 - key : key);
   const mark = (el: HTMLElement, key: number): void => {
     el.hidden = key < 0 || key >= count;
-    el.style.left = `${(key * room) / Math.max(1, count)}px`;
+    el.style.left = `${(column(key) * room) / Math.max(1, count)}px`;
     el.style.width = `${Math.max(1, room / Math.max(1, count))}px`;
   };
   const go = (key: number): void => {
@@ -67,13 +69,13 @@ export function createStrips(
   };
   const under = ({ clientX }: MouseEvent): number => {
     const box = plot.getBoundingClientRect();
-    return Math.max(0, Math.min(count - 1, Math.floor(((clientX - box.left) / box.width) * count)));
+    return column(Math.max(0, Math.min(count - 1, Math.floor(((clientX - box.left) / box.width) * count))));
   };
   const several = createChosen(canvas);
   createPicking(plot, { element: plot, size: () => (count ? [1, count] : null) }, signal, {
     along: "cols",
-    toggle: ([, key]) => toggle(key),
-    drag: ([, first], [, last]) => span(first, last),
+    toggle: ([, key]) => toggle(column(key)),
+    drag: ([, first], [, last]) => span(column(first), column(last)),
   });
   on(plot, signal, {
     pointermove: (event) => go(under(event)),
@@ -81,7 +83,8 @@ export function createStrips(
     blur: () => go(-1),
     click: (event) => pin(under(event)),
     keydown(event) {
-      const step = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: count - 1 }[event.key];
+      const ahead = isRtl ? -1 : 1;
+      const step = { ArrowLeft: at - ahead, ArrowRight: at + ahead, Home: 0, End: count - 1 }[event.key];
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (step !== undefined) go(Math.max(0, Math.min(count - 1, step)));
       else if ((event.key === "Enter" || event.key === " ") && at >= 0) pin(at);
@@ -95,17 +98,19 @@ export function createStrips(
     element,
     choose(keys, span) {
       const cell = room / Math.max(1, count);
-      const boxes = keys.map((key): Box => [key * cell, 0, cell, 2 * LANE + GAP]);
-      several.draw(boxes, [], span ? [[span[0] * cell, span[1] * cell]] : []);
+      const boxes = keys.map((key): Box => [column(key) * cell, 0, cell, 2 * LANE + GAP]);
+      const [from, to] = span ? [column(span[0]), column(span[1] - 1)].sort((a, b) => a - b) : [0, -1];
+      several.draw(boxes, [], span ? [[(from as number) * cell, ((to as number) + 1) * cell]] : []);
     },
     draw(labels, before, after, key, width) {
       count = labels.length;
+      isRtl = directionOf(labels) === "rtl";
       room = Math.max(40, width - NAMES);
       setSizes(element, { lanes: room });
       const pen = sharpContext(canvas, room, 2 * LANE + GAP);
-      if (!pen) return;
       let most = 0;
       for (const value of [...before, ...after]) most = Math.max(most, value);
+      if (!pen) return most;
       const cell = room / count;
       const inset = cell > 5 ? 1 : 0;
       [before, after].forEach((values, lane) => {
@@ -114,25 +119,28 @@ export function createStrips(
         pen.fillStyle = (lane === 0 && styleValue(ctx, name, "--aw-apart")) || styleValue(ctx, name, "color");
         for (const [i, value] of values.entries()) {
           const high = value > 0 ? Math.max(0.75, ((LANE - 1) * value) / most) : 0;
-          pen.fillRect(i * cell, base - high, Math.max(0.6, cell - inset), high);
+          pen.fillRect(column(i) * cell, base - high, Math.max(0.6, cell - inset), high);
         }
         pen.globalAlpha = 0.4;
         pen.fillRect(0, base, room, 1);
         pen.globalAlpha = 1;
       });
-      setText(top, `highest bar ${tickText(most)}`);
+      const rises = cell < LABEL;
+      setFlag(below, "data-slant", rises);
       below.replaceChildren(
-        ...thinned(count, cell, LABEL).map((i) => {
+        ...thinned(count, cell, rises ? RISING : LABEL).map((i) => {
           const text = shortLabel(labels[i] as string, 12);
           const label = h("bdi", { title: text }, text);
-          // The last label stays within the picture.
-          label.style.left = `${Math.min(room - LABEL / 2, (i + 0.5) * cell)}px`;
+          // The last lying label stays within the picture.
+          if (!rises) label.style.maxWidth = `${cell}px`;
+          label.style.left = `${Math.min(room - (rises ? 0 : LABEL / 2), (column(i) + 0.5) * cell)}px`;
           return label;
         }),
       );
       mark(chosen, key);
       mark(cursor, at);
       plot.ariaLabel = `row of attention over ${count} keys, before and after. Arrow keys move, Enter pins a key.`;
+      return most;
     },
   };
 }

@@ -3,6 +3,7 @@
 import { heatMap, lut } from "../../colour.ts";
 import { h, keyboard, on, reserve, setFlag, setText, spotAt, watchBox } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
+import type { Resolved } from "../../selection.ts";
 import { HIDDEN, LATER, valueTable } from "../../wire/codec.ts";
 import type { Cell, HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
@@ -12,7 +13,7 @@ import { filterPlace, filtersOf, setFilters, standApart } from "../base/filters.
 import { createFrame } from "../base/frame.ts";
 import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
-import { moveLayer, navigation, plural } from "../base/navigation.ts";
+import { layerWords, moveLayer, navigation, plural } from "../base/navigation.ts";
 import { joinScale } from "../base/sharedScale.ts";
 import { only, view } from "../base/view.ts";
 import { peak, rowOf } from "../text/rowValues.ts";
@@ -53,6 +54,8 @@ export const renderLayerMap = view((ctx, root, signal) => {
   let size: Size | null = null;
   let laidOut = "";
   let rows: Row[] = [];
+  /** The same attributions at the input, whose row stands above those of the layers; null: there is no such row. */
+  let input: Resolved | null = null;
   let spot: [number, number] | null = null;
 
   const chosen = createChosen(plot);
@@ -102,25 +105,46 @@ export const renderLayerMap = view((ctx, root, signal) => {
     return undefined;
   };
 
+  const inputOf = (): Resolved | null => {
+    const other = inside() ? ctx.counterpart() : ctx.resolved();
+    const { source } = ctx.layered();
+    return source.states?.input && other && other.source !== source ? other : null;
+  };
+  const readInput = ({ source, layer, head }: Resolved): Row => {
+    const tile = tiles.get(source.id, layer, head);
+    if (!tile) tiles.request(source.id, layer, head);
+    return tile && rowOf(tile, rowShown(source));
+  };
+  /** The row of a layer, and the layer of a row; undefined: the input. */
+  const rowAt = (layer: number): number => ctx.layered().source.layers.indexOf(layer) + Number(input !== null);
+  const layerAt = (row: number): number | undefined => ctx.layered().source.layers[row - Number(input !== null)];
+  const rowWords = (row: number): string => {
+    const { source } = ctx.layered();
+    const layer = layerAt(row);
+    return layer === undefined ? (source.states?.input ?? "") : layerWords(ctx, source, layer);
+  };
+
   const draw = (): void => {
     if (root.hidden) return;
     const { source } = ctx.layered();
     const { layers } = source;
+    input = inputOf();
     const key = ctx.axisOf(source.key);
     const about = `${ofTargets(source) ? "for" : "in the row of"} ${nameOf(ctx, source.query, rowShown(source))}`;
     const title = frame.show(about, `${plural(source.unit)} in every layer`);
     // The button keeps its place, so that a click does not move the picture away from the pointer.
     back.style.visibility = inside() ? "" : "hidden";
     plot.ariaLabel = `${title}, ${about}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or at the input again.`;
-    rows = layers.map(read);
-    frame.lacks(rows.some(Boolean) || source.computed ? null : missingTile(ctx, ctx.layered()));
+    const ofLayers = layers.map(read);
+    rows = input ? [readInput(input), ...ofLayers] : ofLayers;
+    frame.lacks(ofLayers.some(Boolean) || source.computed ? null : missingTile(ctx, ctx.layered()));
     if (box.width <= 0) return;
     const filters = filtersOf(ctx);
     const settings = [box.width, box.height, ctx.options.indexBase, filters.special, isWhole];
-    const name = [source.id, ...settings, key.labels].join("|");
+    const names = rows.map((_, row) => rowWords(row));
+    const name = [source.id, ...settings, names, key.labels].join("|");
     if (name !== laidOut) {
       laidOut = name;
-      const names = layers.map((layer) => `layer ${ctx.layerName(layer)}`);
       parts = [
         createAxisPart({ labels: names, special: [] }, []),
         createAxisPart(key, standApart(key.special, filters)),
@@ -139,7 +163,9 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const cellAt = ([row, key]: Spot): Cell => {
     const { source } = ctx.layered();
     const at = parts?.[1].drawn()[key] ?? -1;
-    return { unit: source.unit, query: rowShown(source), key: at, layer: source.layers[row] as number };
+    const cell = { unit: source.unit, query: rowShown(source), key: at };
+    const layer = layerAt(row);
+    return layer === undefined ? cell : { ...cell, layer };
   };
 
   /** Outline the cells chosen in one layer of this row, and draw the span. */
@@ -150,10 +176,12 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const wide = shown.cellWidth;
     const [start, stop] = span ?? [0, 0];
     const covered = Array.from({ length: stop - start }, (_, i) => place(start + i)).filter((at) => at >= 0);
-    const here = ctx.pins().filter(({ layer = -1, query }) => query === row && source.layers.includes(layer));
+    const line = ({ layer }: Cell): number =>
+      layer === undefined ? Number(Boolean(input)) - 1 : source.layers.includes(layer) ? rowAt(layer) : -1;
+    const here = ctx.pins().filter((cell) => cell.query === row && line(cell) >= 0);
     chosen.draw(
       here
-        .map(({ layer = -1, key }) => ({ query: source.layers.indexOf(layer), key: place(key) }))
+        .map((cell) => ({ query: line(cell), key: place(cell.key) }))
         .filter(({ key }) => key >= 0)
         .map((cell) => boxOf(cell, shown)),
       [],
@@ -226,14 +254,16 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const point = (): void => {
     if (!size || !parts) return;
     const { source, layer } = ctx.layered();
-    const at = source.layers.indexOf(layer);
-    const backWords = (at: number): string => `text: layer ${ctx.layerName(at)} · back to the input`;
+    const at = rowAt(layer);
+    const backWords = (at: number): string => `text: ${layerWords(ctx, source, at)} · back to the input`;
     setText(back, backWords(layer));
     reserve(back, backWords(source.layers.at(-1) ?? layer));
-    const [row, key] = spot ?? [at, ctx.cell("hover")?.key ?? -1];
+    // The row that is read out is that of the text, except for the keyboard, which goes through the layers.
+    const isFocused = root.contains(document.activeElement);
+    const shownRow = inside() || isFocused || !input ? at : 0;
+    const [row, key] = spot ?? [shownRow, ctx.cell("hover")?.key ?? -1];
     const [place, col] = [parts[0].place(row), parts[1].place(key)];
-    // The outlined row is that of the text; at the input there is none, except for the keyboard.
-    const outlined = inside() || root.contains(document.activeElement) ? at : -1;
+    const outlined = inside() || isFocused || input ? shownRow : -1;
     crosshair.move(size, { unit: "", query: spot ? place : -1, key: col }, { unit: "", query: outlined, key: -1 });
     left.mark(spot ? place : -1, outlined);
     top.mark(col, -1);
@@ -248,10 +278,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
           ? `${nameOf(ctx, source.key, key)}: ${LATER}`
           : `≈ ${word(key)}`
         : `largest ≈ ${most.map(word).join(", ")}`;
-    frame.readout.show(
-      `layer ${ctx.layerName(source.layers[row] as number)}: ${what}`,
-      root.contains(document.activeElement),
-    );
+    frame.readout.show(`${rowWords(row)}: ${what}`, isFocused);
   };
 
   const hover = (at: [number, number] | null): void => {
@@ -270,12 +297,12 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const step = (layers: number, keys: number) => (): void => {
     if (layers) moveLayer(ctx, layers);
     if (!parts || !(keys || spot)) return;
-    const { source, layer } = ctx.layered();
+    const { layer } = ctx.layered();
     const { inside } = parts[1];
     const place = inside.indexOf(spot?.[1] ?? -1);
     const key = inside[Math.max(0, Math.min(inside.length - 1, place + keys))] ?? -1;
     if (parts[1].reveal(key)) relabel();
-    hover([source.layers.indexOf(layer), key]);
+    hover([rowAt(layer), key]);
   };
   /** Whether the text shows a layer rather than the input. */
   const inside = (): boolean => ctx.source() === ctx.layered().source;
@@ -283,8 +310,8 @@ export const renderLayerMap = view((ctx, root, signal) => {
   /** Show the text in a layer; for the layer that is already shown, return to the input. */
   const open = (row: number): void => {
     const { source, layer: now, head } = ctx.layered();
-    const layer = source.layers[row] as number;
-    if (inside() && layer === now) {
+    const layer = layerAt(row);
+    if (layer === undefined || (inside() && layer === now)) {
       close();
       return;
     }
@@ -314,7 +341,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     ArrowDown: step(1, 0),
     ArrowLeft: step(0, -1),
     ArrowRight: step(0, 1),
-    Enter: () => open(ctx.layered().source.layers.indexOf(ctx.layered().layer)),
+    Enter: () => open(rowAt(ctx.layered().layer)),
     "Shift+Enter": () => spot && togglePin(ctx, cellAt(spot)),
   });
   watchBox(root, signal, (now) => {

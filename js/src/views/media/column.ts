@@ -1,5 +1,17 @@
 /** Every head of the layer, or every target, as a small picture with its map; a click shows it. */
-import { assign, createWatch, density, h, on, setChildren, setFlag, setSizes, setStyles, setText } from "../../dom.ts";
+import {
+  assign,
+  createWatch,
+  density,
+  h,
+  on,
+  setChildren,
+  setFlag,
+  setSizes,
+  setStyles,
+  setText,
+  walkList,
+} from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { paintHeat, type Shade } from "./heat.ts";
 import type { Picture } from "./picture.ts";
@@ -41,6 +53,7 @@ export function createColumn(signal: AbortSignal, picture: Picture, choose: (at:
       if (at >= 0) choose(at);
     },
   });
+  walkList(element, signal);
   const build = (count: number): void => {
     lines = Array.from({ length: count }, () => {
       const canvas = h("canvas.image-small");
@@ -86,6 +99,7 @@ export function createColumn(signal: AbortSignal, picture: Picture, choose: (at:
           .join(", ");
         // Its name is what it shows; the title has the exact number.
         assign(button, { title: words, ariaPressed: String(i === current), disabled: isMissing });
+        button.tabIndex = i === Math.max(0, current) ? 0 : -1;
         setFlag(button, "data-current", i === current);
         if (!repaints) return;
         [canvas.width, canvas.height] = [Math.round(wide * dots), Math.round(high * dots)];

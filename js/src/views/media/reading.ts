@@ -9,7 +9,7 @@ import type { HeadKey, Source } from "../../wire/wire.ts";
 import { createExactRows } from "../base/cellValues.ts";
 import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
 import type { Frame } from "../base/frame.ts";
-import { headAddress, moveHead, moveLayer } from "../base/navigation.ts";
+import { headAddress, layerWords, moveHead, moveLayer } from "../base/navigation.ts";
 import { type Chosen, elementName, placesOf } from "./elements.ts";
 import type { PatchRows } from "./rows.ts";
 
@@ -140,7 +140,7 @@ export function createReading(
   };
   const placeWords = ({ source }: Shown): string => {
     const { layer, head } = ctx.resolved();
-    if (source.kind === "attributions") return source.layers.length > 1 ? `layer ${ctx.layerName(layer)}` : "";
+    if (source.kind === "attributions") return source.layers.length > 1 ? layerWords(ctx, source, layer) : "";
     if (typeof head === "number") return `head ${headAddress(ctx, layer, head)}`;
     return `layer ${ctx.layerName(layer)}${head === "-" ? "" : `, ${head} of heads`}`;
   };

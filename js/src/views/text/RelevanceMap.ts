@@ -6,6 +6,7 @@
 import type { Readout } from "../../context.ts";
 import { assign, h, reserve, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { createAccount, detailsOf } from "../base/account.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { whereWords } from "../base/navigation.ts";
@@ -26,8 +27,8 @@ export const renderRelevanceMap = view((ctx, root, signal) => {
   const shows = createSegments("picture", { layers: "layers", targets: "targets" }, signal, () => update());
   const text = h("div.reading");
   const [map, layers] = [h("div.panel", { "data-box": "" }), h("div.panel", { "data-box": "" })];
-  const sum = h("span");
-  const sums = h("div.sums.overlay", sum);
+  const account = createAccount(signal);
+  const sums = h("div.overlay", account.element);
   const main = h("div.relevance-main", map, layers, sums);
   const side = h("div.relevance-side", { tabindex: "0", role: "group", "aria-label": "in words" }, answer.element);
   root.classList.add("aw-relevance");
@@ -57,9 +58,15 @@ export const renderRelevanceMap = view((ctx, root, signal) => {
     assign(layers, { hidden: isMap || !hasLayers });
     assign(main, { hidden: !hasLayers && !hasTargets });
     const row = Math.max(0, ctx.cell("pinned")?.query ?? 0);
-    const sumWords = (sum: string | undefined): string => [sum, source.verdict].filter(Boolean).join(" · ");
-    setText(sum, sumWords(source.sums[row]));
-    reserve(sums, ...source.sums.map(sumWords));
+    account.show(source.accounts[row] ?? "", detailsOf(source, source.sums.slice(row, row + 1)));
+    const longest = Math.max(0, ...source.accounts.map(({ length }) => length));
+    reserve(
+      sums,
+      ...source.accounts
+        .filter(({ length }) => length === longest)
+        .slice(0, 1)
+        .map((words) => `${words} Details`),
+    );
     assign(sums, { hidden: !source.sums.length });
     ctx.tiles.request(source.id, layer, head);
   };

@@ -23,6 +23,7 @@ import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
+import { createAccount, detailsOf } from "../base/account.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { explanationAtRest } from "../base/explained.ts";
@@ -80,8 +81,8 @@ export const renderTokenStrip = view((around, root, signal) => {
   const what = h("span.where.what");
   const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
   const legend = h("span.scale.legend", low, ramp, high);
-  const sum = h("span");
-  const sums = h("div.line.overlay", sum);
+  const sum = createAccount(signal);
+  const sums = h("div.overlay", sum.element);
   const menu = h("div.form");
   const tools = h("span.strip-tools");
   let [line, intensity] = [false, 0];
@@ -385,19 +386,17 @@ export const renderTokenStrip = view((around, root, signal) => {
     });
   };
 
-  /** What the values sum to, for a method that conserves its target: in every strip, or in the row shown. */
-  const sumWords = (source: Source, query: number): string => {
+  /** How much of its target a method accounts for that conserves it: in every strip, or in the row shown. */
+  const accountOf = (source: Source, query: number, lines: readonly string[]): string[] => {
     const labels = ctx.axisOf(source.query).labels;
-    const lines = stacked()
-      ? source.sums.map((line, row) => `${quoted(labels, row, 0)}: ${line}`)
-      : source.sums.slice(query, query + 1);
-    return [...lines, source.verdict].filter(Boolean).join(" · ");
+    return stacked() ? lines.map((line, row) => `${quoted(labels, row, 0)}: ${line}`) : lines.slice(query, query + 1);
   };
   const showSum = (source: Source, query: number): void => {
-    const other = ctx.counterpart();
-    setText(sum, sumWords(source, query));
-    reserve(sums, other ? sumWords(other.source, query) : "");
-    sums.hidden = !(sum.textContent || sums.dataset.room);
+    const other = ctx.counterpart()?.source;
+    const words = (of: Source): string => accountOf(of, query, of.accounts).join(" ");
+    sum.show(words(source), detailsOf(source, accountOf(source, query, source.sums)));
+    reserve(sums, ...(other ? [`${words(other)} Details`] : []));
+    sums.hidden = !(words(source) || sums.dataset.room);
   };
 
   /** Follow the selection, the tiles, the options and the theme. */

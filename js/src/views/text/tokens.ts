@@ -30,7 +30,7 @@ export function parts(label: string): { text: string; white: boolean }[] {
 function whitespace(signs: string): HTMLElement {
   const real = [...signs].map((sign) => SIGNS[sign] ?? sign).join("");
   const glyph = h("span.white");
-  glyph.dataset.sign = signs.length > 1 ? "" : /[\n\r]/.test(real) ? "↵" : real === "\t" ? "⇥" : "·";
+  glyph.dataset.sign = signs.length > 1 ? "" : /[\n\r]/.test(real) ? "↵" : real === "\t" ? "⇥" : "␣";
   glyph.textContent = real;
   return glyph;
 }

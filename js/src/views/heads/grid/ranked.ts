@@ -1,6 +1,6 @@
 /** The heads that show a pattern most: ranked rows with a thumbnail, a bar and the value; or six named thumbnails. */
 import type { ViewContext } from "../../../context.ts";
-import { assign, density, h, on, setChildren, setFlag, setStyles, setText } from "../../../dom.ts";
+import { assign, density, h, on, setChildren, setFlag, setStyles, setText, walkList } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import type { HeadKey } from "../../../wire/wire.ts";
 import { headAddress, placeWords } from "../../base/navigation.ts";
@@ -31,7 +31,7 @@ export interface Ranked {
 }
 
 interface Row {
-  button: HTMLButtonElement;
+  button: HTMLElement;
   canvas: HTMLCanvasElement;
   name: HTMLElement;
   bar: HTMLElement;
@@ -45,13 +45,13 @@ export function createRanked(
   choose: (spot: Spot) => void,
   point: (spot: Spot | null) => void,
 ): Ranked {
-  const element = h("div.ranked", { role: "group", "aria-label": "heads by pattern" });
+  const element = h("div.ranked", { role: "listbox", "aria-label": "heads by pattern" });
   let shown: Spot[] = [];
   let drawnKey = "";
   const createRow = (i: number): Row => {
     const [canvas, bar] = [h("canvas", { "aria-hidden": "true" }), h("span.ranked-bar", h("i"))];
     const [name, value, tag] = [h("b"), h("span.value"), h("span.where")];
-    const button = h("button.pattern", { type: "button", tabindex: "-1" }, name, canvas, bar, value, tag);
+    const button = h("div.pattern", { role: "option", tabindex: "-1" }, name, canvas, bar, value, tag);
     on(button, signal, {
       click: () => shown[i] && choose(shown[i]),
       pointerenter: () => point(shown[i] ?? null),
@@ -62,16 +62,7 @@ export function createRanked(
     return { button, canvas, name, bar, value, tag };
   };
   const rows = Array.from({ length: ROWS }, (_, i) => createRow(i));
-  // One stop of the tab key; arrows move.
-  on(element, signal, {
-    keydown(event) {
-      const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
-      const at = rows.findIndex(({ button }) => button === event.target);
-      if (!step || at < 0) return;
-      event.preventDefault();
-      rows[Math.max(0, Math.min(shown.length - 1, at + step))]?.button.focus();
-    },
-  });
+  walkList(element, signal);
 
   return {
     element,
@@ -103,7 +94,7 @@ export function createRanked(
       }
       const at = shown.findIndex(({ layer, head }) => layer === selected?.layer && head === selected.head);
       for (const [i, { button }] of rows.entries()) {
-        assign(button, { ariaPressed: String(i === at), tabIndex: i === Math.max(0, at) ? 0 : -1 });
+        assign(button, { ariaSelected: String(i === at), tabIndex: i === Math.max(0, at) ? 0 : -1 });
       }
     },
   };
