@@ -14,11 +14,11 @@ def refusal(trace: Any) -> str:
     """Return why no other text can be traced as this trace was, in words, or "". Runs no model."""
     if getattr(trace, "model", None) is None:
         return "its numbers were given without a model"
-    asked: Asked | None = getattr(trace, "asked", None)
-    if asked is None:
+    request: Asked | None = getattr(trace, "asked", None)
+    if request is None:
         return "it was not made by aw.trace(model, tokenizer, text)"
-    if asked.kind != TEXT:
-        return f"it was made of {asked.kind}; trace other input in a cell"
+    if request.kind != TEXT:
+        return f"it was made of {request.kind}; trace other input in a cell"
     if trace.interventions:
         return "the model was changed while it was recorded; trace another text in the same with block"
     return ""
