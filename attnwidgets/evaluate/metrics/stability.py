@@ -69,8 +69,8 @@ def stability(
 
     Returns:
         A Scorecard [metric, method, 1]. "random" is an explanation drawn anew each time (defined for
-        normalized sensitivities only); "oracle" never moves, which alone is no merit. NaN if |a(x)| = 0 with
-        `normalize`, or no d counts.
+        normalized sensitivities only); "oracle" never moves, which alone is not a merit. NaN if |a(x)| = 0
+        with `normalize`, or no d counts.
 
     Raises:
         ValueError: If a trace holds more than the tokens of one text, the noise has another shape, or an
