@@ -112,7 +112,7 @@ class Additive(Table, Viewable):
             order: 1 for slots alone, 2 with pairs; by default what was fitted.
 
         Raises:
-            ValueError: If a slot is missing, or has no such level.
+            ValueError: If a slot is missing, or a level is unknown.
         """
         cell = []
         for name, known in self.slots.items():
