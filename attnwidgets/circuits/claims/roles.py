@@ -30,7 +30,8 @@ class Roles:
         n_texts: Number of texts.
 
     Raises:
-        ValueError: If a role is not known, is given for another number of texts, or is no regular expression.
+        ValueError: If a role is not known, is given for another number of texts, or is not a regular
+            expression.
         TypeError: If it is given in another form.
     """
 

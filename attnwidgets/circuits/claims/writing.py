@@ -89,7 +89,7 @@ def role_entry(tokenizer: Any, text: str, tokens: Sequence[int]) -> Any:
 
 
 def _word(trace: Trace, tokens: Sequence[int]) -> str:
-    """Return the characters of tokens that stand beside each other, without white space around them.
+    """Return the characters of adjacent tokens, without white space around them.
 
     Raises:
         LookupError: The text was not read as plain text, so that places in it are not known.
