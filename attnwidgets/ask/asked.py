@@ -21,7 +21,7 @@ class _Place(NamedTuple):
 
 
 class Asked:
-    """Remembers the cell in which every id was asked."""
+    """Remembers the cell of every question's id."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[int | str, str], _Place] = {}
@@ -70,7 +70,7 @@ ASKED = Asked()
 
 
 def answers() -> Answers:
-    """Return the answers to the questions of this notebook, as its cells have asked them so far.
+    """Return the answers to the questions of this notebook, whose cells have run.
 
     Returns:
         A dict from the id of every answered question to its record: what `aw.course.grade` takes.
@@ -94,10 +94,10 @@ def summary() -> str:
         >>> "n_heads" in aw.ask.summary()
         True
     """
-    asked = list(ASKED.questions())
-    left = [question.id for question in asked if question.answer is None]
+    questions = list(ASKED.questions())
+    left = [question.id for question in questions if question.answer is None]
     rest = f"; not yet: {', '.join(left)}" if left else ""
-    return f"{len(asked) - len(left)} of {len(asked)} answered{rest}"
+    return f"{len(questions) - len(left)} of {len(questions)} answered{rest}"
 
 
 def _is_another(earlier: Question, question: Question) -> bool:

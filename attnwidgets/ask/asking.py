@@ -33,8 +33,8 @@ def head(
         view: The view it is answered in; or a trace (an Explorer of it is shown) or an explanation.
         id: Its name among the answers, unique in the notebook: letters, digits, "_", "-" and ".".
         points: Points that a right answer gives, as shown.
-        title: What stands beside the points: "question 1 of 6"; by default the id.
-        feedback: What is said of an answer as it is submitted: a function of its value, or a dict by value,
+        title: Title next to the points: "question 1 of 6"; by default the id.
+        feedback: Feedback on a submitted answer: a function of its value, or a dict by value,
             which give True (right), False, words, or (True or False, words). It needs the kernel and is not
             in pages. But the student can read it in the notebook: for an assignment leave it out.
         show_view: Whether the view stands below the question. False: it stands elsewhere in the notebook.
@@ -74,8 +74,8 @@ def layer(
         view: The view it is answered in; or a trace or an explanation.
         id: Its name among the answers, unique in the notebook.
         points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
+        title: Title next to the points; by default the id.
+        feedback: Feedback on an answer; see `aw.ask.head`.
         show_view: Whether the view stands below the question.
 
     Returns:
@@ -112,8 +112,8 @@ def tokens(
         view: The view it is answered in; or a trace or an explanation.
         id: Its name among the answers, unique in the notebook.
         points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
+        title: Title next to the points; by default the id.
+        feedback: Feedback on an answer; see `aw.ask.head`.
         show_view: Whether the view stands below the question.
 
     Returns:
@@ -150,8 +150,8 @@ def span(
         view: The view it is answered in; or a trace or an explanation.
         id: Its name among the answers, unique in the notebook.
         points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
+        title: Title next to the points; by default the id.
+        feedback: Feedback on an answer; see `aw.ask.head`.
         show_view: Whether the view stands below the question.
 
     Returns:
@@ -188,8 +188,8 @@ def cell(
         view: The view it is answered in; or a trace or an explanation.
         id: Its name among the answers, unique in the notebook.
         points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
+        title: Title next to the points; by default the id.
+        feedback: Feedback on an answer; see `aw.ask.head`.
         show_view: Whether the view stands below the question.
 
     Returns:
@@ -226,11 +226,11 @@ def order(
         prompt: The question, as text.
         id: Its name among the answers, unique in the notebook.
         options: What is put into an order. None: the reader makes a list, typed or, where the view has heads,
-            taken from it one by one.
+            selected in it one by one.
         view: A view to look at, or to take heads from; or a trace or an explanation.
         points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
+        title: Title next to the points; by default the id.
+        feedback: Feedback on an answer; see `aw.ask.head`.
         show_view: Whether the view stands below the question.
 
     Returns:
@@ -267,12 +267,12 @@ def number(
     Args:
         prompt: The question, as text.
         id: Its name among the answers, unique in the notebook.
-        unit: What it counts, as shown beside it: "%", "nats".
+        unit: Its unit, shown next to the number: "%", "nats".
         least: The least number that can be an answer, such as 0 for a count; None: any.
         view: A view to look at; or a trace or an explanation.
         points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
+        title: Title next to the points; by default the id.
+        feedback: Feedback on an answer; see `aw.ask.head`.
         show_view: Whether the view stands below the question.
 
     Returns:
@@ -312,8 +312,8 @@ def choice(
         multiple: Whether several may be chosen.
         view: A view to look at; or a trace or an explanation.
         points: Points that a right answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
+        title: Title next to the points; by default the id.
+        feedback: Feedback on an answer; see `aw.ask.head`.
         show_view: Whether the view stands below the question.
 
     Returns:
@@ -348,8 +348,8 @@ def text(
         id: Its name among the answers, unique in the notebook.
         view: A view to look at; or a trace or an explanation.
         points: Points that a full answer gives, as shown.
-        title: What stands beside the points; by default the id.
-        feedback: What is said of an answer; see `aw.ask.head`.
+        title: Title next to the points; by default the id.
+        feedback: Feedback on an answer; see `aw.ask.head`.
         show_view: Whether the view stands below the question.
 
     Returns:

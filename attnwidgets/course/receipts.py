@@ -1,7 +1,7 @@
 """Receipts: a record as one line of text, to paste into any form: `aw1.<base64url>.<6 hexadecimal digits>`.
 
 The last six digits are a checksum, so that a receipt that was cut or mistyped is
-noticed. It is no signature: who can read the record can write another.
+noticed. It is not a signature: who can read the record can write another.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def decode(receipt: str) -> Record:
         The record: a dict with `v`, `id`, `kind`, `value`, `unit`, `subject` and `package`.
 
     Raises:
-        AnswerError: There is no receipt, or it was cut or changed; the message says which.
+        AnswerError: The text lacks a receipt, or the receipt was cut or changed; the message says which.
         NewerVersionError: A later version of attnwidgets made it (an AnswerError, too).
 
     Example:

@@ -221,7 +221,7 @@ def test_bad_input_is_refused_with_what_to_do():
         refused(error, words, given=given)
     given = items(2, "a", "b", remove=("nowhere",))
     refused(
-        ValueError, "'nowhere' is none of its 6 words", kind="remove_words", given=given, conditions=("a",)
+        ValueError, "'nowhere' is not one of its 6 words", kind="remove_words", given=given, conditions=("a",)
     )
     given = items(2, "a", "b")
     given[0]["explanations"]["b"] = (["a"], [1.0])
