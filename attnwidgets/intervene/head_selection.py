@@ -74,7 +74,7 @@ def sites_of(model: Any, stack: str | None) -> tuple[str, Mapping[int, Attention
     """Return a stack's name and its attention modules by layer.
 
     Raises:
-        ValueError: If there is no such stack.
+        ValueError: If the stack is unknown.
     """
     table = sites(model)
     if stack is None:
@@ -94,7 +94,7 @@ def chosen_heads(heads: Any, modules: Mapping[int, AttentionModule]) -> dict[int
         modules: The attention modules by layer.
 
     Raises:
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
         TypeError: If `heads` has another form.
     """
     pairs = heads

@@ -39,7 +39,7 @@ def dyck(letters: str = "()[]", depth: int = 3, length: int = 20) -> tuple[Any, 
         Where nothing is open, all tokens are equally likely.
 
     Raises:
-        ValueError: If `letters` is no alphabet of pairs, or `depth` or `length` is out of range.
+        ValueError: If `letters` is not an alphabet of pairs, or `depth` or `length` is out of range.
         TypeError: If they are not a string and whole numbers.
 
     Source: Yao et al. 2021, Self-Attention Networks Can Process Bounded Hierarchical Languages.
