@@ -115,7 +115,9 @@ def test_a_shared_block_is_read_at_the_call_that_is_meant():
         assert torch.equal(states_at(model, f"blocks.{block}.hook_resid_post"), hidden[block + 1])
     first, second = (states_at(model, f"blocks.{block}.hook_mlp_out") for block in (0, 2))
     assert not torch.equal(first, second)
-    with pytest.raises(ValueError, match=r"block 3 does not exist in AlbertForMaskedLM, which has 3 \(0 to 2\)"):
+    with pytest.raises(
+        ValueError, match=r"block 3 does not exist in AlbertForMaskedLM, which has 3 \(0 to 2\)"
+    ):
         resolve_hook_point(model, "blocks.3.hook_resid_post")
 
 

@@ -169,7 +169,9 @@ def test_parts_sum_to_the_logit_wherever_blocks_and_head_are_described(family) -
     needs("head", family)
     traced = MORE[family].traced(torch.float64)
     if traced.logits is None or "cross" in traced.stacks or family == "ESM":
-        with pytest.raises(ValueError, match=r"no logits|also reads another sequence|no description of a head"):
+        with pytest.raises(
+            ValueError, match=r"no logits|also reads another sequence|no description of a head"
+        ):
             direct_logit_attribution(traced, _token(-1))
         return
     direct = direct_logit_attribution(traced, _token(-1))
