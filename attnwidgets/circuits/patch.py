@@ -233,7 +233,7 @@ def chosen_sites(sites: Any) -> tuple[Site, ...]:
     for site in named:
         require_choice("site", site, SITES)
     if not named:
-        raise ValueError(f"sites is empty; there are {', '.join(map(repr, SITES))}.")
+        raise ValueError(f"sites is empty; choose from {', '.join(map(repr, SITES))}.")
     return tuple(dict.fromkeys(named))
 
 

@@ -159,7 +159,7 @@ class Additive(Table, Viewable):
     def _order(self, order: int | None) -> int:
         wanted = self.order if order is None else order
         if wanted not in range(1, self.order + 1):
-            raise ValueError(f"order {wanted} was not fitted; there is {self.order} and less.")
+            raise ValueError(f"order {wanted} was not fitted; the orders are 1 to {self.order}.")
         return wanted
 
     def _columns(self) -> Iterator[Columns]:

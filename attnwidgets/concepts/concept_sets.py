@@ -234,4 +234,4 @@ def vector_of(given: Any, name: str) -> NDArray[np.float64] | None:
 def require_named(name: str, names: Sequence[str]) -> None:
     """Raise ValueError if the concept is unknown."""
     if name not in names:
-        raise ValueError(f"concept {quoted(name)} is not there; there are {listed(names)}.")
+        raise ValueError(f"unknown concept {quoted(name)}; the concepts are {listed(names)}.")

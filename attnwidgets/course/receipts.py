@@ -92,7 +92,9 @@ def decode(receipt: str) -> Record:
             "pip install --upgrade attnwidgets"
         )
     if version < 1:
-        raise AnswerError(f"the receipt names version {version}, which there is not: copy it again")
+        raise AnswerError(
+            f"the receipt names version {version}, which does not exist: copy the receipt again"
+        )
     if check is None or len(check) < _WHOLE:
         raise AnswerError("the receipt was cut: its end with six digits is missing; copy all of it again")
     if check[:_WHOLE].lower() != checksum(body):

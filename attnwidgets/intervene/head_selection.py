@@ -65,7 +65,8 @@ class HeadIntervention(Intervention):
         heads = self._heads[seen.layer]
         if heads[-1] >= by_head.shape[1]:
             raise IndexError(
-                f"layer {seen.layer} has heads 0 to {by_head.shape[1] - 1}, and no head {heads[-1]}."
+                f"head {heads[-1]} does not exist in layer {seen.layer}, "
+                f"which has heads 0 to {by_head.shape[1] - 1}."
             )
         return change(seen, by_head, heads)
 

@@ -196,7 +196,9 @@ class Analysis(Table):
             if one["condition"] == condition and reference in (None, one["reference"]):
                 return dict(one)
         names = [one["condition"] for one in self.differences]
-        raise ValueError(f"{condition!r} was not compared; there are {names}.{suggest(condition, names)}")
+        raise ValueError(
+            f"{condition!r} was not compared; the comparisons are {names}.{suggest(condition, names)}"
+        )
 
     def _columns(self) -> Iterator[Columns]:
         compared = {one["condition"]: one for one in self.differences if one["condition"] != ""}

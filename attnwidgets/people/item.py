@@ -112,8 +112,8 @@ def shown_of(given: Any, where: str) -> Shown:
         )
     if not 0 < len(words) <= _MOST_WORDS or values.shape != (len(words),):
         raise ValueError(
-            f"{where} has {len(words)} words and values of shape {values.shape}: give one value a word, "
-            f"for 1 to {_MOST_WORDS} words."
+            f"{where} has {len(words)} words and values of shape {values.shape}: give one value for each "
+            f"word, for 1 to {_MOST_WORDS} words."
         )
     if not np.isfinite(values).all():
         word = words[int(np.argmin(np.isfinite(values)))]

@@ -80,7 +80,7 @@ class Others:
             where = f"layers 0 to {len(sizes) - 1}"
             if claim.layer < len(sizes):
                 where = f"heads 0 to {sizes[claim.layer] - 1} in layer {claim.layer}"
-            raise ValueError(f"there is no {claim.name}: the model has {where}.")
+            raise ValueError(f"{claim.name} does not exist: the model has {where}.")
         every = [
             (layer, head)
             for layer, count in enumerate(sizes)

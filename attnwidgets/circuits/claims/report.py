@@ -172,7 +172,9 @@ class ClaimReport(Explanation):
         """
         found = {result.claim: result for result in self.results}
         if sentence not in found:
-            raise KeyError(f"no claim {sentence!r}; there are {list(found)}.{suggest(sentence, found)}")
+            raise KeyError(
+                f"unknown claim {sentence!r}; the claims are {list(found)}.{suggest(sentence, found)}"
+            )
         return found[sentence]
 
     @property

@@ -99,7 +99,7 @@ def _word(trace: Trace, tokens: Sequence[int]) -> str:
         raise LookupError("claims are checked on plain texts, and this one was read otherwise.")
     spans = [sample.text.spans[at] for at in tokens]
     if any(special for special in (sample.text.special[at] for at in tokens)):
-        raise LookupError("special tokens stand at no place of a text: pin other tokens.")
+        raise LookupError("special tokens have no position in a text: pin other tokens.")
     is_run = list(tokens) == list(range(tokens[0], tokens[-1] + 1))
     return trace.text[spans[0][0] : spans[-1][1]].strip() if is_run else ""
 

@@ -90,7 +90,7 @@ def stability(
     traces = as_list(traces)
     given = {str(name): method for name, method in by_name(explanations).items()}
     if noise is not None and len(traces) > 1:
-        raise ValueError(f"noise is for a single trace; there are {len(traces)}.")
+        raise ValueError(f"noise is for a single trace, not {len(traces)}.")
     scores = []
     for number, trace in enumerate(traces):
         require_trace(trace, "stability")

@@ -384,7 +384,7 @@ class MethodTable:
     def __getitem__(self, name: str) -> Method:
         if name not in self._methods:
             near = suggest(str(name), self._methods)
-            raise ValueError(f"method {name!r} is unknown; there are {listed(self._methods)}.{near}")
+            raise ValueError(f"method {name!r} is unknown; the methods are {listed(self._methods)}.{near}")
         return self._methods[name]
 
     @property

@@ -141,7 +141,9 @@ def _known(letters: str, depth: int, text: str, at: int) -> Known:
         if number % 2 == 0:
             stack.append(i)
         elif not stack or text[stack.pop() - 1] != letters[number - 1]:
-            raise ValueError(f"text {quoted(text)} closes with {bracket!r} (token {i}) what is not open.")
+            raise ValueError(
+                f"text {quoted(text)} closes a bracket with {bracket!r} (token {i}) that is not open."
+            )
         if len(stack) > depth:
             raise ValueError(f"text {quoted(text)} is deeper than {depth} at token {i}.")
     if not stack:

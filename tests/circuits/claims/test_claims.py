@@ -169,7 +169,7 @@ def test_what_cannot_be_checked_is_said(induction):
         said.check(*induction, texts, roles={"pronoun": ["a", "a"], "antecedent": "a"})
     with pytest.raises(TypeError, match="role 'pronoun' is a int"):
         said.check(*induction, texts, roles={"pronoun": 3, "antecedent": "a"})
-    with pytest.raises(ValueError, match=r"no head 1\.7: the model has heads 0 to 1 in layer 1"):
+    with pytest.raises(ValueError, match=r"head 1\.7 does not exist: the model has heads 0 to 1 in layer 1"):
         aw.circuits.claim("head 1.7 is induction").check(*induction, texts)
     with pytest.raises(ValueError, match="layers 0 to 1"):
         aw.circuits.claim("head 7.0 is induction").check(*induction, texts)
