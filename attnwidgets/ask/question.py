@@ -8,11 +8,11 @@ from uuid import uuid4
 from attnwidgets._errors import require_choice
 from attnwidgets._notebook import draws_no_views, running_shell
 from attnwidgets._tables import csv_of
-from attnwidgets.ask.asked import ASKED
 from attnwidgets.ask.feedback import told_by
 from attnwidgets.ask.given import checked_options, checked_points, checked_prompt, view_of
 from attnwidgets.ask.keeping import find, keep
 from attnwidgets.ask.kinds import OF_TEXTS, OF_VIEWS, Places, code_value, valid, words
+from attnwidgets.ask.notebook_questions import QUESTIONS
 from attnwidgets.ask.still import as_html, as_text, sheet_of
 from attnwidgets.ask.subject import subject_of_view
 from attnwidgets.course.errors import AnswerError
@@ -104,7 +104,7 @@ class Question(StandaloneView):
         self.inner = (self.view,) if self.view is not None and show_view else ()
         self.PARTS = (*self.PARTS, *(part for view in self.inner for part in view.PARTS))
         make_record(id, kind, None, unit=self._unit, subject=self._subject)  # checks the id and the unit
-        note = ASKED.add(self)
+        note = QUESTIONS.add(self)
         found = find(id, kind, self._subject)
         self._value = self._usable(found.record)
         self._saved, self._problem = found.saved, " ".join(filter(None, (found.problem, note)))

@@ -31,11 +31,11 @@ def retraced(trace: Trace, text: str) -> Trace:
         ValueError: This trace allows none (see `refusal`), the model is changed now, or the text is empty or
             too long (the message names both lengths).
     """
-    why = refusal(trace)
-    if why or trace.asked is None:
+    why, request = refusal(trace), trace.asked
+    if why or request is None:
         raise ValueError(f"no other text can be traced: {why}.")
     from attnwidgets.tracing.interventions import require_same_interventions
     from attnwidgets.tracing.recording.run import trace as record
 
     require_same_interventions(trace, "another text")
-    return record(trace.model, trace.tokenizer, text, **trace.asked.options)
+    return record(trace.model, trace.tokenizer, text, **request.options)

@@ -20,7 +20,7 @@ class _Place(NamedTuple):
     number: int  # the number in its brackets, In [3]; 0 outside of a notebook
 
 
-class Asked:
+class NotebookQuestions:
     """Remembers the cell of every question's id."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Asked:
                 yield question
 
 
-ASKED = Asked()
+QUESTIONS = NotebookQuestions()
 
 
 def answers() -> Answers:
@@ -81,7 +81,7 @@ def answers() -> Answers:
         >>> aw.ask.answers()["layers"]["value"]
         6
     """
-    return Answers((one.id, one.record) for one in ASKED.questions() if one.answer is not None)
+    return Answers((one.id, one.record) for one in QUESTIONS.questions() if one.answer is not None)
 
 
 def summary() -> str:
@@ -94,7 +94,7 @@ def summary() -> str:
         >>> "n_heads" in aw.ask.summary()
         True
     """
-    questions = list(ASKED.questions())
+    questions = list(QUESTIONS.questions())
     left = [question.id for question in questions if question.answer is None]
     rest = f"; not yet: {', '.join(left)}" if left else ""
     return f"{len(questions) - len(left)} of {len(questions)} answered{rest}"
