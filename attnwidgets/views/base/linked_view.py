@@ -148,7 +148,7 @@ class LinkedView(Suggesting, AnyWidget):
         """Return where this view opens: where its linked views did, or by its own map and what was given."""
         known = None if selection is None else selection.opening
         main = self._explanations[0]
-        # A view without heads opened first: where to open among heads was not yet asked.
+        # A view without heads opened first: where to open among heads is still open.
         without = known is not None and known.head is None and getattr(main, "heads", None) is not None
         if known is not None and not without:
             return known
@@ -207,7 +207,7 @@ class LinkedView(Suggesting, AnyWidget):
             stack: "encoder", "decoder" or "cross", where there are several; None: the one that is shown.
 
         Raises:
-            ValueError: The view has no such explanation, or has not computed it yet.
+            ValueError: The view lacks the explanation, or has not computed it yet.
 
         Example:
             >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))

@@ -86,7 +86,7 @@ class View(DrawnView):
     _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, of `views.base.options`
     _HEIGHT: ClassVar[int | None] = None  # CSS pixels that it always has; None: what its content needs
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
-    PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
+    PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs in addition to the core
 
     CLAIMS: ClassVar[bool] = False  # whether it makes claims about heads of what is pinned
     LIVE: ClassVar[bool] = True  # whether a live page computes what it shows of a text that is typed
@@ -269,7 +269,7 @@ class View(DrawnView):
 
         Raises:
             TypeError: This view was given no trace, or `text` is something else.
-            IndexError: There is no such place.
+            IndexError: The index is out of range.
             ValueError: No other text can be traced (the message says why), or the text is empty or too long.
 
         Example:
@@ -375,7 +375,7 @@ class View(DrawnView):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
         """Return the widget, a PNG for viewers without widgets (GitHub, nbviewer), and text.
 
-        There is no PNG where matplotlib is missing, as on a page in the browser that did not wait for it.
+        The PNG is left out where matplotlib is missing, as on a page in the browser that did not wait for it.
         """
         self.stand_ready()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class TileStore(SharedModel):
     """Holds explanations by method key, describes them in `header` and answers requests for their numbers.
 
-    Requests arrive on a subshell, beside a running cell: they only read what was recorded or computed, and
+    Requests arrive on a subshell, during a running cell: they only read what was recorded or computed, and
     take the lock only to look up a source. What remains to be computed becomes a job of the main loop.
     """
 
@@ -115,7 +115,7 @@ class TileStore(SharedModel):
             targetable: By name, methods among the explanations that can explain other targets.
             overview: Whether the view opens with thumbnails of all heads.
             special: Whether it shows special tokens in the map.
-            matrices: Whether it reads matrices that were not asked for.
+            matrices: Whether it reads matrices that were not requested.
             opens: The unit that it opens in; None: the first one.
         """
         keys: list[str] = []
@@ -299,7 +299,7 @@ class TileStore(SharedModel):
             layer: The selected layer.
 
         Raises:
-            LookupError: There is no such entry, or no such target.
+            LookupError: The entry or the target is unknown.
             ValueError: The method does not support the trace; and whatever else it raises.
         """
         base, target = base_of(key), target_of(key)
@@ -345,7 +345,7 @@ class TileStore(SharedModel):
         """Return the index and the label of a class or token; of the model's prediction for None.
 
         Raises:
-            ValueError, IndexError, TypeError: There is no such class or token; the message names the nearest.
+            ValueError, IndexError, TypeError: The class or token is unknown; the message names the nearest.
         """
         with self._lock:
             trace = next((entry.trace for entry in self._targetable.values()), None)
