@@ -28,7 +28,7 @@ def documenter(fragments: Mapping[str, str]) -> Callable[[F], F]:
         indent, name, fragment, rest = entry.groups()
         if fragment not in fragments:
             near = suggest(fragment, fragments)
-            raise ValueError(f"docstring entry {name}{{{fragment}}}: there is no such fragment.{near}")
+            raise ValueError(f"docstring entry {name}{{{fragment}}}: unknown fragment.{near}")
         text = " ".join(f"{name}{fragments[fragment]}{rest}".split())
         return textwrap.fill(
             text, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ", break_on_hyphens=False

@@ -128,7 +128,7 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
 
 
 def require_choice(name: str, value: object, choices: Collection[str | None]) -> None:
-    """Raise a ValueError if the option `name` is none of `choices`; the message suggests the nearest."""
+    """Raise a ValueError if the option `name` is not in `choices`; the message suggests the nearest."""
     if value not in choices:
         near = suggest(str(value), [choice for choice in choices if choice])
         raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, choices))}.{near}")

@@ -47,7 +47,7 @@ def run_shards(
 ) -> Generator[tuple[int, R], None, None]:
     """Yield (number of the shard, the function's result for it), in the order of the shards.
 
-    Shards are taken as workers become free, so `shards` may be a generator; at most `AHEAD` per worker are
+    Shards start as workers become free, so `shards` may be a generator; at most `AHEAD` per worker are
     held. A shard whose worker dies runs again, up to `TRIES` times, in a new pool if `jobs` is a number, or
     in the executor if it survives. An interrupt, an exception, or closing the iterator cancels the shards
     that have not begun; our own pool ends at once.

@@ -1,7 +1,5 @@
 # The public names of aw.ask, each loaded on first use.
 
-from .asked import answers as answers
-from .asked import summary as summary
 from .asking import cell as cell
 from .asking import choice as choice
 from .asking import head as head
@@ -11,4 +9,6 @@ from .asking import order as order
 from .asking import span as span
 from .asking import text as text
 from .asking import tokens as tokens
+from .notebook_questions import answers as answers
+from .notebook_questions import summary as summary
 from .question import Question as Question

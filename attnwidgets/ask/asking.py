@@ -172,7 +172,7 @@ def order(
 
     Args:
         options: What is put into an order. None: the reader makes a list, typed or, where the view has heads,
-            taken from it one by one.
+            selected in it one by one.
         view: A view to look at, or to take heads from; or a trace or an explanation.
 
     Returns:
@@ -203,7 +203,7 @@ def number(
     """Ask for a number, which the reader types; six digits of it are kept.
 
     Args:
-        unit: What it counts, as shown beside it: "%", "nats".
+        unit: Its unit, shown next to the number: "%", "nats".
         least: The least number that can be an answer, such as 0 for a count; None: any.
 
     Returns:

@@ -16,7 +16,7 @@ _MOST_WORDS = 500
 
 
 def told_by(feedback: Feedback | None, value: Any) -> tuple[str, bool | None]:
-    """Return what is said of an answer, and whether it is called right; None: nothing is said of that.
+    """Return the feedback on an answer, and whether the answer counts as right; None without a verdict.
 
     Args:
         feedback: A function of the value, or a dict by value. What either gives is True, False, words, or a

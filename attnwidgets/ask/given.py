@@ -37,7 +37,7 @@ def checked_prompt(prompt: Any) -> str:
     """Return the prompt as text that can be encoded.
 
     Raises:
-        ValueError: It is no text, empty or too long.
+        ValueError: It is not a text, empty or too long.
     """
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError(f"prompt={prompt!r:.80} is not the text of a question.")
@@ -50,7 +50,7 @@ def checked_points(points: Any) -> float:
     """Return the points.
 
     Raises:
-        ValueError: They are no number from 0 to a million.
+        ValueError: They are not a number from 0 to a million.
     """
     if isinstance(points, bool) or not isinstance(points, (int, float)) or not 0 <= points <= _MOST_POINTS:
         raise ValueError(f"points={points!r} is not a number from 0 to 1,000,000.")

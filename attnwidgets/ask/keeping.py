@@ -1,4 +1,4 @@
-"""Where answers are kept: the file beside the notebook, found whatever ran the notebook."""
+"""The file of answers next to the notebook, located in every front end that runs the notebook."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _has(path: Path, name: str) -> bool:
 
 
 def find(name: str, kind: str, subject: str | None) -> Found:
-    """Return the answer to a question that was kept earlier, from the file of this notebook or one beside it.
+    """Return an earlier answer to a question, from the file of this notebook or of a neighbour.
 
     Args:
         name: Id of the question.
@@ -113,7 +113,7 @@ def _elsewhere(path: Path, name: str, kind: str, subject: str | None) -> Found:
 
 
 def _neighbours(path: Path) -> Iterator[tuple[Path, Kept]]:
-    """Yield the other files of answers in the folder that no notebook beside them owns."""
+    """Yield the other files of answers in the folder that belong to no notebook of the folder."""
     is_named = notebook_path() is not None
     for other in sorted(path.parent.glob("*.json")) if path.parent.is_dir() else ():
         if other.name == path.name or not is_sidecar(other):
@@ -128,7 +128,7 @@ def _neighbours(path: Path) -> Iterator[tuple[Path, Kept]]:
 
 
 def keep(record: dict[str, Any]) -> tuple[str, str]:
-    """Write an answer into the file beside the notebook.
+    """Write an answer into the file next to the notebook.
 
     Returns:
         Where it is saved, or "" if it is not; and what the reader must know, or "".
@@ -141,7 +141,7 @@ def keep(record: dict[str, Any]) -> tuple[str, str]:
         return "", str(error)
     except OSError as error:
         reason = error.strerror or str(error)
-        return "", reason if "receipt" in reason else f"It could not be saved beside the notebook: {reason}."
+        return "", reason if "receipt" in reason else f"It could not be saved next to the notebook: {reason}."
     where = f"saved in {path.name} {time.strftime('%H:%M')}"
     return where, " ".join([*aside, *notes])
 

@@ -1,4 +1,4 @@
-"""The kinds of answers: what each can be in a view, how it is said, and the line of code that gives it."""
+"""The kinds of answers: what each can be in a view, its words, and the line of code that gives it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Places:
         queries: Names of the elements that read, in the finest unit.
         keys: Names of the elements that are read.
         unit: That unit.
-        index_base: Layers and heads are said counted from 0 or from 1.
+        index_base: Whether layers and heads are counted from 0 or from 1.
     """
 
     layers: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ def valid(
 
     Raises:
         AnswerError: It does not fit its kind, not among the options, or is below the least number.
-        IndexError: The view has no such layer, head or position; the message names the range.
+        IndexError: The layer, head or position is out of range; the message names the range.
     """
     found = checked(kind, value)
     if kind in OF_VIEWS:

@@ -1,4 +1,4 @@
-"""Question: what the reader is asked, and the answer, on the selection of the view that it is about."""
+"""Question: a question to the reader and its answer, read from the selection of a view."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from uuid import uuid4
 from attnwidgets._errors import require_choice
 from attnwidgets._notebook import draws_no_views, running_shell
 from attnwidgets._tables import csv_of
-from attnwidgets.ask.asked import ASKED
 from attnwidgets.ask.feedback import told_by
 from attnwidgets.ask.given import checked_options, checked_points, checked_prompt, view_of
 from attnwidgets.ask.keeping import find, keep
 from attnwidgets.ask.kinds import OF_TEXTS, OF_VIEWS, Places, code_value, valid, words
+from attnwidgets.ask.notebook_questions import QUESTIONS
 from attnwidgets.ask.still import as_html, as_text, sheet_of
 from attnwidgets.ask.subject import subject_of_view
 from attnwidgets.course.errors import AnswerError
@@ -41,7 +41,7 @@ class Question(StandaloneView):
     """A question that is answered in a view, by keyboard or in code; `aw.ask.head` and its like make it.
 
     It takes along what the reader chooses in its view, until the reader submits it. The answer is then in
-    three places: in the output of the cell, in `<notebook>.answers.json` beside the notebook, from which it
+    three places: in the output of the cell, in `<notebook>.answers.json` next to the notebook, from which it
     is read when the cell runs again, and as a receipt, a line to paste into any form.
 
     Args:
@@ -54,7 +54,7 @@ class Question(StandaloneView):
         multiple: Whether several options may be chosen.
         unit: Unit of a number, as shown: "%", "nats".
         least: The least number that can be an answer; None: any.
-        feedback: What is said of an answer: a function of its value, or a dict by value; see `aw.ask.head`.
+        feedback: Feedback on an answer: a function of its value, or a dict by value; see `aw.ask.head`.
         show_view: Whether the view stands below the question. False: it stands elsewhere in the notebook.
 
     Raises:
@@ -107,7 +107,7 @@ class Question(StandaloneView):
         self.inner = (self.view,) if self.view is not None and show_view else ()
         self.panels = tuple(Panel(dict, Needs(view.needs.scripts)) for view in self.inner)
         make_record(id, kind, None, unit=self._unit, subject=self._subject)  # checks the id and the unit
-        note = ASKED.add(self)
+        note = QUESTIONS.add(self)
         found = find(id, kind, self._subject)
         self._value = self._usable(found.record)
         self._saved, self._problem = found.saved, " ".join(filter(None, (found.problem, note)))
@@ -127,7 +127,7 @@ class Question(StandaloneView):
 
     @property
     def prompt(self) -> str:
-        """What is asked."""
+        """The text of the question."""
         return self._prompt
 
     @property
@@ -148,7 +148,7 @@ class Question(StandaloneView):
 
         Raises:
             AnswerError: The value does not fit this kind, or not among the options (a ValueError).
-            IndexError: The view has no such layer, head or position; the message names the range.
+            IndexError: The layer, head or position is out of range; the message names the range.
         """
         return self._value
 
@@ -200,9 +200,9 @@ class Question(StandaloneView):
         Raises:
             ValueError: Nothing that answers this question is chosen in the view.
         """
-        from attnwidgets.ask.taking import taken
+        from attnwidgets.ask.taking import selected_answer
 
-        self.answer = taken(self)
+        self.answer = selected_answer(self)
         return self.answer
 
     def _usable(self, record: Mapping[str, Any] | None) -> Any:
@@ -346,7 +346,7 @@ class Question(StandaloneView):
         return {**data, **self._kept()}, metadata
 
     def _widget(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> tuple[Any, Any]:
-        """Return the widget, with the views inside, and what is asked."""
+        """Return the widget, with the views inside, and the question's text."""
         for view in self.inner:
             view.stand_ready()
         without = {*(exclude or ()), "image/png"}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.selection import Selection
 
 
-def taken(question: Question) -> Any:
+def selected_answer(question: Question) -> Any:
     """Return the answer that the selection of a question's view holds now.
 
     Raises:

@@ -42,7 +42,7 @@ class AttentionInfluence(Table):
         texts: The texts.
         loss: Mean loss of the next token, in nats, of the whole model [text].
         masked: The same without the heads [text].
-        control: The same without as many other heads, drawn by chance [draw, text].
+        control: The same without an equal number of other heads, drawn by chance [draw, text].
         heads: The heads, as (layer, head).
         drawn: The heads of every draw.
     """
@@ -98,13 +98,13 @@ def attention_influence(
     draws: int = 3,
     seed: int = 0,
 ) -> AttentionInfluence:
-    """Return how much worse a model predicts each text without some of its heads, beside random heads.
+    """Return how much worse a model predicts each text without some of its heads, compared with random heads.
 
         influence = (loss without the heads - loss) / loss
 
-    The authors mask the retrieval heads of a small model, and take texts on which that costs most as good
-    data for training. Any heads serve: the measure says which texts need what these heads do. As many other
-    heads, drawn by chance, are masked as a control, since any loss of heads costs something.
+    The authors mask the retrieval heads of a small model, and select texts on which that costs most as good
+    data for training. Any heads serve: the measure says which texts need what these heads do. As a control,
+    an equal number of other heads, drawn by chance, is masked, since any loss of heads costs something.
 
     Args:
         model: A decoder that predicts tokens.
@@ -119,9 +119,9 @@ def attention_influence(
         AttentionInfluence: `.influence` [text], `.control_influence` [draw, text], `.ranked()`.
 
     Raises:
-        ValueError: If there are no texts or heads, a text is too short, `draws` is below 1, or too few other
+        ValueError: If texts or heads are empty, a text is too short, `draws` is below 1, or too few other
             heads are left; if the model does not predict the next token.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
 
     Source: Hua et al. 2025, AttentionInfluence: Adopting Attention Head Influence for Weak-to-Strong
     Pretraining Data Selection (relative loss; the control is ours).
@@ -157,7 +157,7 @@ def attention_influence(
 
 
 def _sets(trace: Trace, heads: Any, draws: int, seed: int) -> list[tuple[tuple[int, int], ...]]:
-    """Return the chosen heads, and as many others for every draw."""
+    """Return the chosen heads, and an equal number of other heads for every draw."""
     stack = resolve_stack(trace, None)
     modules = sites(trace)[stack]
     by_layer = chosen_heads(heads, modules)
@@ -170,7 +170,7 @@ def _sets(trace: Trace, heads: Any, draws: int, seed: int) -> list[tuple[tuple[i
     ]
     if not chosen or len(others) < len(chosen):
         raise ValueError(
-            f"heads are {describe_heads(by_layer)}; {len(others)} others are left to draw as many from."
+            f"heads are {describe_heads(by_layer)}; {len(others)} others are too few for a control."
         )
     rng = np.random.default_rng(seed)
     drawn = [rng.choice(len(others), size=len(chosen), replace=False) for _ in range(draws)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.interventions import Intervention, Seen
 
 _PARTS = 3
-_LEAST = 1e-6  # share of a row beside its sinks below which there is nothing to scale
+_LEAST = 1e-6  # share of a row outside its sinks below which nothing is scaled
 
 
 def calibrate_attention(
@@ -36,8 +36,8 @@ def calibrate_attention(
 
     Rows keep their sums. A row that reads nothing but sinks is not changed. It works in `generate()`: sinks
     are positions, and later tokens are calibrated too. Which heads gain from it the authors choose on texts
-    with known answers, and they leave the first token's sink as it is. Compare with as many other positions
-    of the same heads before you believe an effect.
+    with known answers, and they leave the first token's sink as it is. Compare with an equal number of other
+    positions of the same heads before you believe an effect.
 
     Args:
         model: A transformers model, or a trace of one.
@@ -50,8 +50,8 @@ def calibrate_attention(
         A context manager; the model is restored on exit, even after an exception.
 
     Raises:
-        ValueError: If `scale` is out of range, a position is, or there are no sinks.
-        IndexError: If there is no such layer or head.
+        ValueError: If `scale` is out of range, a position is, or sinks are empty.
+        IndexError: If the layer or head is out of range.
         TypeError: If a sink has another form.
 
     Source: Yu et al. 2024, Unveiling and Harnessing Hidden Attention Sinks (ACT), section 4. The authors

@@ -26,7 +26,7 @@ _EMBEDDING = "E"
 
 
 class CircuitGraphError(ValueError):
-    """A file that is no attribution graph of circuit-tracer, or is damaged."""
+    """A file that is not an attribution graph of circuit-tracer, or is damaged."""
 
 
 class GraphNode(NamedTuple):
@@ -138,8 +138,8 @@ def load_circuit_graph(path: str | Path) -> CircuitGraph:
         CircuitGraph: `.nodes`, `.links`, `.top(10)`, and `.flow()` for `aw.FlowView`.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        CircuitGraphError: If it is no graph; the message says what is missing.
+        FileNotFoundError: If the file does not exist.
+        CircuitGraphError: If the file is not a graph; the message says what is missing.
 
     Source: Ameisen et al. 2025; circuit-tracer (its JSON: metadata.prompt_tokens, nodes, links).
 
@@ -169,9 +169,11 @@ def load_circuit_graph(path: str | Path) -> CircuitGraph:
             for link in given["links"]
         )
     except KeyError as error:
-        raise CircuitGraphError(f"{str(path)!r} is no graph of circuit-tracer: it has no {error}.") from error
+        raise CircuitGraphError(
+            f"{str(path)!r} is not a circuit-tracer graph: {error} is missing."
+        ) from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise CircuitGraphError(f"{str(path)!r} is no graph of circuit-tracer ({error}).") from error
+        raise CircuitGraphError(f"{str(path)!r} is not a circuit-tracer graph ({error}).") from error
     twice = next((node for node in named if nodes[node.id] != node), None)
     if twice is not None:
         both = " and ".join(f"{node.kind} of layer {node.layer}" for node in (twice, nodes[twice.id]))
@@ -204,6 +206,8 @@ def _check(
     for link in links:
         for end in (link.source, link.target):
             if end not in nodes:
-                raise CircuitGraphError(f"{str(path)!r} is damaged: a link names {end!r}, which is no node.")
+                raise CircuitGraphError(
+                    f"{str(path)!r} is damaged: a link names {end!r}, which is not a node."
+                )
         if not np.isfinite(link.weight):
             raise CircuitGraphError(f"{str(path)!r} is damaged: the weight of a link is {link.weight}.")

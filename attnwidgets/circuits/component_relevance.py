@@ -148,10 +148,10 @@ def component_relevance(
     What a component writes is relevant, or only its difference from what it writes in a reference run, and
     all else is irrelevant. Both parts are carried to the target as `aw.circuits.contextual_decomposition`
     carries tokens: they add up to the state at every step. No gradient, no second run, and all components in
-    one sweep over the blocks. Where heads look is taken as given: what reaches a later head only through its
-    queries and keys is not seen; patch paths for that.
+    one sweep over the blocks. Attention patterns are treated as fixed: what reaches a later head only through
+    its queries and keys is not seen; patch paths for that.
 
-    With a reference, a gated feed-forward layer is taken by the paper's rule for nonlinear functions,
+    With a reference, a gated feed-forward layer follows the paper's rule for nonlinear functions,
     f(b + g) - f(g): b is small there, and this is what the layer loses with the component. Without one, parts
     are large, the rule lets them grow block after block, and half of the product follows each factor, as for
     tokens. Biases are shared by the sizes of both parts in either case, as published: where they are large,
@@ -161,15 +161,15 @@ def component_relevance(
         trace: A trace made by `aw.trace`.
         target: The logit, as for `contextual_decomposition`; by default the model's prediction.
         foil: What it is contrasted with.
-        reference: A trace of a text of as many tokens by the same model, such as the corrupt one of
-            `aw.circuits.patch`; None makes all that a component writes relevant.
+        reference: A trace of a text with the same number of tokens by the same model, such as the corrupt one
+            of `aw.circuits.patch`; None makes all that a component writes relevant.
         stack: Stack that the head reads.
         batch_size: Number of components that are added to those in hand and carried together.
 
     Returns:
         ComponentRelevance: `.heads` [layer, head], `.mlps` [layer], `.between`, `.circuit(threshold)`. With a
         reference, values are comparable to `-aw.circuits.patch(..., how="noise").raw`: what the target loses
-        when the component is taken from the other run.
+        when the component comes from the other run.
 
     Raises:
         ValueError: If the runs do not correspond (see `aw.circuits.patch`), `target` is a list, or

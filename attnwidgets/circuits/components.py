@@ -37,11 +37,11 @@ def component_of(given: Any, trace: Trace, stack: str) -> Component:
 
     Raises:
         ValueError: If it has another form.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
     """
     parts = tuple(given) if isinstance(given, (tuple, list)) else ()
     if not parts or len(parts) - (parts[-1] is None) != {"head": 3, "mlp": 2}.get(parts[0]):
-        raise ValueError(f"{given!r} is no component; it is {_FORM}.")
+        raise ValueError(f"{given!r} is not a component; a component is {_FORM}.")
     require_choice("component", parts[0], ("head", "mlp"))
     (layer,) = pick(parts[1], trace.layers(stack), "layer")
     if parts[0] == "mlp":

@@ -61,7 +61,7 @@ class EdgeAttribution(Table):
         senders: The input, heads and MLPs, layer by layer.
         receivers: Heads and MLPs, layer by layer, and the output.
         scores: [sender, receiver], in units of the target; NaN where the receiver does not read the sender.
-        steps: Number of points between the runs at which gradients were taken.
+        steps: Number of points between the runs at which gradients were computed.
     """
 
     senders: tuple[Component, ...]
@@ -137,10 +137,10 @@ def edge_attribution(
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
-        corrupt: The same, of as many tokens.
+        corrupt: The same, with the same number of tokens.
         target: A target as for every method; by default the model's prediction for the clean text.
         foil: What it is contrasted with.
-        steps: Number of points at which gradients are taken, each a forward and a backward pass.
+        steps: Number of points at which gradients are computed, each a forward and a backward pass.
         model: The model of texts.
         tokenizer: Its tokenizer.
         stack: Which blocks, in models with several stacks ("encoder", "decoder").

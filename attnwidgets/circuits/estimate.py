@@ -88,7 +88,7 @@ def _checked(
     base: int,
     batch_size: int,
 ) -> list[CheckedCell]:
-    """Return what patching gives for some cells, beside their estimates; later layers run together."""
+    """Return the patching result of some cells with their estimates; later layers run together."""
     cells = sorted(cells, key=lambda chosen: -chosen[0].layer)
     before = runs.recorded[base].score
     unit = share_unit(before, runs.recorded[1 - base].score)

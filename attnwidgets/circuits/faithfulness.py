@@ -46,7 +46,7 @@ def faithfulness(
     tokenizer: Any = None,
     stack: str | None = None,
 ) -> Faithfulness:
-    """Return what a circuit keeps of an answer when every other head and MLP is taken from the corrupt run.
+    """Return the share of an answer that a circuit keeps with every other head and MLP of the corrupt run.
 
         share = (m(circuit) - m(corrupt)) / (m(clean) - m(corrupt))
 
@@ -54,7 +54,7 @@ def faithfulness(
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
-        corrupt: The same, of as many tokens.
+        corrupt: The same, with the same number of tokens.
         circuit: Components: ("head", layer, head), ("mlp", layer).
         target: A target as for every method; by default the model's prediction for the clean text.
         foil: What it is contrasted with.
@@ -64,7 +64,7 @@ def faithfulness(
 
     Raises:
         ValueError: If a component has another form; see `patch`.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
 
     Source: Hanna et al. 2024, Have Faith in Faithfulness, section 3 (of edges; here of components).
 

@@ -53,7 +53,7 @@ def fit_translator(
     Args:
         model: A model that predicts tokens.
         tokenizer: Its tokenizer.
-        texts: A text or several; a few times as many tokens as the model is wide.
+        texts: A text or several, with a few times more tokens than the model's width.
         ridge: Strength of the penalty, relative to the mean variance of a direction.
         window: Number of tokens that are read together.
 

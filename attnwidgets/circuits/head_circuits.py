@@ -112,7 +112,7 @@ class HeadCircuits:
             tokens: Tokens or ids; by default the whole vocabulary, if it is small.
 
         Raises:
-            ValueError: If there is no such token, or the vocabulary is too large to be shown whole.
+            ValueError: If the token is unknown, or the vocabulary is too large to be shown whole.
         """
         ids, axis = self._parts.chosen(tokens)
         wrote = self._parts.embeddings(ids) @ self.ov
@@ -125,7 +125,7 @@ class HeadCircuits:
             tokens: Tokens or ids; by default the whole vocabulary, if it is small.
 
         Raises:
-            ValueError: If there is no such token, or the vocabulary is too large to be shown whole.
+            ValueError: If the token is unknown, or the vocabulary is too large to be shown whole.
         """
         ids, axis = self._parts.chosen(tokens)
         states = self._parts.embeddings(ids)
@@ -138,7 +138,7 @@ class HeadCircuits:
             count: Number of positions, from 0.
 
         Raises:
-            UnsupportedModelError: If positions are no embeddings (they are rotations, or biases).
+            UnsupportedModelError: If positions are not embeddings (they are rotations, or biases).
         """
         states = self._parts.positions(count)
         axis = TokenAxis.plain([str(at) for at in range(len(states))])
@@ -176,7 +176,7 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
         `.qk_positions(count)`, maps that every view of maps shows.
 
     Raises:
-        IndexError: If there is no such head.
+        IndexError: If the head is out of range.
         UnsupportedModelError: If the projections of this family are not known; they are checked on what the
             model computes.
 

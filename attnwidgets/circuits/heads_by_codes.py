@@ -253,7 +253,7 @@ def _trained(states: Tensor, d_sae: int, k: int, steps: int, seed: int) -> Weigh
 
 
 def _halves(is_positive: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
-    """Return which examples are in the first half, as many of each kind as in the second."""
+    """Return which examples are in the first half, which has the same number of each kind as the second."""
     rng = np.random.default_rng(seed)
     first = np.zeros(len(is_positive), dtype=bool)
     for kind in (is_positive, ~is_positive):

@@ -142,7 +142,7 @@ class Lens(Explanation):
             token: The same for tokens.
 
         Raises:
-            IndexError: If there is no such layer or token.
+            IndexError: If the layer or token is out of range.
             ValueError: If more are wanted than were kept.
         """
         ids, probabilities = self._top

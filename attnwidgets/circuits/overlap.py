@@ -1,4 +1,4 @@
-"""aw.circuits.overlap: which components two tasks share, and whether chance would share as many."""
+"""aw.circuits.overlap: which components two tasks share, and how many chance would share."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Overlap(NamedTuple):
 
     Attributes:
         shared: (layer, head) of those in both, the largest together first.
-        size: How many were taken of each.
-        heads: How many there are.
+        size: Number of heads selected for each task.
+        heads: Number of heads of the model.
         expected: How many of two sets drawn by chance would be in both.
-        p: Probability that chance shares as many or more.
+        p: Probability that chance shares this number or more.
     """
 
     shared: tuple[tuple[int, int], ...]
@@ -29,7 +29,7 @@ class Overlap(NamedTuple):
 
 
 def overlap(first: Any, second: Any, *, top: float = 0.02) -> Overlap:
-    """Return which heads are among the largest of two tasks, beside what chance would give.
+    """Return which heads are among the largest of two tasks, and how many by chance.
 
     The p value is hypergeometric: two sets of `size` heads drawn independently. Heads that serve
     any task, such as late ones that sharpen every answer, are shared by all: compare with a third, unrelated
@@ -38,13 +38,13 @@ def overlap(first: Any, second: Any, *, top: float = 0.02) -> Overlap:
     Args:
         first: What `aw.circuits.patch(...)` returned, with site "head"; or shares [layer, head].
         second: The same of another task, by the same model.
-        top: Share of the heads that is taken of each, by size; or their number, from 1 on.
+        top: Share of the heads that is selected for each, by size; or their number, from 1 on.
 
     Returns:
         Overlap: `.shared`, `.size`, `.heads`, `.expected`, `.p`.
 
     Raises:
-        ValueError: If shapes differ, or `top` is no share and no number of heads.
+        ValueError: If shapes differ, or `top` is neither a share nor a number of heads.
 
     Source: Merullo et al. 2024, Circuit Component Reuse Across Tasks, section 4 (the top 2 % of heads).
 

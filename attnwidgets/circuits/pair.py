@@ -135,8 +135,8 @@ def _require_same_length(clean: Trace, corrupt: Trace, stack: str) -> None:
         return
     raise ValueError(
         f"clean has {len(axes[0])} tokens and corrupt {len(axes[1])}, so that positions do not correspond:\n"
-        f"{_rows(align(*axes))}\nChoose words of as many tokens (a name for a name of one token), or patch "
-        "what corresponds, column by column: aw.circuits.patch(..., align=True)."
+        f"{_rows(align(*axes))}\nChoose words of equally many tokens (a name for a name of one token), or "
+        "patch what corresponds, column by column: aw.circuits.patch(..., align=True)."
     )
 
 
@@ -165,7 +165,7 @@ def require_full_precision(pair: Pair, function: str) -> None:
 
 
 def _differing(clean: Trace, corrupt: Trace, stack: str) -> tuple[int, ...]:
-    """Return the positions at which the token ids of a stack differ; all of them if there are no ids."""
+    """Return the positions at which the token ids of a stack differ; all positions for traces without ids."""
     name = "decoder_input_ids" if stack == "decoder" else "input_ids"
     ids, others = clean.inputs.get(name), corrupt.inputs.get(name)
     count = len(clean.axes(stack)[0])

@@ -86,9 +86,9 @@ class PairedRuns:
             batch_size: Number of sets in one call of the model.
 
         Raises:
-            ValueError: If there are no sets, a set is empty, a cell has another form, or its site was not
-                asked for.
-            IndexError: If there is no such layer, token or head.
+            ValueError: If sets are empty, a set is empty, a cell has another form, or its site was not
+                requested.
+            IndexError: If the layer, token or head is out of range.
         """
         wanted = cells_of(sets, self._pair)
         missing = {cell.site for cells in wanted for cell in cells} - set(self._sites)
@@ -127,13 +127,13 @@ class PairedRuns:
             are estimates: check the ones that matter by `patch_sets`.
 
         Raises:
-            ValueError: If that direction or that site was not asked for.
+            ValueError: If the direction or the site was not requested.
 
         Source: Nanda 2023, Attribution Patching.
         """
         if how not in self._estimate:
             raise ValueError(
-                f"{self._purpose}: no estimates in direction {how!r} were asked for: estimate=({how!r},)."
+                f"{self._purpose}: estimates in direction {how!r} were not requested: estimate=({how!r},)."
             )
         if site not in self._sites:
             raise ValueError(f"{self._purpose}: {site!r} was not recorded; name it in sites=.")
@@ -159,17 +159,17 @@ def paired(
 ) -> PairedRuns:
     """Run two texts once, for many questions about the same pair.
 
-    `patch`, `patch_sets` and `patch_cells` run both texts anew at each call. Where several are asked of one
-    pair, these runs are most of the work, and here they are done once, with the first question. What they
+    `patch`, `patch_sets` and `patch_cells` run both texts anew at each call. For several calls on the same
+    pair, these runs are most of the work, and here they are done once, at the first call. What they
     recorded is kept; it holds for the weights that the model has then.
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
-        corrupt: The same, of as many tokens.
+        corrupt: The same, with the same number of tokens.
         target: A target as for every method; by default the model's prediction for the clean text.
         foil: What it is contrasted with.
         sites: Sites that are recorded: "state", "attention", "mlp", "head".
-        estimate: Directions in which `.estimates` will be asked for, "denoise" or "noise": each takes a
+        estimate: Directions in which `.estimates` will be requested, "denoise" or "noise": each takes a
             backward pass.
         model: The model of texts.
         tokenizer: Its tokenizer.
@@ -210,7 +210,7 @@ def cells_of(sets: Sequence[Iterable[tuple[Any, ...]]], pair: Pair) -> list[list
 
     Raises:
         ValueError: If there are none, one is empty, or a cell has another form.
-        IndexError: If there is no such layer, token or head.
+        IndexError: If the layer, token or head is out of range.
     """
     wanted = [[cell_of(cell, pair) for cell in cells] for cells in sets]
     if not wanted or not all(wanted):

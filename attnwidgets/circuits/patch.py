@@ -86,7 +86,7 @@ def patch(
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
-        corrupt: The same, of as many tokens.
+        corrupt: The same, with the same number of tokens.
         target: A target as for every method; by default the model's prediction for the clean text.
         foil: What it is contrasted with, such as the answer to the corrupt text.
         sites: "state" (the input of a block), "attention" and "mlp" (what they add to the residual stream),
@@ -135,7 +135,7 @@ def patch(
     directions: tuple[Direction, ...] = DIRECTIONS if how == "both" else (how,)
     if pair.is_unequal:
         if estimate:
-            raise ValueError("estimate needs texts of as many tokens; leave it out, or align.")
+            raise ValueError("estimate needs texts with the same number of tokens; leave it out, or align.")
         require_full_precision(pair, "patch with align=True")
         columns = [_aligned(pair, targets, target, foil, direction, chosen) for direction in directions]
         return BothWays(*columns) if how == "both" else columns[0]
@@ -189,7 +189,7 @@ def patch_cells(
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
-        corrupt: The same, of as many tokens.
+        corrupt: The same, with the same number of tokens.
         cells: Places: (site, layer, token) for "state", "attention" and "mlp"; ("head", layer, head), or
             ("head", layer, head, token) for one position of a head. A token of None means all tokens.
         target: A target as for every method; by default the model's prediction for the clean text.
@@ -201,7 +201,7 @@ def patch_cells(
 
     Raises:
         ValueError: If a cell has another form, or there are none; see also `patch`.
-        IndexError: If there is no such layer, token or head.
+        IndexError: If the layer, token or head is out of range.
 
     Source: Meng et al. 2022, section 2; Wang et al. 2023, section 3.
 
@@ -233,7 +233,7 @@ def chosen_sites(sites: Any) -> tuple[Site, ...]:
     for site in named:
         require_choice("site", site, SITES)
     if not named:
-        raise ValueError(f"sites is empty; there are {', '.join(map(repr, SITES))}.")
+        raise ValueError(f"sites is empty; choose from {', '.join(map(repr, SITES))}.")
     return tuple(dict.fromkeys(named))
 
 
@@ -241,7 +241,7 @@ def cell_of(given: Any, pair: Pair) -> Cell:
     """Return a place that a user names, checked against a pair."""
     form = 'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token)'
     if not isinstance(given, (tuple, list)) or not given:
-        raise ValueError(f"cells takes a list of places, and {given!r} is none: {form}.")
+        raise ValueError(f"cells takes a list of places, not {given!r}: {form}.")
     parts, site = tuple(given), given[0]
     require_choice("site", site, SITES)
     lengths = (3, 4) if site == "head" else (3,)
@@ -326,7 +326,7 @@ def _result(
     notes = [*targets.notes]
     if math.isnan(share_unit(corrupt, clean)):
         notes.append(
-            "the runs do not differ in the target, so that there are no shares; see .raw, or name a foil"
+            "the runs do not differ in the target, so shares are undefined; see .raw, or name a foil"
         )
     common = provenance_of(
         pair.clean,

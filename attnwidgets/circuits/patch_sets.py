@@ -64,7 +64,7 @@ def patch_sets(
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
-        corrupt: The same, of as many tokens.
+        corrupt: The same, with the same number of tokens.
         sets: Sets of places, each a list of cells as `patch_cells` takes them.
         target: A target as for every method; by default the model's prediction for the clean text.
         foil: What it is contrasted with.
@@ -75,8 +75,8 @@ def patch_sets(
         batch_size: Number of sets in one call of the model.
 
     Raises:
-        ValueError: If there are no sets, a set is empty, or a cell has another form; see also `patch`.
-        IndexError: If there is no such layer, token or head.
+        ValueError: If sets are empty, a set is empty, or a cell has another form; see also `patch`.
+        IndexError: If the layer, token or head is out of range.
 
     Source: Vig et al. 2020, section 3 (indirect effects of single and of joint components).
 

@@ -41,7 +41,7 @@ _TWO = 2
 
 
 def share_unit(base: float, source: float) -> float:
-    """Return m(source) - m(base), of which shares are taken; NaN if it is too small for shares."""
+    """Return m(source) - m(base), the unit of shares; NaN if it is too small for shares."""
     gap = source - base
     return gap if abs(gap) > UNDEFINED * max(1.0, abs(base), abs(source)) else float("nan")
 
@@ -183,7 +183,7 @@ class Patching(Explanation):
 
     @property
     def source(self) -> float:
-        """The target in the run that activations are taken from."""
+        """The target in the run that the activations come from."""
         return self.clean if self.direction == "denoise" else self.corrupt
 
     @property

@@ -46,7 +46,7 @@ def path_patch(
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
-        corrupt: The same, of as many tokens.
+        corrupt: The same, with the same number of tokens.
         sender: ("head", layer, head) or ("mlp", layer).
         receiver: The same, of a later place: a head of a later layer, an MLP of the head's own layer or a
             later one; or "output", the last residual stream.
@@ -63,7 +63,7 @@ def path_patch(
     Raises:
         ValueError: If the receiver is not after the sender, a component has another form, or the model
             computes in half precision; see `patch`.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
 
     Source: Wang et al. 2023, Interpretability in the Wild, section 3.1; Goldowsky-Dill et al. 2023.
 

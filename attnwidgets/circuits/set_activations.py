@@ -77,7 +77,7 @@ def set_activations(
     Raises:
         ValueError: If the site or the stack is unknown, a position is out of range, heads are given for
             another site, the trace is by another model, or numbers have another shape.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
         UnsupportedModelError: If the site is not known in this family of models.
 
     Source: Vig et al. 2020, section 3 (causal mediation); Meng et al. 2022, section 2 (restored states).

@@ -2,7 +2,7 @@
 
 In a causal model, what stands before the first different token is the same in both runs, and stays the same
 whatever is patched after it. Its keys and values are computed once, in the model's own cache; a run then
-reads the later tokens alone, from the first patched block on, in as many copies as there are patches.
+reads the later tokens alone, from the first patched block on, in a copy for every patch.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from attnwidgets.circuits.pair import Pair
     from attnwidgets.explanations.targets.target_set import TargetSet
 
-# Inputs with an axis of tokens of which the later part can be taken; any other input rules a cache out.
+# Inputs with an axis of tokens whose later part can be selected; any other input rules a cache out.
 BY_TOKEN = frozenset({"input_ids", "position_ids", "token_type_ids"})
 CUT = BY_TOKEN | {"attention_mask"}
 _NAMED = 10  # outputs of a patched run
@@ -97,11 +97,11 @@ class SuffixRuns:
         targets: The target, with its foil.
         sites: Sites whose activations are recorded.
         purpose: Name of the public function, for messages.
-        slopes_of: Runs of which `gradients` is asked, 0 for the clean one, 1 for the corrupt one: they are
-            differentiated as they are recorded.
+        slopes_of: Runs for which `gradients` is requested, 0 for the clean run, 1 for the corrupt run: they
+            are differentiated as they are recorded.
 
     Attributes:
-        first: Position of the first token that runs; 0 if there is no cache to be used.
+        first: Position of the first token that runs; 0 without a cache.
         recorded: The clean run and the corrupt one.
     """
 

@@ -79,7 +79,7 @@ class Translator:
             states: [..., width].
 
         Raises:
-            IndexError: If there is no such layer.
+            IndexError: If the layer is out of range.
         """
         layer = position(layer, range(self.n_layers), "layer")
         kind = states.dtype if states.dtype == torch.float64 else torch.float32
@@ -139,7 +139,7 @@ class Translator:
             path: A .safetensors file, or such a folder.
 
         Raises:
-            FileNotFoundError: If there is no such file.
+            FileNotFoundError: If the file does not exist.
             TranslatorError: If it holds no translator.
             SAEFormatError: If `params.pt` would have to be unpickled.
         """
@@ -169,7 +169,7 @@ def _tuned_lens(folder: Path) -> Translator:
     missing = [name for name in _PUBLISHED if not (folder / name).is_file()]
     if missing:
         raise TranslatorError(
-            f"{str(folder)!r} is no tuned lens: it has no {' and no '.join(missing)} (a tuned lens is a "
+            f"{str(folder)!r} is not a tuned lens: it lacks {' and '.join(missing)} (a tuned lens is a "
             "folder with config.json and params.pt)."
         )
     config, tensors = read_json(folder / _PUBLISHED[0]), read_torch(folder / _PUBLISHED[1])

@@ -64,7 +64,7 @@ def head_view(
     Raises:
         ValueError: If arguments are missing or exclude each other, as in bertviz; or weights are missing (a
             model loaded with sdpa attention) or do not match the tokens.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
     """
     check_action(html_action)
     by_stack = {"encoder": encoder_attention, "decoder": decoder_attention, "cross": cross_attention}
@@ -112,7 +112,7 @@ def model_view(
 
     Raises:
         ValueError: As for `head_view`, or if `display_mode` is unknown.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
     """
     check_action(html_action)
     require_choice("display_mode", display_mode, _MODES)

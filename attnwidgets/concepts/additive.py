@@ -112,7 +112,7 @@ class Additive(Table, Viewable):
             order: 1 for slots alone, 2 with pairs; by default what was fitted.
 
         Raises:
-            ValueError: If a slot is missing, or has no such level.
+            ValueError: If a slot is missing, or a level is unknown.
         """
         cell = []
         for name, known in self.slots.items():
@@ -159,7 +159,7 @@ class Additive(Table, Viewable):
     def _order(self, order: int | None) -> int:
         wanted = self.order if order is None else order
         if wanted not in range(1, self.order + 1):
-            raise ValueError(f"order {wanted} was not fitted; there is {self.order} and less.")
+            raise ValueError(f"order {wanted} was not fitted; the orders are 1 to {self.order}.")
         return wanted
 
     def _columns(self) -> Iterator[Columns]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Axes = tuple[int, ...]
 
 MOST_TERMS = 4096
-"""Subsets of slots whose shares are computed; beyond them only those up to the order that was asked for."""
+"""Subsets of slots whose shares are computed; beyond them only those up to the requested order."""
 _COLUMNS = 3000  # of a least-squares fit
 
 

@@ -83,7 +83,7 @@ class Inputs:
         truncation: Whether texts that are too long are cut.
 
     Raises:
-        ValueError: If there is no input, one is empty, or traces are of several models.
+        ValueError: If inputs are empty, an input is empty, or traces are of several models.
         TypeError: If an input is neither a text nor a trace.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""ConceptScores: how far a prediction depends on concepts, at every layer, beside random directions."""
+"""ConceptScores: how far a prediction depends on concepts and on random directions, at every layer."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ class ConceptScores(Table, Viewable):
             layer: Number of the layer.
 
         Raises:
-            ValueError: If there is no such concept.
-            IndexError: If there is no such layer.
+            ValueError: If the concept is unknown.
+            IndexError: If the layer is out of range.
         """
         require_named(concept, self.concepts)
         mean = self.cavs[self.concepts.index(concept), position(layer, self.layers, "layer")].mean(
@@ -153,7 +153,7 @@ class ConceptScores(Table, Viewable):
             other: Name of another.
 
         Raises:
-            ValueError: If there is no such concept, it was given as a direction, or both are the same.
+            ValueError: If the concept is unknown, it was given as a direction, or both are the same.
 
         Source: Kim et al. 2018, section 3.6.
         """
@@ -171,8 +171,8 @@ class ConceptScores(Table, Viewable):
                 default.
 
         Raises:
-            ValueError: If there is no such concept.
-            IndexError: If there is no such layer.
+            ValueError: If the concept is unknown.
+            IndexError: If the layer is out of range.
         """
         own = self.examples if texts is None else texts
         centred = own.layer(layer) - self.texts.layer(layer).mean(0)
@@ -187,7 +187,7 @@ class ConceptScores(Table, Viewable):
         """Return some concepts, by name.
 
         Raises:
-            ValueError: If there is no such concept.
+            ValueError: If the concept is unknown.
         """
         for name in concepts:
             require_named(name, self.concepts)
@@ -213,7 +213,7 @@ class ConceptScores(Table, Viewable):
         }
 
     def figure(self, *, columns: int = 2) -> Figure:
-        """Return a matplotlib figure: scores over layers beside the random band, and their accuracies.
+        """Return a matplotlib figure: scores over layers with the random band, and their accuracies.
 
         Args:
             columns: How many columns of a page it takes, 1 or 2.

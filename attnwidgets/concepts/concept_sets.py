@@ -29,7 +29,7 @@ _SAME = 0.8  # of a concept's texts among the examples, from which it is as good
 
 @dataclass(frozen=True)
 class ConceptSets:
-    """Concepts as sets of texts or as directions, and the random texts that they are told from.
+    """Concepts as sets of texts or as directions, and the random texts that they are compared with.
 
     Attributes:
         texts: Every distinct text of concepts and random sets.
@@ -57,7 +57,7 @@ class ConceptSets:
         return np.setdiff1d(self.pool, self.rows[name])
 
     def runs_of(self, name: str, runs: int, rng: np.random.Generator) -> list[tuple[Rows, Rows]]:
-        """Return a concept's texts beside a random set, for every run."""
+        """Return a concept's texts and a random set, for every run."""
         own = self.rows[name]
         if self.drawn:
             return [(own, np.setdiff1d(each, own)) for each in self.drawn[:runs]]
@@ -81,8 +81,8 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
     """Return the sets of a test, each text once.
 
     Raises:
-        TypeError: If `concepts` is no mapping.
-        ValueError: If there is no concept or random text, or a set holds fewer than two.
+        TypeError: If `concepts` is not a mapping.
+        ValueError: If concepts or random texts are empty, or a set holds fewer than two.
     """
     from attnwidgets.concepts.batches import texts_of  # runs models; results are shown without torch
 
@@ -178,7 +178,7 @@ def _about(name: str, own: Rows, among: list[Any]) -> list[str]:
 
 
 def _left_out(shared: Mapping[str, int]) -> list[str]:
-    """Return that texts of concepts are no random texts for these, in one note."""
+    """Return a note on texts of concepts that do not serve as random texts for other concepts."""
     counts = [(name, count) for name, count in shared.items() if count]
     if not counts:
         return []
@@ -206,7 +206,7 @@ def vector_of(given: Any, name: str) -> NDArray[np.float64] | None:
 
     Raises:
         ValueError: If the direction is zero or not finite.
-        IndexError: If there is no such feature.
+        IndexError: If the feature is out of range.
     """
     vector: Any = None
     if isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "W_dec"):  # noqa: PLR2004
@@ -232,6 +232,6 @@ def vector_of(given: Any, name: str) -> NDArray[np.float64] | None:
 
 
 def require_named(name: str, names: Sequence[str]) -> None:
-    """Raise ValueError if there is no such concept."""
+    """Raise ValueError if the concept is unknown."""
     if name not in names:
-        raise ValueError(f"concept {quoted(name)} is not there; there are {listed(names)}.")
+        raise ValueError(f"unknown concept {quoted(name)}; the concepts are {listed(names)}.")

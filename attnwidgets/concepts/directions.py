@@ -56,13 +56,13 @@ def directions(
         seed: Seed of the search.
 
     Returns:
-        An `SAE` with `count` features (twice as many for "pca"). `.metadata["explained"]` is the share of the
+        An `SAE` with `count` features (2 * `count` for "pca"). `.metadata["explained"]` is the share of the
         variance of the states that it reconstructs.
 
     Raises:
         ValueError: If there are fewer states than `count`, several layers and none is chosen, or states are
             not finite.
-        IndexError: If there is no such layer.
+        IndexError: If the layer is out of range.
         ModuleNotFoundError: If scikit-learn is needed and not installed.
 
     Source: NMF of states as concepts: Zhang et al. 2021, Invertible Concept-based Explanations.

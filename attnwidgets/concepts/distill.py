@@ -60,7 +60,7 @@ def distill(
         tokenizer: Its tokenizer.
         template: A sentence with slots: "The {thing} was {how}{adj}". Formats are allowed: "{price:.2f}".
         slots: The levels of every slot: strings (also empty ones, with their spaces), or numbers.
-        target: The number that is taken apart: a class by name or index, or any target. By default of two
+        target: The number that is decomposed: a class by name or index, or any target. By default of two
             classes the logit of the second less that of the first; else what the model predicts for the first
             text.
         foil: What the target is contrasted with.
@@ -76,7 +76,7 @@ def distill(
 
     Raises:
         ValueError: If slots and template do not fit, a slot has fewer than two levels, or `order` is unknown.
-        TypeError: If `slots` is no mapping.
+        TypeError: If `slots` is not a mapping.
 
     Source: functional analysis of variance (Hoeffding 1948); distillation into additive models: Tan et al.
     2018.

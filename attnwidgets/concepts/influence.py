@@ -117,15 +117,15 @@ def influence(
     if not l2 > 0:
         raise ValueError(f"l2 is {l2}; without a penalty separable data has no minimum. Take one above 0.")
     with forced(force):
-        read, asked = texts_of(train, PURPOSE, "train"), texts_of(tests, PURPOSE, "tests")
+        read, explained = texts_of(train, PURPOSE, "train"), texts_of(tests, PURPOSE, "tests")
         learnt = Inputs(model, tokenizer, read, PURPOSE)
-        shown = Inputs(learnt.first.model, learnt.first.tokenizer, asked, PURPOSE)
+        shown = Inputs(learnt.first.model, learnt.first.tokenizer, explained, PURPOSE)
         sample = None if is_trace(read[0]) else learnt.first
         predicts = test_labels is None and not _labelled(tests)
         if of == "gradients":
             found = _by_gradients(learnt, shown, (train, tests), (labels, test_labels), normalize, parameters)
             has_labels = bool(found.test_labels[0])
-            about = _about(read, asked, found.train_labels, predicted=has_labels and predicts)
+            about = _about(read, explained, found.train_labels, predicted=has_labels and predicts)
             return replace(found, notes=(*about, *found.notes), _sample=sample)
         reading = read_head(learnt, batch_size=batch_size)
         test_reading = read_head(shown, batch_size=batch_size)
@@ -145,7 +145,7 @@ def influence(
             names=(learnt.names, shown.names),
             model=learnt.first.model_id,
         )
-        about = _about(read, asked, found.train_labels, predicted=predicts)
+        about = _about(read, explained, found.train_labels, predicted=predicts)
         return replace(found, notes=(*about, *found.notes), _sample=sample)
 
 
@@ -297,7 +297,7 @@ def _about(
 ) -> list[str]:
     """Return what a reader must know of the texts: labels that are none, and the same text twice."""
     notes = ["the tests have no labels: what the model predicts stands for them"] if predicted else []
-    if not isinstance(train[0], str):  # what traces of pictures are called is no text
+    if not isinstance(train[0], str):  # the title of a picture's trace is not a text
         return notes
     known, copies = len(set(tests) & set(train)), len(train) - len(set(train))
     if known:

@@ -111,7 +111,7 @@ class Influence(Table, Viewable):
             k: Largest number of texts; those that do not help are left out.
 
         Raises:
-            IndexError: If there is no such test.
+            IndexError: If the index of the test is out of range.
         """
         return self._ranked(test, k, 1)
 
@@ -123,7 +123,7 @@ class Influence(Table, Viewable):
             k: Largest number of texts.
 
         Raises:
-            IndexError: If there is no such test.
+            IndexError: If the index of the test is out of range.
         """
         return self._ranked(test, k, -1)
 
@@ -157,7 +157,7 @@ class Influence(Table, Viewable):
             train: Numbers of training texts; all by default (a fit each, of a few Newton steps).
 
         Raises:
-            IndexError: If there is no such text.
+            IndexError: If the index of the text is out of range.
             ValueError: For influence by gradients, which fits no head.
         """
         if self._refit is None:
@@ -203,7 +203,7 @@ class Influence(Table, Viewable):
             columns: How many columns of a page it takes, 1 or 2.
 
         Raises:
-            IndexError: If there is no such test.
+            IndexError: If the index of the test is out of range.
         """
         from attnwidgets.concepts.figures import influence_sheet
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def mislabelled(influence: Influence, flipped: Iterable[int]) -> Scorecard:
-    """Score how well training texts with wrong labels are found, beside the plain loss and chance.
+    """Score how well influence finds wrong training labels, compared with the plain loss and chance.
 
     A text that only it itself explains influences its own loss most. So does, nearly as well, a text with a
     large loss, which needs no Hessian: the scorecard shows both.
@@ -28,11 +28,12 @@ def mislabelled(influence: Influence, flipped: Iterable[int]) -> Scorecard:
 
     Returns:
         A Scorecard [metric, method, 1] of two metrics, 0 to 1: average precision of the ranking, and recall,
-        the share of wrong labels among as many first texts. Baselines: "random" in closed form, "oracle".
+        the share of wrong labels among the first n texts, for n wrong labels. Baselines: "random" in closed
+        form, "oracle".
 
     Raises:
         ValueError: If no text is named.
-        IndexError: If there is no such text.
+        IndexError: If the index of the text is out of range.
 
     Source: Koh and Liang 2017, section 5.4.
 

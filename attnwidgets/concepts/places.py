@@ -44,7 +44,7 @@ def places_of(inputs: Inputs, at: At) -> list[tuple[int, ...]]:
 
     Raises:
         ValueError: If `at` is unknown, has not one entry for every input, or names what is not in a text.
-        IndexError: If a text has no such token.
+        IndexError: If a token is out of range.
     """
     if isinstance(at, str):
         if at not in NAMED:

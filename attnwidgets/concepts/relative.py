@@ -28,7 +28,9 @@ def relative(scores: ConceptScores, concept: str, other: str) -> ConceptScores:
         np.setdiff1d(sets.rows[a], sets.rows[b]) for a, b in ((concept, other), (other, concept))
     )
     if not len(first) or not len(second):
-        raise ValueError(f"concepts {concept!r} and {other!r} hold the same texts; nothing tells them apart.")
+        raise ValueError(
+            f"concepts {concept!r} and {other!r} hold the same texts and cannot be distinguished."
+        )
     shared = len(np.intersect1d(sets.rows[concept], sets.rows[other]))
     left = "1 text of both concepts is" if shared == 1 else f"{shared} texts of both concepts are"
     notes = (f"{left} left out",) if shared else ()

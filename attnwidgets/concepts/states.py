@@ -70,7 +70,7 @@ def states(
             included), "last" (token), "mask" (the first mask token), the number of a token; "tokens" for a
             row of states for each token that is not special, instead of one for each text; or a list with one
             entry for every text: the number of a token, a word, or characters (start, stop), of whose tokens
-            the mean is taken.
+            the mean is computed.
         target: What is differentiated, as every method takes it: a class by name or index,
             `aw.targets.token(...)`, ... None takes no gradients.
         foil: What the target is contrasted with.
@@ -84,9 +84,9 @@ def states(
         `States` [text, layer, dim] in float32.
 
     Raises:
-        ValueError: If there is no text, one is too long, `at` names what a text does not hold, or a model
+        ValueError: If texts are empty, a text is too long, `at` names what a text does not hold, or a model
             cannot be differentiated.
-        IndexError: If there is no such layer or token.
+        IndexError: If the layer or token is out of range.
         TypeError: If an input is neither a text nor a trace.
         UnsupportedModelError: If the model's blocks are not found (a ValueError).
 
@@ -178,7 +178,7 @@ def run_blocks(
 ) -> Graph:
     """Run a model on a batch and return its graph with one stack's states: inputs of blocks, last output."""
     graph = Graph()
-    graph.states[stack], graph.beside[stack] = [], []
+    graph.states[stack], graph.other_inputs[stack] = [], []
     hooks = BlockHooks(graph, stack, len(blocks), None, ends=True)
     handles = []
     for module in dict.fromkeys(twin.get_submodule(block) for block in blocks):

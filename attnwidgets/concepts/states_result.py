@@ -1,4 +1,4 @@
-"""States: the states of many inputs at some layers, with gradients of a target where they were asked for."""
+"""States: the states of many inputs at some layers, with gradients of a target if requested."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class States(Table):
             its text.
         positions: Number of the (first) token that was read [text].
         lengths: Number of tokens [text].
-        gradients: Gradient of the target by the state [text, layer, dim]; None if none was asked for. For the
+        gradients: Gradient of the target by the state [text, layer, dim]; None if not requested. For the
             mean over tokens, and any other several, the same vector is added to each of them: their gradients
             are summed.
         scores: The target's value [text]; None without a target.
@@ -98,7 +98,7 @@ class States(Table):
 
         Raises:
             IndexError: If the layer was not recorded.
-            ValueError: If no gradients were asked for.
+            ValueError: If gradients were not requested.
         """
         if self.gradients is None:
             raise ValueError(
@@ -114,7 +114,7 @@ class States(Table):
             layers: Numbers of layers; all by default.
 
         Raises:
-            IndexError: If there is no such text or layer.
+            IndexError: If the text or layer is out of range.
         """
         rows = np.arange(len(self.texts))[slice(None) if texts is None else texts]
         rows = np.atleast_1d(rows)
@@ -153,7 +153,7 @@ class States(Table):
         Raises:
             ValueError: If there are several layers and none is chosen, or states have another width than
                 the autoencoder reads.
-            IndexError: If there is no such layer.
+            IndexError: If the layer is out of range.
 
         Example:
             >>> model, tokenizer = aw.demo_model("classifier")

@@ -90,8 +90,8 @@ def tcav(
             or (sae, feature).
         examples: Texts whose prediction is explained, usually of the target's class.
         target: A class by name or index, or any target.
-        random: Texts without the concept, from which each run draws as many as the concept has; or a list of
-            such sets, one for every run. Texts that are a concept's own are left out for it.
+        random: Texts without the concept, from which each run draws the number that the concept has; or a
+            list of such sets, one for every run. Texts that are a concept's own are left out for it.
         foil: What the target is contrasted with.
         layers: Numbers of layers, as for `aw.concepts.states`; by default all but the embeddings.
         at: Where the state of a text is, as for `aw.concepts.states`.
@@ -110,10 +110,10 @@ def tcav(
         `ConceptScores` [concept, layer]; `.notes` says what a reader must know.
 
     Raises:
-        ValueError: If a set has fewer than two texts, no random text is left, there is no target, or an
+        ValueError: If a set has fewer than two texts, no random text is left, the target is missing, or an
             option is unknown.
-        TypeError: If `concepts` is no mapping.
-        IndexError: If there is no such layer.
+        TypeError: If `concepts` is not a mapping.
+        IndexError: If the layer is out of range.
 
     Source: Kim et al. 2018. Directions have length one (the authors' have not), p is by permutation (theirs
     is a t-test over runs that share texts, whose p falls with the number of runs).

@@ -74,7 +74,7 @@ def template_of(sentence: str, slots: Any, purpose: str) -> Template:
     """Return a sentence and its slots, checked.
 
     Raises:
-        TypeError: If `slots` is no mapping.
+        TypeError: If `slots` is not a mapping.
         ValueError: If slots and sentence do not name the same, a slot has fewer than two levels, or one
         twice.
     """

@@ -34,7 +34,7 @@ def parameter_names(inputs: Inputs, given: Sequence[str] | None) -> list[str]:
     block and no embedding.
 
     Raises:
-        ValueError: If a name is no module or parameter of the model.
+        ValueError: If a name is not a module or parameter of the model.
     """
     known = [name for name, parameter in inputs.model.named_parameters() if parameter.is_floating_point()]
     if given is None:
@@ -52,7 +52,7 @@ def parameter_names(inputs: Inputs, given: Sequence[str] | None) -> list[str]:
         if not any(_inside(name, [each]) for name in known):
             modules = [name for name, _ in inputs.model.named_modules() if name]
             raise ValueError(
-                f"{inputs.purpose}: parameters names {each!r}, which is no module or "
+                f"{inputs.purpose}: parameters names {each!r}, which is not a module or "
                 f"parameter.{suggest(each, modules)}"
             )
     return chosen

@@ -60,7 +60,7 @@ def require_shallow(value: Any) -> None:
     raise AnswerError(f"more than {_DEEPEST} lists within each other cannot be read")
 
 
-def _plain(value: Any) -> Any:  # noqa: PLR0911 - a line a type
+def _plain(value: Any) -> Any:  # noqa: PLR0911 - a line for each type
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

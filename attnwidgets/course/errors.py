@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class AnswerError(ValueError):
-    """A value, a record or a receipt that is no answer; the message says what to do."""
+    """A value, a record or a receipt that is not an answer; the message says what to do."""
 
 
 class NewerVersionError(AnswerError):
@@ -12,8 +12,8 @@ class NewerVersionError(AnswerError):
 
 
 class MarginError(AnswerError):
-    """A question whose right answer is too near to the runner-up to be asked."""
+    """A question whose right answer is too near to the runner-up for a question."""
 
 
 class AnswersFileError(OSError):
-    """The file beside the notebook cannot be written; the answer is still in the notebook's output."""
+    """The file next to the notebook cannot be written; the answer is still in the notebook's output."""

@@ -1,7 +1,7 @@
 """Receipts: a record as one line of text, to paste into any form: `aw1.<base64url>.<6 hexadecimal digits>`.
 
 The last six digits are a checksum, so that a receipt that was cut or mistyped is
-noticed. It is no signature: who can read the record can write another.
+noticed. It is not a signature: who can read the record can write another.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def decode(receipt: str) -> Record:
         The record: a dict with `v`, `id`, `kind`, `value`, `unit`, `subject` and `package`.
 
     Raises:
-        AnswerError: There is no receipt, or it was cut or changed; the message says which.
+        AnswerError: The text lacks a receipt, or the receipt was cut or changed; the message says which.
         NewerVersionError: A later version of attnwidgets made it (an AnswerError, too).
 
     Example:
@@ -92,7 +92,9 @@ def decode(receipt: str) -> Record:
             "pip install --upgrade attnwidgets"
         )
     if version < 1:
-        raise AnswerError(f"the receipt names version {version}, which there is not: copy it again")
+        raise AnswerError(
+            f"the receipt names version {version}, which does not exist: copy the receipt again"
+        )
     if check is None or len(check) < _WHOLE:
         raise AnswerError("the receipt was cut: its end with six digits is missing; copy all of it again")
     if check[:_WHOLE].lower() != checksum(body):

@@ -1,4 +1,4 @@
-"""The record of an answer: what was asked and answered, about which model and text, as JSON."""
+"""The record of an answer: the question and the answer, about which model and text, as JSON."""
 
 from __future__ import annotations
 

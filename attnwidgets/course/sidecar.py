@@ -1,4 +1,4 @@
-"""The file of answers beside a notebook, `<notebook>.answers.json`: it survives a restart and an autograder.
+"""The file of answers next to a notebook, `<notebook>.answers.json`: it survives a restart and an autograder.
 
 Nothing that somebody wrote is lost: an answer that cannot be read stays in the file as it is, a file that is
 not JSON is kept aside under another name, and a file of a later version is not touched.
@@ -72,7 +72,7 @@ def notebook_of(path: PurePath) -> str:
 
 
 def read_sidecar(path: str | Path) -> Kept:
-    """Return the answers in a file, and what could not be read of it; none if there is no file.
+    """Return the answers in a file, and what could not be read of it; none without a file.
 
     Raises:
         NewerVersionError: A later version wrote the file.
@@ -107,7 +107,7 @@ def parse_sidecar(data: bytes, name: str) -> Kept:
 
 
 def write_answer(path: str | Path, record: Mapping[str, Any]) -> list[str]:
-    """Put an answer into a file, beside those of other questions; a value of None takes it out again.
+    """Put an answer into a file, along with those of other questions; a value of None removes it.
 
     Two kernels may write at once: each reads the file again before it writes.
 
@@ -145,7 +145,7 @@ def write_answer(path: str | Path, record: Mapping[str, Any]) -> list[str]:
         reason = error.strerror or str(error)
         raise AnswersFileError(
             error.errno,
-            f"the answer could not be written beside the notebook ({reason}): it is in the cell's output, "
+            f"the answer could not be written next to the notebook ({reason}): it is in the cell's output, "
             "and its receipt can be handed in",
             str(path),
         ) from error

@@ -111,7 +111,7 @@ def _order(value: Any) -> list[Any]:
     _few(len(flat))
     seen = Counter(map(str, flat))
     if len(seen) < len(flat):
-        raise AnswerError(f"{quoted(seen.most_common(1)[0][0])} stands twice in the order")
+        raise AnswerError(f"{quoted(seen.most_common(1)[0][0])} appears twice in the order")
     return places
 
 

@@ -229,7 +229,7 @@ class Explanation(Table, Viewable):
         return difference
 
     def save(self, path: str | Path) -> Path:
-        """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder if there is no suffix.
+        """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder for a path without suffix.
 
         Other suffixes give files for reading: `.html` the page of its view, `.pdf`, `.svg` and `.png` its
         picture, `.csv` its table.

@@ -109,7 +109,7 @@ def side_of(n: int) -> float:
 
 
 def font_size(n: int) -> float:
-    """Return the font size in points at which n labels fit beside n cells."""
+    """Return the font size in points at which n labels fit next to n cells."""
     return float(np.clip(8.0 * 38 / max(n, 38), 4.0, 8.0))
 
 

@@ -78,7 +78,7 @@ def theme_of(name: str) -> Theme:
     """Return a theme by its name.
 
     Raises:
-        ValueError: There is no such theme.
+        ValueError: The theme is unknown.
     """
     if name not in THEMES:
         raise ValueError(f"theme={name!r} is not 'light' or 'dark'.{suggest(str(name), THEMES)}")

@@ -66,7 +66,7 @@ def ablate_heads(
     Raises:
         ValueError: If `how` or the stack is unknown, or the reference is missing, not needed, or by another
             model.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
         TypeError: If `heads` has another form.
 
     Source: Michel et al. 2019, section 2.3 (zero); Wang et al. 2023, section 3 (mean); Chan et al.
@@ -138,7 +138,7 @@ def _reference_outputs(
     """Return the outputs of heads in the reference, by layer [head, token, dim].
 
     Raises:
-        ValueError: If there is no reference, several for "patch", or one by another model.
+        ValueError: If the reference is missing, several for "patch", or one by another model.
     """
     inner = unwrap(model.model if isinstance(model, Trace) else model)
     if not traces or (how == "patch" and len(traces) > 1):

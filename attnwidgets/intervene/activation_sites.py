@@ -58,7 +58,7 @@ def site_of(
         lists: The model's lists of blocks, if they are known already (`block_lists`).
 
     Raises:
-        UnsupportedModelError: If the family of models is not described there, or the stack has no such sites.
+        UnsupportedModelError: If the family of models is not described there, or the stack lacks the sites.
     """
     if stack not in _BLOCKS:
         raise UnsupportedModelError(

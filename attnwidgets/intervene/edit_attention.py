@@ -66,7 +66,7 @@ def edit_attention(
     Raises:
         ValueError: If `to` or the stack is unknown, `key` is missing or not needed, or a matrix has another
             shape, negative or infinite numbers, or weight where a query may not read (when the model runs).
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
 
     Source: Jain and Wallace 2019, section 4.2.1 (permuted); Wiegreffe and Pinter 2019, section 3.2 (uniform).
 

@@ -65,7 +65,8 @@ class HeadIntervention(Intervention):
         heads = self._heads[seen.layer]
         if heads[-1] >= by_head.shape[1]:
             raise IndexError(
-                f"layer {seen.layer} has heads 0 to {by_head.shape[1] - 1}, and no head {heads[-1]}."
+                f"head {heads[-1]} does not exist in layer {seen.layer}, "
+                f"which has heads 0 to {by_head.shape[1] - 1}."
             )
         return change(seen, by_head, heads)
 
@@ -74,7 +75,7 @@ def sites_of(model: Any, stack: str | None) -> tuple[str, Mapping[int, Attention
     """Return a stack's name and its attention modules by layer.
 
     Raises:
-        ValueError: If there is no such stack.
+        ValueError: If the stack is unknown.
     """
     table = sites(model)
     if stack is None:
@@ -94,7 +95,7 @@ def chosen_heads(heads: Any, modules: Mapping[int, AttentionModule]) -> dict[int
         modules: The attention modules by layer.
 
     Raises:
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
         TypeError: If `heads` has another form.
     """
     pairs = heads

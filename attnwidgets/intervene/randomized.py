@@ -104,7 +104,7 @@ def randomized(
     Raises:
         ValueError: If chosen blocks share weights with others, weights are quantised or offloaded, the stack
             is unknown, or the model has no list of blocks.
-        IndexError: If there is no such block.
+        IndexError: If the block is out of range.
         TypeError: If `model` is not a model.
 
     Source: Adebayo et al. 2018, section 3.

@@ -52,7 +52,7 @@ def suppress(
 
     Raises:
         ValueError: If a position is out of range, or the stack is unknown.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
 
     Source: Bogdan et al. 2025, Thought Anchors, section 5 (of sentences, in all layers and heads); Geva et
     al. 2023, section 4 (attention knockout).

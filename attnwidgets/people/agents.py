@@ -97,10 +97,10 @@ class Trial:
 
     Args:
         kind: The kind of the study.
-        question: What is asked.
+        question: The question of the study.
         text: The text.
         words: Its words, as they are shown.
-        explanations: One explanation, or the two that stand beside each other: words with values between -1
+        explanations: One explanation, or the two that stand side by side: words with values between -1
             and 1, or a text; empty without an explanation.
         prediction: What the model answered, where that is shown; "" otherwise.
         changed: The changed text of a counterfactual simulation.
@@ -160,7 +160,7 @@ def simulate(study: Study, agent: Agent | Callable[..., Any], people: int, seed:
     for person, code in enumerate(progress(codes, "simulating people")):
         for position, turn in enumerate(turns[person]):
             if drawn is None:
-                answer = _asked(study, agent, turn, rng)
+                answer = _answer_of(study, agent, turn, rng)
             else:
                 answer = _answer(study, turn, int(drawn[person, turn.item]), rng)
             rows.append(row_of(study, code, turn, position, answer))
@@ -170,11 +170,11 @@ def simulate(study: Study, agent: Agent | Callable[..., Any], people: int, seed:
     return Responses(rows, study=study)
 
 
-def _asked(study: Study, agent: Any, turn: Turn, rng: np.random.Generator) -> Any:
+def _answer_of(study: Study, agent: Any, turn: Turn, rng: np.random.Generator) -> Any:
     """Return what a function answers.
 
     Raises:
-        ValueError: It is no answer.
+        ValueError: It is not an answer.
     """
     answer = agent(trial_of(study, turn), rng)
     if study.kind == "remove_words" and not isinstance(answer, str):
@@ -182,7 +182,7 @@ def _asked(study: Study, agent: Any, turn: Turn, rng: np.random.Generator) -> An
     if not is_answer(study.kind, answer, study.labels, len(study.words[turn.item])):
         choices = trial_of(study, turn).choices
         known = f"answers are {', '.join(map(repr, choices))}" if choices else "answer with places of words"
-        raise ValueError(f"the agent returned {answer!r}, which is no answer in {study.kind!r}; {known}.")
+        raise ValueError(f"the agent returned {answer!r}, which is not an answer in {study.kind!r}; {known}.")
     return answer
 
 

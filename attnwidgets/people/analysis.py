@@ -74,7 +74,7 @@ class Estimate(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """Scores and cells, both [person, item]; NaN and -1 where there is no answer."""
+    """Scores and cells, both [person, item]; NaN and -1 without an answer."""
 
     scores: Float
     cells: Whole
@@ -85,10 +85,10 @@ def estimate(
 ) -> Estimate:
     """Return the mean of a cell, or its difference to another cell, with an interval.
 
-    The variance is that of a bootstrap over people, plus that of a bootstrap over items, less that over
-    single answers, which both hold (Cameron, Gelbach and Miller 2011); the last has a closed form. A
-    bootstrap that resamples people and items at once counts the noise of single answers three times (Owen
-    2007), and its intervals are far too wide. The quantile is Student's, for the smaller of the two numbers.
+    Two-way cluster variance: Var(people) + Var(items) - Var(answers) (Cameron, Gelbach and Miller 2011), the
+    first two estimated by bootstraps, the last in closed form. A bootstrap that resamples people and items at
+    once counts the noise of single answers three times (Owen 2007), and its intervals are far too wide. The
+    quantile is Student's, for the smaller of the two numbers.
     """
     signs = {one: 1.0} if other is None else {one: 1.0, other: -1.0}
     found = {cell: outcomes.cells == cell for cell in signs}
@@ -191,13 +191,15 @@ class Analysis(Table):
             reference: What it was compared with; None: whatever it was.
 
         Raises:
-            ValueError: There is no such comparison.
+            ValueError: The comparison is unknown.
         """
         for one in self.differences:
             if one["condition"] == condition and reference in (None, one["reference"]):
                 return dict(one)
         names = [one["condition"] for one in self.differences]
-        raise ValueError(f"{condition!r} was not compared; there are {names}.{suggest(condition, names)}")
+        raise ValueError(
+            f"{condition!r} was not compared; the comparisons are {names}.{suggest(condition, names)}"
+        )
 
     def _columns(self) -> Iterator[Columns]:
         compared = {one["condition"]: one for one in self.differences if one["condition"] != ""}
@@ -360,7 +362,7 @@ def _reference(given: str | None, names: Sequence[str]) -> str:
     if given is None:
         return next((name for name in (NONE, RANDOM) if name in names), names[0])
     if given not in names:
-        raise ValueError(f"reference={given!r} is none of {list(names)}.{suggest(given, names)}")
+        raise ValueError(f"reference={given!r} is not one of {list(names)}.{suggest(given, names)}")
     return given
 
 

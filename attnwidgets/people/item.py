@@ -94,7 +94,7 @@ def shown_of(given: Any, where: str) -> Shown:
         where: What it is, for messages.
 
     Raises:
-        TypeError: It is no explanation.
+        TypeError: It is not an explanation.
         ValueError: It has several targets, no words, or a value that is not finite.
     """
     if isinstance(given, str):
@@ -112,8 +112,8 @@ def shown_of(given: Any, where: str) -> Shown:
         )
     if not 0 < len(words) <= _MOST_WORDS or values.shape != (len(words),):
         raise ValueError(
-            f"{where} has {len(words)} words and values of shape {values.shape}: give one value a word, "
-            f"for 1 to {_MOST_WORDS} words."
+            f"{where} has {len(words)} words and values of shape {values.shape}: give one value for each "
+            f"word, for 1 to {_MOST_WORDS} words."
         )
     if not np.isfinite(values).all():
         word = words[int(np.argmin(np.isfinite(values)))]
@@ -180,7 +180,7 @@ def places_to_remove(item: Item, words: Sequence[str], number: int) -> tuple[int
             same = [int(wanted)] if 0 <= int(wanted) < len(words) else []
         if not same:
             raise ValueError(
-                f"items[{number}].remove: {quoted(str(wanted))} is none of its {len(words)} words."
+                f"items[{number}].remove: {quoted(str(wanted))} is not one of its {len(words)} words."
             )
         places.update(same)
     return tuple(sorted(places))

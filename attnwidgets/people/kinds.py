@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 KINDS = ("forced_choice", "trust", "which_model", "forward", "counterfactual", "remove_words")
 PAIRS = ("forced_choice", "which_model")
-"""Kinds in which two explanations stand beside each other."""
+"""Kinds in which two explanations stand side by side."""
 SIMULATIONS = ("forward", "counterfactual")
 """Kinds in which a person says what the model will answer."""
 SIDES = ("first", "second")
@@ -58,7 +58,7 @@ def require_fields(kind: str, items: Sequence[Item], name: str) -> None:
                 f"{name}[{number}].better is {item.better!r}: say which model is better, 0 or 1."
             )
         if kind != "which_model" and not isinstance(item.prediction, str):
-            raise TypeError(f"{name}[{number}].prediction is no text: only 'which_model' takes a pair.")
+            raise TypeError(f"{name}[{number}].prediction is not a text: only 'which_model' takes a pair.")
 
 
 def labels_of(kind: str, items: Sequence[Item], given: Sequence[str] | None) -> tuple[str, ...]:

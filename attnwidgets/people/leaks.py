@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attnwidgets.people.item import Item, Shown
 
 _TOLD = 0.9
-"""From this balanced accuracy on, the sum is taken to state the class."""
+"""From this balanced accuracy on, the sum counts as a statement of the class."""
 _FEWEST, _ENOUGH = 4, 8
 
 
@@ -92,16 +92,16 @@ def refuse_told(kind: str, items: Sequence[Item], practice: Sequence[Item]) -> N
             if kind == "counterfactual":
                 told.setdefault(_read(item.text), (name, number))
             if name == "practice":
-                told.setdefault(_read(_asked(kind, item)), (name, number))
+                told.setdefault(_read(_question(kind, item)), (name, number))
     for number, item in enumerate(items):
-        asked = _asked(kind, item)
-        name, place = told.get(_read(asked), ("", -1))
+        question = _question(kind, item)
+        name, place = told.get(_read(question), ("", -1))
         if (name, place) == ("items", number):
             raise ValueError(f"items[{number}].changed is its own text, whose answer is shown: change it.")
         if name:
             raise ValueError(
-                f"items[{number}] asks what the model answers to {quoted(asked)}, and {name}[{place}] shows "
-                "it. Leave one of them out."
+                f"items[{number}] asks what the model answers to {quoted(question)}, and {name}[{place}] "
+                "shows it. Leave one of them out."
             )
 
 
@@ -123,7 +123,7 @@ def repeated(kind: str, items: Sequence[Item], practice: Sequence[Item]) -> Iter
         )
 
 
-def _asked(kind: str, item: Item) -> str:
+def _question(kind: str, item: Item) -> str:
     return item.changed if kind == "counterfactual" else item.text
 
 

@@ -106,7 +106,7 @@ def _compared(study: Study, given: tuple[str, str] | None) -> tuple[int, int | N
         pairs = [study.cell_names(cell) for cell in range(len(study.cells))]
         wanted = pairs[0] if given is None else tuple(given)
         if wanted not in pairs:
-            raise ValueError(f"compare={given!r} is none of the pairs {pairs}.")
+            raise ValueError(f"compare={given!r} is not one of the pairs {pairs}.")
         return pairs.index(wanted), None, (wanted[0], wanted[1])
     names = study.conditions
     if len(names) < 2:  # noqa: PLR2004 - a comparison
@@ -114,5 +114,5 @@ def _compared(study: Study, given: tuple[str, str] | None) -> tuple[int, int | N
     one, other = (names[-1], names[0]) if given is None else given
     for name in (one, other):
         if name not in names:
-            raise ValueError(f"compare: {name!r} is none of {list(names)}.{suggest(name, names)}")
+            raise ValueError(f"compare: {name!r} is not one of {list(names)}.{suggest(name, names)}")
     return names.index(one), names.index(other), (one, other)

@@ -41,14 +41,14 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
         - an answer that the study did not ask for, or that is not valid for its question, is set aside.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         ValueError: No responses were found.
 
     Example:
         >>> aw.people.read_responses("nowhere.json")
         Traceback (most recent call last):
         ...
-        FileNotFoundError: there is no nowhere.json
+        FileNotFoundError: nowhere.json does not exist
     """
     reader = _Reader(study)
     several = [files] if isinstance(files, (str, Path)) else list(files)
@@ -84,7 +84,7 @@ def _found(path: Path) -> list[Path]:
         inside = (file for file in path.rglob("*") if file.suffix.lower() in _ENDINGS)
         return sorted(file for file in inside if file.is_symlink() or file.is_file())
     if not path.exists():
-        raise FileNotFoundError(f"there is no {path}")
+        raise FileNotFoundError(f"{path} does not exist")
     return [path]
 
 
@@ -201,7 +201,7 @@ class _Reader:
                 yield one
 
     def _turns(self, code: str) -> dict[str, Turn]:
-        assert self.study is not None  # noqa: S101 - asked only then
+        assert self.study is not None  # noqa: S101 - set before this call
         return {self.study.ids[turn.item]: turn for turn in self.study.turns(code)}
 
     def _score(  # noqa: PLR0911 - a reason a line
@@ -213,16 +213,16 @@ class _Reader:
         if row["role"] == "check":
             place = row["item"].removeprefix("check ")
             if not place.isdecimal() or int(place) >= len(study.checks):
-                return "the study has no such check"
+                return "the check is not in the study"
             row["passed"] = row["answer"] == study.checks[int(place)]
             return ""
         turn = turns.get(row["item"])
         if turn is None:
-            return "the study has no such item"
+            return "the item is not in the study"
         if (*study.cell_names(turn.cell), turn.side) != (row["condition"], row["other"], row["side"]):
             return "this code does not lead to this condition"
         if not is_answer(study.kind, row["answer"], study.labels, len(study.words[turn.item])):
-            return f"{quoted(str(row['answer']))} is no answer"
+            return f"{quoted(str(row['answer']))} is not an answer"
         row["score"] = score(study.kind, study.truths[turn.item], row["answer"], row["side"])
         return ""
 

@@ -1,4 +1,4 @@
-"""Responses: what people answered, a row an answer."""
+"""Responses: what people answered, a row for each answer."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class Responses(Table):
             people: Codes to leave out.
 
         Raises:
-            ValueError: There is no such person.
+            ValueError: The person is unknown.
         """
         unknown = set(people) - set(self.people)
         if unknown:
-            raise ValueError(f"there is no person {min(unknown)!r} among {len(self.people)}.")
+            raise ValueError(f"unknown person {min(unknown)!r}; `.people` lists all {len(self.people)}.")
         rows = [row for row in self.rows if row["person"] not in people]
         return Responses(rows, study=self.study, kind=self.kind, notes=self.notes, set_aside=self.set_aside)
 

@@ -48,7 +48,7 @@ def hashed(text: str, start: int = _FNV[0]) -> int:
 
 
 def digest(text: str) -> str:
-    """Return 16 hexadecimal digits that change with the text. They are no signature."""
+    """Return 16 hexadecimal digits that change with the text. They are not a signature."""
     return f"{hashed(text):08x}{hashed(text, _OTHER):08x}"
 
 
@@ -97,13 +97,13 @@ def balanced_codes(count: int, salt: str, items: int, cells: int, seed: int) -> 
     rest = rng.permutation(4 * items)  # side, direction and row, the same for the people of a block
     wanted = [int(rest[person // cells % len(rest)]) * cells + person % cells for person in range(count)]
     found: dict[int, list[str]] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     codes = []
     for number in wanted:
         while not found.get(number):
             code = random_code(rng)
-            if code not in taken:
-                taken.add(code)
+            if code not in used:
+                used.add(code)
                 found.setdefault(hashed(f"{salt}:{code}") % size_of(items, cells), []).append(code)
         codes.append(found[number].pop(0))
     return codes

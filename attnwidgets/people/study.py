@@ -1,4 +1,4 @@
-"""Study: what people are asked about explanations, in a balanced order."""
+"""Study: questions to people about explanations, in a balanced order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _COMMON = 0.7
 
 
 class Study:
-    """What people are asked; made by `aw.people.study`.
+    """Questions to people in a balanced order; made by `aw.people.study`.
 
     Attributes:
         kind: The kind of question.
@@ -119,7 +119,7 @@ class Study:
                     )
                 one = item.explanations[condition]
                 if models == 2 and not (isinstance(one, (tuple, list)) and len(one) == models):  # noqa: PLR2004
-                    raise TypeError(f"{where} is no pair: give the explanations of both models.")
+                    raise TypeError(f"{where} is not a pair: give the explanations of both models.")
                 drawn = [shown_of(part, where) for part in (one if models == 2 else (one,))]  # noqa: PLR2004
                 by_name[condition] = tuple(drawn if signed else map(_amounts, drawn))
             if RANDOM in self.conditions:
@@ -326,9 +326,9 @@ def study(
             "random" (the placebo: the first other condition's values on other words of the text).
         labels: What can be answered in a simulation; None: the predictions of the items, sorted.
         design: "within": everybody sees every condition, on different items; "between": everybody sees one.
-        practice: Items that come first and do not count. The right answer is told after each.
+        practice: Items that come first and do not count. The right answer follows each item.
         checks: Attention checks among the items, which ask for one given answer.
-        question: What is asked; None: the kind's own question.
+        question: The question; None: the default question of the kind.
         consent: What people agree to before anything begins.
         title: Heading of the study.
         signed: Whether words that speak against are shown in another colour. False: all values are shown as

@@ -125,7 +125,7 @@ class StudyView(StandaloneView):
         return csv_of([("item", "text"), *rows])
 
     def describe(self) -> str:
-        """Return what people are asked, in words."""
+        """Return a description of the study in words."""
         study = self._study
         return (
             f"{study.question} A study of {_spoken(len(study.items), 'item')} in "

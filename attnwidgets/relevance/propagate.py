@@ -38,7 +38,7 @@ class Relevances:
             of the model's input, [target, ...].
         states: By stack, relevance of each block's input and, last, of the last block's output
             [target, layer, token].
-        beside: By stack, relevance of the blocks' other inputs (in a decoder, the encoder's states)
+        other_inputs: By stack, relevance of the blocks' other inputs (in a decoder, the encoder's states)
             [target, block].
         heads: By stack and layer, relevance of the heads' outputs [target, head, token].
         values: By name of a hook point, the states there [token, width].
@@ -48,7 +48,7 @@ class Relevances:
     scores: Tensor
     inputs: dict[str, Tensor] = field(default_factory=dict)
     states: dict[str, Tensor] = field(default_factory=dict)
-    beside: dict[str, Tensor] = field(default_factory=dict)
+    other_inputs: dict[str, Tensor] = field(default_factory=dict)
     heads: dict[str, list[Tensor]] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
@@ -56,13 +56,13 @@ class Relevances:
     def total(self, stack: str, layer: int) -> Tensor:
         """Return the total relevance at a layer of a stack [target].
 
-        This includes what the blocks from this layer on receive beside their hidden states, or else what
-        enters the other stacks.
+        This includes what the blocks from this layer on receive in addition to their hidden states, or
+        else what enters the other stacks.
         """
         relevance = self.states[stack][:, layer].sum(-1)
-        beside = self.beside.get(stack)
-        if beside is not None and bool(beside.any()):
-            return relevance + beside[:, layer:].sum(-1)
+        other_inputs = self.other_inputs.get(stack)
+        if other_inputs is not None and bool(other_inputs.any()):
+            return relevance + other_inputs[:, layer:].sum(-1)
         return relevance + sum(other[:, 0].sum(-1) for name, other in self.states.items() if name != stack)
 
 
@@ -158,7 +158,7 @@ def _summary(kind: str, values: Tensor, gradient: Tensor, *, whole: bool) -> Ten
     if kind == "hooks":
         return gradient[0].cpu()
     relevance = values[0] * gradient[0]
-    if kind == "beside":
+    if kind == "other_inputs":
         return relevance.sum().cpu()
     if kind == "inputs":
         # The method decides how to sum the numbers of an image or of sound.
@@ -171,17 +171,17 @@ def _relevances(graph: Graph, scores: Tensor, kept: dict[At, Tensor]) -> Relevan
     def rows(kind: str, name: str) -> list[Tensor]:
         return [tensor for at, tensor in kept.items() if at[:2] == (kind, name)]
 
-    beside = {}
-    for stack, blocks in graph.beside.items():
+    other_inputs = {}
+    for stack, blocks in graph.other_inputs.items():
         sums = [
-            sum((kept["beside", stack, block, i] for i in range(len(copies))), torch.zeros_like(scores))
+            sum((kept["other_inputs", stack, block, i] for i in range(len(copies))), torch.zeros_like(scores))
             for block, copies in enumerate(blocks)
         ]
-        beside[stack] = torch.stack(sums, dim=1) if sums else torch.zeros(len(scores), 0)
+        other_inputs[stack] = torch.stack(sums, dim=1) if sums else torch.zeros(len(scores), 0)
     return Relevances(
         scores,
         {name: rows("inputs", name)[0] for name in graph.inputs},
         {name: torch.stack(rows("states", name), dim=1) for name, states in graph.states.items() if states},
-        beside,
+        other_inputs,
         {name: rows("heads", name) for name in graph.heads},
     )

@@ -106,7 +106,7 @@ def check(
             as the tokenizer does.
 
     Raises:
-        ValueError: If the model has no such hook point, or its states have another width than the SAE.
+        ValueError: If the model lacks the hook point, or its states have another width than the SAE.
     """
     inner = unwrap(model)
     hook_point = hook_point_of(sae, inner, site)
@@ -138,7 +138,7 @@ def hook_point_of(sae: SAE, model: nn.Module, site: str | None = None) -> HookPo
     """Return the hook point of an SAE in a model.
 
     Raises:
-        ValueError: If the model has no such hook point, or its width differs from the SAE's.
+        ValueError: If the model lacks the hook point, or its width differs from the SAE's.
     """
     alternatives = [str(name) for name in (sae.metadata.get("hf_hook_name"),) if name and site is None]
     hook_point = resolve_hook_point(model, sae.site if site is None else site, *alternatives)

@@ -159,7 +159,7 @@ class Coder(nn.Module):
 
         Raises:
             ValueError: If the states have another width than the SAE reads.
-            IndexError: If there is no such feature.
+            IndexError: If the feature is out of range.
         """
         require_choice("activation", activation, ACTIVATIONS)
         chosen = None if features is None else list(pick(features, range(self.d_sae), "feature"))

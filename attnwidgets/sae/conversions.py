@@ -39,7 +39,7 @@ def lecture(sae: SAE) -> Lecture:
     """
     if sae.b_enc is None or sae.per_token:
         why = "a gated SAE has two encoders" if sae.b_enc is None else "it normalises every token"
-        raise ValueError(f"lecture(): this SAE has no such form, because {why}.")
+        raise ValueError(f"lecture(): this SAE has no lecture form, because {why}.")
     bias = sae.b_enc - sae.b_dec @ sae.W_enc if sae.apply_b_dec_to_input else sae.b_enc
     norms = sae.W_dec.norm(dim=-1) if sae.rescale_acts_by_decoder_norm else torch.ones_like(bias)
     W_enc = (sae.W_enc * norms).T.contiguous()

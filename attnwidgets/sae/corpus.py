@@ -119,7 +119,7 @@ class Corpus:
         """Yield the windows of all texts in order; an empty text has none.
 
         Raises:
-            ValueError: If a text is a string and there is no tokenizer, or a row contains no text.
+            ValueError: If a text is a string and `tokenizer` is missing, or a row contains no text.
         """
         for number, row in enumerate(self.texts):
             text = text_of(row, spelled=self.tokenizer is not None)

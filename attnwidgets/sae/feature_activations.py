@@ -158,7 +158,7 @@ class FeatureActivations(Explanation):
             k: Largest number of features.
 
         Raises:
-            IndexError: If there is no such token.
+            IndexError: If the token is out of range.
             ValueError: If no token or several have this label, or `k` is below 1.
         """
         if k < 1:
@@ -197,7 +197,7 @@ class FeatureActivations(Explanation):
         """Return the activations of one feature [token] or of several [feature, token].
 
         Raises:
-            IndexError: If there is no such feature.
+            IndexError: If the feature is out of range.
         """
         many = isinstance(feature, Iterable)
         numbers = pick(feature, range(self.d_sae), "feature")

@@ -52,7 +52,7 @@ def sae_features(
         reconstruction error relative to the length of the state.
 
     Raises:
-        ValueError: If the model has no such hook point, or its states have another width than the SAE.
+        ValueError: If the model lacks the hook point, or its states have another width than the SAE.
         UnsupportedModelError: If the trace has no model, or the hook point does not see one state per token
             of the stack (a ValueError).
         TypeError: If `trace` is not a trace or `sae` not an SAE.

@@ -160,7 +160,7 @@ class SAE(Coder):
             sae: The object.
 
         Raises:
-            TypeError: If `sae` is none of these.
+            TypeError: If `sae` has another type.
             ValueError: If it is of a kind that is not supported.
         """
         from attnwidgets.sae.formats.live import from_object

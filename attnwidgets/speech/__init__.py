@@ -1,4 +1,4 @@
-"""aw.speech: when each word of a sound is said, and what of the sound decides a word."""
+"""aw.speech: when each word of a sound is spoken, and which part of the sound decides a word."""
 
 from __future__ import annotations
 

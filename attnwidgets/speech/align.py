@@ -1,4 +1,4 @@
-"""aw.speech.align: when each word of a sound is said."""
+"""aw.speech.align: when each word of a sound is spoken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def align(
     text: str | None = None,
     intervals: Sequence[tuple[str, float, float]] | None = None,
 ) -> WordTimes:
-    """Return when each word of a sound is said, and the trace with words on its frames.
+    """Return when each word of a sound is spoken, and the trace with words on its frames.
 
     An encoder-decoder is aligned by its cross-attention: standardised attention of its alignment heads, and
     dynamic time warping (Whisper). The text is what the decoder read; where that lacks its end or holds
@@ -37,9 +37,9 @@ def align(
             `max_new_tokens=` or `target_text=`.
         heads: Alignment heads (layer, head), numbered from 0; by default those that the model names, or all
             of the later half of its layers.
-        text: What is said, for a CTC model; by default what it hears itself.
+        text: The transcript, for a CTC model; by default the model's own.
         intervals: Words with their times in seconds, (word, start, end), from another aligner or by hand:
-            they are taken as they are.
+            used without changes.
 
     Returns:
         The words in order, a sequence of (word, start, end, probability) and a table.
@@ -47,8 +47,8 @@ def align(
     Raises:
         ValueError: If the trace has no sound whose frames have known times, the decoder wrote no words, the
             text does not fit the sound, or intervals overlap or leave the sound.
-        TypeError: If `trace` is no trace, or an option does not belong to its model.
-        IndexError: If the model has no such head.
+        TypeError: If `trace` is not a trace, or an option does not belong to its model.
+        IndexError: If a head is out of range.
 
     Source: openai/whisper, `timing.py` (Radford et al. 2023); Graves et al. 2006 for CTC.
 

@@ -128,7 +128,7 @@ def _spoken(trace: Trace) -> Spoken:
     places = [place for place in range(extra + 1, len(special)) if not special[place]]
     if not places:
         raise ValueError(
-            "the decoder wrote no words to align: trace with max_new_tokens=..., or with what is said as "
+            "the decoder wrote no words to align: trace with max_new_tokens=..., or with the transcript as "
             "target_text=..."
         )
     config = getattr(trace.model, "generation_config", None)
@@ -152,7 +152,7 @@ def _heads(trace: Trace, heads: Sequence[tuple[int, int]] | None) -> tuple[Heads
 
     Raises:
         ValueError: If there are none.
-        IndexError: If the model has no such head.
+        IndexError: If a head is out of range.
     """
     layers, count = trace.layers("cross"), trace.n_heads("cross")
     note = ""

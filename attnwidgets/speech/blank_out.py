@@ -34,7 +34,7 @@ class BlankedOut(Table):
 
     Args:
         target: The word.
-        cue: The words that were taken away.
+        cue: The words that were removed.
         probability: Mean probability of the word's tokens [condition], in the order of `conditions`.
         note: What readers must know; "" if nothing.
     """
@@ -74,11 +74,11 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
     Args:
         times: What `aw.speech.align` returned for an encoder-decoder.
         target: Number of the word, from 0.
-        cue: Number of the word that is taken away, or several.
+        cue: Number of the word that is removed, or several.
 
     Raises:
         ValueError: If the trace has no decoder, no model or no processor, or target and cue are one word.
-        IndexError: If there is no such word.
+        IndexError: If the word is out of range.
 
     Source: Mohebbi et al. 2023, section 5 (blanking out cues).
 
@@ -128,7 +128,7 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
         outputs = trace.call(twin, inputs, {"return_dict": True, "use_cache": False}, {})
     chosen = [places[token] for token in range(*times.tokens[word])]
     log_p = cast("torch.Tensor", logits_in(outputs)).double().log_softmax(-1)
-    # Every token is written by the row before it; what it is did not change, as the target is no cue.
+    # Every token is written by the row before it; what it is did not change, as the target is not a cue.
     own = [log_p[:, place - 1, int(ids[0, place])].exp() for place in chosen]
     later = [times.words[one] for one in cues if one > word]
     note = f"{', '.join(map(repr, later))} follows the target, whose text cannot see it" if later else ""

@@ -38,7 +38,7 @@ def by_ctc(trace: Trace, text: str | None) -> WordTimes:
     log_p = np.asarray(trace.logits.double().log_softmax(-1))
     ids = heard(log_p, blank) if text is None else _ids_of(reader, text)
     if not ids:
-        raise ValueError("the model heard no words: give what is said as text=..., or intervals=...")
+        raise ValueError("the model heard no words: give the transcript as text=..., or intervals=...")
     spans = best_path(log_p, ids, blank)
     groups = _words(ids, divider)
     step = frame_step(trace)
@@ -160,7 +160,7 @@ def _ids_of(reader: Any, text: str) -> list[int]:
     """Return a text's ids.
 
     Raises:
-        TypeError: If there is no tokenizer.
+        TypeError: Without a tokenizer.
         ValueError: If its tokenizer cannot spell it.
     """
     if reader is None:

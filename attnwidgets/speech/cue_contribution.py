@@ -38,7 +38,7 @@ class SpokenCues(Table):
     """How much of targets' context lies on their cues; `aw.speech.cue_contribution` makes it.
 
     Args:
-        values: [example, stack, method, layer], 0 to 1; NaN where a stack has no such layer, or a cue of the
+        values: [example, stack, method, layer], 0 to 1; NaN where a stack has fewer layers, or a cue of the
             decoder follows the target.
         stacks: Names of the stacks.
         methods: Names of the methods, the last of which is "random": a map that knows nothing.
@@ -101,9 +101,9 @@ def cue_contribution(
         the row can see.
 
     Raises:
-        ValueError: If there are no examples, a stack is unknown, a method does not support the model, or the
+        ValueError: If examples are empty, a stack is unknown, a method does not support the model, or the
             target is its own cue.
-        IndexError: If there is no such word.
+        IndexError: If the word is out of range.
 
     Source: Mohebbi et al. 2023, section 4. There a frame on the border belongs to both words; here it belongs
     to the word that begins in it.
@@ -214,8 +214,8 @@ def _spans(times: WordTimes, units: Any, count: int) -> tuple[list[list[int]], l
 
 def _unit(spans: list[list[int]], count: int) -> Unit:
     """Return words as the first elements, and everything else, each alone or together, as the last ones."""
-    taken = {place for span in spans for place in span}
-    rest = tuple(place for place in range(count) if place not in taken)
+    used = {place for span in spans for place in span}
+    rest = tuple(place for place in range(count) if place not in used)
     every = (*(tuple(span) for span in spans), *((rest,) if rest else ()))
     names = tuple(str(number) for number in range(len(every)))
     return Unit(_NAME, names, every, (False,) * len(every))

@@ -19,7 +19,7 @@ _BOTH, _ROW, _COLUMN = 0, 1, 2  # the step that led to a cell
 def warp(cost: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the cheapest monotonic path through a matrix, from its first to its last cell.
 
-    Every step moves one row, one column, or both. Among equally cheap steps one along the row is taken, as
+    Every step moves one row, one column, or both. Among equally cheap steps, a step along the row wins, as
     `dtw_cpu` of openai/whisper does; sums are float32, as there.
 
     Args:
@@ -47,9 +47,9 @@ def warp(cost: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]
     row_at, column_at = rows, columns
     while row_at > 0 or column_at > 0:
         path.append((row_at - 1, column_at - 1))
-        taken = int(came[row_at, column_at])
-        row_at -= taken != _COLUMN
-        column_at -= taken != _ROW
+        move = int(came[row_at, column_at])
+        row_at -= move != _COLUMN
+        column_at -= move != _ROW
     found = np.array(path[::-1], dtype=np.intp)
     return found[:, 0], found[:, 1]
 
@@ -58,7 +58,7 @@ def median_filter(values: NDArray[np.floating], width: int) -> NDArray[np.floati
     """Return the medians of `width` neighbours along the last axis; the ends are mirrored.
 
     Args:
-        values: [..., frame]; returned as they are if there are no more than half of `width` frames.
+        values: [..., frame]; returned unchanged up to half of `width` frames.
         width: An odd number of frames.
     """
     half = width // 2

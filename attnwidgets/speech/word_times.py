@@ -127,7 +127,7 @@ class WordTimes(Sequence[WordTime], Table):
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{word} {start:.2f}–{end:.2f}" for word, start, end, _ in self[:4])
-        more = f", … {len(self) - 4} more" if len(self) > 4 else ""  # noqa: PLR2004 - as many fit a line
+        more = f", … {len(self) - 4} more" if len(self) > 4 else ""  # noqa: PLR2004 - four fit a line
         note = f"; {self.note}" if self.note else ""
         return f"<WordTimes by {self.how}: {shown}{more}{note}>"
 
@@ -169,7 +169,7 @@ def with_words(
     """Return a trace with the unit "word" on every axis of frames; the given one is left as it was.
 
     A frame belongs to the word in which it begins, so that each belongs to one; words shorter than a frame
-    may have none, and are no elements.
+    may have none, and are not elements.
     """
     import uuid
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class AnswerOutput:
     """A plugin of MyST-NB, found by its entry point; without it every question is an unknown output.
 
-    The record of an answer stands beside the view and the static copy of its question, which the page shows.
+    The record of an answer is stored next to the view and the static copy of its question, which the page
+    shows.
     """
 
     mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = ()

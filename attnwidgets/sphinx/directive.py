@@ -78,7 +78,7 @@ class ViewDirective(SphinxDirective):
         given = self.arguments[0]
         written, file = self.env.relfn2path(given)
         if not Path(file).exists():
-            raise FileNotFoundError(f"there is no file {given!r}; it is looked for at {written}")
+            raise FileNotFoundError(f"file {given!r} does not exist; its path would be {written}")
         self.env.note_dependency(written)
         options = dict(self.options)
         kind = options.pop("view", None)
@@ -89,7 +89,7 @@ class ViewDirective(SphinxDirective):
 def _made(kind: str, explanation: Explanation, options: dict[str, Any]) -> View:
     known = {name: found for name in dir(aw) if _is_view(found := getattr(aw, name))}
     if kind not in known:
-        raise ValueError(f"there is no view {kind!r}.{suggest(kind, known)} There are: {', '.join(known)}.")
+        raise ValueError(f"unknown view {kind!r}.{suggest(kind, known)} The views are {', '.join(known)}.")
     view: View = known[kind](explanation, **options)
     return view
 

@@ -155,7 +155,7 @@ def free_attention(
 
     Raises:
         ValueError: If the stack is unknown, or the trace has no model.
-        IndexError: If there is no such layer, head or token.
+        IndexError: If the layer, head or token is out of range.
 
     Source: Brunner et al. 2020, section 3 (the null space of V); the program is ours.
 
@@ -202,7 +202,7 @@ def effective_attention(trace: Any, layer: int, head: int, *, stack: str | None 
         and rows need not sum to one. High: read with effect. Near zero: no effect on the head's output.
 
     Raises:
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
         ValueError: If the stack is unknown, or the trace has no model.
 
     Source: Brunner et al. 2020, equation 4.
@@ -223,7 +223,7 @@ def effective_attention(trace: Any, layer: int, head: int, *, stack: str | None 
 def least_overlapping_row(weights: Float, values: Float, readable: Bools) -> Float:
     """Return the row that overlaps least with `weights` and gives the same mixture of `values`.
 
-    That is `weights` itself if there is no other.
+    This is `weights` itself if no other weights do.
 
     Args:
         weights: Row of attention [key], not negative.

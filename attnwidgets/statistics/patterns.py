@@ -140,7 +140,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "sink",
         "sink",
         "rests on one token of the text",
-        "Mean share of other queries that goes to the one element, neither first nor special, read most.",
+        "How much attention goes to the single most-attended word.",
         None,
         lambda roles: places_compare(roles) or _has_content(roles),
         outside=False,
@@ -199,7 +199,7 @@ class HeadPatterns(Table):
         """Return the values of one pattern [layer, head].
 
         Raises:
-            ValueError: If there is no such pattern here.
+            ValueError: If the table lacks the pattern.
         """
         require_choice("pattern", name, self.names)
         return self.values[self.names.index(name)]
@@ -212,7 +212,7 @@ class HeadPatterns(Table):
             k: Largest number of heads; None: all.
 
         Raises:
-            ValueError: If there is no such pattern here, or `k` is below 1.
+            ValueError: If the table lacks the pattern, or `k` is below 1.
         """
         chosen, k = ranking(name, k)
         values = self[chosen or self.names[0]]
@@ -239,7 +239,7 @@ class HeadPatterns(Table):
 
         The highest share of attention among patterns that are not about special tokens, if it is at least
         0.2; else the highest of the others ("separator", and "first" if that is a special token) by the same
-        rule; else "broad" from a relative entropy of 0.7 on, else "mixed". "" where a layer has no such head.
+        rule; else "broad" from a relative entropy of 0.7 on, else "mixed". "" for pruned heads.
         """
         of_text = [name not in {*self.special, "broad"} for name in self.names]
         of_special = [name in self.special for name in self.names]

@@ -18,7 +18,7 @@ def places_compare(roles: Roles) -> str:
 
 
 def has_neighbours(roles: Roles) -> str:
-    """Return why no element is beside another, or ""."""
+    """Return why no element has a neighbour, or ""."""
     return places_compare(roles) or ("" if roles.keys > 1 else "there is only one element")
 
 

@@ -37,7 +37,7 @@ def mask_of(roles: Roles, targets: Callable[[Roles, int], list[int]]) -> Bool:
 
 
 def has_pieces(roles: Roles) -> str:
-    """Return why there are no words of several pieces, or ""."""
+    """Return why the text lacks words of several pieces, or ""."""
     reason = places_compare(roles)
     if reason or roles.words is None:
         return reason or f"these elements ({roles.unit}) are not pieces of words"

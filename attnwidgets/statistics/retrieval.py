@@ -69,7 +69,7 @@ def retrieval_score(
     """Return the retrieval score of every head: how much of a needle it copies into the model's answer.
 
     A needle (a sentence the model cannot know) is inserted into a long text at several depths, and the model
-    is asked about it. When it generates token w, a head copies it if the key it attends to most is the same
+    is queried about it. When it generates token w, a head copies it if the key it attends to most is the same
     token in the needle. The head's score is the share of the needle's tokens that it copied at some step,
     |g and k| / |k| in the paper's notation, averaged over the prompts that were answered: the others show no
     copying. The authors average over 600 such prompts and call a head with a score of 0.1 or more a retrieval

@@ -35,7 +35,7 @@ def similar_heads(
         layer: Original layer number of the head.
         head: Original number of the head.
         other: Another trace or map to search, such as that of a fine-tuned model; by default `shown` itself,
-            without the head. It must have as many queries and keys.
+            without the head. It needs the same numbers of queries and keys.
         k: Largest number of heads; None: all.
         unit: Read the maps by "word", "sentence", ...; by default in their own unit.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
@@ -45,7 +45,7 @@ def similar_heads(
         without a common key. Heads without a common row that counts are left out.
 
     Raises:
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
         ValueError: If `other` has other numbers of queries or keys, or values are negative.
 
     Source: Clark et al. 2019, What Does BERT Look At?, section 6 (who add it up over tokens).

@@ -143,7 +143,7 @@ def sink_rate(
         A share from 0 (a sink for no head) to 1 (for every head).
 
     Raises:
-        IndexError: If there is no such element.
+        IndexError: If the index of the element is out of range.
 
     Source: Gu et al. 2025 (Sink_k with epsilon, there a percentage).
 

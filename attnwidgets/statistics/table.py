@@ -152,7 +152,7 @@ class HeadStatistics(Explanation):
             (layer, head, value) for each, without heads whose value is NaN.
 
         Raises:
-            KeyError: If the table has no such statistic; the message says which it has, or why not.
+            KeyError: If the table lacks the statistic; the message lists its statistics or the reason.
             ValueError: If `k` is below 1.
         """
         chosen, k = ranking(name, k)
@@ -175,8 +175,8 @@ class HeadStatistics(Explanation):
             head: The same for heads.
 
         Raises:
-            KeyError: If there is no such statistic.
-            IndexError: If there is no such layer or head.
+            KeyError: If the statistic is unknown.
+            IndexError: If the layer or head is out of range.
         """
         names = [name] if isinstance(name, str) else list(self.names if name is None else name)
         layers = self.layers if layer is None else pick(layer, self.layers, "layer")
@@ -185,7 +185,7 @@ class HeadStatistics(Explanation):
         heads = self.heads
         if head is not None:
             if self.heads is None:
-                raise IndexError("head cannot be selected: there is no head axis.")
+                raise IndexError("head cannot be selected: the table has no head axis.")
             heads = pick(head, self.heads, "head")
             values = values[:, :, [self.heads.index(number) for number in heads]]
         return type(self)(

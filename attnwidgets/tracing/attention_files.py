@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.row_selection import Chosen
 
 LABELS = "attention.json"
-"""The labels in a folder of saved attention; beside a single file, its name with the suffix .json."""
+"""The labels in a folder of saved attention; a single file has them in a .json file of the same name."""
 
 _KEY = "attention"  # of the labels in a safetensors file's metadata
 _SUFFIX = ".safetensors"
@@ -49,7 +49,7 @@ _FIELDS: dict[str, tuple[type, tuple[type, ...]]] = {
 
 @dataclass(frozen=True)
 class SavedAttention:
-    """What a file or folder holds: layers by stack, which read their weights when asked, and labels."""
+    """What a file or folder holds: layers by stack, which read their weights on access, and labels."""
 
     stacks: dict[str, list[FileLayer]]
     labels: dict[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class SavedAttention:
 
 @dataclass(frozen=True)
 class FileLayer:
-    """A layer whose weights are read from a file, as many rows as are asked for.
+    """A layer whose weights are read from a file, only the rows that are requested.
 
     Args:
         path: The file.
@@ -140,7 +140,7 @@ def read_attention(path: Path) -> SavedAttention:
         raise FileNotFoundError(
             f"attentions {str(path)!r:.200} does not exist: a string is the path of saved attention"
         )
-    files, labels = _in_folder(path) if path.is_dir() else ([path], _beside(path))
+    files, labels = _in_folder(path) if path.is_dir() else ([path], _labels_of_file(path))
     by_layer: dict[str, dict[int, FileLayer]] = {}
     for file in files:
         for layer in _layers(file):
@@ -176,13 +176,13 @@ def _in_folder(folder: Path) -> tuple[list[Path], dict[str, Any]]:
     return files, _labels(folder / LABELS)
 
 
-def _beside(path: Path) -> dict[str, Any]:
-    """Return the labels of a single file, from beside it or else from its metadata."""
-    beside = path.with_suffix(".json")
-    if beside.is_file():
-        if beside.resolve().parent != path.resolve().parent:
-            raise ValueError(f"{str(beside)!r} is a link out of its folder; put the file itself there")
-        return _labels(beside)
+def _labels_of_file(path: Path) -> dict[str, Any]:
+    """Return the labels of a single file, from the .json file of the same name or else from its metadata."""
+    companion = path.with_suffix(".json")
+    if companion.is_file():
+        if companion.resolve().parent != path.resolve().parent:
+            raise ValueError(f"{str(companion)!r} is a link out of its folder; put the file itself there")
+        return _labels(companion)
     metadata = _opened(path)[1]
     if _KEY not in metadata and "attnwidgets" in metadata:
         raise ValueError(f"{str(path)!r} is a saved explanation: aw.load(path) opens it")
@@ -210,7 +210,8 @@ def _parsed(text: str | bytes, path: Path) -> dict[str, Any]:
         if name not in _FIELDS:
             known = ", ".join(_FIELDS)
             raise ValueError(
-                f"{name!r:.80} in {str(path)!r} is no label; there are {known}.{suggest(name[:80], _FIELDS)}"
+                f"{name!r:.80} in {str(path)!r} is not a label; the labels are {known}."
+                f"{suggest(name[:80], _FIELDS)}"
             )
         kind, entries = _FIELDS[name]
         parts = value if isinstance(value, list) and entries else ()

@@ -147,7 +147,7 @@ def _of_hooks(table: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _of_modules(table: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the weights that attention modules returned beside their output (nnsight's cache of modules)."""
+    """Return the weights that attention modules returned with their output (nnsight's cache of modules)."""
     found = []
     for path, entry in table.items():
         match = _MODULE.fullmatch(str(path))

@@ -197,7 +197,7 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
         purpose: The method's name, for messages.
 
     Raises:
-        UnsupportedModelError: If there is no model, its attention was not recorded, or a block is not found.
+        UnsupportedModelError: Without a model or recorded attention, or if a block is not found.
         ValueError: If a block's output holds NaN; the message names the first.
     """
     return _capture(trace, stack, purpose)[stack]
@@ -207,7 +207,7 @@ def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlock
     """Return the blocks of a stack, and of all others whose blocks can be called again."""
     if not is_trace(trace) or trace.model is None:
         raise UnsupportedModelError(
-            f"{purpose} runs the model again, and this trace has none; "
+            f"{purpose} runs the model again, but this trace has no model; "
             "make it with aw.trace(model, tokenizer, text)"
         )
     require_same_model(trace, purpose)

@@ -33,7 +33,7 @@ _SETTINGS = (
     "special_tokens_map", "model_max_length", "model_input_names", "truncation_side", "split_special_tokens",
     "add_bos_token", "add_eos_token",
 )  # fmt: skip
-"""Settings that change ids beside the vocabulary; padding is ours, templates and cleaning change none."""
+"""Settings in addition to the vocabulary that change ids; padding, templates and cleaning do not."""
 _FILE_OPTIONS = ("name_or_path", "_file", "_files", "is_local", "local_files_only")
 """Endings of option names that say where files lie."""
 _PACKAGES = frozenset({"site-packages", "dist-packages"})

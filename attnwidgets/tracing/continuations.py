@@ -99,8 +99,8 @@ def continuations(
         The continuations: samples in the order they were drawn, beams with the most probable first.
 
     Raises:
-        UnsupportedModelError: There is no model, or it does not generate.
-        ValueError: An option is out of its range, or there is no room for that many tokens.
+        UnsupportedModelError: The trace has no model, or it does not generate.
+        ValueError: An option is out of its range, or so many tokens exceed the model's limit.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("decoder"), "The capital of France is")
@@ -130,7 +130,7 @@ def _start(trace: Trace, new: int) -> tuple[Any, Any, dict[str, Any], int]:
     """Return the model, its tokenizer, its inputs, and how many tokens of a result are already in them."""
     if trace.model is None:
         raise UnsupportedModelError(
-            "continuations need a model, and this trace has none; "
+            "continuations need a model, but this trace has no model; "
             "make it with aw.trace(model, tokenizer, text)"
         )
     model: Any = unwrap(trace.model)
@@ -144,7 +144,7 @@ def _start(trace: Trace, new: int) -> tuple[Any, Any, dict[str, Any], int]:
     inputs = {name: value for name, value in trace.inputs.items() if name != "decoder_attention_mask"}
     ids = inputs.get("decoder_input_ids", inputs.get("input_ids"))
     if ids is None:
-        raise UnsupportedModelError("continuations need a text to continue, and this trace has none")
+        raise UnsupportedModelError("continuations need a text to continue, but this trace has no text")
     if "input_ids" in inputs:
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
     reader = text_tokenizer(trace.tokenizer)

@@ -25,7 +25,7 @@ _PREFIXES |= {"KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
 def byte_budget(memory: str | int) -> int:
-    """Return a byte budget given as a number or as "500MB", "1GB", "2GiB"; infinity is no limit.
+    """Return a byte budget given as a number or as "500MB", "1GB", "2GiB"; infinity means no limit.
 
     Raises:
         ValueError: If it is not a positive size.

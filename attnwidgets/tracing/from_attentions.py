@@ -112,9 +112,9 @@ def from_attentions(
             (says why), NaN or infinity (says where), a number of tokens that does not fit, a mapping with an
             unknown name, a cache or file without some layer (named), or a damaged file. If `rerun` gives
             other logits with the given attention than with the model's own, or attention of several stacks.
-        FileNotFoundError: If there is no file or folder of that name.
+        FileNotFoundError: If the file or folder does not exist.
         TypeError: For an unknown keyword (names the nearest), labels that are not a list, or a `rerun` that
-            is no function or returns no tensor.
+            is not a function or does not return a tensor.
 
     Example:
         >>> weights = np.tril(np.ones((2, 4, 3, 3)))  # layer, head, query, key
@@ -226,7 +226,7 @@ def labels_of(tokenizer: Any, text: Any) -> list[str] | None:
     """Return labels for given attention: a text's tokens, ids as tokens, or a list of strings as it is.
 
     Raises:
-        ValueError: If there is no tokenizer for a text or ids.
+        ValueError: If a text or ids are passed without a tokenizer.
     """
     is_text = isinstance(text, str)
     if text is None or not (is_text or _is_ids(text)):

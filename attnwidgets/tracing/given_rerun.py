@@ -1,7 +1,7 @@
 """A user's own model behind given attention: a function that runs it with other attention or fewer tokens.
 
-What needs no more than answers to changed attention and to removed tokens works on any model so, as on a
-recurrent one. It is no trace's `model`: there are no modules to hook and no embeddings to reach.
+Methods that only need outputs for changed attention and for removed tokens work on any model so, as on a
+recurrent one. It is not a trace's `model`: it has no modules to hook and no embeddings to reach.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def with_rerun(trace: GivenTrace, rerun: Rerun, classes: Sequence[str] | None) -
         raise ValueError(f"rerun takes attention of one stack, and this has {', '.join(trace.stacks)}.")
     layers = [torch.as_tensor(trace.attention_layer(number)) for number in trace.layers()]
     if len({layer.shape for layer in layers}) > 1:
-        raise ValueError("rerun takes layers of as many heads each: [layer, head, query, key].")
+        raise ValueError("rerun needs layers with equal numbers of heads: [layer, head, query, key].")
     model = GivenModel(rerun, torch.stack(layers))
     with no_grad():
         logits = model.answer().detach().float().cpu()

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _LONGEST = 64
-"""Entries of a list or mapping up to which it is taken for an option rather than for data."""
+"""Entries of a list or mapping up to which it is treated as an option rather than for data."""
 
 
 @functools.cache
 def _left_out() -> frozenset[str]:
-    """Return the attributes that are no options of a module."""
+    """Return the attributes of a module that are not options."""
     from torch import nn
 
     # Every module has weights, hooks, and whether it trains, which a twin never does. transformers sets the

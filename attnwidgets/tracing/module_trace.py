@@ -30,7 +30,7 @@ class Returned:
 
 
 class ModuleTrace(Trace):
-    """One pass of a torch module: its inputs are the tokens, and there is no attention."""
+    """One pass of a torch module: its inputs are the tokens, without attention."""
 
     shape: tuple[int, ...] = ()
     output_names: tuple[str, ...] = ()

@@ -139,7 +139,7 @@ def room_to_record(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None
 
 
 def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True) -> int:
-    """Return how many inputs may run together: the number wanted, or as many as fit in memory; at least 1.
+    """Return how many inputs may run together: `wanted`, or the number that fits in memory; at least 1.
 
     Args:
         model: The model.

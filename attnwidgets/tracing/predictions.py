@@ -27,7 +27,7 @@ def logits_in(outputs: Any) -> Tensor | None:
 
     Of a model that compares pictures with captions (CLIP, SigLIP): how well each picture of the batch fits
     its own caption, [batch, 1]. Of extractive question answering: those of start and end [batch, token, 2].
-    Of one logit a token (ELECTRA's discriminator): [batch, token, 1].
+    For one logit per token (ELECTRA's discriminator): [batch, token, 1].
     """
     names = read_fields(outputs)
     if not names:

@@ -14,11 +14,11 @@ def refusal(trace: Any) -> str:
     """Return why no other text can be traced as this trace was, in words, or "". Runs no model."""
     if getattr(trace, "model", None) is None:
         return "its numbers were given without a model"
-    asked: Asked | None = getattr(trace, "asked", None)
-    if asked is None:
+    request: Asked | None = getattr(trace, "asked", None)
+    if request is None:
         return "it was not made by aw.trace(model, tokenizer, text)"
-    if asked.kind != TEXT:
-        return f"it was made of {asked.kind}; trace other input in a cell"
+    if request.kind != TEXT:
+        return f"it was made of {request.kind}; trace other input in a cell"
     if trace.interventions:
         return "the model was changed while it was recorded; trace another text in the same with block"
     return ""
@@ -31,11 +31,11 @@ def retraced(trace: Trace, text: str) -> Trace:
         ValueError: This trace allows none (see `refusal`), the model is changed now, or the text is empty or
             too long (the message names both lengths).
     """
-    why = refusal(trace)
-    if why or trace.asked is None:
+    why, request = refusal(trace), trace.asked
+    if why or request is None:
         raise ValueError(f"no other text can be traced: {why}.")
     from attnwidgets.tracing.interventions import require_same_interventions
     from attnwidgets.tracing.recording.run import trace as record
 
     require_same_interventions(trace, "another text")
-    return record(trace.model, trace.tokenizer, text, **trace.asked.options)
+    return record(trace.model, trace.tokenizer, text, **request.options)

@@ -46,7 +46,7 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
 
     Yields:
         The sums that a block of queries adds to, the first key that it reads, and what it adds to them
-        [head, sum, key] from that key on, of as many keys as it reads.
+        [head, sum, key] from that key on, for the keys that it reads.
     """
     settings = layer.settings()
     query, key = (part.detach() for part in layer.query_key())

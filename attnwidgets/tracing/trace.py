@@ -67,8 +67,8 @@ class Trace(Suggesting):
         asked: The arguments of `aw.trace`; None if the trace was made otherwise.
         picture: The picture as given and as the model saw it (`.given`, `.seen`, `.box(...)`), or None.
         sound: The sound as it was given (`.wave`, `.rate`, `.heard`), or None.
-        no_attention: Why there is no attention from every token to every token, as in a convolutional model
-            or one that attends in windows; "" if there is.
+        no_attention: Why attention from every token to every token is missing, as in a convolutional model
+            or one that attends in windows; "" if it is present.
         added: By stack, how many tokens interventions had appended.
         answer: The meaning of the logits: names of their columns, how a probability comes about.
         state: The state of the model when it was traced (`model_state.state_of`), in this session.
@@ -247,7 +247,7 @@ class Trace(Suggesting):
         """Return the number of heads of a layer; without one, the largest number that any layer has.
 
         Raises:
-            UnsupportedModelError: If there is no attention; the message says why.
+            UnsupportedModelError: If the trace has no attention; the message says why.
         """
         layers = self._with_attention(stack).layers
         if layer is None:
@@ -384,7 +384,7 @@ class Trace(Suggesting):
     def attention_settings(
         self, layer: int, stack: str | None = None, query: int | None = None
     ) -> dict[str, Any]:
-        """Return a layer's other attention inputs beside queries and keys, as `attention_weights` takes them.
+        """Return a layer's attention inputs other than queries and keys, as `attention_weights` takes them.
 
         Of all queries, or of one: a long text's mask is large.
 

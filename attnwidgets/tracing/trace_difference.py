@@ -90,7 +90,7 @@ class Difference(Table):
 
     @property
     def flipped(self) -> bool:
-        """Whether the most probable output differs; numbers of a regression are no rivals."""
+        """Whether the most probable output differs; False for a regression, whose numbers do not compete."""
         if np.isnan(self.total_variation):
             return False
         before = max(self.predictions, key=lambda output: output.before)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 SENTENCE = "sentence"
 WORD = "word"
-_OF_FEATURES = "the features beside it are of this text; features= takes the SAE itself as well"
+_OF_FEATURES = "its features are those of this text; features= takes the SAE itself as well"
 
 
 class Explorer(Intervening):
@@ -70,8 +70,8 @@ class Explorer(Intervening):
     with an undo, the predictions are compared before and after, and `explorer.interventions()` returns them
     for `trace.rerun`; see `InterventionView`.
 
-    With a kernel, the pencil beside the text (or a double click on it) lets the reader type another, which is
-    traced as the first one was and shown here and in linked views; see `show_text`. Maps of the texts of a
+    With a kernel, the pencil next to the text (or a double click on it) lets the reader type another, which
+    is traced as the first one was and shown here and in linked views; see `show_text`. Maps of the texts of a
     list are computed and sent when a text is chosen.
 
     A picture, with maps over it as in `ImageView`, takes the place of heads and heatmap. Maps over a sound

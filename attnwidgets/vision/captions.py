@@ -47,10 +47,10 @@ def captions(traces: Sequence[Trace], *, start_layer: int = 0) -> Attributions:
         so, as SigLIP was), `.provenance["logits_per_image"]` the similarities in the order of the captions.
 
     Raises:
-        ValueError: If there is no trace, or they are not of one model and one picture.
+        ValueError: If traces are empty, or not of one model and one picture.
         UnsupportedModelError: If the model compares no picture with a caption.
-        TypeError: If `traces` is one trace, or one of them is none.
-        IndexError: If there is no layer `start_layer`.
+        TypeError: If `traces` is a trace, or an item is not a trace.
+        IndexError: If `start_layer` is out of range.
 
     Source: Chefer et al. 2021 (ICCV), equations 5 and 6; the authors' notebook for CLIP.
 

@@ -24,8 +24,8 @@ PAPER = "Caron et al. 2021, Emerging Properties in Self-Supervised Vision Transf
 def class_attention(trace: Trace, layer: int = -1) -> Attributions:
     """What every head of the class token attends to: the row of [CLS] in one layer, as it is.
 
-    The row is not divided by what patches have of it. The share of class and register tokens is said: a map
-    of patches in which it is left out can look sharp while the head hardly reads the picture.
+    The row is not divided by what patches have of it. The share of class and register tokens is reported: a
+    map of patches in which it is left out can look sharp while the head hardly reads the picture.
 
     Args:
         trace: A trace of a picture by a model with a class token.
@@ -33,13 +33,13 @@ def class_attention(trace: Trace, layer: int = -1) -> Attributions:
 
     Returns:
         Attributions [head, token], rows summing to 1 over all tokens; the targets are "head 0", "head 1", ...
-        `.provenance["elsewhere"]` is the share of tokens that are no patches, for every head.
+        `.provenance["elsewhere"]` is the share of tokens that are not patches, for every head.
 
     Raises:
         ValueError: If the trace holds no picture's patches, or the model has no class token
             (`UnsupportedModelError`).
-        IndexError: If there is no such layer.
-        TypeError: If `trace` is no trace.
+        IndexError: If the layer is out of range.
+        TypeError: If `trace` is not a trace.
 
     Source: Caron et al. 2021, figure 1 (the last layer; their picture keeps the patches that hold 60 % of the
     mass).
@@ -86,9 +86,7 @@ def class_attention(trace: Trace, layer: int = -1) -> Attributions:
             title=f"attention of [CLS] in layer {number}",
             paper=PAPER,
             options={"layer": number},
-            notes=[
-                f"{said} of the attention is on {shown}, which {'is' if len(extras) == 1 else 'are'} no patch"
-            ],
+            notes=[f"{said} of the attention is on {shown}, not on patches"],
             facts={"elsewhere": elsewhere.tolist()},
         ),
     )

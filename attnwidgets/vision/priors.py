@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 0.25  # the Gaussian's sigma, as a share of each side
 _SALIENCE = "Tatler 2007, The central fixation bias in scene viewing"
-_EDGES = "Adebayo et al. 2018, Sanity Checks for Saliency Maps (an edge detector beside methods)"
+_EDGES = "Adebayo et al. 2018, Sanity Checks for Saliency Maps (an edge detector compared with methods)"
 
 
 def centre_prior(trace: Trace) -> Attributions:
@@ -38,7 +38,7 @@ def centre_prior(trace: Trace) -> Attributions:
 
     Raises:
         ValueError: If the trace holds no picture's patches.
-        TypeError: If it is no trace.
+        TypeError: If `trace` is not a trace.
 
     Source: Tatler 2007 (people look at the middle of a screen first).
 
@@ -71,9 +71,9 @@ def edges(trace: Trace) -> Attributions:
 
     Raises:
         ValueError: If the trace holds no picture's patches.
-        TypeError: If it is no trace.
+        TypeError: If `trace` is not a trace.
 
-    Source: Adebayo et al. 2018, section 5 (methods beside an edge detector).
+    Source: Adebayo et al. 2018, section 5 (methods compared with an edge detector).
 
     Example:
         >>> import torch, transformers
@@ -94,7 +94,7 @@ def edges(trace: Trace) -> Attributions:
 
 
 PRIORS: dict[str, Any] = {"centre prior": centre_prior, "edges": edges}
-"""Baselines by name, to stand beside methods: `{"rollout": ..., **aw.vision.PRIORS}`."""
+"""Baselines by name, for comparison with methods: `{"rollout": ..., **aw.vision.PRIORS}`."""
 
 
 def _patches(trace: Any, name: str) -> Unit:

@@ -56,8 +56,8 @@ def find_register_neurons(
         score(l, u) = mean over pictures of mean over outlier tokens p of |a_pu|
 
     with a the activation of hidden unit u of block l at token p. The highest scores among the first blocks
-    count: later units read the outliers instead of making them. A unit that is as active elsewhere
-    (`.elsewhere`) is no register neuron.
+    count: later units read the outliers instead of making them. A unit with the same activation elsewhere
+    (`.elsewhere`) is not a register neuron.
 
     Args:
         traces: Traces of pictures by one model; the more, the better (the authors take hundreds).
@@ -73,7 +73,7 @@ def find_register_neurons(
     Raises:
         ValueError: If no picture has an outlier, the traces are of several models, k is below 1, or the MLPs
             of the model are not known.
-        IndexError: If there is no such layer.
+        IndexError: If the layer is out of range.
         TypeError: If something else than traces is given.
 
     Example:
@@ -139,7 +139,7 @@ def hidden_units(trace: Trace, model: nn.Module) -> list[HookPoint]:
     """Return the hook points of the hidden units of every block's MLP in the stack that reads a picture.
 
     Raises:
-        ValueError: If there is no such stack, or its MLPs are not known.
+        ValueError: If the stack is unknown, or its MLPs are not described.
     """
     from attnwidgets.tracing.anatomy.block_names import block_names
     from attnwidgets.tracing.hooks.hook_point import in_block

@@ -46,7 +46,7 @@ def test_time_registers(
         with aw.vision.test_time_registers(trace, neurons):
             clean = trace.rerun()
 
-    A token of zeros is appended before the first block and taken away after the last. In the hidden units of
+    A token of zeros is appended before the first block and removed after the last. In the hidden units of
     the MLPs, each of `neurons` gets at the new tokens its strongest activation over all tokens (with its
     sign) times `scale`, and 0 at every patch. No weight changes. Class and own register tokens keep theirs.
 
@@ -61,11 +61,11 @@ def test_time_registers(
         end.
 
     Raises:
-        ValueError: If there is no neuron, or count is below 1.
+        ValueError: If neurons are empty, or count is below 1.
         IndexError: If a layer or unit does not exist.
         UnsupportedModelError: If the family adds positions inside its blocks (rotary, relative ones), where a
             token more would have none.
-        TypeError: If `trace` is no trace.
+        TypeError: If `trace` is not a trace.
 
     Source: Jiang et al. 2025, section 4 (the maximum there is that of the absolute value, in the authors'
     code).

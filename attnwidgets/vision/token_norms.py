@@ -43,9 +43,9 @@ def token_norms(trace: Trace, *, stack: str | None = None) -> Attributions:
         norm; the targets are "layer 0", "layer 1", ...
 
     Raises:
-        ValueError: If there is no such stack, the blocks of the model are not found, or interventions have
+        ValueError: If the stack is unknown, the blocks of the model are not found, or interventions have
             changed since the trace.
-        TypeError: If `trace` is no trace.
+        TypeError: If `trace` is not a trace.
 
     Source: Darcet et al. 2024, section 2.1, figures 3 and 4.
 
@@ -146,7 +146,7 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
 
     Raises:
         ValueError: For a threshold that is not above 0.
-        IndexError: If there is no such layer.
+        IndexError: If the layer is out of range.
 
     Source: Darcet et al. 2024, section 2.1.
 

@@ -74,7 +74,7 @@ def letter_tokenizer(letters: str, length: int) -> LetterTokenizer:
 
 
 def require_alphabet(letters: str, least: int = 1) -> None:
-    """Raise a ValueError if `letters` is no alphabet: single visible characters, none of them twice.
+    """Raise a ValueError if `letters` is not an alphabet: single visible characters, none of them twice.
 
     Args:
         letters: The alphabet.
@@ -97,7 +97,7 @@ def require_alphabet(letters: str, least: int = 1) -> None:
 
 
 def require_length(length: int, name: str = "length") -> None:
-    """Raise an error if `length`, the argument `name`, is no whole number from 1 to `MOST`."""
+    """Raise an error if `length`, the argument `name`, is not a whole number from 1 to `MOST`."""
     if isinstance(length, bool) or not isinstance(length, int):
         raise TypeError(f"{name} must be a whole number, not {length!r}.")
     if not 1 <= length <= MOST:

@@ -75,7 +75,7 @@ def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tupl
 
     Raises:
         ValueError: For an unknown name or seed; for a file that holds another model, or is damaged.
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist.
 
     Example:
         >>> model, tokenizer = aw.zoo.trained("dyck", seed=1)

@@ -83,7 +83,7 @@ class Truth:
             at: Number of the token whose output is explained; by default the one that holds the answer.
 
         Returns:
-            Why, by the number of the token; `<s>` is token 0. Empty where there is no answer.
+            Why, by the number of the token; `<s>` is token 0. Empty without an answer.
 
         Raises:
             ValueError: If the text holds other letters, is too long, or has no token `at`.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.ask.asked import ASKED
+from attnwidgets.ask.notebook_questions import QUESTIONS
 
 WORDS = ["[CLS]", "the", "black", "cat", "sat", "[SEP]"]
 
@@ -18,7 +18,7 @@ def folder(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    monkeypatch.setattr(ASKED, "_places", {})
+    monkeypatch.setattr(QUESTIONS, "_places", {})
     yield tmp_path
     Widget.close_all()
 

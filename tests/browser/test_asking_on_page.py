@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.ask.asked import ASKED
+from attnwidgets.ask.notebook_questions import QUESTIONS
 from attnwidgets.course.reading.read_answers import read_answers
 
 from .settling import settle
@@ -31,7 +31,7 @@ HOSTILE = [
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    monkeypatch.setattr(ASKED, "_places", {})  # every test is a notebook of its own
+    monkeypatch.setattr(QUESTIONS, "_places", {})  # every test is a notebook of its own
     return tmp_path
 
 

@@ -108,7 +108,7 @@ def test_what_cannot_be_measured_is_said():
     model, tokenizer = aw.zoo.trained("induction")
     with pytest.raises(ValueError, match="texts is empty"):
         aw.circuits.attention_influence(model, tokenizer, [], (1, 1))
-    with pytest.raises(ValueError, match="1 others are left"):
+    with pytest.raises(ValueError, match="1 others are too few"):
         aw.circuits.attention_influence(model, tokenizer, "abc", [(0, 0), (0, 1), (1, 0)])
     with pytest.raises(ValueError, match="draws must be"):
         aw.circuits.attention_influence(model, tokenizer, "abc", (1, 1), draws=0)

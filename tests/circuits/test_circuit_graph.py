@@ -55,15 +55,15 @@ def test_effects_are_drawn_where_they_arrive(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"nodes": None}, "no graph"),
-        ({"metadata": {}}, "no 'prompt_tokens'"),
-        ({"links": [{"source": "E_7_0", "target": "9_9_9", "weight": 1}]}, "'9_9_9', which is no node"),
+        ({"nodes": None}, "not a circuit-tracer graph"),
+        ({"metadata": {}}, "'prompt_tokens' is missing"),
+        ({"links": [{"source": "E_7_0", "target": "9_9_9", "weight": 1}]}, "'9_9_9', which is not a node"),
         (
             {"links": [{"source": "E_7_0", "target": "0_3_1", "weight": float("nan")}]},
             "weight of a link is nan",
         ),
         ({"nodes": [node("0_1_7")]}, "token 7 of layer 0"),
-        ({"nodes": [node("x_1_0")]}, "no graph"),
+        ({"nodes": [node("x_1_0")]}, "not a circuit-tracer graph"),
         (
             {"nodes": [node("0_2_1"), {**node("0_2_1", "mlp reconstruction error"), "layer": "2"}]},
             "two nodes are named '0_2_1'.*layer 0 and mlp reconstruction error of layer 2",
@@ -77,7 +77,7 @@ def test_what_is_no_graph_is_said(tmp_path, changes, says):
 
 def test_files_that_are_not_json_are_refused(tmp_path):
     (tmp_path / "graph.json").write_text("text")
-    with pytest.raises(aw.circuits.CircuitGraphError, match="no graph"):
+    with pytest.raises(aw.circuits.CircuitGraphError, match="not a circuit-tracer graph"):
         aw.circuits.load_circuit_graph(tmp_path / "graph.json")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         aw.circuits.load_circuit_graph(tmp_path / "none.json")

@@ -213,9 +213,9 @@ def test_overlap_is_hypergeometric():
 
 def test_what_is_no_component_is_said():
     clean, corrupt = key_pair()
-    with pytest.raises(ValueError, match="is no component"):
+    with pytest.raises(ValueError, match="is not a component"):
         aw.circuits.path_patch(clean, corrupt, ("heads", 0, 0), "output")
-    with pytest.raises(ValueError, match="is no component"):
+    with pytest.raises(ValueError, match="is not a component"):
         aw.circuits.faithfulness(clean, corrupt, [("head", 0)])
     with pytest.raises(IndexError, match="heads 0 to 1"):
         aw.circuits.path_patch(clean, corrupt, ("head", 0, 5), "output")

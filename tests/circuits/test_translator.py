@@ -161,7 +161,7 @@ def test_what_is_no_translator_is_refused(tmp_path: Any, capsys: Any) -> None:
     (tmp_path / "text.safetensors").write_text("text")
     with pytest.raises(aw.circuits.TranslatorError, match="not a saved translator"):
         aw.circuits.Translator.load(tmp_path / "text.safetensors")
-    with pytest.raises(aw.circuits.TranslatorError, match=r"no config\.json and no params\.pt"):
+    with pytest.raises(aw.circuits.TranslatorError, match=r"lacks config\.json and params\.pt"):
         aw.circuits.Translator.load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     torch.save({"0.weight": Harmful()}, tmp_path / "params.pt")

@@ -184,7 +184,7 @@ def test_the_mark_of_a_text_is_proposed_by_whatever_rule_and_that_of_a_choice_is
         (HEAD, course.kendall(["a", "b"]), "an order is right here"),
         (NUMBER, course.overlap([1]), "a set is right here"),
         (NUMBER, course.exact((5, 9)), "not a number"),
-        (NUMBER, course.near(0.847, 0, 1, unit="nats"), "in no unit, and nats was asked for"),
+        (NUMBER, course.near(0.847, 0, 1, unit="nats"), "in no unit, but the question needs nats"),
         ("nonsense", course.exact((5, 9)), "not the record"),
     ],
 )
@@ -239,7 +239,7 @@ def test_points_are_added_and_the_table_says_what_counts():
         (lambda: course.kendall(["a"]), "two places"),
         (lambda: course.near(1, full=0.1, none=0.1), "none must be larger"),
         (lambda: course.rubric({}), "criteria"),
-        (lambda: course.rubric({"a": "("}), "no regular expression"),
+        (lambda: course.rubric({"a": "("}), "not a regular expression"),
         (lambda: course.rubric({"a": 3}), "neither a regular expression"),
         (lambda: course.grade({}, {"q": course.exact(1)}, marks={"p": 1}), "which the key does not have"),
         (lambda: course.grade({}, {"q": course.exact(1)}, marks={"q": 2}), "from 0 to 1"),

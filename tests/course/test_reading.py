@@ -52,7 +52,7 @@ def test_beside_two_notebooks_a_file_of_neither_name_counts_for_neither(tmp_path
     write(tmp_path / "ada" / "answers.json", sidecar(HEAD, NUMBER))
     write(tmp_path / "ada" / "a.ipynb", notebook([make_record("q1", "head", None)]))
     write(tmp_path / "ada" / "b.ipynb", notebook([UNANSWERED]))
-    with pytest.warns(UserWarning, match=r"ada/answers\.json: it has the name of no notebook beside it"):
+    with pytest.warns(UserWarning, match=r"ada/answers\.json: no notebook of its folder has its name"):
         read = aw.course.read_answers(tmp_path)
     assert {name: values(answers) for name, answers in read.items()} == {
         "ada/a.ipynb": {},

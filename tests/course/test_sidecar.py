@@ -123,7 +123,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_where_the_answer_
 
 
 def test_a_folder_that_is_not_there_is_the_same_error(tmp_path):
-    with pytest.raises(AnswersFileError, match="could not be written beside the notebook"):
+    with pytest.raises(AnswersFileError, match="could not be written next to the notebook"):
         write_answer(tmp_path / "gone" / "ps1.answers.json", HEAD)
 
 

@@ -116,7 +116,7 @@ def test_in_a_flat_folder_a_file_of_answers_counts_for_no_notebook_of_another_na
     write(tmp_path / "bo.ipynb", ASKED)
     write(tmp_path / name, sidecar(HEAD))
     assert points(tmp_path) == {"bo.ipynb": 0, name: 1}
-    assert "the name of no notebook beside it" in " ".join(notes(tmp_path))
+    assert "no notebook of its folder has its name" in " ".join(notes(tmp_path))
     write(tmp_path / "cy.ipynb", ASKED)
     assert points(tmp_path) == {"bo.ipynb": 0, "cy.ipynb": 0, name: 1}
 

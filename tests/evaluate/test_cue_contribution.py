@@ -164,7 +164,7 @@ def test_the_row_before_is_the_one_that_predicts(gpt):
 
 def test_before_the_first_token_there_is_no_row(bert):
     first = {"text": "the cat", "target": 0, "cues": [1]}
-    with pytest.raises(ValueError, match=r"examples\[0\]: no token stands before"):
+    with pytest.raises(ValueError, match=r"examples\[0\]: no token precedes"):
         cue_contribution(*bert, [first], methods="attention", row="before", unit="token")
 
 

@@ -139,7 +139,7 @@ def test_bad_input_is_named() -> None:
     for text, words, options, message in (
         ("", WORDS, {}, "no words to edit"),
         ("Good", [], {}, "candidates is empty"),
-        ("Good", ["good"], {}, "nothing but the words"),
+        ("Good", ["good"], {}, "only the original words"),
         ("Good", ["very good"], {}, "single words"),
         ("Good", [""], {}, "single words"),
         ("Good", WORDS, {"by": "surprisal"}, "needs fluency"),

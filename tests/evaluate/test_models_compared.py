@@ -92,7 +92,7 @@ def test_a_twin_by_other_weights_is_told_from_another_model(traces: Any) -> None
     assert not found.of("oracle").any()
     with torch.no_grad():
         twin.classifier.bias += 1
-    with pytest.raises(ValueError, match="no twins"):
+    with pytest.raises(ValueError, match="not twins"):
         implementation_invariance(traces, aw.trace(twin, tiny.wordpiece(), TEXTS), "saliency")
 
 

@@ -129,7 +129,7 @@ def test_bad_input_is_said(traced: Any) -> None:
         complexity(values, metrics="entrpy")
     with pytest.raises(ValueError, match="threshold is a share"):
         complexity(values, threshold=2)
-    with pytest.raises(ValueError, match="as many for every name"):
+    with pytest.raises(ValueError, match="equally many for every name"):
         complexity({"a": [values], "b": [values, values]})
     with pytest.raises(TypeError, match="to_attributions"):
         complexity(aw.rollout(traced))

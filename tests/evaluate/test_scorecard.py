@@ -88,7 +88,7 @@ def test_baselines_stay_beside_what_is_selected():
     [
         ({"metric": "dot_prodct"}, "Did you mean 'dot_product'"),
         ({"method": "rollout"}, "'alti', 'value_zeroing'"),
-        ({"x": 2}, "layer 2 is not there; there is 0, 1, 4"),
+        ({"x": 2}, "layer 2 is unknown; choose from 0, 1, 4"),
     ],
 )
 def test_what_is_not_there_is_refused(choice, told):
@@ -141,7 +141,7 @@ def test_one_methods_samples_are_had_by_name():
     both = beside({"a": made(), "b": made(seed=1)})
     np.testing.assert_array_equal(both.of("alti", "b"), made(seed=1).samples[:, :, 0])
     np.testing.assert_array_equal(both.of("oracle"), made().samples[:, :, 3])
-    with pytest.raises(ValueError, match="group '' is not there; there is 'a', 'b'"):
+    with pytest.raises(ValueError, match="group '' is unknown; choose from 'a', 'b'"):
         both.of("alti")
     with pytest.raises(ValueError, match="Did you mean 'alti'"):
         both.of("allti")

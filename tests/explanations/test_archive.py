@@ -327,7 +327,7 @@ def report():
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        (("results", 0, "claim"), "x", "'x' is no claim about a head"),
+        (("results", 0, "claim"), "x", "'x' is not a claim about a head"),
         (("results", 0, "verdict"), "perhaps", "verdict 'perhaps' is not one of"),
         (("results", 0, "control"), "x", "control 'x' is not one of"),
         (("results", 0, "given"), 2**31, "2147483648 texts, and values have shape"),

@@ -49,5 +49,5 @@ def test_an_unknown_placeholder_is_an_error_at_import():
             target: {tagret}
         """
 
-    with pytest.raises(ValueError, match=r"target: \{tagret\}: there is no such fragment.*'target'"):
+    with pytest.raises(ValueError, match=r"target: \{tagret\}: unknown fragment.*'target'"):
         documented(function)

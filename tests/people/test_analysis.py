@@ -71,7 +71,7 @@ def test_an_agent_that_reads_the_explanation_is_always_right_and_one_without_it_
     assert none["low"] < 0.5 < none["high"]
     assert found.difference("lrp", "none")["p"] < 0.002
     assert "lrp less none" in str(found)
-    with pytest.raises(ValueError, match="'maybe', which is no answer"):
+    with pytest.raises(ValueError, match="'maybe', which is not an answer"):
         made.simulate(lambda trial, rng: "maybe", people=2)
 
 
@@ -126,7 +126,7 @@ def test_a_plan_agrees_with_the_formula_for_independent_answers():
     assert "lrp against none" in repr(plan)
     with pytest.raises(ValueError, match="numbers of 2 or more"):
         made.plan(agent, people=[1])
-    with pytest.raises(ValueError, match="'ig' is none"):
+    with pytest.raises(ValueError, match="'ig' is not one of"):
         made.plan(agent, compare=("ig", "none"))
 
 
@@ -163,7 +163,9 @@ def test_agents_that_do_not_fit_are_refused():
             made.simulate(aw.people.Agent(effects))
     with pytest.raises(ValueError, match="items_sd=-1"):
         aw.people.Agent({}, items_sd=-1)
-    with pytest.raises(ValueError, match="'maybe', which is no answer in 'forward'; answers are 'no', 'yes'"):
+    with pytest.raises(
+        ValueError, match="'maybe', which is not an answer in 'forward'; answers are 'no', 'yes'"
+    ):
         made.simulate(lambda trial, rng: "maybe")
     with pytest.raises(TypeError, match="agent is a int"):
         made.simulate(3)

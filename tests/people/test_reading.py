@@ -131,9 +131,9 @@ def test_other_studies_and_answers_that_were_not_asked_for_do_not_count(made, tm
     assert len(read.rows) == 1
     why = {row["why"] for row in read.set_aside if row["file"] == "b.json"}
     assert {
-        "the study has no such item",
+        "the item is not in the study",
         "this code does not lead to this condition",
-        "'maybe' is no answer",
+        "'maybe' is not an answer",
     } < why
     assert "it was answered twice" in why
     assert len(read.set_aside) == 4 + 4
@@ -170,7 +170,7 @@ def test_malformed_rows_with_a_right_digest_are_refused_in_words(made, tmp_path)
         whole = payload(made, code) | changes
         save(tmp_path / "a.json", whole | {"digest": digest_of(whole)})
         told(match, tmp_path / "a.json", made)
-    with pytest.raises(FileNotFoundError, match="there is no"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         aw.people.read_responses(tmp_path / "nowhere")
 
 

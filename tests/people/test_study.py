@@ -210,7 +210,7 @@ def test_bad_input_is_refused_with_what_to_do():
     refused(ValueError, "2 items have the id 'a'", given=[{**one, "id": "a"} for one in items(4)[1:3]])
     for wrong, error, words in (
         ((["a"], [float("nan")]), ValueError, "NaN or infinite, for 'a'"),
-        ((["a"], [1.0, 2.0]), ValueError, "give one value a word"),
+        ((["a"], [1.0, 2.0]), ValueError, "value for each word"),
         (([], []), ValueError, "0 words"),
         (3, TypeError, "is a int; give Attributions"),
         ("", ValueError, "a sentence of 1 to"),
@@ -221,7 +221,7 @@ def test_bad_input_is_refused_with_what_to_do():
         refused(error, words, given=given)
     given = items(2, "a", "b", remove=("nowhere",))
     refused(
-        ValueError, "'nowhere' is none of its 6 words", kind="remove_words", given=given, conditions=("a",)
+        ValueError, "'nowhere' is not one of its 6 words", kind="remove_words", given=given, conditions=("a",)
     )
     given = items(2, "a", "b")
     given[0]["explanations"]["b"] = (["a"], [1.0])

@@ -31,6 +31,8 @@ TEMPLATES = {  # messages in which a name is filled in: that of a registered met
     *("explanations/user_methods/invariants.py", "tracing/interventions.py", "views/base/menu.py"),
     "zoo/compiled/circuit.py",
 }
+IDIOMS = {r"\bis no [a-z]+": 6, r"\bbeside\b": 19, r"\basked\b": 11}
+"""Largest count of each translated idiom in the package; the rest are names of the API and saved fields."""
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -130,3 +132,16 @@ def test_calls_in_messages_exist(folder: str) -> None:
 )
 def test_a_call_that_does_not_exist_is_noticed(message: str, wrong: str | None) -> None:
     assert list(faults(message)) == ([] if wrong is None else [wrong])
+
+
+@pytest.mark.parametrize(("idiom", "most"), IDIOMS.items())
+def test_translated_idioms_are_rare(idiom: str, most: int) -> None:
+    lines = [
+        f"{path.relative_to(PACKAGE).as_posix()}:{number}"
+        for path in PATHS
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        for _ in re.findall(idiom, line)
+    ]
+    assert len(lines) <= most, (
+        f"{idiom} is a translated idiom: write the noun, as in 'x' is not a head. {lines}"
+    )

@@ -142,7 +142,7 @@ def test_width_and_layer_that_do_not_match_are_named(bert):
         ValueError, match=r"width 8, but 'blocks.1.mlp.hook_post' of BertForMaskedLM is 37 wide"
     ):
         made.sae(site="blocks.1.mlp.hook_post").check(model, tokenizer)
-    with pytest.raises(ValueError, match="no block 7 in BertForMaskedLM, which has 2"):
+    with pytest.raises(ValueError, match="block 7 does not exist in BertForMaskedLM, which has 2"):
         made.sae(site="blocks.7.hook_resid_post").check(model, tokenizer)
     with pytest.raises(ValueError, match="site is not known"):
         made.sae().check(model, tokenizer)

@@ -232,7 +232,7 @@ def test_statistics_have_a_picture_and_a_table(stats):
         ("the cat", {}, ValueError, "a collection of texts, not one string"),
         (["the cat"], {"features": 20}, IndexError, "feature 20 is out of range"),
         (["the cat"], {"examples": 0}, ValueError, "examples must be at least 1"),
-        (["the cat"], {"site": "blocks.7.hook_resid_post"}, ValueError, "no block 7"),
+        (["the cat"], {"site": "blocks.7.hook_resid_post"}, ValueError, "block 7 does not exist"),
         (["the cat"], {"site": "blocks.0.mlp.hook_post"}, ValueError, "width 32, but .* is 37 wide"),
         (["the cat"], {"context": 2}, ValueError, "leaves no room"),
     ],

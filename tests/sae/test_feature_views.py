@@ -214,10 +214,10 @@ def test_explore_shows_features_as_well(bert, sae, stats):
         (
             lambda s, f: aw.FeaturePanel(s, page=[3, 20]),
             IndexError,
-            "no feature 20; the features are 0 to 19",
+            "feature 20 is out of range: the features are 0 to 19",
         ),
         (lambda s, f: aw.FeatureStrip(s), TypeError, r"aw\.FeatureTable or aw\.FeaturePanel"),
-        (lambda s, f: aw.FeatureStrip(f, tabs=[20]), IndexError, "no feature 20"),
+        (lambda s, f: aw.FeatureStrip(f, tabs=[20]), IndexError, "feature 20 is out of range"),
         (lambda s, f: aw.FeatureTable(f, stats=f), TypeError, "not FeatureActivations"),
         (lambda s, f: aw.FeatureTable(f, stats=[s, s]), ValueError, "2 statistics for 1 SAEs"),
         (lambda s, f: aw.FeatureTable(s, featur=3), TypeError, "'featur'.*'feature'"),

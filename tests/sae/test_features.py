@@ -258,7 +258,7 @@ def test_what_cannot_be_encoded_is_refused(traced):
         ValueError, match=r"width 8, but 'blocks.1.hook_resid_post' of BertForMaskedLM is 32 wide"
     ):
         aw.sae_features(traced, made.sae(site="blocks.1.hook_resid_post"))
-    with pytest.raises(ValueError, match="no block 5 in BertForMaskedLM, which has 2"):
+    with pytest.raises(ValueError, match="block 5 does not exist in BertForMaskedLM, which has 2"):
         aw.sae_features(traced, made.sae(d_in=32, site="blocks.5.hook_resid_post"))
     with pytest.raises(TypeError, match="not a trace"):
         aw.sae_features([traced], made.sae())

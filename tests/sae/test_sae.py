@@ -131,7 +131,7 @@ def test_the_lectures_form_reads_states_as_they_are(architecture, subtracted):
 
 @pytest.mark.parametrize("options", [{"architecture": "gated"}, {"normalize_activations": "layer_norm"}])
 def test_what_has_no_lecture_form_says_so(options):
-    with pytest.raises(ValueError, match="no such form"):
+    with pytest.raises(ValueError, match="no lecture form"):
         made.sae(**options).lecture()
 
 

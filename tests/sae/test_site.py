@@ -115,7 +115,9 @@ def test_a_shared_block_is_read_at_the_call_that_is_meant():
         assert torch.equal(states_at(model, f"blocks.{block}.hook_resid_post"), hidden[block + 1])
     first, second = (states_at(model, f"blocks.{block}.hook_mlp_out") for block in (0, 2))
     assert not torch.equal(first, second)
-    with pytest.raises(ValueError, match=r"no block 3 in AlbertForMaskedLM, which has 3 \(0 to 2\)"):
+    with pytest.raises(
+        ValueError, match=r"block 3 does not exist in AlbertForMaskedLM, which has 3 \(0 to 2\)"
+    ):
         resolve_hook_point(model, "blocks.3.hook_resid_post")
 
 
@@ -169,7 +171,7 @@ def test_the_first_name_that_is_there_counts():
         resolve_hook_point(model, "blocks.9.hook_resid_post", "encoder.layer.1").module
         == "bert.encoder.layer.1"
     )
-    with pytest.raises(ValueError, match="no block 9"):
+    with pytest.raises(ValueError, match="block 9 does not exist"):
         resolve_hook_point(model, "blocks.9.hook_resid_post", "encoder.layer.8")
 
 
@@ -177,7 +179,7 @@ def test_the_first_name_that_is_there_counts():
     ("name", "message"),
     [
         ("", r"site is not known.*Pass site="),
-        ("blocks.2.hook_resid_post", r"there is no block 2 in BertForMaskedLM, which has 2 \(0 to 1\)"),
+        ("blocks.2.hook_resid_post", r"block 2 does not exist in BertForMaskedLM, which has 2 \(0 to 1\)"),
         ("blocks.1.hook_resid_pst", "Did you mean 'hook_resid_post'"),
         ("blocks.1.hook_mlp_in", "is not known"),
         ("hook_rotary", "is not a known hook"),

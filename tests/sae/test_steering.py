@@ -304,7 +304,7 @@ def test_maxima_come_from_the_sae_numbers_or_statistics(llama):
         (4, 1.0, {"positions": slice(5, 0, -1)}, ValueError, "must be positive"),
         (4, 1.0, {"positions": 1.5}, TypeError, "positions must be numbers"),
         (4, 1.0, {"skip_special": "[CLS]"}, TypeError, "must be a tokenizer or token ids"),
-        (4, 1.0, {"site": "blocks.9.hook_resid_post"}, ValueError, "no block 9"),
+        (4, 1.0, {"site": "blocks.9.hook_resid_post"}, ValueError, "block 9 does not exist"),
     ],
 )
 def test_what_does_not_fit_is_named_before_anything_runs(llama, feature, scale, options, error, message):

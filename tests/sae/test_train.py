@@ -435,7 +435,7 @@ def test_max_tokens_and_stacks_are_taken(bert):
         ({"l1": -1.0}, ValueError, "l1 must not be negative"),
         ({"steps": 0}, ValueError, "steps must be at least 1"),
         ({"lr": 0.0}, ValueError, "lr must be positive"),
-        ({"site": "blocks.3.hook_resid_post"}, ValueError, "no block 3"),
+        ({"site": "blocks.3.hook_resid_post"}, ValueError, "block 3 does not exist"),
         ({"dsae": 3}, TypeError, "takes no keyword 'dsae'.*Did you mean 'd_sae'"),
     ],
 )

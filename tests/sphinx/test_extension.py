@@ -105,9 +105,9 @@ def test_text_stays_text(tmp_path):
 @pytest.mark.parametrize(
     ("directive", "words"),
     [
-        ("nowhere.safetensors", "there is no file 'nowhere.safetensors'"),
+        ("nowhere.safetensors", "file 'nowhere.safetensors' does not exist"),
         ("index.rst", "not a saved explanation"),
-        ("attention.safetensors\n   :view: Heatmp", "there is no view 'Heatmp'. Did you mean 'Heatmap'?"),
+        ("attention.safetensors\n   :view: Heatmp", "unknown view 'Heatmp'. Did you mean 'Heatmap'?"),
         ("attention.safetensors\n   :view: Heatmap\n   :layr: 1", "no keyword 'layr'. Did you mean 'layer'?"),
         ("attention.safetensors\n   :layer: 9", "layer"),
         ("attention.safetensors\n   :height: tall", "height"),
@@ -163,7 +163,7 @@ def test_without_sphinx_it_says_what_to_install(monkeypatch):
 
 def test_public_views_are_those_that_a_page_can_name(site):
     _, warnings = site({"index.rst": "A\n=\n\n.. attnwidgets:: attention.safetensors\n   :view: x\n"})
-    named = re.search(r"There are: ([\w, ]+)", warnings)[1].split(", ")
+    named = re.search(r"The views are ([\w, ]+)", warnings)[1].split(", ")
     assert set(named) < set(aw.__all__)
     assert {"Explorer", "Heatmap", "TokenStrip"} <= set(named)
 

@@ -164,7 +164,7 @@ def test_a_head_is_ablated_in_the_block_that_is_named(by_model: bool) -> None:
     ("make", "said"),
     [
         (qwen3_next, "how blocks 0, 2 (gated delta rule) mix tokens is not recorded"),
-        (falcon_h1, "how blocks 0 to 1 (state space beside attention) mix tokens is not recorded"),
+        (falcon_h1, "how blocks 0 to 1 (state space next to attention) mix tokens is not recorded"),
     ],
 )
 def test_what_is_left_out_is_said_and_not_multiplied(make: Callable[[], Any], said: str) -> None:

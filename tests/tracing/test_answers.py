@@ -143,7 +143,7 @@ def test_what_a_tagger_is_asked_wrongly_is_said_in_words() -> None:
     trace = traced("Bert", "TokenClassification", id2label=TAGS)
     with pytest.raises(ValueError, match=r"must be named: this model predicts a class at every position,"):
         aw.saliency(trace)
-    with pytest.raises(ValueError, match=r"'B-ORG' is not a class; there are 'O', 'B-PER', 'B-LOC'"):
+    with pytest.raises(ValueError, match=r"'B-ORG' is not a class; the classes are 'O', 'B-PER', 'B-LOC'"):
         aw.saliency(trace, "B-ORG")
     with pytest.raises(IndexError, match="the classes are 0 to 2"):
         aw.saliency(trace, aw.targets.token(3, position=1))

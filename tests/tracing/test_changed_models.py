@@ -198,7 +198,7 @@ def test_scores_are_not_shown_as_weights() -> None:
     torch.manual_seed(0)
     small = {"hidden_size": 32, "embedding_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = hf.SqueezeBertConfig(vocab_size=100, intermediate_size=48, **small)
-    with pytest.raises(UnsupportedModelError, match="rows sum to more than one"):
+    with pytest.raises(UnsupportedModelError, match="rows sum to more than 1"):
         aw.trace(hf.SqueezeBertModel(config).eval(), None, input_ids=IDS)
 
 

@@ -177,5 +177,5 @@ def test_what_does_not_generate_is_refused() -> None:
     with pytest.raises(ValueError, match="BertForMaskedLM does not"):
         continuations(bert)
     given = from_attentions(torch.full((1, 1, 2, 2), 0.5), ["a", "b"])
-    with pytest.raises(ValueError, match="has none"):
+    with pytest.raises(ValueError, match="has no model"):
         continuations(given)

@@ -156,7 +156,7 @@ def test_what_cannot_be_differentiated_is_refused_by_name() -> None:
     ):
         pass
     given = from_attentions(torch.ones(1, 1, 1, 1), ["a"])
-    with pytest.raises(UnsupportedModelError, match="has none"), differentiable(given, "test"):
+    with pytest.raises(UnsupportedModelError, match="has no model"), differentiable(given, "test"):
         pass
 
 

@@ -46,7 +46,7 @@ def test_it_predicts_and_has_attention(trace):
     assert trace.predictions(1)[0].label == "positive"
     np.testing.assert_allclose(trace.logits, own() @ EMBEDDED, atol=1e-6)
     assert trace.model is None
-    with pytest.raises(ValueError, match="this trace has none"):
+    with pytest.raises(ValueError, match="this trace has no model"):
         aw.saliency(trace)
 
 

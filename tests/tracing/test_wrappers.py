@@ -59,7 +59,7 @@ def test_a_name_and_a_text_are_enough(bert: Any, folder: str) -> None:
 
 def test_what_may_be_a_text_or_a_tokenizer_is_asked_back(bert: Any, folder: str) -> None:
     model, tokenizer = bert
-    with pytest.raises(ValueError, match=r"is a folder, and nothing else is there to read: give text="):
+    with pytest.raises(ValueError, match=r"is a folder, and no text was passed: pass text="):
         aw.trace(model, folder)
     with pytest.raises(ValueError, match=r"text needs the model's tokenizer: aw\.trace\(model, tokenizer"):
         aw.trace(model, TEXT)

@@ -113,7 +113,7 @@ def test_times_that_were_given_stay_with_their_trace(times: Any) -> None:
         (
             lambda times: aw.AudioView(times, aw.attention(times.trace, stack="decoder")),
             ValueError,
-            "are no frames of this trace's sound",
+            "are not frames of this trace's sound",
         ),
         (lambda times: aw.AudioView(times).value(9, 0.1), IndexError, "there are rows 0 to"),
         (lambda times: aw.AudioView(times).value(0, 9.0), IndexError, r"and 0.75 s"),

@@ -79,7 +79,7 @@ def test_a_target_that_no_run_changes_opens_without_a_chosen_cell(pair):
     assert np.isnan(found.gap)
     view = found.view()
     assert view.options["cells"] == []
-    assert view.describe().endswith("There are no shares.")
+    assert view.describe().endswith("Shares are undefined.")
     view.close()
 
 

@@ -106,7 +106,7 @@ def test_it_shows_patches_whatever_unit_a_linked_view_shows(trace):
 def test_it_opens_on_the_class_token_and_says_its_shares(trace):
     view = aw.ImageView(trace)
     opening = view.selection.opening
-    assert (opening.query, opening.words) == (0, "reads few patches, beside each other, from [CLS]")
+    assert (opening.query, opening.words) == (0, "reads few adjacent patches from [CLS]")
     row = trace.attention_layer(view.selection.layer)[view.selection.head, 0].numpy()
     words = view.describe()
     shares = [float(share) / 100 for share in re.findall(r"([\d.]+)%", words)]
@@ -240,7 +240,7 @@ def test_an_explorer_of_a_text_has_no_part_for_pictures(given):
 
 @pytest.mark.parametrize(
     ("queries", "words"),
-    [([(4, 0)], "there is no patch (4, 0); rows are 0 to 3"), ("none", "queries 'none' is not one of 'all'")],
+    [([(4, 0)], "no patch (4, 0); rows are 0 to 3"), ("none", "queries 'none' is not one of 'all'")],
 )
 def test_patches_that_are_not_there_are_named(trace, queries, words):
     with pytest.raises(ValueError, match=re.escape(words)):

@@ -171,13 +171,13 @@ def dead() -> Any:
 
 def test_what_cannot_be_read_is_refused_in_words() -> None:
     trace = aw.trace(vit(), None, image=noise(32, 32))
-    with pytest.raises(ValueError, match=r"layer 'vit.encoder.layer' is no module"):
+    with pytest.raises(ValueError, match=r"layer 'vit.encoder.layer' is not a module"):
         aw.vision.grad_cam(trace, layer="vit.encoder.layer")
     with pytest.raises(IndexError, match=r"layer 2 is out of range: there are layers 0 to 1"):
         aw.vision.grad_cam(trace, layer=2)
     with pytest.raises(ValueError, match="zero everywhere"):
         aw.vision.grad_cam(trace, lambda out: out.logits[:, 0] * 0)
-    with pytest.raises(ValueError, match="which is no map of the picture"):
+    with pytest.raises(ValueError, match="which is not a map of the picture"):
         aw.vision.grad_cam(trace, layer="classifier")
     bert = aw.trace(tiny.build(tiny.TEXT["BERT"]), tiny.wordpiece(), "the cat")
     assert "no stack of this trace holds a picture" in aw.methods()["grad_cam"].refusal(bert)

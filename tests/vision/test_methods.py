@@ -74,14 +74,14 @@ def test_attention_of_the_class_token_is_its_row_and_says_what_is_elsewhere(auth
     assert np.allclose(
         found.provenance["elsewhere"], 1 - numbers["cls_attention_last_layer"].sum(-1), atol=1e-6
     )
-    assert "of the attention is on [CLS], which is no patch" in found.warning
+    assert "of the attention is on [CLS], not on patches" in found.warning
     registers = tiny.build(
         lambda: hf.Dinov2WithRegistersModel(
             hf.Dinov2WithRegistersConfig(**tiny.SMALL, image_size=16, patch_size=8, num_register_tokens=2)
         )
     )
     more = aw.vision.class_attention(aw.trace(registers, None, image=noise(16, 16)), layer=0)
-    assert "on [CLS] to [REG1], which are no patch" in more.warning
+    assert "on [CLS] to [REG1], not on patches" in more.warning
     siglip = tiny.build(
         lambda: hf.SiglipVisionModel(hf.SiglipVisionConfig(**tiny.SMALL, image_size=16, patch_size=8))
     )

@@ -197,7 +197,9 @@ def test_dyck_attends_to_the_top_of_the_stack_and_nowhere_else():
 
 def test_a_bracket_that_closes_nothing_is_refused():
     truth = made("dyck")[0].truth
-    with pytest.raises(ValueError, match=r"text '\(\]' closes with '\]' \(token 2\) what is not open"):
+    with pytest.raises(
+        ValueError, match=r"text '\(\]' closes a bracket with '\]' \(token 2\) that is not open"
+    ):
         truth.evidence("(]")
     with pytest.raises(ValueError, match=r"deeper than 3 at token 4"):
         truth.evidence("((((")

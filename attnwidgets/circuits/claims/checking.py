@@ -1,4 +1,4 @@
-"""aw.circuits.check_claims: claims about heads, checked on texts beside their controls."""
+"""aw.circuits.check_claims: claims about heads, checked on texts and compared with controls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_claims(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> ClaimReport:
-    """Check claims about heads on texts, each beside its controls.
+    """Check claims about heads on texts, each compared with its controls.
 
     A text gives a number: the statistic ("is"), the share of attention from the tokens of one role that goes
     to those of the other, as a mean over the former ("attends"), or the share of the answer that comes back
@@ -69,8 +69,8 @@ def check_claims(
             regular expression (its first group, if it has one), or for every text of the corpus a place
             (start, end) in characters, a list of places, a word of it, or None.
         control: "same layer" (the mean of the other heads of the layer), "random" (of 20 heads of all
-            layers), or "shuffled" (the same head, as many other tokens; for "attends"). By default what the
-            sentence says, else "same layer".
+            layers), or "shuffled" (the same head, an equal number of other tokens; for "attends"). By default
+            what the sentence says, else "same layer".
         margin: By how much the head must exceed its control, in the unit of the number.
         level: Confidence of the intervals.
         resamples: Number of bootstrap samples, at least 100.
@@ -81,9 +81,9 @@ def check_claims(
         printed, the verdicts with their numbers and the texts that speak most against them.
 
     Raises:
-        ClaimError: If a sentence is no claim.
-        ValueError: If there are no claims or texts, a claim is made twice, a role is not explained or absent
-            from all texts, the model has no such head, an option is unknown or out of range, or a text cannot
+        ClaimError: If a sentence is not a claim.
+        ValueError: If claims or texts are empty, a claim is made twice, a role is not explained or absent
+            from all texts, the head does not exist, an option is unknown or out of range, or a text cannot
             be read (the message names its number).
         TypeError: If a text or a pair has another form.
 
@@ -123,16 +123,16 @@ def check_claims(
         if not others:
             sizes = [trace.n_heads(None, layer) for layer in trace.layers()]
             others = [Others.of(one, sizes, seed) for one in read]
-        for one, beside, found in zip(read, others, evidence, strict=True):
+        for one, compared, found in zip(read, others, evidence, strict=True):
             pair = pairs[number] if pairs else None
             with _named(number):
-                found.append(_found(one, beside, places, trace, tokenizer, number, pair))
+                found.append(_found(one, compared, places, trace, tokenizer, number, pair))
     shown = [(text, "", ()) for text in texts]
     if pairs:
         shown = [(pair.clean, pair.corrupt, pair.answers) for pair in pairs]
     results = [
-        _result(one, beside, found, of, shown, bootstrap, margin, level)
-        for one, beside, found, of in zip(read, others, evidence, controls, strict=True)
+        _result(one, compared, found, of, shown, bootstrap, margin, level)
+        for one, compared, found, of in zip(read, others, evidence, controls, strict=True)
     ]
     return ClaimReport(
         [result._replace(needed=needed) for result in _judged(results, level)],
@@ -221,8 +221,8 @@ def _pair(item: Any, number: int) -> MinimalPair:
         if isinstance(item, (tuple, list)) and len(item) in (_TWO, _FOUR):
             return MinimalPair(*item)
     except TypeError as error:
-        raise TypeError(f"corpus[{number}] is no pair: {error}; {_PAIR}.") from error
-    raise TypeError(f"corpus[{number}] is a {type(item).__name__} and no pair; {_PAIR}.")
+        raise TypeError(f"corpus[{number}] is not a pair: {error}; {_PAIR}.") from error
+    raise TypeError(f"corpus[{number}] is a {type(item).__name__} and not a pair; {_PAIR}.")
 
 
 def _control(one: Claim, given: Control | None) -> Control:

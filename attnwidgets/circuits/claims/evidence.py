@@ -1,4 +1,4 @@
-"""Evidence for a claim: what its head does in every text, beside what other heads and other tokens do."""
+"""Evidence for a claim: its head's statistic in every text, and that of other heads and tokens."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class Others:
             seed: Seed of the draw.
 
         Raises:
-            ValueError: If the model has no such head.
+            ValueError: If the head does not exist.
         """
         if claim.layer >= len(sizes) or claim.head >= sizes[claim.layer]:
             where = f"layers 0 to {len(sizes) - 1}"
             if claim.layer < len(sizes):
                 where = f"heads 0 to {sizes[claim.layer] - 1} in layer {claim.layer}"
-            raise ValueError(f"there is no {claim.name}: the model has {where}.")
+            raise ValueError(f"{claim.name} does not exist: the model has {where}.")
         every = [
             (layer, head)
             for layer, count in enumerate(sizes)
@@ -178,9 +178,9 @@ def _same_distance(
 
 
 def _elsewhere(rows: Float, mask: NDArray[np.bool_], queries: Sequence[int], *, causal: bool) -> float:
-    """Return what the head would give to as many other tokens, drawn by chance: the mean over all draws.
+    """Return the head's value for an equal number of random other tokens: the mean over all draws.
 
-    Other tokens are those that a query sees beside itself and its targets.
+    Other tokens are those that a query sees, except itself and its targets.
     """
     n = rows.shape[1]
     found = []

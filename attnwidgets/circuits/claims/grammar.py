@@ -25,7 +25,7 @@ _FORMS = (
 
 
 class ClaimError(ValueError):
-    """A sentence that is no claim; the message points at the word where it goes wrong."""
+    """A sentence that is not a claim; the message points at the word where it goes wrong."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class _Reader:
         known = ["induction", *known]
         if name not in known:
             self._at = start
-            self._fail(f"there is no such statistic; there are {', '.join(known)}.{suggest(name, known)}")
+            self._fail(f"unknown statistic; the statistics are {', '.join(known)}.{suggest(name, known)}")
         return name
 
     def _control(self) -> Control | None:
@@ -220,5 +220,5 @@ class _Reader:
         place = self._words[self._at][1] if self._at < len(self._words) else len(self._sentence.rstrip()) + 1
         ending = "" if what.endswith((".", "?")) else "."
         raise ClaimError(
-            f"this is no claim:\n{self._sentence}\n{' ' * place}^ {what}{ending}\nClaims are {_FORMS}."
+            f"this is not a claim:\n{self._sentence}\n{' ' * place}^ {what}{ending}\nClaims are {_FORMS}."
         )

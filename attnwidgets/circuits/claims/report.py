@@ -43,7 +43,7 @@ class ClaimText(NamedTuple):
         source: Tokens of the claim's first role.
         target: Tokens of its second role.
         answers: Of a pair, the answers that it was given with, the clean text's first; () if the model's own
-            predictions were taken.
+            predictions were used.
     """
 
     number: int
@@ -130,7 +130,7 @@ class ClaimReport(Explanation):
         **common: See `Explanation`.
 
     Raises:
-        ValueError: If there are no results.
+        ValueError: If results are empty.
     """
 
     kind = "ClaimReport"
@@ -172,7 +172,9 @@ class ClaimReport(Explanation):
         """
         found = {result.claim: result for result in self.results}
         if sentence not in found:
-            raise KeyError(f"no claim {sentence!r}; there are {list(found)}.{suggest(sentence, found)}")
+            raise KeyError(
+                f"unknown claim {sentence!r}; the claims are {list(found)}.{suggest(sentence, found)}"
+            )
         return found[sentence]
 
     @property
@@ -264,7 +266,7 @@ class ClaimReport(Explanation):
         }
 
     def figure(self, *, title: str | None = None) -> Figure:
-        """Return a matplotlib figure: every head's mean with its interval, beside its controls.
+        """Return a matplotlib figure: every head's mean with its interval, next to its controls.
 
         Args:
             title: Heading; by default the claim and its verdict.
@@ -336,7 +338,7 @@ def _number(part: Any) -> float:
 
 def _restored(result: Mapping[str, Any]) -> ClaimResult:
     if not _OF_A_HEAD.match(result["claim"]):
-        raise ValueError(f"{result['claim']!r:.60} is no claim about a head")
+        raise ValueError(f"{result['claim']!r:.60} is not a claim about a head")
     require_choice("verdict", result["verdict"], get_args(Verdict))
     require_choice("control", result["control"], tuple(_THAN))
     texts = tuple(

@@ -30,7 +30,8 @@ class Roles:
         n_texts: Number of texts.
 
     Raises:
-        ValueError: If a role is not known, is given for another number of texts, or is no regular expression.
+        ValueError: If a role is not known, is given for another number of texts, or is not a regular
+            expression.
         TypeError: If it is given in another form.
     """
 
@@ -51,7 +52,7 @@ class Roles:
                     re.compile(role)
                 except re.error as error:
                     raise ValueError(
-                        f"role {name!r} is {role!r}, and no regular expression: {error}."
+                        f"role {name!r} is {role!r}, not a regular expression: {error}."
                     ) from error
             if name in self._given and not (callable(role) or isinstance(role, (str, re.Pattern))):
                 if not isinstance(role, Sequence):

@@ -89,7 +89,7 @@ def role_entry(tokenizer: Any, text: str, tokens: Sequence[int]) -> Any:
 
 
 def _word(trace: Trace, tokens: Sequence[int]) -> str:
-    """Return the characters of tokens that stand beside each other, without white space around them.
+    """Return the characters of adjacent tokens, without white space around them.
 
     Raises:
         LookupError: The text was not read as plain text, so that places in it are not known.
@@ -99,7 +99,7 @@ def _word(trace: Trace, tokens: Sequence[int]) -> str:
         raise LookupError("claims are checked on plain texts, and this one was read otherwise.")
     spans = [sample.text.spans[at] for at in tokens]
     if any(special for special in (sample.text.special[at] for at in tokens)):
-        raise LookupError("special tokens stand at no place of a text: pin other tokens.")
+        raise LookupError("special tokens have no position in a text: pin other tokens.")
     is_run = list(tokens) == list(range(tokens[0], tokens[-1] + 1))
     return trace.text[spans[0][0] : spans[-1][1]].strip() if is_run else ""
 

@@ -123,7 +123,7 @@ def context_reliance(
     Args:
         model: A model that continues texts.
         tokenizer: Its tokenizer.
-        context: The text whose influence is asked for.
+        context: The text whose influence is measured.
         current: The text that follows it, and that the model would read alone.
         output: What follows both, with its leading space; by default the model generates it with the context.
         metric: "kl", KL(p with || p without) of the whole prediction; "pcxmi", the log probability of the

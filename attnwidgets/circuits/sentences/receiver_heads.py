@@ -53,8 +53,8 @@ def receiver_heads(
         every sentence the same. `.top("receiver", 20)` are the authors' receiver heads.
 
     Raises:
-        ValueError: If a text has fewer than 6 scored sentences, or there is none, or models differ in size.
-        TypeError: If something is no trace.
+        ValueError: If a text has fewer than 6 scored sentences, texts are empty, or models differ in size.
+        TypeError: If an item is not a trace.
 
     Source: Bogdan et al. 2025, Thought Anchors, section 4; the ceiling is this package's.
 

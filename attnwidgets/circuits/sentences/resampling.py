@@ -104,7 +104,7 @@ def _most(size: int) -> int:
 
 
 def _first_sentence(ids: list[int], size: int, reader: Any) -> list[int]:
-    """Return the tokens up to the end of a sentence; where none ends, as many as there were."""
+    """Return the tokens up to the end of a sentence; all tokens if none ends."""
     if reader is not None:
         for count in range(1, len(ids) + 1):
             if _END.search(reader.decode(ids[:count])):

@@ -59,8 +59,8 @@ def sentence_attribution(
     p_t is the prediction after token t. "attention" is the share of attention from the tokens of sentence i
     that goes to sentence j, for every head, summed in blocks of queries without building a layer.
     "resample" is as "suppress", but sentence j is not hidden: the model writes `samples` others in its place,
-    going on from the text before it, and the rest of the text follows unchanged. What it costs is said, as a
-    UserWarning, before it starts; so is what suppression costs where that is a minute or more.
+    going on from the text before it, and the rest of the text follows unchanged. The cost is reported, as a
+    UserWarning, before it starts; so is the cost of suppression from a minute on.
 
     Neighbours matter most to each other: compare a value with others as far from the diagonal. On a short
     text without generated reasoning, suppression shows little beyond that (`docs/circuits.md`).
@@ -195,7 +195,7 @@ def _with_model(trace: Any, method: Method) -> Trace:
     traced = cast("Trace", trace)
     if getattr(traced, "model", None) is None or traced.logits is None or traced.logits.dim() != TOKENS:
         raise UnsupportedModelError(
-            f'sentence_attribution: "{method}" runs a model that predicts tokens, and this trace has none; '
+            f'sentence_attribution: "{method}" needs a trace with a model that predicts tokens; '
             'method="attention" needs no model.'
         )
     require_same_model(traced, "sentence_attribution")

@@ -84,7 +84,7 @@ def sentences_of(
         skip_first_token: Whether the first token does not count: attention rests there.
 
     Raises:
-        ValueError: If the text has no such unit, or only one sentence.
+        ValueError: If the text lacks the unit, or has only one sentence.
     """
     axis, keys = trace.axes(stack)
     if keys is not axis and keys != axis:

@@ -15,7 +15,7 @@ def say_unused(function: str, **options: object) -> None:
     if given := [name for name, value in options.items() if value is not None]:
         warnings.warn(
             f"{function}() ignores {', '.join(given)}: colours are those of the notebook's theme, and their "
-            "range is printed beside them.",
+            "range is printed next to them.",
             UserWarning,
             stacklevel=3,
         )

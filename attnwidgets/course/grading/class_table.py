@@ -1,4 +1,4 @@
-"""Grade a class: a row a student, and below it what each question tells: how many were right, and who."""
+"""Grade a class: a row for each student, and for each question how many students were right, and who."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ClassGrades(Mapping[str, Grades], Table):
             points: Points to give instead of the proposed ones; None: as proposed.
 
         Raises:
-            KeyError: There is no such submission or question.
+            KeyError: The submission or question is unknown.
             AnswerError: The points are out of range, or are missing where a person must give them.
         """
         self[submission].confirm(question, points)
@@ -252,7 +252,7 @@ def grade_class(
     by_hand = marks if isinstance(marks, Mapping) else {}
     unknown = next((name for name in by_hand if name not in answers), None)
     if unknown is not None:
-        raise KeyError(f"marks names {unknown!r}, which is no submission.{suggest(unknown, answers)}")
+        raise KeyError(f"marks names {unknown!r}, which is not a submission.{suggest(unknown, answers)}")
     graded = {name: grade(given, rules, marks=by_hand.get(name)) for name, given in answers.items()}
     if marks is not None and not isinstance(marks, Mapping):
         confirm_from(marks, graded)

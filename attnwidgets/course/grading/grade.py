@@ -109,7 +109,7 @@ class Grades(Mapping[str, Mark], Table):
             points: Points to give instead of the rule's, from 0 to those of the question; None: as proposed.
 
         Raises:
-            KeyError: The key has no such question.
+            KeyError: The question is not in the key.
             AnswerError: The points are out of range, or are missing where the rubric leaves a criterion to
                 the reader.
 
@@ -271,5 +271,7 @@ def _judged(record: Mapping[str, Any], rule: Rule) -> Verdict:
             f"the answer {about} model and text: run the notebook as it was handed out, and answer again"
         )
     if rule.unit is not None and record["unit"] != rule.unit:
-        raise AnswerError(f"the answer is in {record['unit'] or 'no unit'}, and {rule.unit} was asked for")
+        raise AnswerError(
+            f"the answer is in {record['unit'] or 'no unit'}, but the question needs {rule.unit}"
+        )
     return rule.judge(record["kind"], record["value"])

@@ -322,8 +322,8 @@ def rubric(
     (`ClassGrades.confirm`, or `marks` of `grade`). An empty answer has a share of 0.
 
     Args:
-        criteria: By what is asked for: a regular expression that is searched in the answer (upper and lower
-            case alike), a function of the answer that returns a truth value or a share, or None where a
+        criteria: By the name of a criterion: a regular expression that is searched in the answer (upper and
+            lower case alike), a function of the answer that returns a truth value or a share, or None where a
             person must read it. A pair `(weight, test)` gives it a weight other than 1.
         points: Points for all criteria, above 0.
         subject: The hash of the model and text that the answer must be about; None: not compared.
@@ -388,7 +388,7 @@ def _compiled(name: str, test: Test) -> None:
         try:
             re.compile(test)
         except re.error as error:
-            raise AnswerError(f"criterion {quoted(name)} is no regular expression: {error}") from error
+            raise AnswerError(f"criterion {quoted(name)} is not a regular expression: {error}") from error
     elif test is not None and not callable(test):
         raise AnswerError(f"criterion {quoted(name)} is neither a regular expression, a function, nor None")
 

@@ -115,8 +115,8 @@ def to_nbgrader(
     left = dict(rules)
     for cell in made["cells"]:
         cells.append(cell)
-        asked = [name for name in left if cell["cell_type"] == "code" and _asks(source_of(cell), name)]
-        cells.extend(_graded_cell(name, left.pop(name)) for name in asked)
+        names = [name for name in left if cell["cell_type"] == "code" and _asks(source_of(cell), name)]
+        cells.extend(_graded_cell(name, left.pop(name)) for name in names)
     if left:
         raise AnswerError(f"{given.name} asks no question with id={next(iter(left))!r}, which the key has")
     target = Path(folder) / "source" / given.stem / given.name

@@ -13,7 +13,7 @@ from attnwidgets.course.errors import AnswerError, MarginError
 from attnwidgets.course.grading.rules import Rule, any_of, exact, kendall
 
 MARGIN = 0.10
-"""The least margin of a question that can be asked: other machines and versions move numbers a little."""
+"""The least margin of a question: other machines and versions move numbers a little."""
 
 
 def key_of(

@@ -45,7 +45,7 @@ class _Text(NamedTuple):
     text: str
     is_code: bool = False
     digits: int = _DIGITS
-    """Significant digits by which a number in it is compared, if the answer has as many."""
+    """Significant digits by which a number in it is compared, if the answer has that many."""
 
 
 def find_leak(

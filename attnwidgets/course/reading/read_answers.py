@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from attnwidgets.course.reading.folders import Files
 
 _MOST_INSIDE = 100
-"""Submissions in an archive that lies beside others."""
+"""Largest number of submissions in an archive among other files."""
 _MOST_ROWS = 10_000
 _LARGEST_CELL = 10_000_000
 """Characters."""
@@ -41,16 +41,17 @@ _LARGEST_CELL = 10_000_000
 def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
     """Return the answers in a file, or those of every submission in a folder; nothing is run.
 
-    A notebook's answers stand in three places: `<notebook>.answers.json` beside it, the outputs of its
-    cells, and receipts that were pasted into its text. Where they differ, the file beside it counts, for a
+    A notebook's answers stand in three places: `<notebook>.answers.json` next to it, the outputs of its
+    cells, and receipts that were pasted into its text. Where they differ, the file next to it counts, for a
     question writes it at every answer, while outputs are saved with the notebook; then the outputs; then
-    receipts. A record holds no time: an old file of answers beside a newer notebook wins, and a warning names
-    both answers.
+    receipts. A record holds no time: an old file of answers next to a newer notebook wins, and a warning
+    names both answers.
 
     Args:
         path: A notebook; a page that nbconvert or a browser saved (.html), text (.txt, .md) with receipts; a
-            script that nbconvert wrote (.py), whose answers are in the file beside it; a file of answers
-            (.json); a table with a row a student (.csv); an archive (.zip); or a folder with any of these.
+            script that nbconvert wrote (.py), whose answers are in the file next to it; a file of answers
+            (.json); a table with a row for each student (.csv); an archive (.zip); or a folder with any of
+            these.
 
     Returns:
         `Answers`, a dict from the id of a question to its record: `answers["q1"]["value"]`. Of a folder, a
@@ -63,7 +64,7 @@ def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
         UserWarning: Something could not be read, or a question has two answers; the message names it.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         AnswerError: It is a kind of file that holds no answers, or damaged as a whole (a ValueError).
 
     Example:
@@ -75,7 +76,7 @@ def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
     """
     given = Path(path)
     if not given.exists():
-        raise FileNotFoundError(f"there is no file {str(given)!r}")
+        raise FileNotFoundError(f"file {str(given)!r} does not exist")
     if given.is_dir():
         read: Answers | dict[str, Answers] = _by_name(_of_files(Folder(given)))
     else:
@@ -179,7 +180,7 @@ def _inside(files: Files, name: str) -> Iterator[tuple[str, Answers]]:
 
 
 def _few(submissions: Iterable[tuple[str, Answers]]) -> list[tuple[str, Answers]]:
-    """Return the submissions of an archive among others, if it has as many as a person hands in."""
+    """Return the submissions of an archive among others, if a person can hand in that many."""
     inside = list(islice(submissions, _MOST_INSIDE + 1))
     if not inside:
         raise AnswerError("it holds no notebook and no answers; an archive in it is not opened")

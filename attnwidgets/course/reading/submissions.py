@@ -1,4 +1,4 @@
-"""Which files make one submission: what was made of one notebook, and the file of answers beside it."""
+"""Which files make one submission: exports of one notebook, and its file of answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def submissions_of(names: Iterable[str], *, mixed: bool = False) -> list[Submiss
     """Return the submissions in the files of one or several folders, in the order of their names.
 
     Files of one folder and one stem belong together: `ps1.ipynb`, `ps1.html`, `ps1.answers.json`. A file of
-    answers that has the name of no notebook belongs to the only notebook in its folder. Beside several
+    answers that has the name of no notebook belongs to the only notebook in its folder. Next to several
     notebooks it is a submission by itself, with a note: it may be of any of them.
 
     Args:
@@ -75,7 +75,7 @@ def _of_folder(stems: dict[str, list[str]], *, mixed: bool) -> list[Submission]:
         )
         for stem, files in works.items()
     ]
-    unnamed = "it has the name of no notebook beside it, and counts for none: rename it to fit its notebook"
+    unnamed = "no notebook of its folder has its name, so it counts for none: rename it to fit its notebook"
     lonely = (unnamed,) if makers else ()
     return [*found, *(Submission(files[-1], tuple(files), lonely) for files in alone.values())]
 

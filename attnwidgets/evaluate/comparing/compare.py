@@ -96,7 +96,7 @@ def compare(
 
     Texts are read as they are needed, in shards of at most 16 (fewer if they are long), and not kept; memory
     grows by 8 bytes per text, metric, method and share. Shards do not depend on `jobs`, so that scores are
-    equal to the last bit for any number of workers with as many threads each.
+    equal to the last bit for any number of workers with the same number of threads each.
 
     Args:
         methods: Names in `aw.methods()`, (name, options), functions of a trace that return Attributions; or a
@@ -122,7 +122,7 @@ def compare(
         special: {special}
         oracle: {oracle}
         draws: {draws}
-        seed: {seed} Draws depend on a text, not on the texts beside it.
+        seed: {seed} Draws depend on a text, not on the other texts.
         unit: {unit}
         batch_size: {batch_size}
         cache: A folder to keep scores in; None keeps nothing.
@@ -135,7 +135,7 @@ def compare(
 
     Raises:
         ValueError: If a metric, method or operator is unknown, a text or the data set is empty, a text lacks
-            the label or rationale it needs, there is no model, or `jobs` is not 1 with traces, or with a
+            the label or rationale it needs, the model is missing, or `jobs` is not 1 with traces, or with a
             model that has interventions.
         TypeError: If a method returns no Attributions.
         RuntimeError: If the worker of a shard dies repeatedly; the message names its texts.
@@ -282,7 +282,7 @@ def _cut(items: Iterable[Item]) -> Iterator[list[Item]]:
 def _metric_set(metrics: str | Sequence[str], operator: Any, target: Any, unit: str | None) -> MetricSet:
     names = metric_names(metrics, EVERY)
     if not names:
-        raise ValueError(f"metrics is empty; there is {listed(EVERY)}.")
+        raise ValueError(f"metrics is empty; choose from {listed(EVERY)}.")
     families = {
         family: tuple(name for name in dict.fromkeys(names) if EVERY[name] == family)
         for family in FAMILIES

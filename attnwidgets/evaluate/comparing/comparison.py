@@ -69,7 +69,7 @@ class Comparison(Mapping[str, Scorecard], Table, Viewable):
     def __getitem__(self, family: str) -> Scorecard:
         if family not in self._cards:
             near = suggest(family, self._cards)
-            raise KeyError(f"there are no scores of {family!r} here, only {listed(self._cards)}.{near}")
+            raise KeyError(f"{family!r} has no scores; the scored families are {listed(self._cards)}.{near}")
         return self._cards[family]
 
     def __iter__(self) -> Iterator[str]:

@@ -56,8 +56,8 @@ class Scores:
     def assembled(cls, texts: Sequence[str], methods: Sequence[str], parts: Sequence[Scores]) -> Scores:
         """Return texts and methods in an order, from parts that hold every pair of them between them.
 
-        If several parts hold a text's baselines, which differ in their last digits by batch, those beside the
-        first method by key count: always the same ones, however the parts are put together.
+        If several parts hold a text's baselines, which differ in their last digits by batch, those stored
+        with the first method by key count: always the same, however the parts are put together.
         """
         values: dict[str, Float] = {}
         notes: list[dict[str, None]] = [{} for _ in texts]

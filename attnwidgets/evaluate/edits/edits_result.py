@@ -30,7 +30,7 @@ class Edit:
         text: The edited text.
         label: The class of the edited text.
         margin: The best other logit less that of the original class; above 0, the class flips.
-        surprisal: Change of the text's surprisal in nats; NaN if no language model was asked.
+        surprisal: Change of the text's surprisal in nats; NaN without a language model.
     """
 
     place: int

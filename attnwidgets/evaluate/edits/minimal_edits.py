@@ -75,9 +75,9 @@ def minimal_edits(
         A `MinimalEdits`: one row for every edit, best first.
 
     Raises:
-        ValueError: If there is no word or no candidate (all are the words themselves, or a candidate is empty
-            or has spaces), the model returns no classes, or `by` is "surprisal" without `fluency`.
-        TypeError: If text is no string, or the candidates are one.
+        ValueError: If the text has no words, the candidates are empty or the words themselves, a candidate is
+            empty or has spaces, the model returns no classes, or `by` is "surprisal" without `fluency`.
+        TypeError: If text is not a string, or the candidates are a string.
 
     Source: Ross et al. 2021 for the question; their search edits several words with a fine-tuned T5, this one
     is exhaustive over single words.
@@ -151,7 +151,7 @@ def _edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
             if new != word:
                 edits.append((place, candidate, " ".join([*words[:place], new, *words[place + 1 :]])))
     if not edits:
-        raise ValueError("candidates is empty, or holds nothing but the words that stand there already.")
+        raise ValueError("candidates is empty, or contains only the original words.")
     return edits
 
 

@@ -128,7 +128,7 @@ def reading(
 
     Raises:
         ValueError: If it does not fit, or cannot be masked.
-        TypeError: If there is no text tokenizer.
+        TypeError: Without a text tokenizer.
     """
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.inputs import text_tokenizer
@@ -196,7 +196,7 @@ def rows_read(example: Example, row: str) -> list[int]:
         return list(example.target)
     first = min(example.target)
     if first == 0:
-        raise ValueError(f"examples[{example.number}]: no token stands before the target; pass row='target'.")
+        raise ValueError(f"examples[{example.number}]: no token precedes the target; pass row='target'.")
     return [first - 1]
 
 

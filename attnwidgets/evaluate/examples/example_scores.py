@@ -56,7 +56,7 @@ def example_scores(
     Raises:
         ValueError: As `cue_contribution` does.
         TypeError: As `cue_contribution` does.
-        IndexError: If the model has no such layer.
+        IndexError: If a layer is out of range.
 
     Example:
         >>> example = {"text": "The keys to the safe are here.", "target": 5, "cues": [1]}

@@ -59,7 +59,7 @@ def read(
     target = _indices(_field(given, "target", name), f"{name}: target")
     cues = _indices(_field(given, "cues", name), f"{name}: cues")
     if both := sorted(set(target) & set(cues)):
-        raise ValueError(f"{name}: {both[0]} is both target and cue; a target is no cue to itself.")
+        raise ValueError(f"{name}: {both[0]} is both target and cue; a target cannot be its own cue.")
     reader = text_tokenizer(tokenizer)
     text = str(text) if words is None else words_text(words, text, f"{name}: words")
     try:
@@ -67,7 +67,7 @@ def read(
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     if sample.text is None or sample.ids is None:
-        raise ValueError(f"{name}: the tokenizer made no tokens of it.")
+        raise ValueError(f"{name}: the tokenizer returns no tokens for it.")
     if unit == "token":
         elements: Sequence[tuple[int, ...]] = [(token,) for token in range(len(sample.ids))]
     else:

@@ -69,7 +69,7 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
     if len(labels) > 1:
         raise ValueError(f"{function} scores one target, and {named}: pass target=...")
     every = (resolve_target(trace, outcome.id, method=function) for outcome in trace.predictions(MOST))
-    # Outcomes of one name are told apart by their labels, so that the first is the only such target.
+    # Labels distinguish outcomes of the same name, so that the first is the only such target.
     predicted = next((target for target in every if target.label == labels[0]), None)
     is_class = class_names(trace).count(labels[0]) == 1
     if predicted is None and not is_class:
@@ -84,7 +84,7 @@ def target_label(explanation: Any) -> str:
     """Return the label of the target that an explanation is of; "" if it is of none.
 
     Vectors of a map are labelled by their layers; their provenance names the target of the map. A token in an
-    earlier row than the next token's is told by the tokens that it depends on.
+    earlier row than the next token's is identified by the tokens that it depends on.
     """
     label = explanation.provenance.get("target", getattr(explanation, "target", None))
     if not isinstance(label, str):
@@ -100,7 +100,7 @@ def as_list(given: Any) -> list[Any]:
 
 
 def require_one_each(name: str, values: Sized, traces: Sized) -> None:
-    """Raise ValueError unless there are as many values as traces."""
+    """Raise ValueError unless the numbers of values and traces are equal."""
     if len(values) != len(traces):
         raise ValueError(f"{name} has {len(values)} for {len(traces)} traces: give one for each.")
 

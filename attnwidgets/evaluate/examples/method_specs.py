@@ -50,7 +50,7 @@ def labelled(given: Specs) -> dict[str, Spec]:
 
 
 def functions_by_name(given: Specs) -> dict[str, Callable[[Any], Any]]:
-    """Return functions of a trace by the names that tables give them; `labelled` describes what is taken."""
+    """Return functions of a trace by the names that tables give them; for the forms, see `labelled`."""
     return {name: function_of(spec) for name, spec in labelled(given).items()}
 
 
@@ -59,7 +59,7 @@ def name_of(spec: Any) -> str:
 
     Raises:
         ValueError: If the method is unknown.
-        TypeError: If it is no method.
+        TypeError: If it is not a method.
     """
     if isinstance(spec, str):
         spec = (spec, {})

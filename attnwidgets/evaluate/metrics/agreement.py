@@ -77,7 +77,7 @@ def agreement(
             a map has several layers or heads, or an option is out of range.
 
     Source: Krishna et al. 2024 for the overlap of the highest; Neely et al. 2021 (Order in the Court) and
-    Jain and Wallace 2019 (Attention is not Explanation) for what such correlations were taken to show.
+    Jain and Wallace 2019 (Attention is not Explanation) for the conclusions drawn from such correlations.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")

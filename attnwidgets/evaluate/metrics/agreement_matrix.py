@@ -144,7 +144,7 @@ class Agreement(Explanation):
 
     @property
     def title(self) -> str:
-        """The measure and what it was taken over."""
+        """The measure and the elements that it covers."""
         measure = TITLES.get(self.measure, self.measure) + (f" {self.k}" if self.k is not None else "")
         rows = f", mean over {self.n_rows} rows" if self.n_rows > 1 else ""
         return f"{measure} of {self.n_elements} {self.unit}s{rows}"
@@ -153,11 +153,11 @@ class Agreement(Explanation):
         """Return the agreement of two items by name.
 
         Raises:
-            KeyError: If there is no such item; the message lists them.
+            KeyError: If the item is unknown; the message lists the items.
         """
         for name in (first, second):
             if name not in self.names:
-                raise KeyError(f"there is no item {name!r}, only {listed(self.names)}.")
+                raise KeyError(f"{name!r} is not an item; the items are {listed(self.names)}.")
         return float(self._exact[self.names.index(first), self.names.index(second)])
 
     def _columns(self) -> Iterator[Columns]:
@@ -172,7 +172,7 @@ class Agreement(Explanation):
         """Return a matplotlib figure of the matrix, with its numbers.
 
         Args:
-            title: Heading; by default the measure and what it was taken over.
+            title: Heading; by default the measure and the elements that it covers.
         """
         from attnwidgets.figures.drawing import colour_scale, figure_of, heading, ink_on, label_axis, put
 

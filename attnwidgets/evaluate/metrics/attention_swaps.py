@@ -78,7 +78,7 @@ def attention_permutation(
 
     Raises:
         ValueError: If a trace has no prediction or no model, or the stack is unknown.
-        IndexError: If there is no such layer.
+        IndexError: If the layer is out of range.
 
     Source: Jain and Wallace 2019, section 4.2.1; Wiegreffe and Pinter 2019, section 3.2 (there with a model
     trained so: `uniform_attention`).
@@ -212,7 +212,7 @@ def adversarial_attention(
     Raises:
         ValueError: If epsilon is out of range, the stack is unknown, the model gives no gradients, or it
             returns a single number, or numbers without probabilities.
-        IndexError: If there is no such layer.
+        IndexError: If the layer is out of range.
 
     Source: Jain and Wallace 2019, section 4.2.2, equation 4.
 

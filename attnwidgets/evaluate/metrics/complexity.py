@@ -130,7 +130,7 @@ def complexity(
     """Measure over how many elements explanations spread, without asking the model.
 
     `sparsity`, `entropy`, `gini` and `features_above` describe the metrics. A simple explanation can still be
-    wrong: read these beside `faithfulness`.
+    wrong: read these metrics along with `faithfulness`.
 
     Args:
         explanations: Attributions, a list of them (one per input), or a mapping from names to either.
@@ -156,8 +156,8 @@ def complexity(
     given = {str(name): as_list(explanation) for name, explanation in by_name(explanations).items()}
     counts = {name: len(explanations) for name, explanations in given.items()}
     if len(set(counts.values())) != 1 or not next(iter(counts.values())):
-        told = ", ".join(f"{name!r} has {count}" for name, count in counts.items()) or "there are none"
-        raise ValueError(f"explanations must have one entry per input, as many for every name; {told}.")
+        entries = ", ".join(f"{name!r} has {count}" for name, count in counts.items()) or "there are none"
+        raise ValueError(f"explanations need one entry per input, equally many for every name; {entries}.")
     options = {name: {"threshold": threshold} if name in _WITH_THRESHOLD else {} for name in names}
     samples = []
     notes: dict[str, None] = {}

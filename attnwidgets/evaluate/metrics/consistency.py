@@ -56,7 +56,7 @@ def consistency(
     by_model = [as_list(model_traces) for model_traces in traces]
     if len(by_model) < _TWO or len({len(model_traces) for model_traces in by_model}) != 1:
         raise ValueError(
-            "traces must hold two models or more, each with as many traces: [[a's], [b's], ...]."
+            "traces needs two models or more, with equal numbers of traces: [[a's], [b's], ...]."
         )
     inputs = [explained(model_traces, methods, target, "consistency", unit) for model_traces in by_model]
     samples = []
@@ -103,7 +103,7 @@ def implementation_invariance(
         A Scorecard [distance, method, 1] over texts; "oracle" never changes. NaN if an explanation is zero.
 
     Raises:
-        ValueError: If the two models do not return the same logits, and so are no twins.
+        ValueError: If the two models do not return the same logits, and so are not twins.
 
     Source: Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks, section 2.
 
@@ -120,7 +120,7 @@ def implementation_invariance(
         gap = float((one.logits.double() - other.logits.double()).abs().max())
         scale = max(float(one.logits.double().abs().max()), 1e-6)
         if gap > _SAME * scale:
-            raise ValueError(f"traces[{number}]: the models' logits differ by {gap:.2g}; they are no twins.")
+            raise ValueError(f"traces[{number}]: the models' logits differ by {gap:.2g}; they are not twins.")
     inputs, twins = (
         explained(traces, methods, target, "implementation_invariance", unit) for traces in (first, second)
     )

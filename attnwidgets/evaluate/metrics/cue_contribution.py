@@ -80,7 +80,7 @@ def cue_contribution(
     Args:
         model: As `aw.trace` takes it; an encoder or a decoder. To compare models (pre-trained, fine-tuned,
             random), a mapping from names to models, or to pairs of a model and its tokenizer; they must have
-            as many layers.
+            equal numbers of layers.
         tokenizer: Its tokenizer; for a mapping, that of models without one of their own.
         examples: Mappings or objects with `words` (a list) or `text`, `target` (or target_index: one or
             several) and `cues` (or cue_indices). They are read as needed; a collection with a length is

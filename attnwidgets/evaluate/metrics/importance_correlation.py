@@ -184,7 +184,7 @@ def _variations(case: RemovalCase) -> Float:
         return np.abs(numbers[:-1] - numbers[-1])
     logits = trace.logits
     if logits is None:
-        raise ValueError(f"{trace.model_id or 'this model'} returns no logits, so there is no prediction.")
+        raise ValueError(f"{trace.model_id or 'this model'} returns no logits and so no prediction.")
     row = None if logits.dim() == CLASSES else case.removal.target.position
     plain = torch.as_tensor(logits if row is None else logits[row]).double()
     plain = trace.answer.probabilities(plain)

@@ -86,7 +86,7 @@ def infidelity(
     Returns:
         A Scorecard [infidelity, method, 1]. "oracle" is the least-squares fit to the same sets: no values do
         better, and what it leaves does not add up. "random" is a random vector, scaled as by `normalize`. NaN
-        if there is no feature to remove, or no set leaves anything to read.
+        without a feature to remove, or if no set leaves anything to read.
 
     Raises:
         ValueError: If an operator is unknown or impossible, an option is out of range, or an explanation

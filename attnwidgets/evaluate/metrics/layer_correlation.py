@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 PAPER = "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution"
-_CHUNK = 64  # derivatives taken at once
+_CHUNK = 64  # derivatives computed at once
 
 
 def layer_correlation(
@@ -46,7 +46,7 @@ def layer_correlation(
     with h_i the output of layer l and e_j the input of the first (hidden token attribution). Derivatives are
     global: they go through all layers up to l. A map that does so too (rollout, GlobEnc) is compared with its
     like; one that describes layer l alone (attention, norms, value zeroing) is not, and usually falls
-    behind. A high rho says that a map agrees with a gradient, which is no ground truth either.
+    behind. A high rho says that a map agrees with a gradient, which is not ground truth either.
 
     Args:
         traces: What `aw.trace` returned, or a list of such traces, of one model.
@@ -65,7 +65,7 @@ def layer_correlation(
         with fewer than two sources, or if one side is constant.
 
     Raises:
-        ValueError: If there are no traces, there is no such token, the models have different numbers of
+        ValueError: If traces are empty, the token does not exist, the models have different numbers of
             layers, a method is unknown or cannot explain a trace, or a text does not fit in memory.
         TypeError: If a method returns no map.
 
@@ -127,8 +127,8 @@ def layer_correlation(
 def derivatives(trace: Any, rows: list[int]) -> dict[int, Float]:
     """Return by layer ||d h_i / d e_j times e_j||_F of some tokens i by all tokens j [row, token].
 
-    These are rows of `aw.hidden_token_attribution(trace, times_input=True, normalize=False)`, from as many
-    backward passes as a state has numbers, instead of all rows at once.
+    These are rows of `aw.hidden_token_attribution(trace, times_input=True, normalize=False)`, from one
+    backward pass for every number of a state, instead of all rows at once.
     """
     import torch
 

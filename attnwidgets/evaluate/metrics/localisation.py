@@ -28,7 +28,7 @@ PAPERS = {
     "mean_ap": "Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization",
 }
 TOLERANCE = 15
-"""Pixels beside the mask in which a hit still counts, as in the pointing game's authors."""
+"""Pixels around the mask in which a hit still counts, as in the pointing game's authors."""
 Upsampling = Literal["nearest", "bilinear"]
 
 
@@ -273,8 +273,8 @@ def mask_as_seen(trace: Trace, mask: Any, unit: Unit) -> Bools:
             for axis in (0, 1)
         )
         inside = ((rows >= 0) & (rows < given[0]))[:, None] & ((columns >= 0) & (columns < given[1]))
-        taken = marked[np.ix_(rows.clip(0, given[0] - 1), columns.clip(0, given[1] - 1))]
-        return np.asarray(taken & inside)
+        mask = marked[np.ix_(rows.clip(0, given[0] - 1), columns.clip(0, given[1] - 1))]
+        return np.asarray(mask & inside)
     sizes = {"as given": given, "as seen": size, "its patches": unit.grid}
     known = ", ".join(f"{one[0]} x {one[1]} ({name})" for name, one in sizes.items() if one is not None)
     raise ValueError(

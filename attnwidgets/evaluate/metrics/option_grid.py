@@ -71,7 +71,7 @@ def choices_of(name: str, wanted: Any) -> dict[str, tuple[Any, ...]]:
         if option not in allowed:
             there = listed(sorted(allowed)) or "nothing"
             near = suggest(str(option), allowed)
-            raise ValueError(f"choices: {option!r} is not open in {name!r}; there is {there}.{near}")
+            raise ValueError(f"choices: {option!r} is not open in {name!r}; choose from {there}.{near}")
     return chosen
 
 

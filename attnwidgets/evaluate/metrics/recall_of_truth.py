@@ -136,7 +136,7 @@ def recall_of_truth(
 
 
 def recall(values: Float, evidence: Sequence[int]) -> float:
-    """Return the expected share of evidence among the largest values, as many as there are pieces of it.
+    """Return the expected share of evidence among the n largest values, for n pieces of evidence.
 
     Args:
         values: A number for every token [token].

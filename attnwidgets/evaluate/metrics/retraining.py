@@ -114,7 +114,8 @@ def remove_and_retrain(
             untouched = untouched if share else accuracy
         if accuracies and accuracy.shape != accuracies[0].shape:
             raise ValueError(
-                f"train returned {accuracy.size} numbers after {accuracies[0].size}; always return as many."
+                f"train returned {accuracy.size} numbers after {accuracies[0].size}; "
+                "always return the same number."
             )
         accuracies.append(accuracy)
     return scored_explanations(

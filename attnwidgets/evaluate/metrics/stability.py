@@ -69,8 +69,8 @@ def stability(
 
     Returns:
         A Scorecard [metric, method, 1]. "random" is an explanation drawn anew each time (defined for
-        normalized sensitivities only); "oracle" never moves, which alone is no merit. NaN if |a(x)| = 0 with
-        `normalize`, or no d counts.
+        normalized sensitivities only); "oracle" never moves, which alone is not a merit. NaN if |a(x)| = 0
+        with `normalize`, or no d counts.
 
     Raises:
         ValueError: If a trace holds more than the tokens of one text, the noise has another shape, or an
@@ -90,7 +90,7 @@ def stability(
     traces = as_list(traces)
     given = {str(name): method for name, method in by_name(explanations).items()}
     if noise is not None and len(traces) > 1:
-        raise ValueError(f"noise is for a single trace; there are {len(traces)}.")
+        raise ValueError(f"noise is for a single trace, not {len(traces)}.")
     scores = []
     for number, trace in enumerate(traces):
         require_trace(trace, "stability")

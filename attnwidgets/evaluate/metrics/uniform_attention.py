@@ -1,4 +1,4 @@
-"""Whether a model can learn without attention's weights: trained with uniform rows, beside its own.
+"""Whether a model can learn without attention's weights: trained with uniform rows and with its own.
 
 Wiegreffe and Pinter 2019, Attention is not not Explanation, sections 3.2 and 3.3.
 """
@@ -52,8 +52,8 @@ def uniform_attention(
         A Scorecard [score, "trained" and "uniform", 1] over seeds.
 
     Raises:
-        ValueError: If there are no seeds, the stack is unknown, or the model's attention cannot be set.
-        IndexError: If there is no such layer.
+        ValueError: If seeds are empty, the stack is unknown, or the model's attention cannot be set.
+        IndexError: If the layer is out of range.
 
     Source: Wiegreffe and Pinter 2019, section 3.2 (there the one layer of an LSTM's attention).
 

@@ -1,4 +1,4 @@
-"""aw.evaluate.probe: what a linear probe reads from states, beside what it could learn without them."""
+"""aw.evaluate.probe: what a linear probe reads from states, and what it could learn without them."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def probe(
     """Train linear probes on states, layer by layer, and score what they predict of texts not seen.
 
     A high accuracy does not say that a model knows something: the probe itself may learn it, and positions or
-    the embeddings may give it away. Four things stand beside it. With `groups`, the texts held out are of
-    types that the probe has not seen (other cue words). Control labels, drawn at random for every type, are
-    what a probe learns by heart: the difference is its selectivity. The description length counts how many
-    texts a probe needs. And the baselines know no states, only positions, or states of a model with random
-    weights.
+    the embeddings may give it away. Four controls are returned with it. With `groups`, the texts held out are
+    of types that the probe has not seen (other cue words). Control labels, drawn at random for every type,
+    are what a probe learns by heart: the difference is its selectivity. The description length counts how
+    many texts a probe needs. And the baselines know no states, only positions, or states of a model with
+    random weights.
 
     Args:
         states: `aw.concepts.states(...)`, or numbers [text, layer, dim] or [text, dim].

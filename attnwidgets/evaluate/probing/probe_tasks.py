@@ -1,4 +1,4 @@
-"""What a probe is asked: labels and types checked, control labels, and the folds in which it is tried."""
+"""The task of a probe: checked labels and types, control labels, and cross-validation folds."""
 
 from __future__ import annotations
 

@@ -164,14 +164,16 @@ def imputed(pixels: NDArray[np.floating], gone: Bools) -> NDArray[np.floating]:
             if not (down or across):
                 continue
             weight = _DIRECT if not (down and across) else _DIAGONAL
-            near, beside = rows + down, columns + across
-            inside = np.flatnonzero((near >= 0) & (near < high) & (beside >= 0) & (beside < wide))
+            near_rows, near_columns = rows + down, columns + across
+            inside = np.flatnonzero(
+                (near_rows >= 0) & (near_rows < high) & (near_columns >= 0) & (near_columns < wide)
+            )
             totals[inside] += weight
-            other = number[near[inside], beside[inside]]
+            other = number[near_rows[inside], near_columns[inside]]
             also = other >= 0
             entries.append((inside[also], other[also], weight))
             there = inside[~also]
-            known[there] += weight * filled[:, near[there], beside[there]].T
+            known[there] += weight * filled[:, near_rows[there], near_columns[there]].T
     if gone.all():
         found = np.zeros((count, len(filled)))
     else:

@@ -123,7 +123,7 @@ class Removal:
         """Return the elements that can be removed, in text order.
 
         Special elements count only with `special`. If the target is read at a token itself, as at a [MASK],
-        and not predicted as the next token, that token stays: without it there is no target.
+        and not predicted as the next token, that token stays: without it the target does not exist.
         """
         kept = [
             number
@@ -146,9 +146,9 @@ class Removal:
     ) -> Iterator[Callable[[Bools], Answers]]:
         """Borrow the model, and yield a function from removed elements [variant, element] to `Answers`.
 
-        Equal variants run once; the others run in batches of `batch_size`, or of as many as fit in memory.
-        With "delete", a row of logits read at a token (the next token's) is that of the last token left
-        before it. `watched` shows the progress over batches.
+        Equal variants run once; the others run in batches of `batch_size`, or of the number that fits in
+        memory. With "delete", a row of logits read at a token (the next token's) is that of the last token
+        left before it. `watched` shows the progress over batches.
 
         Raises:
             ValueError: If the operator is unknown or impossible for this model or tokenizer; with "delete",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.removals.removal_metrics import Score
 
 EVERY = 96
-"""Up to so many features every step is computed; beyond, the first third and as many of the rest."""
+"""Up to so many features every step is computed; beyond, the first third and the same number of the rest."""
 _BASELINE_STEPS = 12
 
 

@@ -76,7 +76,7 @@ FIDELITY: dict[str, Metric] = {
 
 
 def default_score(target: Target) -> Score:
-    """Return the score that is read unless another is asked for: the probability, if the target has one."""
+    """Return the default score: the probability, if the target has one."""
     return "number" if target.index is None or target.reading == "none" else "probability"
 
 
@@ -89,7 +89,7 @@ def read_score(answers: Answers, score: Score | None, target: Target) -> Float:
         target: The target.
 
     Raises:
-        ValueError: If the target has no probability, and one is asked for.
+        ValueError: If a probability is requested and the target has none.
     """
     score = score or default_score(target)
     if score == "number":

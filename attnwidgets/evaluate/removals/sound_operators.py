@@ -55,7 +55,7 @@ def silenced_inputs(trace: Trace, stack: str, gone: Bools) -> dict[str, Any]:
 def silenced(trace: Trace, frames: Unit, gone: Bools) -> NDArray[np.float32]:
     """Return the samples of a trace's sound with frames [frame] of it silenced."""
     sound = trace.sound
-    assert sound is not None  # noqa: S101 - who calls this has asked
+    assert sound is not None  # noqa: S101 - checked by the callers
     wave = np.array(sound.wave, dtype=np.float32)
     times = frames.times or ()
     step = times[1][0] - times[0][0] if len(times) > 1 and times[0] and times[1] else None

@@ -53,9 +53,7 @@ def area(card: Scorecard) -> Scorecard:
     x = [float(label) if isinstance(label, (int, float)) else np.nan for label in card.x]
     steps = np.diff(x)
     if len(x) < _TWO or not (steps > 0).all():
-        raise ValueError(
-            f"an area needs two or more rising values of {card.x_name!r}; there is {list(card.x)!r}."
-        )
+        raise ValueError(f"an area needs two or more rising values of {card.x_name!r}, not {list(card.x)!r}.")
     heights = (card.samples[..., 1:] + card.samples[..., :-1]) / 2
     return _reduced(card, (heights * steps).sum(axis=-1, keepdims=True), "area", "area")
 
@@ -91,7 +89,7 @@ def abpc(card: Scorecard) -> Scorecard:
             f"abpc needs the metrics 'deletion' and 'insertion'; {lacking[0]!r} is not in the card."
         )
     if not len(card.x) or (float(card.x[0]), float(card.x[-1])) != (0.0, 1.0):
-        raise ValueError(f"abpc needs thresholds from 0 to 1; there are {list(card.x)!r}.")
+        raise ValueError(f"abpc needs thresholds from 0 to 1, not {list(card.x)!r}.")
     areas = area(card)
     samples = areas.samples
     between = samples[:, [names.index("insertion")]] - samples[:, [names.index("deletion")]]

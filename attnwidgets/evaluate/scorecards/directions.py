@@ -44,7 +44,7 @@ DIRECTIONS: dict[str, tuple[str, str]] = {
 """By a metric's name: whether "higher" or "lower" is better, and what that says."""
 
 _OF_FUNCTION: dict[tuple[str, str], str] = {
-    # Not better: that more can be read from a layer is no merit of it, and by itself no finding either.
+    # Not better: a layer from which more can be read is not a better layer, and this alone is not a finding.
     ("probe", "accuracy"): "higher: more can be read; compare the baselines",
     ("probe", "accuracy_seen"): "higher: more is read, or learnt by heart: see control",
     ("remove_and_retrain", "accuracy"): "lower is better: training lacks the important elements",

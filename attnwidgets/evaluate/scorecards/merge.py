@@ -1,4 +1,4 @@
-"""Combine several scorecards: beside each other, as their mean, or one after another."""
+"""Combine several scorecards: side by side, as their mean, or one after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scorecard: scores of methods with intervals, beside those of chance and an oracle."""
+"""Scorecard: scores of methods with intervals, along with those of chance and an oracle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _AXES = ("example", "metric", "method", "x")
 _MOST_RESAMPLES = 100_000
-"""Resamples that a file can ask for: ten times as many as intervals need."""
+"""Largest number of resamples in a file: ten times the number that intervals need."""
 _MOST_DRAWN = 50_000_000
 """Means that are drawn for a file: 400 MB."""
 _LABELS = (
@@ -38,7 +38,7 @@ _LABELS = (
 
 
 class Scorecard(Explanation):
-    """Scores of methods over a data set: means [metric, method, x] with intervals, beside baselines.
+    """Scores of methods over a data set: means [metric, method, x] with intervals, along with baselines.
 
     Args:
         samples: Scores of every example [example, metric, method, x]; NaN if undefined. Copied.
@@ -182,7 +182,7 @@ class Scorecard(Explanation):
             group: Its group; optional if it is in one only.
 
         Raises:
-            ValueError: If there is no such method, or it is in several groups.
+            ValueError: If the method is unknown or in several groups.
         """
         _chosen(method, self.methods, "method")
         rows = [row for row, name in enumerate(self.methods) if name == method]
@@ -257,7 +257,7 @@ class Scorecard(Explanation):
             x: One label or several of the last axis (layer numbers).
 
         Raises:
-            ValueError: If there is no such name; the message lists them.
+            ValueError: If the name is unknown; the message lists the names.
         """
         metrics = _chosen(metric, self.metrics, "metric")
         names = _chosen(method, self.methods, "method")
@@ -410,5 +410,5 @@ def _chosen(wanted: Any, known: Sequence[Any], what: str) -> list[Any]:
     for name in several:
         if name not in labels or (isinstance(name, float) and math.isnan(name)):
             near = suggest(str(name), map(str, labels))
-            raise ValueError(f"{what} {name!r} is not there; there is {', '.join(map(repr, labels))}.{near}")
+            raise ValueError(f"{what} {name!r} is unknown; choose from {', '.join(map(repr, labels))}.{near}")
     return several

@@ -67,7 +67,8 @@ def lime(
         exp(-d^2 / (2 kernel_width^2)),    d = 1 - cos(z, 1) = 1 - sqrt(share of words kept),
 
     with a penalty of ridge * |w|^2. The weights w are the result. Where there are no more than `samples`
-    variants, each is asked once and counts as often as it would be drawn, so that nothing is left to chance.
+    variants, the model runs each once, and it counts as often as it would be drawn, so that nothing is left
+    to chance.
 
     How well the linear model does is `provenance["fidelity"]`: its weighted R^2, 1 if words simply add up.
     Where that is low, words interact, and no list of weights says what the model does.
@@ -80,7 +81,8 @@ def lime(
             `aw.evaluate.OPERATORS`, or one of those on pictures and sound. None: the first that is possible;
             "delete", as the authors do, unless the target would move.
         samples: Number of variants.
-        kernel_width: How fast variants with fewer words count less. The authors' 25, which is in hundredths.
+        kernel_width: Width of the exponential kernel; 0.25 equals LIME's default 25 on cosine distance times
+            100.
         ridge: Penalty of large weights, as in the authors' code; 0 leaves them as they fit best. The mean is
             not penalised.
         seed: Seed of the variants.
@@ -92,7 +94,7 @@ def lime(
     Returns:
         Attributions [source], or [target, source], signed, by `unit`; 0 for what is never removed (special
         tokens, and a mask at which the target is read). `.provenance` also holds "intercept", and
-        "variants", the number of different ones that were asked.
+        "variants", the number of distinct variants that the model ran.
 
     Raises:
         ValueError: If the operator, unit or stack is unknown or impossible here, an option out of range, or

@@ -33,7 +33,7 @@ def baseline_embeddings(
         method: The method's name, for messages.
 
     Raises:
-        ValueError: If there is no such baseline, or numbers have another shape.
+        ValueError: If the baseline is unknown, or numbers have another shape.
     """
     import torch
 

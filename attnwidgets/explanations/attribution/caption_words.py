@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def _compares(trace: Any, _: str) -> str:
     if not is_trace(trace):
-        return "and this is no trace"
+        return "and this is not a trace"
     if not compares(trace):
         return "and this trace is not of one"
     return "" if trace.model is not None else "and these numbers were given without it"
@@ -55,7 +55,7 @@ def caption_words(trace: Trace, *, start_layer: int = 0) -> MixingMap:
 
     With t the caption's vector, t_w that of the caption whose word w has embeddings of zeros, and v the
     picture's, the similarity that w brings is v (t - t_w). A row is Chefer's relevance of that number in the
-    tower that reads the picture. Two passes of the model a word.
+    tower that reads the picture. It takes two passes of the model for each word.
 
     Args:
         trace: A trace of a picture and its caption.
@@ -68,8 +68,8 @@ def caption_words(trace: Trace, *, start_layer: int = 0) -> MixingMap:
 
     Raises:
         UnsupportedModelError: If the model compares no picture with a caption.
-        TypeError: If `trace` is no trace.
-        IndexError: If there is no layer `start_layer`.
+        TypeError: If `trace` is not a trace.
+        IndexError: If `start_layer` is out of range.
 
     Source: Chefer et al. 2021 (ICCV), equations 5 and 6, of a difference of similarities; the difference is
     ours.
@@ -86,7 +86,7 @@ def caption_words(trace: Trace, *, start_layer: int = 0) -> MixingMap:
     rows = []
     for part in progress(parts, "words of the caption"):
         found = chefer(trace, _along(part), stack="vision", start_layer=start_layer)
-        # What the row keeps of itself is no word's.
+        # The row's share of itself belongs to no word.
         row = found.provenance["options"]["row"]
         itself = np.eye(len(found.values))
         rows.append(np.asarray(found.values) - (itself.mean(axis=0) if row is None else itself[row]))

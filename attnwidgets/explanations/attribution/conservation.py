@@ -17,7 +17,7 @@ TOLERANCE = 1e-4
 """Tolerated error of sums, relative to the target: float32 rounding over some dozens of layers."""
 
 _NOISE = 1e-6
-"""A target this small beside the model's outputs is what rounding left of terms that cancel."""
+"""A target this small compared to the model's outputs is the rounding error of terms that cancel."""
 
 _AS_LARGE = 1e-5
 """Outputs that differ by this much of the largest are as large as it."""
@@ -221,7 +221,7 @@ def _check_with_random_weights(model: nn.Module, tolerance: float, purpose: str)
 
 def _problem(target: float, sums: dict[str, tuple[float, ...]], tolerance: float) -> str:
     if not sums:
-        return "its blocks are not found, so sums cannot be taken"
+        return "its blocks are not found, so sums cannot be computed"
     for stack, totals in reversed(sums.items()):
         for layer, total in reversed(list(enumerate(totals))):
             # Written so that NaN fails.

@@ -69,9 +69,9 @@ def contextual_decomposition(
         function   f(b + g) - f(g) is relevant, f(g) irrelevant
 
     Of a gated feed-forward layer f(v) u, which the paper does not cover, half follows the parts of f(v) and
-    half those of u, as in `aw.decompx`: taken as a function of both, parts grow beyond all bounds. Where
-    attention looks is taken as given, so that a token which only decides that receives nothing. The values of
-    several tokens need not sum to the logit: what two of them do only together is relevant to both.
+    half those of u, as in `aw.decompx`: as a function of both, parts grow beyond all bounds. Where
+    attention looks is treated as fixed, so that a token which only decides that receives nothing. The values
+    of several tokens need not sum to the logit: what two of them do only together is relevant to both.
 
     Published for BERT and GPT-2. All follows from descriptions of blocks and head, which are verified on the
     numbers of the pass. The authors' code also moves all of a component to the larger part where both differ
@@ -96,7 +96,7 @@ def contextual_decomposition(
         ValueError: For an unknown unit, a chunk_size below 1, a target that is not a single logit, a model
             without a head, NaN inside the model, or parts that no longer add up to the logit (they can grow
             from block to block); as `UnsupportedModelError`, if no description fits blocks or head.
-        IndexError: If there is no such class, token or position.
+        IndexError: If the class, token or position does not exist.
         TypeError: If `target` or `foil` cannot name a logit.
 
     Example:

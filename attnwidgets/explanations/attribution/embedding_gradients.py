@@ -61,7 +61,7 @@ def reduce_dimensions(values: Tensor, how: Reduce) -> Tensor:
 
 
 def require_reduction(how: str) -> None:
-    """Raise ValueError if there is no such reduction."""
+    """Raise ValueError if the reduction is unknown."""
     require_choice("reduce", how, tuple(_REDUCTIONS))
 
 
@@ -93,7 +93,7 @@ class EmbeddingGradients:
         return leaf_of(self._plain, self.stack, self.run.purpose, self.run.trace).detach()[0]
 
     def scores(self, embeddings: Tensor | None = None) -> Tensor:
-        """Return the score of every target [target], in float64; no gradients are taken.
+        """Return the score of every target [target], in float64; without gradients.
 
         Args:
             embeddings: [token, dim]; the text's own by default.
@@ -118,7 +118,7 @@ class EmbeddingGradients:
             allow_zero: For each target, whether its gradients may be zero everywhere; not, by default.
 
         Yields:
-            Gradients and the embeddings they were taken at, [batch, token, dim] both.
+            Gradients and their embeddings, [batch, token, dim] both.
 
         Raises:
             ValueError: If a target's gradients are NaN, infinite or all zero (the message names the layer),
@@ -144,12 +144,13 @@ class EmbeddingGradients:
 
         Args:
             points: Takes a slice of the points and returns their embeddings [batch, token, dim]; the same
-                ones each time, as many targets make the points run more than once.
+                embeddings each time, since the points run more than once for several targets.
             weights: Weight of every point [point].
             batch_size: Number of points that run together; fewer where memory is short.
 
         Yields:
-            Mean gradients [target, token, dim] in float64, of as many targets as fit into memory, in order.
+            Mean gradients [target, token, dim] in float64, of the number of targets that fits into memory, in
+            order.
 
         Raises:
             ValueError: If gradients are NaN or infinite at a point, or zero at all points.
@@ -196,7 +197,7 @@ def embedding_stack(trace: TraceLike, stack: str | None) -> str:
     """Return the stack whose tokens are explained; "cross" has none of its own.
 
     Raises:
-        ValueError: If the trace has no such stack.
+        ValueError: If the trace lacks the stack.
     """
     stack = resolve_stack(trace, stack)
     if stack == "cross":

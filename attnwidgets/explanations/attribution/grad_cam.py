@@ -62,7 +62,7 @@ def picture_stack(trace: Any) -> str | None:
 
 def _reads_a_picture(trace: Any, _: str) -> str:
     if is_map(trace) or not is_trace(trace):
-        return "and this is no trace"
+        return "and this is not a trace"
     return "" if picture_stack(trace) else "and no stack of this trace holds a picture's patches"
 
 
@@ -226,7 +226,7 @@ def _at_layer(
         ]
     if both[0] is None or both[1] is None:
         raise ValueError(
-            f"layer {name!r} returns {list(states.shape)}, which is no map of the picture: name a "
+            f"layer {name!r} returns {list(states.shape)}, which is not a map of the picture: name a "
             f"module that "
             "returns [batch, channel, row, column], or the patches [batch, token, width]."
         )
@@ -276,7 +276,7 @@ def _modules(trace: Trace, model: Any, layer: int | str, stack: str) -> list[str
     if isinstance(layer, str):
         if layer not in modules or not layer:
             raise ValueError(
-                f"layer {layer!r} is no module of {type(model).__name__}.{suggest(layer, modules)}"
+                f"layer {layer!r} is not a module of {type(model).__name__}.{suggest(layer, modules)}"
             )
         return [layer]
     blocks = list(block_names(trace, model).get(stack, ())) or blocks_that_attend(model)
@@ -315,7 +315,7 @@ def _as_places(states: Tensor, unit: Unit, size: Grid | None, *, places: bool) -
     """Return states as a map [batch, channel, row, column]; None if they are none.
 
     Args:
-        states: A map, or [batch, token, width] of the tokens of the trace, of which the patches are taken.
+        states: A map, or [batch, token, width] of the tokens of the trace, of which the patches count.
         unit: The patches of the trace.
         size: Rows and columns of pixels.
         places: Whether [batch, place, channel] are a map's places, row by row.

@@ -136,7 +136,7 @@ def _bands_first(trace: Trace, features: Tensor) -> Tensor:
 
 
 def plane_values(trace: Trace, plane: InputPlane, values: Tensor, reduce: Reduce) -> Float:
-    """Return values of a model's input [batch, ...] as one number a cell [batch, row, column]."""
+    """Return values of a model's input [batch, ...] as one number per cell [batch, row, column]."""
     from attnwidgets.explanations.attribution.embedding_gradients import reduce_dimensions
 
     colours = plane.unit == "pixel"

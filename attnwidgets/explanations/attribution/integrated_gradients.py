@@ -150,7 +150,7 @@ def _delta_note(delta: Tensor, change: Tensor, scores: Tensor, steps: int) -> st
 
 
 def _quadrature(steps: int, rule: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return positions from 0 to 1 at which gradients are taken, and their weights, which sum to one."""
+    """Return positions from 0 to 1 at which gradients are computed, and their weights, which sum to one."""
     if rule == "trapezoid":
         weights = np.ones(steps)
         weights[[0, -1]] = 0.5

@@ -131,7 +131,7 @@ def lrp(
             all zero (the message names the layer) or unavailable (inference mode, quantised weights); if the
             text is too long for the available memory.
         TypeError: {no_target}
-        IndexError: If there is no such class, token or layer.
+        IndexError: If the class, token or layer does not exist.
 
     Source: Achtibat et al. 2024, section 3; Ali et al. 2022, section 4. LRP is covered by patents in some
     countries: see docs/relevance.md.
@@ -228,9 +228,9 @@ def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservat
     verdict = verdict_on(model, trace, method)
     if not verdict and not force:
         surplus = next(filter(None, (surplus_keys(*trace.axes(stack)) for stack in trace.stacks)), "")
-        taken = f" A share goes to other keys: {surplus}." if surplus else ""
+        leak = f" A share goes to other keys: {surplus}." if surplus else ""
         raise UnsupportedModelError(
-            f"{method}: {verdict.sentence}{taken} Its relevances would not mean what they should; force=True "
+            f"{method}: {verdict.sentence}{leak} Its relevances would not mean what they should; force=True "
             "computes them all the same, and aw.integrated_gradients and aw.value_zeroing need no rules."
         )
     return verdict

@@ -77,8 +77,8 @@ def alti(
             "sentence") or a Unit. This differs from `.to(unit)`, which adds the contributions of tokens:
             vectors in opposite directions cancel. Rows are averaged over a unit's tokens, as in `.to(unit)`.
             A pair of Units (query, key) serves "cross".
-        chunk_size: Number of source tokens (or elements of the unit) compared at a time; by default as many
-            as fit 4 MB (256 MB on an accelerator).
+        chunk_size: Number of source tokens (or elements of the unit) compared at a time; by default the
+            number that fits 4 MB (256 MB on an accelerator).
         stack: Stack of a model that has several; the trace's default if omitted. In "cross" the residual
             connection is a further part, the decoder's own token, whose share is one minus the sum of the row
             (Ferrando et al. 2022b, Towards Opening the Black Box of Neural Machine Translation).
@@ -91,7 +91,7 @@ def alti(
     Raises:
         ValueError: For an unknown option or unit; as `UnsupportedModelError`, if no description fits the
             model's blocks or they do not compute what it says (the message names the methods that work).
-        IndexError: If the model has no such layer.
+        IndexError: If a layer is out of range.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")

@@ -87,7 +87,7 @@ def alti_logit(
             them among tokens by attention, as published; "apart" leaves them to the `residual`.
         distance: The norm in ALTI: see `aw.alti`.
         compat: "authors" computes ALTI as the authors' code does: see `aw.alti`.
-        chunk_size: Number of source tokens that ALTI compares at a time; by default as many as fit.
+        chunk_size: Number of source tokens that ALTI compares at a time; by default the number that fits.
         stack: Stack that the head reads, if the model has several.
         layers: Numbers of the layers whose attention is counted; all by default. The attention of others is
             left to the `residual`.
@@ -103,7 +103,7 @@ def alti_logit(
         ValueError: For an unknown option; if the model has no head, or a target is not a single logit (a
             string of several tokens) or is its own foil; as `UnsupportedModelError`, if no description fits
             blocks or head.
-        IndexError: If there is no such token, position or layer.
+        IndexError: If the token, position or layer is out of range.
         TypeError: If `target` or `foil` cannot name a logit.
 
     Example:

@@ -44,8 +44,8 @@ def attention(
         one, unless `aw.from_attentions` was given other numbers (see `.stochastic`).
 
     Raises:
-        ValueError: If the trace has no such stack.
-        IndexError: If the model has no such layer.
+        ValueError: If the trace lacks the stack.
+        IndexError: If a layer is out of range.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")

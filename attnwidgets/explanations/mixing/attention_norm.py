@@ -69,7 +69,8 @@ def attention_norm(
 
     With A^h the attention weights, v^h_j the value vectors (with their bias) and W_O^h the output projection
     of head h, token j contributes c_ij = sum_h A^h_ij v^h_j W_O^h to token i; heads are summed before the
-    norm is taken. The bias of W_O belongs to no token and is left out. The variants, with the papers' names:
+    norm is computed. The bias of W_O belongs to no token and is left out. The variants, with the papers'
+    names:
 
         attn     |c_ij|                                             (2020, equation 3)
         res      |c_ij + [i = j] x_i|, x_i the block's input        (2021, AttnRes-N)
@@ -79,7 +80,7 @@ def attention_norm(
                  skipped                                            (GlobEnc, N-Enc)
 
     Pre-norm blocks (GPT-2, Llama) have no norm after the sum: "res_ln" and "enc" then equal "res", and the
-    map's warning says so. In Gemma 2 and 3, c_ij is taken after the norm that follows attention.
+    map's warning says so. In Gemma 2 and 3, c_ij is measured after the norm that follows attention.
 
     Args:
         trace: A trace made by `aw.trace`.
@@ -103,7 +104,7 @@ def attention_norm(
     Raises:
         ValueError: For an unknown option or unit; as `UnsupportedModelError`, if no description fits the
             model's blocks or they do not compute what it says (the message names the methods that work).
-        IndexError: If the model has no such layer.
+        IndexError: If a layer is out of range.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")

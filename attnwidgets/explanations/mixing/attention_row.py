@@ -74,8 +74,8 @@ def attention_row(
 
     Raises:
         UnsupportedModelError: If the trace only has attention weights.
-        IndexError: If there is no such layer, head or query.
-        ValueError: If there is no such stack.
+        IndexError: If the layer, head or query is out of range.
+        ValueError: If the stack is unknown.
     """
     require_trace(trace, "attention_row")
     stack = resolve_stack(trace, stack)
@@ -124,7 +124,7 @@ def key_vectors(trace: Trace, layer: int, kv_head: int, *, stack: str | None = N
 
     Raises:
         UnsupportedModelError: If the trace only has attention weights.
-        IndexError: If there is no such layer or head.
+        IndexError: If the layer or head is out of range.
     """
     keys = trace.query_key(layer, stack)[1]
     if not 0 <= kv_head < len(keys):

@@ -60,7 +60,7 @@ def chosen_layers(
     """Return the numbers of the layers that `layers` selects; all for None.
 
     Raises:
-        IndexError: If the stack has no such layer.
+        IndexError: If a layer is out of range.
     """
     numbers = tuple(trace.layers(stack))
     return numbers if layers is None else pick(layers, numbers, "layer")
@@ -77,7 +77,7 @@ def described_stack(trace: TraceLike, stack: str | None, method: str, *, alone: 
 
     Raises:
         TypeError: If `trace` is not a trace.
-        ValueError: If there is no such stack, its blocks read another sequence despite `alone`, or no
+        ValueError: If the stack is unknown, its blocks read another sequence despite `alone`, or no
             description fits them.
     """
     from attnwidgets.tracing.algebra.block_runs import require_description

@@ -54,8 +54,8 @@ def contribution_graph(
     whose two parts are the feed-forward layer and the state it is added to. Unlike in ALTI, heads are not
     summed, and the residual is a separate part.
 
-    Beyond the models of the paper: in post-norm blocks (BERT) parts are taken after the norm, with the real
-    state's deviation held fixed, and likewise after a norm on the attention output (Gemma); in parallel
+    Beyond the models of the paper: in post-norm blocks (BERT) parts are measured after the norm, with the
+    real state's deviation held fixed, and likewise after a norm on the attention output (Gemma); in parallel
     blocks (GPT-NeoX) the feed-forward layer reads the block's input.
 
     Args:
@@ -64,8 +64,8 @@ def contribution_graph(
         compat: "authors" also gives the minimum contribution, 1e-5, to tokens that a query does not read, and
             adds 1e-6 to every component inside the distance, as the authors' code does. Otherwise a causal
             map has zeros there.
-        chunk_size: Number of source tokens compared at a time; by default as many as fit 8 MB (256 MB on an
-            accelerator).
+        chunk_size: Number of source tokens compared at a time; by default the number that fits 8 MB (256 MB
+            on an accelerator).
         stack: Stack of a model that has several, with self-attention only; the trace's default if omitted.
         layers: Numbers of the layers to include; all by default.
 
@@ -77,7 +77,7 @@ def contribution_graph(
     Raises:
         ValueError: For an unknown option; as `UnsupportedModelError`, if no description fits the model's
             blocks or they do not compute what it says (the message names the methods that work).
-        IndexError: If the model has no such layer.
+        IndexError: If a layer is out of range.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")

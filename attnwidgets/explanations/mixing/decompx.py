@@ -124,7 +124,7 @@ def decompx(
         ValueError: For an unknown option or unit, an unsupported chunk_size, more than 4 GB without `force`,
             a target that is not a single logit, a target for a model without a head, or NaN inside the model
             (the message names the layer); as `UnsupportedModelError`, if no description fits blocks or head.
-        IndexError: If there is no such class, token or position.
+        IndexError: If the class, token or position does not exist.
         TypeError: If `target` or `foil` cannot name a logit.
 
     Example:

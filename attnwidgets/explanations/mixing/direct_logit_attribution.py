@@ -58,7 +58,7 @@ def direct_logit_attribution(
         ValueError: For an unknown option; if the model has no head, or a target is not a single logit (a
             string of several tokens) or is its own foil; as `UnsupportedModelError`, if no description fits
             blocks or head.
-        IndexError: If there is no such token or position.
+        IndexError: If the token or position is out of range.
         TypeError: If `target` or `foil` cannot name a logit.
 
     Example:

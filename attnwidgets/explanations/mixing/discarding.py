@@ -57,8 +57,8 @@ def discard_positions(discard: Discard, unit: Unit, name: str) -> tuple[int, ...
         selected = [0] if discard == "first" else np.flatnonzero(unit.special).tolist()
         if not selected:
             raise ValueError(
-                f"{name}: discard='special', and there is no special {unit.name} here; use 'first' or a list "
-                "of positions."
+                f"{name}: discard='special' needs a special {unit.name}, and the text has none; use "
+                "'first' or a list of positions."
             )
     else:
         selected = [_position(item, count, name) for item in discard]

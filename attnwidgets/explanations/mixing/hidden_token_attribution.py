@@ -103,8 +103,8 @@ def hidden_token_attribution(
         stack: "encoder" or "decoder" of an encoder-decoder; the trace's default if omitted. "cross" is not
             supported, as its keys are not an input of these blocks.
         layers: Numbers of the layers to include; all by default. "global" stops after the last of them.
-        chunk_size: Number of directions computed at once, which bounds the memory; by default as many as fit
-            256 MB.
+        chunk_size: Number of directions computed at once, which bounds the memory; by default the number that
+            fits 256 MB.
         force: Whether to run beyond 25,000 input numbers (65 tokens of width 384, 32 of 768).
 
     Returns:
@@ -117,7 +117,7 @@ def hidden_token_attribution(
         ValueError: For an unknown scope, norm or stack, a chunk_size below 1 or with "spectral", too long an
             input without `force` (the message estimates the time), or NaN inside the model (the message names
             the first layer).
-        IndexError: If the model has no such layer.
+        IndexError: If a layer is out of range.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "Hi there")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
-CURVED = "the head has an activation or soft cap, taken as linear through the origin at its real value"
+CURVED = "the head has an activation or soft cap, treated as linear through the origin at its real value"
 
 
 def _reads_another(trace: Any, _: str) -> str:
@@ -172,8 +172,8 @@ def target_logits(
     traced = cast("Trace", trace)
     if getattr(trace, "logits", None) is None:
         raise ValueError(
-            f"{method} decomposes a logit, and this trace has none: its model has no head, or it was made "
-            "from given numbers. Load the model with its head (AutoModelForCausalLM, "
+            f"{method} decomposes a logit, but this trace has no logits: its model has no head, or it was "
+            "made from given numbers. Load the model with its head (AutoModelForCausalLM, "
             "AutoModelForSequenceClassification), or use maps, which need no head: "
             "aw.alti(trace, rolled_out=True), aw.value_zeroing(trace)."
         )

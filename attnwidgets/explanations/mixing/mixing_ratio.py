@@ -68,7 +68,7 @@ def mixing_ratio(
     Raises:
         ValueError: For an unknown option; as `UnsupportedModelError`, if no description fits the model's
             blocks.
-        IndexError: If the model has no such layer.
+        IndexError: If a layer is out of range.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")

@@ -103,7 +103,7 @@ def rollout(
             by the sum of row j in column j (the sums lack an axis): its numbers are others.
         stack: Stack of an encoder-decoder trace; "cross" is not supported.
         partial: Whether to follow attention alone in a model that also mixes tokens by what is not recorded
-            (state space, convolution; `trace.anatomy`). The numbers are then no shares of the input tokens.
+            (state space, convolution; `trace.anatomy`). The numbers are then not shares of the input tokens.
 
     Returns:
         A lazy map [layer, query, key], cumulative to each layer, numbered as in the model. Rows sum to one
@@ -114,7 +114,7 @@ def rollout(
         ValueError: For a map from one sequence to another, a signed map with `normalize`, an option out of
             range, a `discard` that matches nothing or leaves nothing, or a stack passed with a map; without
             `partial`, for a model that also mixes tokens by what is not recorded.
-        IndexError: If there is no such layer or position.
+        IndexError: If the layer or position is out of range.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")

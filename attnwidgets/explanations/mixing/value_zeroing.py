@@ -104,7 +104,7 @@ def value_zeroing(
         final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
             Mohebbi et al. 2023b and inseq) instead of before it (the context-mixing toolkit).
         chunk_size: Number of tokens (or elements of the unit) zeroed at once, which bounds the memory; by
-            default as many as fit 8 MB (256 MB on an accelerator), or 24 MB if blocks are called again.
+            default the number that fits 8 MB (256 MB on an accelerator), or 24 MB if blocks are called again.
 
     Returns:
         A lazy map [layer, query, key] in the requested unit: rows are the affected tokens, columns the tokens
@@ -115,7 +115,7 @@ def value_zeroing(
         UnsupportedModelError: If the trace has no model or no recorded attention (a ValueError).
         ValueError: For an unknown stack, unit, distance or reduction, a chunk_size below 1, `final_norm` in
             a model without one, or NaN inside the model (the message names the first layer).
-        IndexError: If the model has no such layer.
+        IndexError: If a layer is out of range.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")

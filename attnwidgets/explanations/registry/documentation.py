@@ -17,7 +17,7 @@ FRAGMENTS = {
     "baseline": 'What stands for missing information: "pad", "mask", "mean" (of all embeddings), "zero", a '
     "token by its string or id, or numbers [dim] or [token, dim]. By default the padding token, else the "
     "mask token, else the mean.",
-    "at": 'Where gradients are taken: at the tokens\' embeddings ("embedding"), or at the model\'s "input", '
+    "at": 'Where gradients are computed: at tokens\' embeddings ("embedding"), or at the model\'s "input", '
     "the pixels of a picture or the spectrogram of a sound, summed over every patch or frame (after `reduce` "
     'over a pixel\'s colours); unit="pixel" or "bin" keeps its single numbers. Models without attention over '
     "patches are read at their input.",

@@ -22,7 +22,7 @@ class Sizes:
 
     Attributes:
         layers: Number of layers.
-        heads: Largest number of heads of a layer; 1 if there is no head axis.
+        heads: Largest number of heads of a layer; 1 without a head axis.
         queries: Number of queries.
         keys: Number of keys.
         bytes: Bytes of one number: 4 or 8.

@@ -47,7 +47,7 @@ class Method:
         requirements: `needs` as checks.
         by_user: Whether `aw.register` added it.
         beside: The method to compare it with, or "".
-        mark: A remark beside the name in menus ("fails: causal"), or "".
+        mark: A remark next to the name in menus ("fails: causal"), or "".
         takes: Estimates its memory from sizes; None if it checks its own memory, or takes little.
         question: The question that it answers; None: what its kind of result suggests (see `answers`).
         gist: Its answer in a few words of the reader's; "": its summary (see `reads`).
@@ -337,7 +337,7 @@ def explain(trace: Any, name: str, /, **options: Any) -> Explanation | list[Expl
         order. So does every method of `aw.methods()` that is called by its own name.
 
     Raises:
-        ValueError: If there is no such method (the message names the nearest and lists all), or memory is too
+        ValueError: If the method is unknown (the message names the nearest and lists all), or memory is too
             short (the message says how much it takes and how much is free).
         TypeError: If the method does not accept a keyword.
 
@@ -383,7 +383,7 @@ class MethodTable:
     def __getitem__(self, name: str) -> Method:
         if name not in self._methods:
             near = suggest(str(name), self._methods)
-            raise ValueError(f"method {name!r} is unknown; there are {listed(self._methods)}.{near}")
+            raise ValueError(f"method {name!r} is unknown; the methods are {listed(self._methods)}.{near}")
         return self._methods[name]
 
     @property

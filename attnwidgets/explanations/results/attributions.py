@@ -179,7 +179,7 @@ class Attributions(Explanation):
         """Return the attributions of one target, by its number or its label.
 
         Raises:
-            IndexError: If there is no such target; the message names them.
+            IndexError: If the target does not exist; the message lists the targets.
         """
         if isinstance(target, str):
             if target not in self.targets:
@@ -198,7 +198,7 @@ class Attributions(Explanation):
         """Return one row of attributions reduced over the targets.
 
         Raises:
-            ValueError: If there is no target axis, or the reduction is unknown.
+            ValueError: Without a target axis, or if the reduction is unknown.
         """
         if axis != "target" or self._values.ndim == 1:
             raise ValueError(
@@ -270,7 +270,7 @@ class Attributions(Explanation):
             unit: Unit of the elements, see `to`; None: these attributions' own.
 
         Raises:
-            IndexError: If there is no such element or target.
+            IndexError: If the element or target does not exist.
             ValueError: If a target must be named, the unit is unknown, or no element or several have the
                 label (the message names their positions).
 
@@ -306,7 +306,7 @@ class Attributions(Explanation):
             vmax: Value of the last colour; by default the largest.
 
         Raises:
-            IndexError: If there is no such target.
+            IndexError: If the target does not exist.
         """
         from attnwidgets.figures.maps import strip
 

@@ -16,8 +16,8 @@ class AxisWords(NamedTuple):
         column: What a column is.
         verb: What an element of a row does to one of a column.
         back: The same, seen from the column.
-        question: What is asked of an element {} of a row.
-        asked_back: What is asked of an element {} of a column.
+        question: A question about an element {} of a row.
+        question_back: A question about an element {} of a column.
     """
 
     row: str
@@ -25,7 +25,7 @@ class AxisWords(NamedTuple):
     verb: str
     back: str
     question: str
-    asked_back: str
+    question_back: str
 
     @property
     def labels(self) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The sum of attributions beside their target, in words, for methods that conserve the target."""
+"""A note that compares the sum of attributions with the target, for methods that conserve the target."""
 
 from __future__ import annotations
 

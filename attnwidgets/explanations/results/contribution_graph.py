@@ -33,7 +33,7 @@ class ContributionGraph(MixingMap):
     Args:
         values: [layer, head, query, key]; copied.
         residual, mlp, mlp_residual: [layer, query]; copied.
-        parallel: Whether the feed-forward layer reads a block's input, beside attention (GPT-NeoX), rather
+        parallel: Whether the feed-forward layer reads a block's input, as attention does (GPT-NeoX), rather
             than attention's output.
         **common: See `MixingMap`; both axes are the same tokens.
 
@@ -124,7 +124,7 @@ class ContributionGraph(MixingMap):
 
     @property
     def parallel(self) -> bool:
-        """Whether feed-forward layers read their block's input beside attention."""
+        """Whether feed-forward layers read their block's input, parallel to attention."""
         if "parallel" not in self._order:
             self.layer(self.layers[0])
         return self._order["parallel"]
@@ -156,7 +156,7 @@ class ContributionGraph(MixingMap):
             Routes, with `nodes` (states of tokens), `edges`, and `.to_dataframe()` with one edge a row.
 
         Raises:
-            IndexError: If there is no such token or layer.
+            IndexError: If the token or layer is out of range.
             ValueError: If several tokens have the label, the threshold is not a share, layers have gaps, or
                 keys are not the queries.
         """

@@ -63,7 +63,7 @@ def unit_grid(trace: TraceLike, stack: str, unit: str | Unit | tuple[Unit, Unit]
     """Return a stack's rows and columns in a unit; by default tokens.
 
     Raises:
-        ValueError: If there is no such unit, or it does not divide the tokens.
+        ValueError: If the unit is unknown or does not divide the tokens.
     """
     query, key = trace.axes(stack)
     if unit is None:

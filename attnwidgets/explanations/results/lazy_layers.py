@@ -38,7 +38,7 @@ class LazyLayers(Explanation):
         query: The axis of the rows.
         key: The axis of the columns.
         layers: Original layer numbers.
-        heads: Original head numbers, or None if there is no head axis.
+        heads: Original head numbers, or None without a head axis.
         runs_model: Whether computing a layer runs the model.
         on_demand: Whether a layer runs the model or takes long, so that views compute only what they show.
     """
@@ -130,7 +130,7 @@ class LazyLayers(Explanation):
 
     @property
     def axis_names(self) -> tuple[str, ...]:
-        """("layer", "head", "query", "key"), without "head" if there is no head axis."""
+        """("layer", "head", "query", "key"), without "head" if heads are averaged."""
         return ("layer", "query", "key") if self.heads is None else ("layer", "head", "query", "key")
 
     @property
@@ -197,7 +197,7 @@ class LazyLayers(Explanation):
         """Return one layer [head?, query, key] (read-only), computed on first use. Safe in threads.
 
         Raises:
-            IndexError: If this map has no such layer; negative numbers count from the last one.
+            IndexError: If the layer is out of range; negative numbers count from the last one.
             ValueError: If the layer does not fit into memory.
         """
         number = self.layers[position(layer, self.layers, "layer")]
@@ -248,7 +248,7 @@ class LazyLayers(Explanation):
             queries: Rows in the order of the result, or a slice; all by default.
 
         Raises:
-            IndexError: If the map has no such layer, head or row.
+            IndexError: If the layer, head or row is out of range.
         """
         number = self.layers[position(layer, self.layers, "layer")]
         rows = positions(queries, self.shape[-2], "query")
@@ -279,7 +279,7 @@ class LazyLayers(Explanation):
             The rows' slice, and their values [head?, query, key].
 
         Raises:
-            IndexError: If the map has no such layer or head.
+            IndexError: If the layer or head is out of range.
         """
         chosen_heads = None if heads is None else list(heads)
         whole = self.layer(layer) if chosen_heads is None and not self._large else None
@@ -346,7 +346,7 @@ class LazyLayers(Explanation):
             head: Original head number or a reduction over heads; optional if there is one head.
 
         Raises:
-            IndexError: If the map has no such layer or head.
+            IndexError: If the layer or head is out of range.
             ValueError: If there are several to choose from.
         """
         if layer is None:
@@ -391,7 +391,7 @@ class LazyLayers(Explanation):
         Raises:
             ValueError: For an unknown scheme; a query that is missing, unknown, ambiguous or given to another
                 scheme; a map with several heads; `diagonal=False` for a map between two sequences.
-            IndexError: If there is no such query.
+            IndexError: If the query is out of range.
         """
         return self._vectors(vector_of(self, how, query, diagonal=diagonal))
 

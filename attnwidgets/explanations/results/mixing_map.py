@@ -38,7 +38,7 @@ class MixingMap(ReadByUnits):
         query: The axis of the rows, or their labels.
         key: The axis of the columns, or their labels; the queries' by default.
         layers: Original layer numbers; 0, 1, ... by default.
-        heads: Original head numbers; 0, 1, ... by default. Ignored if there is no head axis.
+        heads: Original head numbers; 0, 1, ... by default. Ignored without a head axis.
         unit: The unit of both axes.
         causal: Whether no query sees a later key; read from the numbers by default.
         stochastic: Whether rows sum to one; read from the first layer by default.
@@ -130,7 +130,7 @@ class MixingMap(ReadByUnits):
             query: The axis of the rows.
             key: The axis of the columns; the queries' by default.
             layers: Original layer numbers.
-            heads: Original head numbers, or None if there is no head axis.
+            heads: Original head numbers, or None without a head axis.
             unit: The unit of both axes.
             causal: Whether no query sees a later key; None: read from the numbers on first use.
             stochastic: Whether rows sum to one; None: read from the first layer on first use.
@@ -201,7 +201,7 @@ class MixingMap(ReadByUnits):
             head: The same for heads.
 
         Raises:
-            IndexError: If this map has no such layer or head.
+            IndexError: If the layer or head is out of range.
         """
         layers = self.layers if layer is None else pick(layer, self.layers, "layer")
         if head is None:
@@ -241,7 +241,7 @@ class MixingMap(ReadByUnits):
             diagonal: Over queries or keys, whether to count what a token draws from itself.
 
         Raises:
-            ValueError: If the axis or the reduction is unknown, there is no head axis, or several heads would
+            ValueError: If the axis or the reduction is unknown, the map has no heads, or several heads would
                 have to become a vector.
         """
         if axis in ("query", "key"):
@@ -319,7 +319,7 @@ class MixingMap(ReadByUnits):
                 with `hide_special="renormalise"`.
 
         Raises:
-            IndexError: If there is no such layer, head, query or key.
+            IndexError: If the layer, head, query or key is out of range.
             ValueError: If a layer or head must be named, the unit is unknown, or no element or several have a
                 label (the message names their positions).
 
@@ -379,7 +379,7 @@ class MixingMap(ReadByUnits):
             vmax: Value of the last colour; by default the largest.
 
         Raises:
-            IndexError: If there is no such layer, head or query.
+            IndexError: If the layer, head or query is out of range.
         """
         from attnwidgets.explanations.results.pictures import plot_map
 

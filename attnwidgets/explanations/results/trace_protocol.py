@@ -124,7 +124,7 @@ def resolve_stack(trace: TraceLike, stack: str | None) -> str:
     """Return `stack`, or the trace's default stack if it is None.
 
     Raises:
-        ValueError: If the trace has no such stack; the message lists them.
+        ValueError: If the trace lacks the stack; the message lists its stacks.
     """
     if stack is None:
         return trace.default_stack

@@ -67,8 +67,8 @@ def row(source: LazyLayers, query: int | str | None, *, diagonal: bool) -> Vecto
     """Return how to read one query's row.
 
     Raises:
-        ValueError: If no query is named, none or several have the label, or there is no diagonal.
-        IndexError: If there is no such query.
+        ValueError: If no query is named, none or several have the label, or the matrix has no diagonal.
+        IndexError: If the query is out of range.
     """
     number = _query_number(query, source.query_unit)
     if not diagonal:
@@ -89,7 +89,7 @@ def reduced(source: LazyLayers, axis: Literal["query", "key"], how: Reduction, *
     """Return how to reduce queries (to one value per key) or keys (to one value per query).
 
     Raises:
-        ValueError: If the reduction is unknown, or there is no diagonal.
+        ValueError: If the reduction is unknown, or the matrix has no diagonal.
     """
     name = reduction_name(how)
     if not diagonal:

@@ -232,7 +232,7 @@ def matrix_words(
     shares: bool = False,
     words: AxisWords = READING,
 ) -> str:
-    """Return a matrix in words: the key that is read most, and the three strongest relations beside it.
+    """Return a matrix in words: the key that is read most, and the three strongest relations to other keys.
 
     Its twin is in `js/src/views/base/verbalise.ts`.
 
@@ -257,17 +257,17 @@ def matrix_words(
     sentences = [
         f"{begin}: {quoted(keys[top : top + 1], keys)} {received_most}, {share} of a row on average."
     ]
-    beside = rows.copy()
-    beside[:, top] = 0
+    others = rows.copy()
+    others[:, top] = 0
     if len(queries) == len(keys):
-        np.fill_diagonal(beside, 0)
-    order = np.argsort(-beside, axis=None, kind="stable")[:SPANS]
+        np.fill_diagonal(others, 0)
+    order = np.argsort(-others, axis=None, kind="stable")[:SPANS]
     relations: list[str] = []
-    for query, key in np.stack(np.unravel_index(order, beside.shape), axis=-1):
-        if not beside[query, key] > 0:
+    for query, key in np.stack(np.unravel_index(order, others.shape), axis=-1):
+        if not others[query, key] > 0:
             break
         reader, read = quoted(queries[query : query + 1], queries), quoted(keys[key : key + 1], keys)
-        percent, relation = _percent(float(beside[query, key])), f"{reader} {words.verb} {read}"
+        percent, relation = _percent(float(others[query, key])), f"{reader} {words.verb} {read}"
         relations.append(f"{relation} ({percent})" if relations else f"{relation} most, {percent} of its row")
     if relations:
         rest = f"; then {' and '.join(relations[1:])}" if relations[1:] else ""

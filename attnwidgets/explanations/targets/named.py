@@ -228,7 +228,7 @@ def resolve_target(
         ValueError: If the model does not predict such a thing, a string is not a class or not one token, or
             the number is not a logit and `logit` is set. The message names the nearest and the choices.
         TypeError: If `target` cannot name a target.
-        IndexError: If there is no such class, token or position.
+        IndexError: If the class, token or position does not exist.
     """
     if isinstance(target, str) or (hasattr(target, "__index__") and not isinstance(target, bool)):
         value = target if isinstance(target, str) else int(target)

@@ -141,7 +141,8 @@ def _numbered(value: str, labels: Sequence[str], name: str) -> int:
         return folded.index(value.casefold())
     more = "" if len(labels) <= _SHOWN else f", ... ({len(labels)} in all)"
     raise ValueError(
-        f"{name} {value!r} is not a class; there are {listed(labels[:_SHOWN])}{more}.{suggest(value, labels)}"
+        f"{name} {value!r} is not a class; the classes are {listed(labels[:_SHOWN])}{more}."
+        f"{suggest(value, labels)}"
     )
 
 

@@ -66,26 +66,26 @@ class Result:
     Attributes:
         name: The invariant's name.
         words: What must hold.
-        asked: Number of inputs on which it was checked.
+        inputs: Number of inputs on which it was checked.
         failure: The failure, or None.
         unasked: Why it was not checked, or "".
     """
 
     name: str
     words: str
-    asked: int
+    inputs: int
     failure: Failure | None = None
     unasked: str = ""
 
     @property
     def word(self) -> str:
         """Return "holds", "fails" or "not checked"."""
-        return "fails" if self.failure else "holds" if self.asked else "not checked"
+        return "fails" if self.failure else "holds" if self.inputs else "not checked"
 
 
 @dataclass(frozen=True)
-class Beside:
-    """A method beside its reference, layer by layer.
+class ReferenceComparison:
+    """A comparison of a method with its reference, layer by layer.
 
     Attributes:
         reference: The reference's name.
@@ -107,7 +107,7 @@ class Beside:
             for row in self.rows
         ]
         lines = [f"  not comparable: {self.unlike}"] if self.unlike else rows
-        return [f"beside {self.reference}, on {self.on}", *lines]
+        return [f"compared with {self.reference}, on {self.on}", *lines]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class CheckReport:
     name: str
     results: tuple[Result, ...] = ()
     inputs: int = 0
-    beside: Beside | None = None
+    beside: ReferenceComparison | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -146,7 +146,7 @@ class CheckReport:
 
     @property
     def mark(self) -> str:
-        """The remark beside the name in menus: "fails: causal", "raises IndexError", or ""."""
+        """The remark next to the name in menus: "fails: causal", "raises IndexError", or ""."""
         raised = [name for name in self.failing if name.startswith("raises ")]
         failed = [name for name in self.failing if name not in raised]
         return "; ".join([*raised, *([f"fails: {', '.join(failed)}"] if failed else [])])
@@ -163,7 +163,7 @@ class CheckReport:
         """Return everything below the headline, as lines of text."""
         lines = []
         for result in self.results:
-            why = result.unasked or (f"on {result.asked} inputs" if result.asked > 1 else "on 1 input")
+            why = result.unasked or (f"on {result.inputs} inputs" if result.inputs > 1 else "on 1 input")
             lines.append(
                 f"{result.word}  {result.name}: {result.words}{'' if result.failure else f' ({why})'}"
             )

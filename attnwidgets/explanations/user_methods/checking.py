@@ -15,7 +15,12 @@ import numpy as np
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.user_methods.check_report import Beside, CheckReport, Failure, Result
+from attnwidgets.explanations.user_methods.check_report import (
+    CheckReport,
+    Failure,
+    ReferenceComparison,
+    Result,
+)
 from attnwidgets.explanations.user_methods.invariants import Invariant, Violation, differences
 from attnwidgets.explanations.user_methods.small_inputs import SmallInput, shrink, small_inputs
 
@@ -41,7 +46,7 @@ class Checking:
         run: Takes a trace, returns its explanation.
         invariants: The declared invariants.
         tolerance: Tolerated numerical error.
-        beside: Name of the reference, or "".
+        reference: Name of the reference, or "".
         own_file: File of the user's function, whose lines of a traceback are kept.
     """
 
@@ -49,7 +54,7 @@ class Checking:
     run: Callable[[Any], Explanation]
     invariants: Sequence[Invariant]
     tolerance: float
-    beside: str = ""
+    reference: str = ""
     own_file: str = ""
     last: Explanation | None = None
     needs_model: bool = False
@@ -58,7 +63,7 @@ class Checking:
     _checked: Counter[str] = field(default_factory=Counter)
     _notes: list[str] = field(default_factory=list)
     _inputs: int = 0
-    _compared: Beside | None = None
+    _compared: ReferenceComparison | None = None
     _last_small: SmallInput | None = None
 
     def on_small_inputs(self) -> None:
@@ -197,15 +202,15 @@ class Checking:
 
     def compare(self, result: Explanation, trace: Any, on: str) -> None:
         """Compare a result with the reference, layer by layer."""
-        if not self.beside:
+        if not self.reference:
             return
-        reference = methods()[self.beside]
-        refusal = reference.refusal(trace)
+        method = methods()[self.reference]
+        refusal = method.refusal(trace)
         try:
-            rows = () if refusal else tuple(differences(result, reference.function(trace)))
+            rows = () if refusal else tuple(differences(result, method.function(trace)))
         except ValueError as error:
             rows, refusal = (), str(error)
-        self._compared = Beside(self.beside, on, rows, refusal)
+        self._compared = ReferenceComparison(self.reference, on, rows, refusal)
 
 
 def _labels(result: Explanation) -> tuple[tuple[str, ...], ...]:

@@ -130,7 +130,7 @@ def check(name: str, trace: Any = None) -> CheckReport:
         A `CheckReport`: text in a terminal, a box in a notebook.
 
     Raises:
-        ValueError: If there is no such method, it is the package's own, or the trace does not meet its needs.
+        ValueError: If the method is unknown, it is the package's own, or the trace does not meet its needs.
 
     Example:
         >>> aw.check("rollout")
@@ -156,7 +156,7 @@ class UserMethod:
         paper: What to cite.
         needs: What the trace must have.
         invariants: What must hold.
-        beside: Name of the reference, or "".
+        reference: Name of the reference, or "".
         tolerance: Tolerated numerical error.
     """
 
@@ -167,7 +167,7 @@ class UserMethod:
         paper: str,
         needs: tuple[Need, ...],
         invariants: tuple[Invariant, ...],
-        beside: str,
+        reference: str,
         tolerance: float,
     ) -> None:
         functools.update_wrapper(self, function)
@@ -186,7 +186,7 @@ class UserMethod:
             cost="what your function takes",
             requirements=(*needs, *self._own_stack()),
             by_user=True,
-            beside=beside,
+            beside=reference,
         )
 
     def _own_stack(self) -> tuple[Need, ...]:
@@ -284,6 +284,6 @@ def _require_function(function: Any, name: str) -> None:
     ]
     if needed:
         raise TypeError(
-            f"the function of {name!r} needs {', '.join(needed)} beside the trace; give a default, as in "
-            f"def {name}(trace, {needed[0]}=...)."
+            f"the function of {name!r} needs {', '.join(needed)} in addition to the trace; give a default, "
+            f"as in def {name}(trace, {needed[0]}=...)."
         )

@@ -36,7 +36,7 @@ class Map:
     """A matrix with its labels: rows at the left, columns on top.
 
     Attributes:
-        values: [row, column]; NaN where there is no number.
+        values: [row, column]; NaN for missing numbers.
         rows: Names of the rows.
         columns: Names of the columns.
         colours: Colour map.

@@ -14,7 +14,7 @@ ROW = 0.165
 LONGEST = 0.9
 """Longest turned name."""
 LEGIBLE = 0.105
-"""Least side of a cell beside which a label fits."""
+"""Least side of a cell whose label is legible."""
 _STEPS = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 

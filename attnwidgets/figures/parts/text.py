@@ -34,7 +34,7 @@ class Text:
     """A text coloured by numbers, once for each row of them.
 
     Attributes:
-        values: [row, element]; NaN where there is no number.
+        values: [row, element]; NaN for missing numbers.
         labels: The elements.
         colours: Colour map, for backgrounds of text.
         norm: Its range.

@@ -106,11 +106,11 @@ def feature_stats(
         `aw.FeatureStats.merge(parts)` for parts of a corpus counted separately.
 
     Raises:
-        ValueError: If no token counts, the model has no such hook point, its width differs from the SAE's,
+        ValueError: If no token counts, the model lacks the hook point, its width differs from the SAE's,
             states are NaN or infinite, or the checkpoint belongs to another model, SAE, corpus or call (the
             message says which).
         RuntimeError: If a shard repeatedly kills its worker; the message names the shard.
-        IndexError: If there is no such feature.
+        IndexError: If the feature is out of range.
 
     Source: Bricken et al. 2023, Towards Monosemanticity (the dashboards).
 

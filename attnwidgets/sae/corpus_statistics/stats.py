@@ -99,7 +99,7 @@ class FeatureStats(Explanation):
 
         Raises:
             ValueError: If a part was made with another SAE, model, tokenizer, hook point, features or options
-                (the message says which) or by an earlier version, or if there is no part.
+                (the message says which) or by an earlier version, or if parts are empty.
             TypeError: If a part is something else.
         """
         from attnwidgets.sae.corpus_statistics.assembling import merge
@@ -250,7 +250,7 @@ class FeatureStats(Explanation):
         """Return the same statistics with names for features; an empty name removes one.
 
         Raises:
-            IndexError: If there is no such feature.
+            IndexError: If the feature is out of range.
         """
         changed = {self.features[position(n, self.features, "feature")]: name for n, name in names.items()}
         kept = {number: name for number, name in {**self.names, **changed}.items() if name}
@@ -263,7 +263,7 @@ class FeatureStats(Explanation):
         empty name removes one.
 
         Raises:
-            IndexError: If there is no such feature; nothing is changed then.
+            IndexError: If the feature is out of range; nothing is changed then.
         """
         changed = self.named(names).names
         self.names.clear()

@@ -102,7 +102,7 @@ def take(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
     """Return a tensor by its name.
 
     Raises:
-        SAEFormatError: If there is no such tensor; the message lists the names there are.
+        SAEFormatError: If the tensor is missing; the message lists the tensors of the file.
     """
     if name not in tensors:
         raise SAEFormatError(f"{str(path)!r} has no tensor {name!r}; it has {listed(sorted(tensors))}.")
@@ -142,7 +142,7 @@ def setting(config: Mapping[str, Any], name: str, path: Path) -> Any:
     """Return a setting by its name.
 
     Raises:
-        SAEFormatError: If the configuration has no such setting.
+        SAEFormatError: If the configuration lacks the setting.
     """
     if name not in config:
         raise SAEFormatError(f"{str(path)!r} does not say {name!r}.{suggest(name, config)}")

@@ -16,7 +16,7 @@ def from_object(sae: Any) -> SAE:
     """Return a live `sae_lens.SAE` or dictionary_learning object as an SAE; an SAE is returned unchanged.
 
     Raises:
-        TypeError: If `sae` is none of these.
+        TypeError: If `sae` has another type.
         SAEFormatError: If its class is not supported (a ValueError).
     """
     if isinstance(sae, SAE):

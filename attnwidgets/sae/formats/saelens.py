@@ -98,7 +98,7 @@ def modern(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _scale(folder: Path) -> float | None:
-    """Return the input scale that a training checkpoint stores beside its weights."""
+    """Return the input scale that a training checkpoint stores with its weights."""
     path = folder / _SCALER
     if not path.is_file():
         return None

@@ -86,9 +86,9 @@ def steer(
         `steering.warning` of the last pass.
 
     Raises:
-        ValueError: If the mode is unknown, a scale or maximum does not fit, the model has no such hook point,
+        ValueError: If the mode is unknown, a scale or maximum does not fit, the model lacks the hook point,
             or its width differs from the SAE's.
-        IndexError: If there is no such feature.
+        IndexError: If the feature is out of range.
 
     Source: Templeton et al. 2024, Scaling Monosemanticity.
 

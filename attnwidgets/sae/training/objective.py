@@ -1,6 +1,6 @@
 """Training losses of SAEs, with gradients in closed form.
 
-With x a state, p = (x - b_dec) W_enc + b_enc, a the activations and s = a W_dec + b_dec, and with means taken
+With x a state, p = (x - b_dec) W_enc + b_enc, a the activations and s = a W_dec + b_dec, and with means
 over a batch:
 
     lecture   a = ReLU(p)                   loss = mean ||x - s||^2 + l1 mean sum_j a_j ||W_dec_j||

@@ -88,7 +88,7 @@ def train(
         `sae.maxima`. After an interrupt, the SAE trained so far; its history says so.
 
     Raises:
-        ValueError: If texts have fewer tokens than a batch, the model has no such hook point, an option is
+        ValueError: If texts have fewer tokens than a batch, the model lacks the hook point, an option is
             out of range, or the checkpoint belongs to another model, tokenizer, hook point, texts or options
             (the message says which).
         OSError: If the disk is full; partial files are removed.

@@ -125,10 +125,10 @@ class Tail:
     Args:
         block: A verified block.
         mlp: Its MLP; None for a parallel block, whose MLP does not read the attention output.
-        beside: Output of the MLP in a parallel block [query, dim].
+        parallel: Output of the MLP in a parallel block [query, dim].
     """
 
-    def __init__(self, block: Block, mlp: MLP | None, beside: Tensor | None) -> None:
+    def __init__(self, block: Block, mlp: MLP | None, parallel: Tensor | None) -> None:
         path = block.layout.after
         self._after = block.norm(path) if path and is_norm(resolve_path(block.module, path)) else None
         inner, *_ = block.branch()
@@ -138,10 +138,10 @@ class Tail:
         self._norm = block.norm1 if self._post else block.norm2
         self._last = block.norm2 if self._post else None
         if self._after is None:
-            self._matrix, self._whole = inner, block.middle if beside is None else block.middle + beside
+            self._matrix, self._whole = inner, block.middle if parallel is None else block.middle + parallel
         else:
             self._matrix, self._whole = block.projection[0].reshape(inner.shape), block.attended()
-        self._hidden = block.hidden if beside is None else block.hidden + beside
+        self._hidden = block.hidden if parallel is None else block.hidden + parallel
         self._layers = [] if mlp is None else [self._first(first, inner) for first in mlp.first]
 
     def _first(self, first: Affine, inner: Tensor) -> _First:
@@ -153,11 +153,11 @@ class Tail:
         # Composing with the heads' matrices pays off with more keys than dimensions of a head.
         _, n_keys, head_dim = self._values.shape
         composed = matrix(self._outer(inner)) if n_keys > head_dim else None
-        beside = None
+        residual = None
         if self._after is not None:
             shift = self._after.shift
-            beside = matrix(self._outer(self._hidden if shift is None else self._hidden + shift))
-        return _First(matrix, bias, matrix(self._direct(self._whole)), beside, composed)
+            residual = matrix(self._outer(self._hidden if shift is None else self._hidden + shift))
+        return _First(matrix, bias, matrix(self._direct(self._whole)), residual, composed)
 
     def _direct(self, vectors: Tensor) -> Tensor:
         """Return vectors after the linear part of both norms."""
@@ -235,8 +235,8 @@ class Tail:
             hidden = []
             for layer, vectors in zip(self._layers, removed, strict=True):
                 image = _subtract(layer.image[rows], weights[some], vectors[some])
-                if within is not None and layer.beside is not None:
-                    torch.addcmul(layer.beside[rows], image, within[some], out=image)
+                if within is not None and layer.residual is not None:
+                    torch.addcmul(layer.residual[rows], image, within[some], out=image)
                 hidden.append(torch.addcmul(layer.bias, image, inverse[some], out=image))
             torch.add(self._mlp.finish(hidden), start[some], out=added[some])
         return added if self._last is None else _normalize(self._last, added)[0]
@@ -251,14 +251,14 @@ class _First:
         bias: The layer's bias plus its image of the norm's shift [hidden].
         image: Image of the sum from which vectors are removed [query, hidden], before the division by
             deviations.
-        beside: Image of the residual stream to which a normed attention output is added [query, hidden].
+        residual: Image of the residual stream to which a normed attention output is added [query, hidden].
         composed: Map from a head's values [head, head dim, hidden]; None to apply `matrix` each time.
     """
 
     matrix: Product
     bias: Tensor
     image: Tensor
-    beside: Tensor | None
+    residual: Tensor | None
     composed: Tensor | None
 
 
@@ -266,8 +266,8 @@ def read_tail(block: Block) -> Tail | None:
     """Return a block's tail, or None if its parts cannot be composed."""
     layout = block.layout
     if layout.order == "parallel":
-        beside = block.through((layout.norm2, *layout.mlp), block.hidden)
-        return Tail(block, None, beside)
+        parallel = block.through((layout.norm2, *layout.mlp), block.hidden)
+        return Tail(block, None, parallel)
     norm = block.norm1 if layout.order == "post" else block.norm2
     mlp = read_mlp(block, block.middle if norm is None else norm(block.middle))
     return None if mlp is None else Tail(block, mlp, None)

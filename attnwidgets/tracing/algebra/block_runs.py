@@ -86,7 +86,7 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
 
 
 def require_whole(trace: Any, stack: str, method: str) -> None:
-    """Raise an UnsupportedModelError if anything mixes a stack's tokens beside its recorded attention."""
+    """Raise an UnsupportedModelError if a module other than its recorded attention mixes a stack's tokens."""
     left_out = trace.left_out(stack)
     if left_out:
         raise UnsupportedModelError(

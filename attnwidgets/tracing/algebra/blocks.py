@@ -228,7 +228,7 @@ class Block:
             for states in (output - self.output, update, self.output, self.hidden)
         )
         scale = recorded + hidden
-        # The state of a padding token is all zeros, and no error is small beside it.
+        # The state of a padding token is all zeros, compared to which any error is large.
         scale = scale.where(scale > 0, scale.mean())
         slack = _ROUNDINGS * torch.finfo(dtype).eps * scale
         ratio = wrong / (tolerance(dtype) * size + slack)
@@ -297,7 +297,7 @@ def resolve_path(block: nn.Module, path: str) -> Any:
     """Return what a path names in a block: a module, a vector or number that scales, or None.
 
     Raises:
-        AttributeError: If the block has no such attribute.
+        AttributeError: If the block lacks the attribute.
     """
     value: Any = block
     for name in path.split("."):

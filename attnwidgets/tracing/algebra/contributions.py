@@ -180,7 +180,7 @@ class Parts:
             to: One target vector per query [query, dim].
             power: 1 or 2, the norm of the difference.
             shift: Added to every component of the difference.
-            chunk_size: Keys or spans at a time; None for as many as fit a chunk.
+            chunk_size: Keys or spans at a time; None for the number that fits a chunk.
             spans: Keys that count as one.
 
         Returns:

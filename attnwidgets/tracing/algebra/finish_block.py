@@ -87,7 +87,7 @@ class Resumed:
 
         Args:
             spans: The keys of each element.
-            chunk_size: Maximum number of elements at once; None for as many as fit the caches.
+            chunk_size: Maximum number of elements at once; None for the number that fits the caches.
         """
         read = self.read.cpu().numpy()
         first, stop = read.argmax(0), len(read) - read[::-1].argmax(0)
@@ -153,7 +153,7 @@ class Resumed:
         added = block.through((layout.after,), attended.flatten(0, 1))
         middle = block.hidden[rows].repeat(count, 1) + added
         if layout.order == "parallel":
-            states = middle + self._beside[rows].repeat(count, 1)
+            states = middle + self._mlp_output[rows].repeat(count, 1)
         elif layout.order == "pre":
             states = middle + block.through((layout.norm2, *layout.mlp), middle)
         else:
@@ -162,7 +162,7 @@ class Resumed:
         return states.reshape(attended.shape)
 
     @cached_property
-    def _beside(self) -> Tensor:
+    def _mlp_output(self) -> Tensor:
         """Output of the MLP in a parallel block [query, width], which does not depend on attention."""
         layout = self._block.layout
         return self._block.through((layout.norm2, *layout.mlp), self._block.hidden)

@@ -59,7 +59,7 @@ def shares_of(
         floor: Minimum for a part before dividing.
         shift: Added to every component of the difference.
         unread: Whether keys that a query does not read, and thus have no vector, get `floor` too.
-        chunk_size: Keys compared at a time; None for as many as fit a chunk.
+        chunk_size: Keys compared at a time; None for the number that fits a chunk.
     """
     parts = parts_of(block, "res_ln")
     whole = block.middle if parts.reference is None else parts.reference

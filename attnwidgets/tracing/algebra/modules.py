@@ -96,7 +96,7 @@ def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
 
 
 def _eps(norm: Norm, output: Tensor, probe: Tensor) -> float:
-    """Return the eps with which a norm maps `probe` to `output`, for norms that have no such attribute."""
+    """Return the eps with which a norm maps `probe` to `output`, for norms without such an attribute."""
     normed = output if norm.shift is None else output - norm.shift
     deviation = (norm.direct(probe) * normed).sum() / normed.square().sum()
     return max(float(deviation.square() - norm.deviation(probe).square()[0]), 0.0)
@@ -125,7 +125,7 @@ def run(step: nn.Module | Tensor | float | None, x: Tensor) -> Tensor:
     """Return a module's output for x [token, dim], in the precision of x; a number or vector scales x.
 
     Weights of lower precision are widened for the call. Modules get a batch of one, as mixtures of experts
-    require; of several outputs, the first is taken as the states. None does nothing.
+    require; of several outputs, the first counts as the states. None does nothing.
     """
     if step is None:
         return x

@@ -6,8 +6,8 @@ deviation of their sum, attention keeps the weights that it had, a bias is share
 of both parts, component by component, and what a nonlinear function does to the irrelevant part alone is
 irrelevant: f(b + g) = [f(b + g) - f(g)] + f(g).
 
-A product of two projections (a gated feed-forward layer, which the paper does not cover) is taken as such a
-function, too, where b is small beside the whole. Of parts as large as the whole it would square what both
+A product of two projections (a gated feed-forward layer, which the paper does not cover) counts as such a
+function, too, where b is small next to the whole. Of parts as large as the whole it would square what both
 parts have and the whole has not, block after block, until nothing is left of the sum. There, half of the
 product follows each factor's parts ("divided").
 """
@@ -149,7 +149,7 @@ def through_block(
         parts: The parts of its input.
         heads: Sees, and may change, what the heads mix [copy, token, head, head dim].
         mlp: The same for what the feed-forward layer returns [copy, token, dim].
-        divided: How products are taken; see `TwoParts.after`.
+        divided: How products are split; see `TwoParts.after`.
     """
     tokens, width = parts.relevant.shape[1:]
     wide = [step.matrix.shape[1] for step in layer.feed if isinstance(step, Affine)]

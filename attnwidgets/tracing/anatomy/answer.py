@@ -35,7 +35,7 @@ class Answer:
         names: Names of the columns: classes, "start" and "end" of an answer; () for a vocabulary.
         reading: How a probability comes about: "softmax" over the columns of a row, "sigmoid" of each logit
             alone, or "none": logits are numbers, or only decide together with other rows.
-        row: The row that is predicted, -1 for the last; None if there are no rows, or none is predicted.
+        row: The row that is predicted, -1 for the last; None without rows, or if none is predicted.
         rows: What the rows are: "token", "frame", "detection token"; "" if there are none.
         candidates: Rows among which an extractive answer is sought.
         compared: Further rows that take part of the probability of a start and an end.
@@ -93,7 +93,7 @@ def read_fields(outputs: Any) -> tuple[str, ...]:
 
 
 def other_heads(outputs: Any) -> str:
-    """Return which heads' logits are among a model's outputs beside those of its prediction, in words."""
+    """Return a sentence on the heads whose logits a model returns in addition to those of its prediction."""
     from torch import is_floating_point, is_tensor
 
     read = read_fields(outputs)

@@ -49,7 +49,7 @@ class BlockLog:
                 self._attentions.append(part)
             if isinstance(part, LISTS):
                 for child, element in part.named_children():
-                    # Modules without parts are no blocks.
+                    # A module without submodules is not a block.
                     if next(element.children(), None) is not None:
                         self._elements.setdefault(id(element), (path, child))
                         self._modules[id(element)] = element

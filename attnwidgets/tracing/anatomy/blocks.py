@@ -141,8 +141,8 @@ def left_out(blocks: Sequence[Block], stack: str) -> str:
     kinds: dict[str, list[int]] = {}
     for block in blocks:
         for kind in dict.fromkeys(mixer.kind for mixer in block.unrecorded):
-            beside = " beside attention" if block.is_recorded else ""
-            kinds.setdefault(f"{kind}{beside}", []).append(block.number)
+            suffix = " next to attention" if block.is_recorded else ""
+            kinds.setdefault(f"{kind}{suffix}", []).append(block.number)
     if not kinds:
         return ""
     where = "" if stack == "self" else f" of {stack!r}"

@@ -32,7 +32,7 @@ _WORKS_ALONE = re.compile(r"mlp|moe|experts|feed_?forward|ffn")
 
 
 def attends(module: nn.Module) -> bool:
-    """Return whether a module is named an attention of softmax, and is no wrapper of another that is."""
+    """Return whether a module is named as a softmax attention and does not wrap another such module."""
     return _is_attention(module) and not any(
         _is_attention(part) for part in module.modules() if part is not module
     )

@@ -37,7 +37,7 @@ class HeadLayout:
         reads: The states of the last block it reads: "each" token's for logits of its own, or one vector for
             the whole input: that of the "first" or the "last" token, or the "mean" over tokens.
         steps: The steps applied to them, in order: paths of modules, or "=" and the name of a function.
-        before: Steps applied to each token's state before the mean is taken.
+        before: Steps applied to each token's state before the mean is computed.
         scaled: Whether the model's config may scale or cap the logits afterwards.
     """
 

@@ -34,7 +34,7 @@ def traced_model(trace: Trace, purpose: str) -> nn.Module:
     """Return a trace's model without wrappers, or raise an UnsupportedModelError if it has none."""
     if getattr(trace, "model", None) is None or not hasattr(trace, "stack_table"):
         raise UnsupportedModelError(
-            f"{purpose} runs the model again, and this trace has none; "
+            f"{purpose} runs the model again, but this trace has no model; "
             "make it with aw.trace(model, tokenizer, text)"
         )
     return unwrap(trace.model)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 Place = Literal["embedding", "block", "input"]
-"""Where gradients are taken: at the word embeddings ("block" if there are none), at the input of the first
+"""Where gradients are computed: at the word embeddings ("block" if there are none), at the input of the first
 block (positions, token types and special tokens added), or at the model's numeric input (pixels, samples)."""
 
 
@@ -55,8 +55,8 @@ class Graph:
             [batch, token, width].
         states: By stack, the input of each block and, last, the output of the last block,
             [batch, token, width] each.
-        beside: By stack and block, other block inputs that depend on the model's inputs (in a decoder, the
-            encoder's states), a copy for each call.
+        other_inputs: By stack and block, block inputs that depend on the model's inputs (in a decoder,
+            the encoder's states), a copy for each call.
         weights: By stack and layer, attention weights [batch, head, query, key].
         heads: By stack and layer, the heads' outputs [batch, head, query, dim].
     """
@@ -64,7 +64,7 @@ class Graph:
     outputs: Any = None
     inputs: dict[str, Tensor] = field(default_factory=dict)
     states: dict[str, list[Tensor]] = field(default_factory=dict)
-    beside: dict[str, list[tuple[Tensor, ...]]] = field(default_factory=dict)
+    other_inputs: dict[str, list[tuple[Tensor, ...]]] = field(default_factory=dict)
     weights: dict[str, list[Tensor]] = field(default_factory=dict)
     heads: dict[str, list[Tensor]] = field(default_factory=dict)
 
@@ -74,9 +74,9 @@ class Graph:
         for kind in ("states", "weights", "heads"):
             for name, layers in getattr(self, kind).items():
                 tensors |= {(kind, name, layer, 0): tensor for layer, tensor in enumerate(layers)}
-        for name, blocks in self.beside.items():
+        for name, blocks in self.other_inputs.items():
             for block, copies in enumerate(blocks):
-                tensors |= {("beside", name, block, i): tensor for i, tensor in enumerate(copies)}
+                tensors |= {("other_inputs", name, block, i): tensor for i, tensor in enumerate(copies)}
         return tensors
 
 
@@ -92,7 +92,7 @@ def gradients(score: Tensor, at: Sequence[Tensor], *, again: bool = False) -> li
     """
     if not score.requires_grad:
         return [torch.zeros_like(tensor) for tensor in at]
-    # What a block is given beside its states may be a constant.
+    # What a block reads in addition to its states may be a constant.
     within = [tensor for tensor in at if tensor.requires_grad]
     options: dict[str, Any] = {"retain_graph": again, "allow_unused": True, "materialize_grads": True}
     by_tensor = iter(torch.autograd.grad(score.sum(), within, **options))
@@ -180,7 +180,7 @@ class Runner:
         if self.place == "embedding":
             self._hook_embeddings(exits, graph, inputs, replace)
         for stack, names in block_names(self.trace, self.model).items():
-            graph.states[stack], graph.beside[stack] = [], []
+            graph.states[stack], graph.other_inputs[stack] = [], []
             hooks = BlockHooks(graph, stack, len(names), replace.get(stack), ends=self.place != "input")
             for module in dict.fromkeys(self.model.get_submodule(name) for name in names):
                 exits.callback(module.register_forward_pre_hook(hooks.before, with_kwargs=True).remove)
@@ -245,12 +245,12 @@ def differentiable(
         purpose: The method's name, for messages.
         place: Where gradients end; see `Place`.
         precision: Precision in which a half-precision model is run.
-        back: Whether gradients are taken. Otherwise the model only runs, so its weights may be quantised.
+        back: Whether gradients are computed. Otherwise the model only runs, so its weights may be quantised.
         entry: The stack that is explained: if it reads more than the embeddings of its tokens, gradients end
             at what its first block reads.
 
     Raises:
-        ValueError: If gradients are taken under `torch.inference_mode()` or with quantised weights.
+        ValueError: If gradients are computed under `torch.inference_mode()` or with quantised weights.
         UnsupportedModelError: If the trace has no model.
     """
     original = differentiable_model(trace, purpose) if back else traced_model(trace, purpose)

@@ -58,7 +58,7 @@ class BlockHooks:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Keep a block's hidden states and its other inputs from the graph: a forward pre-hook."""
         states = self.graph.states[self.stack]
-        beside: list[Tensor] = []
+        other_inputs: list[Tensor] = []
         entering: Any = args[0] if args else kwargs.get("hidden_states")
         hidden_seen = isinstance(entering, Tensor) and entering.dim() > HIDDEN_DIMS
         if hidden_seen and self.ends and self.stack not in self.graph.inputs:
@@ -80,14 +80,14 @@ class BlockHooks:
                 states.append(value)
                 return value.clone()
             if isinstance(value, Tensor) and value.requires_grad:
-                beside.append(value.clone())
-                return beside[-1]
+                other_inputs.append(value.clone())
+                return other_inputs[-1]
             return value
 
         args = tuple(keep(value) for value in args)
         order = sorted(kwargs, key=lambda name: name != "hidden_states")
         replaced = {name: keep(kwargs[name]) for name in order}
-        self.graph.beside[self.stack].append(tuple(beside))
+        self.graph.other_inputs[self.stack].append(tuple(other_inputs))
         return args, {name: replaced[name] for name in kwargs}
 
     def _leaf(self, value: Tensor) -> Tensor:

@@ -133,7 +133,7 @@ def resolve_hook_point(
         lists: The model's lists of blocks, if they are known already (`block_lists`).
 
     Raises:
-        ValueError: If there is no such module, block or hook; the message lists those that exist.
+        ValueError: If the module, block or hook is unknown; the message lists those that exist.
         UnsupportedModelError: If the hook is not described for this family of models.
     """
     if not name:
@@ -206,7 +206,7 @@ def _block(
     count = depth if shared else len(blocks)
     if number >= count:
         raise ValueError(
-            f"site {name!r}: there is no block {number} in {type(model).__name__}, which has {count} "
+            f"site {name!r}: block {number} does not exist in {type(model).__name__}, which has {count} "
             f"(0 to {count - 1})."
         )
     index = 0 if shared else number

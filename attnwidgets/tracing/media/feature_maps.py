@@ -73,7 +73,7 @@ def as_map(states: Tensor, size: Grid, *, places: bool) -> Tensor | None:
 def _fits(rows: int, columns: int, size: Grid) -> bool:
     """Return whether a map has the picture's proportions, to one row or column, and more than one place."""
     high, wide = size
-    if rows * columns < 2 or rows > high or columns > wide:  # noqa: PLR2004 - a single place is no map
+    if rows * columns < 2 or rows > high or columns > wide:  # noqa: PLR2004 - a single position is not a map
         return False
     return _off(rows, columns, size) <= max(high, wide)
 

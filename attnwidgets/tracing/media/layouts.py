@@ -94,8 +94,8 @@ LAYOUTS: dict[str, Layout] = {
 }
 """By `model_type`; with "/decoder" for the decoder of a model whose two sides have one config."""
 
-# Language models into which a picture is put, in place of a token of their own, and how many patches beside
-# each other, across and down, each of them stands for: a name in the config of model or tower, or 1.
+# Language models that replace a token by a picture, and how many adjacent patches, across and down, each of
+# its tokens stands for: a name in the config of model or tower, or 1.
 INSIDE: dict[str, str | int] = {
     "llava": 1,
     "paligemma": 1,

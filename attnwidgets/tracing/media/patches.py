@@ -54,7 +54,7 @@ def _name(cell: int, grid: Grid) -> str:
 
 
 def _labels(extras: Sequence[str | tuple[str, str]], config: Any) -> tuple[str, ...]:
-    """Return the labels of tokens that are no patches."""
+    """Return the labels of tokens that are not patches."""
     found: list[str] = []
     for extra in extras:
         if isinstance(extra, str):

@@ -32,7 +32,7 @@ class Picture:
 
     Args:
         seen: What the model saw, [row, column, channel] of 0 to 255: resized, cut and padded, before its
-            numbers were normalised. None where its input is no picture but a list of patches.
+            numbers were normalised. None where its input is a list of patches rather than a picture.
         given: The picture that was given, [row, column, channel] of 0 to 255, without transparency; None if
             the model's input was given.
         scale: Pixels of the given picture for each pixel seen, (down, across); None if it is not known.
@@ -104,7 +104,7 @@ def seen_by(reads: Reads, given: NDArray[np.uint8], pixels: NDArray[np.floating]
     Args:
         reads: The processor.
         given: The picture, [row, column, channel].
-        pixels: What the processor made of it, [channel, row, column]; None if that is no picture.
+        pixels: What the processor made of it, [channel, row, column]; None if that is not a picture.
     """
     unknown = Picture(None, given)
     if pixels is None or len(pixels) != _COLOURS:

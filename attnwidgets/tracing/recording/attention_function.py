@@ -223,8 +223,8 @@ def attention(
     mask: Any = attention_mask
     if mask is None and watching is not None and watching.hides_later:
         # By the rule of transformers' sdpa attention.
-        asked = others.get("is_causal")
-        is_causal = getattr(module, "is_causal", True) if asked is None else asked
+        is_causal_argument = others.get("is_causal")
+        is_causal = getattr(module, "is_causal", True) if is_causal_argument is None else is_causal_argument
         if is_causal and query.shape[2] == key.shape[2] > 1:
             mask = CausalMask(query.shape[2], query.dtype, query.device)
     settings: dict[str, Any] = {"mask": mask, "scaling": scaling}

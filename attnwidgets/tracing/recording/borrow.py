@@ -118,7 +118,7 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
         with no_grad():
             yield twin
     finally:
-        # Emptied rather than taken out: in one step, and from whatever context the generator is closed.
+        # Cleared rather than removed: in one step, and from whatever context the generator is closed.
         twins.clear()
 
 

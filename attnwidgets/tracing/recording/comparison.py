@@ -21,9 +21,9 @@ _COMPARED = 2**20  # numbers compared at a time
 def attention_of(model: nn.Module) -> Hashable | None:
     """Return a key of the functions that compute a model's attention; None if they have no identity.
 
-    Attention functions may be registered or replaced, and modules told that they are (not) causal, without a
+    Attention functions may be registered or replaced, and modules set to be (not) causal, without a
     trace in the config. Hooks and replaced methods may do anything, also something else in the next pass;
-    but for the hooks that transformers leaves on a model whose attentions or hidden states were asked for.
+    but for the hooks that transformers leaves on a model whose attentions or hidden states were requested.
     """
     flags: set[tuple[type, float | None, float | None]] = set()
     for module in model.modules():

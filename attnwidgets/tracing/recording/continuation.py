@@ -125,7 +125,7 @@ def _generate(model: Any, reader: Any, sample: Sample, new: int) -> tuple[list[i
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
     options = greedy(model, new)
     options.return_dict_in_generate = True
-    # There are as many logits as new tokens; only the model knows how many tokens its decoder starts with.
+    # Logits are returned for new tokens alone; only the model knows how many tokens its decoder starts with.
     options.output_logits = "decoder_input_ids" in forward_parameters(model)
     with quietly(), told_of_pass(model, inputs):
         produced = model.generate(**inputs, generation_config=options)

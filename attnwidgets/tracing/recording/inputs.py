@@ -28,7 +28,7 @@ class Sample:
     """One input: the model's inputs, and how its tokens are shown.
 
     Args:
-        ids: Token ids, or None if there is no text.
+        ids: Token ids, or None without a text.
         text: Display strings and spans of the ids.
         types: Token type ids, if the tokenizer returns them.
         others: Further model inputs, batch of one (pixel_values, input_values, ...).
@@ -107,7 +107,7 @@ def text_of_ids(
 
 
 def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
-    """Return how many tokens a model takes, or None if there is no limit (relative positions).
+    """Return how many tokens a model takes, or None without a limit (relative positions).
 
     The limit is in the config; a padding index in the position table (RoBERTa) costs the positions up to it.
     With relative positions, the tokenizer's own limit counts as well.
@@ -133,7 +133,7 @@ def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
 
 def too_long(length: int, limit: int, extra: int = 0) -> ValueError:
     """Return the error that names both lengths and what to do."""
-    room = f" beside {extra} new ones" if extra else ""
+    room = f" in addition to {extra} new ones" if extra else ""
     return ValueError(
         f"text is too long: it has {length} tokens, and the model takes {limit}{room}. Shorten it, or pass "
         "truncation=True to cut it (views then say so)."
@@ -252,7 +252,7 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
         mask: Of the same shape, 0 at padding on either side; None keeps every id.
 
     Raises:
-        ValueError: If there are no ids, or they are not integers of this shape.
+        ValueError: If ids are empty, or they are not integers of this shape.
     """
     import torch
 

@@ -7,7 +7,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 _NO_CODE = {"trust_remote_code": False}
-"""Without it, transformers waits at a prompt for leave to run code that lies beside the weights."""
+"""Without it, transformers waits at a prompt for permission to run code stored with the weights."""
 
 
 def load_named(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:

@@ -83,7 +83,7 @@ def _opened(image: Any) -> Any:
     """Return the picture that a file holds, if it is a path; an address is left to the processor.
 
     Raises:
-        ValueError: If there is no such file, or it holds no picture.
+        ValueError: If the file does not exist or is not a picture.
     """
     if not isinstance(image, (str, PathLike)) or str(image).startswith(("http:", "https:", "data:")):
         return image
@@ -120,7 +120,7 @@ def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sa
     [feature, frame], of which it is not known when its frames are).
 
     Raises:
-        ValueError: If there are no samples, not one channel of numbers, or at another rate than the
+        ValueError: If samples are empty, not one channel of numbers, or at another rate than the
             processor's, or fewer than the model needs for one frame; the message says what to do.
     """
     audio, rate = _samples_of(audio, rate)

@@ -377,7 +377,7 @@ def _difference(
     The user's own implementation is compared first. Where it is one of transformers', and the recorded output
     is that of eager attention, rounding in half precision or on an accelerator explains a difference of as
     much as `_ROUNDING`; a larger one is returned together with True. For a long text, whose weights eager
-    attention holds whole (`largest` bytes a layer), sdpa is compared first, and eager only if memory allows.
+    attention holds whole (`largest` bytes per layer), sdpa comes first, and eager only if memory allows.
     """
     ours = main_output(outputs)
     if ours is None:

@@ -56,7 +56,7 @@ def returned_weights(
         device_of(model),
         f"Take {less_of(inputs)}",
     )
-    # A function of the user's own is asked for its weights; transformers' fused ones have none.
+    # A user's own function is called for its weights; transformers' fused functions return none.
     is_custom = not is_transformers_own(model)
     why = f"The attention of {name} cannot be traced: {reason}, and"
     real, before = inputs.get("attention_mask"), torch.get_rng_state()
@@ -75,8 +75,8 @@ def returned_weights(
         raise UnsupportedModelError(f"{why} it returned none {function}. {ELSEWHERE}")
     if not all(_are_weights(layer) for layers in given.values() for layer in layers):
         raise UnsupportedModelError(
-            f"{why} what it returns as attention are no weights: some are negative, or rows sum to more than "
-            f"one. {ELSEWHERE}"
+            f"{why} the attention that it returns is not weights: some values are negative, or rows sum to "
+            f"more than 1. {ELSEWHERE}"
         )
     note = (
         f"{name}: {reason}; its attention is what it returned itself, so methods that edit attention or need "
@@ -143,7 +143,7 @@ def _of_draws(given: Mapping[str, Sequence[Tensor]], again: Mapping[str, Sequenc
 def _are_weights(layer: Tensor) -> bool:
     """Return whether numbers can be attention weights: none negative, no row above one; a sink takes some."""
     sums = layer.sum(-1, dtype=torch.float64)
-    # NaN is neither: who reads it is told by name.
+    # NaN is neither: reading it raises an error that names it.
     return not bool((layer < 0).any()) and not bool((sums > 1 + tolerance(layer)).any())
 
 

@@ -48,7 +48,7 @@ def without_bridge(hooked: nn.Module) -> nn.Module:
         )
     if getattr(hooked, "_weights_processed", False):
         raise TypeError(
-            f"model is a {name} whose weights were changed (compatibility mode), so it is no longer the "
+            f"model is a {name} whose weights were changed (compatibility mode), so it differs from the "
             f"transformers model; {through_cache}. Or make it without enable_compatibility_mode()"
         )
     library = type(hooked).__module__.partition(".")[0]
@@ -66,7 +66,7 @@ def without_bridge(hooked: nn.Module) -> nn.Module:
 
 
 def _foreign_hooks(part: nn.Module, library: str) -> bool:
-    """Return whether a hook point of a bridge has hooks beside those that the library itself puts there."""
+    """Return whether a hook point of a bridge has hooks in addition to those of the library itself."""
     if not vars(part).get("fwd_hooks"):
         return False
     for hook in vars(part)["_forward_hooks"].values():

@@ -97,7 +97,7 @@ def trace_without_attention(
     has_attention = any(map(is_attention, model.modules()))
     why = _reason(refusal) if has_attention else f"no module of {type(model).__name__} attends"
     if has_attention and kind is PlainPictureTrace:
-        why = f"{type(model).__name__} is no model of transformers, whose attention could be recorded"
+        why = f"{type(model).__name__} is not a transformers model, so its attention cannot be recorded"
     trace = kind(
         {"self": Stack((), grid_axis((1, 1)), grid_axis((1, 1)))},
         picture=sample.picture,

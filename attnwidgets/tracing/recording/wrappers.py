@@ -14,7 +14,7 @@ from attnwidgets._tensors import is_module, is_tensor, loaded
 from attnwidgets.tracing.recording.transformer_bridge import is_hooked, without_bridge
 from attnwidgets.tracing.text.given_texts import as_sequence
 
-# Where objects that are no modules hold one: nnsight and nnterp; nnsight before 0.5; pipelines and trainers.
+# Attributes in which wrappers hold a module: nnsight and nnterp; nnsight before 0.5; pipelines and trainers.
 _MODELS = ("_module", "_model", "model")
 _READERS = ("processor", "tokenizer", "processing_class", "image_processor", "feature_extractor")
 
@@ -215,7 +215,7 @@ def sorted_arguments(model: Any, tokenizer: Any, text: Any, *, has_input: bool) 
         return tokenizer, text
     if isinstance(tokenizer, str) and _is_folder(tokenizer):
         raise ValueError(
-            f"{tokenizer!r} is a folder, and nothing else is there to read: give text=... beside "
+            f"{tokenizer!r} is a folder, and no text was passed: pass text=... along with "
             f"tokenizer={tokenizer!r}; if it is the text, text={tokenizer!r}"
         )
     return None, tokenizer
@@ -224,7 +224,7 @@ def sorted_arguments(model: Any, tokenizer: Any, text: Any, *, has_input: bool) 
 def _is_folder(name: str) -> bool:
     try:
         return Path(name).is_dir()
-    except (OSError, ValueError):  # a long text is no path
+    except (OSError, ValueError):  # a long text is not a path
         return False
 
 

@@ -75,7 +75,7 @@ class Alignment:
 
     @property
     def differing(self) -> tuple[int, ...]:
-        """Numbers of the columns in which the texts differ: by edit distance, as many as there are edits."""
+        """Numbers of the columns in which the texts differ: a column for each edit of the edit distance."""
         return tuple(number for number, column in enumerate(self.columns) if not column.same)
 
     def groups(self, side: int) -> tuple[tuple[int, ...], ...]:

@@ -127,7 +127,7 @@ class TokenAxis:
 
 
 def surplus_keys(query: TokenAxis, key: TokenAxis) -> str:
-    """Return in words which keys a sequence reads beside its own tokens; "" if there are none."""
+    """Return in words which keys a sequence reads in addition to its own tokens; "" if there are none."""
     n_tokens, extra = len(query), len(key) - len(query)
     if extra <= 0 or query.tokens not in (key.tokens[extra:], key.tokens[:n_tokens]):
         return ""

@@ -178,7 +178,7 @@ def _check_units(view: str, explanations: Sequence[Any], units: Sequence[str]) -
     """Check that the explanations can be read in each of some units.
 
     Raises:
-        ValueError: They have no such unit; the message lists the units there are.
+        ValueError: The unit is unknown; the message lists the units.
     """
     known = list(dict.fromkeys(name for item in explanations for name in units_of(item)))
     for name in units:

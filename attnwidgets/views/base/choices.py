@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.store import TileStore
 
 MOST_PINS = 400
-"""As many cells can be pinned at once: each is drawn in every linked view."""
+"""Largest number of pinned cells: each is drawn in every linked view."""
 
 
 class Choices:

@@ -35,8 +35,8 @@ def part_of_csv(
         "text", and "next": the first row of the next part, or None.
 
     Raises:
-        LookupError: There is no such source.
-        IndexError: There is no such layer, head or row.
+        LookupError: The source is unknown.
+        IndexError: The layer, head or row is out of range.
         ValueError: The layer is not computed yet.
     """
     wanted = (method, stack, unit)

@@ -107,15 +107,15 @@ def cell_paths(
         key: The column.
 
     Raises:
-        LookupError: There is no such matrix, or nothing is shown in this cell.
-        IndexError: It has no such layer, head or row.
+        LookupError: The matrix is unknown, or this cell is empty.
+        IndexError: The layer, head or row is out of range.
     """
     shown = next((one for one in view.store.sources() if one.id == source), None)
     if shown is None:
         raise LookupError(f"this view shows no {source!r}; run the cell again.")
     row = shown.row(layer, head, query)
     if not 0 <= key < len(row) or not np.isfinite(row[key]):
-        raise LookupError("there is no number in this cell.")
+        raise LookupError("this cell is empty.")
     filters = view.options.get("filters") or {}
     rescales = filters.get("special") == "renormalise" and shown.stochastic
     special = "renormalise" if rescales else None

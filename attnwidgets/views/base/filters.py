@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 APART = "apart"
-"""Special tokens stand beside a map, outside its colour scale: what views do unless told otherwise."""
+"""Special tokens stand next to a map, outside its colour scale: the default of views."""
 _SPECIAL = {APART: APART, False: "show", True: "hide", "renormalise": "renormalise"}
 SCALES = ("linear", "sqrt", "log")
 RANGES = ("map", "all")
@@ -42,7 +42,7 @@ def checked_filters(
     """
     if not isinstance(hide_special, bool) and hide_special not in _SPECIAL:
         raise ValueError(
-            f"{view}(hide_special={hide_special!r}): give 'apart' (beside the map, as a share of every row), "
+            f"{view}(hide_special={hide_special!r}): give 'apart' (next to it, as a share of every row), "
             "False (shown in it), True (left out) or 'renormalise' (left out, and the rest of every row "
             "divided by its sum)."
         )

@@ -132,7 +132,7 @@ class LinkedView(Suggesting, AnyWidget):
             stack: "encoder", "decoder" or "cross", where there are several; None: the one that is shown.
 
         Raises:
-            ValueError: The view has no such explanation, or has not computed it yet.
+            ValueError: The view lacks the explanation, or has not computed it yet.
 
         Example:
             >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))

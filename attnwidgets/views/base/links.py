@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.selection import Selection
     from attnwidgets.views.base.view import View
 
-_PLAIN = ",.!*'()"  # beside letters, digits and -_~; what `encodeURIComponent` keeps, and the comma
+_PLAIN = ",.!*'()"  # in addition to letters, digits and -_~; what `encodeURIComponent` keeps, and the comma
 _LONGEST = 200  # characters of an argument that is written out
 
 

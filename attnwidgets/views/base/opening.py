@@ -32,7 +32,7 @@ _LETTERS = 4
 _NEAR = 2
 """Distance below which elements are neighbours."""
 _CLEAR = 0.3
-"""Weight from which a head is said to attend to a content word."""
+"""Weight from which a head counts as attending to a content word."""
 _FEW = (2, 4)
 """How many weights a divided row names, at least and at most."""
 _NAMED = 0.1
@@ -40,7 +40,7 @@ _NAMED = 0.1
 _TOGETHER = 0.8
 """Weight that the named elements of a divided row have together, at least."""
 _MOSTLY = 0.5
-"""Mean weight on the first token from which the other tokens are said to attend to it."""
+"""Mean weight on the first token from which the other tokens count as attending to it."""
 
 
 class Opening(NamedTuple):
@@ -98,7 +98,7 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
         ready = not (is_chosen or shown.on_demand or shown.heads is None or shown.known("signed"))
         found = focused_head(shown, pictured, query) if ready and shown.knows_rows else None
         if found is not None:
-            words = f"reads few patches, beside each other, from {pictured.labels[query]}"
+            words = f"reads few adjacent patches from {pictured.labels[query]}"
             return first._replace(
                 layer=found.layer, head=found.head, words=words, sentence=f"It {words}.", value=found.score
             )
@@ -306,7 +306,7 @@ def last_content(labels: Sequence[str], special: Sequence[int | bool]) -> int:
     """Return the place of the last element with a letter or digit that is not special.
 
     Without letters and digits, as among patches or signs, it is the last that is not special; of special
-    elements alone the last, and -1 of none. A name in brackets ("[SIL]") is no word.
+    elements alone the last, and -1 of none. A name in brackets ("[SIL]") is not a word.
     """
     content = [place for place, flag in enumerate(special) if not flag]
     worded = [

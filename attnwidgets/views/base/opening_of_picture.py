@@ -1,4 +1,4 @@
-"""Where views of a picture open: a head whose class token reads few patches beside each other."""
+"""Where views of a picture open: a head whose class token reads few adjacent patches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def grid_unit(shown: MixingMap) -> Unit | None:
 
 
 def first_query(unit: Unit) -> int:
-    """Return the first token that is no patch and no padding, or without one the patch in the middle."""
+    """Return the first token that is neither a patch nor padding, else the patch in the middle."""
     apart = (place for place, special in enumerate(unit.special) if special)
     first = next((place for place in apart if unit.labels[place] != PADDING), None)
     if first is not None:
@@ -84,7 +84,7 @@ def _scores(maps: NDArray[np.float64]) -> NDArray[np.float64]:
     entropy = -(shares * logs).sum(axis=(1, 2)) / np.log(maps[0].size)
     off = shares - shares.mean(axis=(1, 2), keepdims=True)
     variance = (off**2).sum(axis=(1, 2))
-    beside = (off[:, 1:] * off[:, :-1]).sum(axis=(1, 2)) + (off[:, :, 1:] * off[:, :, :-1]).sum(axis=(1, 2))
-    together = np.clip(beside / 2 / np.where(variance > 0, variance, 1.0), 0.0, 1.0)
+    near = (off[:, 1:] * off[:, :-1]).sum(axis=(1, 2)) + (off[:, :, 1:] * off[:, :, :-1]).sum(axis=(1, 2))
+    together = np.clip(near / 2 / np.where(variance > 0, variance, 1.0), 0.0, 1.0)
     scores: NDArray[np.float64] = mass * (1 - entropy) * together
     return scores

@@ -69,7 +69,7 @@ class ColorOptions(PaletteOptions, total=False):
     """Options of views that colour numbers.
 
     Args:
-        hide_special: "apart": special tokens stand beside the map, as a bar at the end of each row, and
+        hide_special: "apart": special tokens stand next to the map, as a bar at the end of each row, and
             outside the colour scale. False: they are shown in the map. True: they are left out;
             "renormalise" also divides the rest of each row by its sum, where rows are shares.
     """
@@ -119,7 +119,7 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "height": None,
     "makesClaims": False,
 }
-"""The options of every view that the browser is told, with their defaults."""
+"""The options that every view sends to the browser, with their defaults."""
 
 FILTERS = tuple(name for name in FilterOptions.__annotations__ if name not in ViewOptions.__annotations__)
 _LOWEST, _TALLEST = 200, 4000  # CSS pixels

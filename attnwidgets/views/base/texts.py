@@ -85,7 +85,7 @@ class Texts:
         return held[1] if held and held[1].is_open else None
 
     def dropped(self) -> list[tuple[TileStore, Selection]]:
-        """Return the models of texts that are no longer among these, and keep them no more."""
+        """Return the models of texts that were removed from these, and forget them."""
         known = {str(trace.id) for trace in self.traces}
         return [self._models.pop(name) for name in [*self._models] if name not in known]
 
@@ -103,7 +103,7 @@ class Texts:
             shown: The place of the shown one; None: as it is.
         """
         place = self.shown if shown is None else shown
-        own = _text(self.traces[place])
+        own = given_text(self.traces[place])
         return {
             "items": [_item(trace) for trace in self.traces] if len(self.traces) > 1 else [],
             "shown": place,
@@ -113,15 +113,15 @@ class Texts:
         }
 
 
-def _text(trace: Any) -> str:
+def given_text(trace: Any) -> str:
     """Return a trace's text as it was given, without a continuation."""
-    asked = getattr(trace, "asked", None)
-    return str((asked and asked.text) or trace.text)
+    request = getattr(trace, "asked", None)
+    return str((request and request.text) or trace.text)
 
 
 def _item(trace: Any) -> dict[str, Any]:
     """Return the `TextItem` of wire.ts; no model runs for it."""
-    text = _text(trace)
+    text = given_text(trace)
     best = next(iter(trace.predictions(1)), None) if trace.answer.predicts else None
     return {
         "text": text if len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…",
@@ -153,13 +153,15 @@ def _wanted(texts: Texts, wanted: Any) -> Any:
         return wanted
     if isinstance(wanted, str):
         known = (
-            trace for trace in texts.traces if _text(trace) == wanted and trace.model is texts.trace.model
+            trace
+            for trace in texts.traces
+            if given_text(trace) == wanted and trace.model is texts.trace.model
         )
         return next(known, None) or retraced(texts.trace, wanted)
     if isinstance(wanted, bool) or not hasattr(wanted, "__index__"):
         raise TypeError(f"show_text() takes a text, a place in traces or a trace, not {wanted!r:.80}.")
     if not -len(texts.traces) <= wanted < len(texts.traces):
-        raise IndexError(f"there is no text {wanted}; the texts are 0 to {len(texts.traces) - 1}.")
+        raise IndexError(f"text {wanted} is out of range: the texts are 0 to {len(texts.traces) - 1}.")
     return texts.traces[wanted]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.store import TileStore
 
 LONGEST = 500
-"""Characters of a text that the browser is told; the rest is cut off."""
+"""Characters of a text that are sent to the browser; the rest is cut off."""
 
 
 class TextsView(StandaloneView):
@@ -33,7 +33,7 @@ class TextsView(StandaloneView):
             a text copies the line of Python that does.
 
     Raises:
-        TypeError: `linked` is no view of a trace.
+        TypeError: `linked` is not a view of a trace.
     """
 
     _HEIGHT = 540
@@ -58,7 +58,7 @@ class TextsView(StandaloneView):
         return "" if self._linked is None else "linked"
 
     def _linked_layers(self) -> list[int]:
-        """Return the layers that the linked views can show; none if there are no such views."""
+        """Return the layers that the linked views can show; none without such views."""
         sources = [] if self._linked is None else self._linked.sources()
         return sorted({layer for source in sources for layer in source.layers})
 

@@ -266,7 +266,7 @@ class View(DrawnView):
 
         Raises:
             TypeError: This view was given no trace, or `text` is something else.
-            IndexError: There is no such place.
+            IndexError: The index is out of range.
             ValueError: No other text can be traced (the message says why), or the text is empty or too long.
 
         Example:
@@ -365,7 +365,7 @@ class View(DrawnView):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
         """Return the widget, a PNG for viewers without widgets (GitHub, nbviewer), and text.
 
-        There is no PNG where matplotlib is missing, as on a page in the browser that did not wait for it.
+        The PNG is left out where matplotlib is missing, as on a page in the browser that did not wait for it.
         """
         self.stand_ready()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)

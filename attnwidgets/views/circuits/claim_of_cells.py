@@ -36,7 +36,7 @@ def between(patching: Patching, cells: Sequence[Sequence[Any]]) -> tuple[tuple[i
         (layer, head) and (earlier token, later token).
 
     Raises:
-        LookupError: Heads were not patched, or the places are no two of this kind.
+        LookupError: Heads were not patched, or the places are not two of this kind.
     """
     if not is_between(cells):
         raise LookupError(

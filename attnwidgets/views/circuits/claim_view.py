@@ -34,7 +34,7 @@ _FEW_PINS = 20  # that are written in a line of code
 
 
 class ClaimView(TextsView):
-    """Claims about heads: the verdict, the effect beside its controls, and the texts against it.
+    """Claims about heads: the verdict, the effect next to its controls, and the texts against it.
 
     One claim is shown at a time; chips with their verdicts choose among several. At the left is the mean of
     the head with its interval, above the means of the heads that it is compared with; in the middle how its
@@ -52,8 +52,8 @@ class ClaimView(TextsView):
             shown in it, and in the views that are linked with it. None: it is shown below.
 
     Raises:
-        TypeError: `shown` is no report of claims, or `linked` is no view of a trace.
-        ValueError: There is no such claim, or `linked` shows another model.
+        TypeError: `shown` is not a report of claims, or `linked` is not a view of a trace.
+        ValueError: The claim is unknown, or `linked` shows another model.
     """
 
     _VIEW = "ClaimView"
@@ -111,8 +111,8 @@ class ClaimView(TextsView):
             claim: The sentence; None: the claim that is shown.
 
         Raises:
-            KeyError: There is no such claim.
-            IndexError: There is no such text.
+            KeyError: The claim is unknown.
+            IndexError: The index of the text is out of range.
             ValueError: The report was read from a file, and no view is linked.
         """
         place = self.options["claim"]

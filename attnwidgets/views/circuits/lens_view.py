@@ -32,9 +32,9 @@ class LensView(CircuitView):
 
     Row l is the input of block l, the last row the model's output. Cells hold the most probable token;
     their colour is the probability or the rank of the answer, the entropy, or the distance to the output.
-    The curve beside follows the rank of the answer at the chosen token, and the panel lists the most
-    probable tokens of the chosen cell. Of a fitted lens, and with a kernel also of a plain one that is given
-    beside it, `plain` and `fitted` show either.
+    The curve next to it follows the rank of the answer at the chosen token, and the panel lists the most
+    probable tokens of the chosen cell. Of a fitted lens, and with a kernel also of a plain lens that is
+    passed along, `plain` and `fitted` show either.
 
     A click on a cell chooses it, here and in the other views of the text; a click on a token of the panel
     makes it the answer. Where there are more layers than rows, every second one is folded up to the layers
@@ -42,14 +42,14 @@ class LensView(CircuitView):
 
     Args:
         shown: What `aw.circuits.lens` returned.
-        others: Other lenses of the same text and answer, such as the plain one beside a fitted one.
+        others: Other lenses of the same text and answer, such as the plain lens for a fitted lens.
         color: What colours show: "probability" or "rank" of the answer, "entropy" or "kl".
         token: Position of the token that is chosen at first; None: the last one.
 
     Raises:
         TypeError: `shown` or one of the others is not a lens.
         ValueError: The others are of another text or answer, or `color` is unknown.
-        IndexError: There is no such token.
+        IndexError: The token is out of range.
     """
 
     _VIEW = "LensView"
@@ -141,7 +141,7 @@ class LensView(CircuitView):
         return [{"fitted": fitted, "answer": None} for fitted in self._options["held"]]
 
     def _missing(self) -> list[dict[str, Any]]:
-        """Return what a page holds beside what the view was given: the other lens, and chosen answers."""
+        """Return what a page adds to the view's arguments: the other lens, and chosen answers."""
         wanted: list[Key] = [(kind, None) for kind in self._kinds()]
         chosen = (self.options or self._options)["answer"]
         wanted += [(kind, chosen) for kind in self._kinds() if chosen is not None]

@@ -60,7 +60,7 @@ class PatchView(CircuitView):
     Raises:
         TypeError: `shown` or one of the others is not a patching.
         ValueError: The others are of other texts or targets, or a cell has another form.
-        IndexError: There is no such layer, token or head.
+        IndexError: The layer, token or head is out of range.
     """
 
     _VIEW = "PatchView"
@@ -216,17 +216,17 @@ class PatchView(CircuitView):
             return
         now = self._now()
         yield now
-        yield from (asked for asked in list(self._asked.values()) if asked != now)
+        yield from (other for other in list(self._asked.values()) if other != now)
 
     def _cells_at_opening(self) -> list[dict[str, Any]]:
         pair = self._main.pair
         if pair is None or not self._now()["cells"]:
             return []
-        asked = repr((self._now()["direction"], self._now()["cells"]))
+        now = repr((self._now()["direction"], self._now()["cells"]))
         weights = sum(parameter.numel() for parameter in pair.clean.model.parameters())
         runs = 2 + 1  # both recorded, and the patched one
         is_short = runs * weights * len(self._main.clean_tokens) <= OPENING_WORK
-        return [self._now()] if is_short or asked in self._asked else []
+        return [self._now()] if is_short or now in self._asked else []
 
     # -- numbers, table, figure --------------------------------------------------------------------
 
@@ -375,7 +375,7 @@ def _checked(cell: Sequence[Any], main: Patching) -> list[Any]:
 
     Raises:
         ValueError: It has another form.
-        IndexError: There is no such layer, token or head.
+        IndexError: The layer, token or head is out of range.
     """
     site, *numbers = tuple(cell) or ("",)
     is_head = site == "head"

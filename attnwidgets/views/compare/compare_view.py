@@ -68,7 +68,7 @@ class CompareView(View):
         TypeError: `shown` contains something that is neither an explanation nor a trace.
         ValueError: There are fewer than 2 strips or more than 24, the texts differ (the first words that do
             are named), or an option is out of its range.
-        IndexError: There is no such layer, head or query.
+        IndexError: The layer, head or query is out of range.
     """
 
     _VIEW = "CompareView"
@@ -108,7 +108,7 @@ class CompareView(View):
         special: bool = True,
         by: str = "value",
     ) -> Agreement:
-        """Return the agreement of every two strips, as the matrix beside them shows it.
+        """Return the agreement of every two strips, as the matrix next to them shows it.
 
         Args:
             measure: "spearman", "kendall" or "top_k", as in `aw.agreement`.
@@ -119,7 +119,7 @@ class CompareView(View):
             by: "value" or "magnitude".
 
         Raises:
-            ValueError, IndexError: As `aw.agreement`, and if there is no such layer or query.
+            ValueError, IndexError: As `aw.agreement`, and if the layer or query is out of range.
         """
         from attnwidgets.evaluate.metrics.agreement import agreement
 
@@ -147,8 +147,8 @@ class CompareView(View):
             unit: Unit of the elements; None: the view's own.
 
         Raises:
-            ValueError: There is no strip of this name.
-            IndexError: There is no such strip, element, layer or query.
+            ValueError: The name of the strip is unknown.
+            IndexError: The strip, element, layer or query is out of range.
         """
         compared = self._compared
         number = compared.layer(layer, self.selection.layer)

@@ -95,7 +95,7 @@ class Compared:
 
         Raises:
             ValueError: None has this name.
-            IndexError: There is no such number.
+            IndexError: The number is out of range.
         """
         if not isinstance(name, str):
             return position(name, range(len(self.items)), "explanation")
@@ -154,7 +154,7 @@ class Compared:
             unit: One of `units`.
 
         Raises:
-            IndexError: There is no such query.
+            IndexError: The query is out of range.
         """
         resolved = self.query_in(query, unit)
         return [self._vector(index, layer, resolved, unit) for index in range(len(self.items))]
@@ -195,7 +195,7 @@ class Compared:
         }
 
     def remarks(self, layer: int) -> list[str]:
-        """Return what stands beside each strip, in words: its layer if it has several, and its note."""
+        """Return the words next to each strip: its layer if it has several, and its note."""
         return [", ".join(filter(None, (_layer_words(item, layer), item.note))) for item in self.items]
 
     def main(self, title: str = "comparison") -> Any:

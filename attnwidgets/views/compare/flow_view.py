@@ -32,7 +32,7 @@ class FlowView(View):
     width is the share of the followed token that it carries. Edges above a share are drawn, at most a
     thousand; a line tells how much of the mass they carry. Bars show the share of every input token: the same
     numbers as `aw.rollout` of the map. Special tokens, and what leads to them, are grey. Of a long text a
-    part is in sight, around the followed token, and the share of what is not is said.
+    part is in sight, around the followed token, and the share of the rest is reported.
 
     All layers are computed when the view is created.
 
@@ -67,7 +67,7 @@ class FlowView(View):
 
         Raises:
             ValueError: The unit is not available.
-            IndexError: There is no such layer or token.
+            IndexError: The layer or token is out of range.
 
         Example:
             >>> view = aw.FlowView(aw.trace(*aw.demo_model("encoder"), "The cat sat."))

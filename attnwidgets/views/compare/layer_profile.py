@@ -54,16 +54,16 @@ class LayerProfile(View):
         cues: Sources whose values are added while no single one is pinned: numbers or labels, counted in the
             unit of the first explanation.
         query: The query whose row is read, as in `MixingMap.to_attributions`; None: the pinned one.
-        probe: What `aw.evaluate.probe` returned, drawn beside them (Mohebbi et al. 2023): its accuracy and
-            that of its baselines. At layer l stands the state that block l writes, layer l + 1 of
+        probe: What `aw.evaluate.probe` returned, drawn along with them (Mohebbi et al. 2023): its accuracy
+            and that of its baselines. At layer l stands the state that block l writes, layer l + 1 of
             `aw.concepts.states`.
 
     Raises:
-        TypeError: `shown` contains something that is neither an explanation nor a trace, or `probe` is no
-            scorecard of a probe.
-        ValueError: An explanation has only one layer, there are more than 12 lines, the texts differ, there
-            is no such cue, or the probe has none of the layers.
-        IndexError: There is no such cue or query.
+        TypeError: `shown` contains something that is neither an explanation nor a trace, or `probe` is not
+            a scorecard of a probe.
+        ValueError: An explanation has only one layer, there are more than 12 lines, the texts differ, the
+            cue is unknown, or the probe has none of the layers.
+        IndexError: The cue or query is out of range.
     """
 
     _VIEW = "LayerProfile"
@@ -114,8 +114,8 @@ class LayerProfile(View):
             unit: Unit of the elements; None: the view's own.
 
         Raises:
-            ValueError: There is no line of this name.
-            IndexError: There is no such line, or it has no such layer, source or query.
+            ValueError: The name of the line is unknown.
+            IndexError: The line, layer, source or query is out of range.
         """
         compared = self._compared
         row = compared.place(line)

@@ -25,7 +25,7 @@ def probe_lines(card: Any, layers: Sequence[int]) -> ProbeLines:
         layers: Layers of the explanations.
 
     Raises:
-        TypeError: It is no such scorecard.
+        TypeError: The scorecard is not that of a probe.
         ValueError: It has none of these layers.
     """
     if card is None:

@@ -186,7 +186,7 @@ class TextPair:
             query: Column of the query whose row is read of maps; None: the default one.
 
         Raises:
-            IndexError: There is no such layer, head or query.
+            IndexError: The layer, head or query is out of range.
         """
         found = self.explained(key, stack, unit, head)
         if isinstance(found.sides[0], Attributions):

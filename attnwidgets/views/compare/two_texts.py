@@ -45,9 +45,9 @@ class TwoTexts(View):
 
     Tokens are aligned by edit distance, those of two tokenizers by the characters that they spell, and the
     places where the texts differ are framed. Attributions are two rows on one scale, with bars of A less B
-    below; both explain the same target, and what no token has stands beside what the tokens have, so that
-    the difference is accounted for. Of a map there is the row of the chosen query, or the two maps beside
-    each other with their difference. At the right are the probabilities of both, and in words what moved.
+    below; both explain the same target, and the part of no token stands next to the parts of the tokens, so
+    that the difference is accounted for. Of a map there is the row of the chosen query, or the two maps side
+    by side with their difference. At the right are the probabilities of both, and in words what moved.
 
     A token that only one text has counts whole. Click a column to pin it, a prediction to explain it in both
     texts; with Shift it becomes the foil. The view is linked to views of the first text; a pin is passed on

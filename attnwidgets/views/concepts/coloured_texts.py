@@ -24,8 +24,8 @@ def coloured(sample: Trace, text: str, method: str, target: str) -> list[Part]:
         sample: A trace of the model that reads it, with its tokenizer.
         text: The text.
         method: Name of a method that returns attributions.
-        target: What is explained. What is no class of the model, such as a number that a regression learned,
-            is none: then it is what the model predicts.
+        target: What is explained. A target that is not a class of the model, such as a number that a
+            regression learned, is replaced by what the model predicts.
 
     Raises:
         ValueError: The method cannot explain the model.

@@ -1,4 +1,4 @@
-"""The view of concepts: scores over layers beside random texts, and texts by how much they show a concept."""
+"""The view of concepts: scores over layers, with random texts, and texts by how much they show a concept."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class ConceptView(TextsView):
             copies the line of Python that opens the text.
 
     Raises:
-        TypeError: `shown` holds no scores of concepts, or `linked` is no view of a trace.
-        ValueError: There is no such concept.
-        IndexError: There is no such layer.
+        TypeError: `shown` holds no scores of concepts, or `linked` is not a view of a trace.
+        ValueError: The concept is unknown.
+        IndexError: The layer is out of range.
     """
 
     _VIEW = "ConceptView"
@@ -81,7 +81,7 @@ class ConceptView(TextsView):
         self._take_layer()
 
     def _take_layer(self) -> None:
-        """Select the layer that was asked for, or where there is most to be seen."""
+        """Select the requested layer, or the layer with most to see."""
         layer = self._layer
         if layer is None and self._linked is None:
             scores, (low, high) = self._scores.scores[self._concept], self._scores.band
@@ -112,8 +112,8 @@ class ConceptView(TextsView):
             layer: Number of the layer.
 
         Raises:
-            ValueError: There is no such concept.
-            IndexError: There is no such layer or place.
+            ValueError: The concept is unknown.
+            IndexError: The layer or index is out of range.
         """
         row, column = self._at(concept, layer)
         return float(self._scores.scores[row, column])

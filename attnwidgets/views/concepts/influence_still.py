@@ -27,7 +27,7 @@ def coloured_sheet(shown: Influence, test: int, words: Mapping[str, Any], note: 
     Args:
         shown: The influence.
         test: Number of the test.
-        words: What the view was told of its words and those of the training texts (`Coloured`).
+        words: The colours of its words and of those of the training texts (`Coloured`).
         note: What the colours are.
         theme: Colours of the page.
     """

@@ -41,13 +41,13 @@ _QUICK = 200_000  # numbers of the features, up to which a page holds refits
 
 
 class InfluenceView(TextsView):
-    """The training texts that help a test most, and those that harm it, beside all others.
+    """The training texts that help a test most, and those that harm it, among all others.
 
     A menu chooses the test, which is shown with its label and its loss. Below it stand the helpful and the
-    harmful training texts, each with its label, a bar of its influence, and the text; beside them every
+    harmful training texts, each with its label, a bar of its influence, and the text; next to them every
     training text as a point, its influence against its distance from the test (or its own loss), filled where
     it has the test's label. A click chooses a training text, in a list or among the points. "Leave it out and
-    refit" fits the head again without it and says what the test's measure was before and is then, beside the
+    refit" fits the head again without it and says what the test's measure was before and is then, next to the
     estimate; this needs a running kernel, except for texts that a page holds. A text opens with a click.
 
     The words of these texts are coloured by what speaks for the text's own label and against it (of a model
@@ -67,10 +67,10 @@ class InfluenceView(TextsView):
             Python that does.
 
     Raises:
-        TypeError: `shown` is no influence, or `linked` is no view of a trace.
-        ValueError: There is no such method, or it returns no attributions to a class. (Where one
+        TypeError: `shown` is not an influence, or `linked` is not a view of a trace.
+        ValueError: The method is unknown, or returns no attributions to a class. (Where one
             cannot explain the model, the view says why.)
-        IndexError: There is no such test.
+        IndexError: The index of the test is out of range.
     """
 
     _VIEW = "InfluenceView"
@@ -114,7 +114,7 @@ class InfluenceView(TextsView):
             test: Number of the test; None: the one that is shown.
 
         Raises:
-            IndexError: There is no such text.
+            IndexError: The index of the text is out of range.
         """
         row, column = self._at(self.options["test"] if test is None else test, train)
         return float(self._influence.values[row, column])
@@ -327,7 +327,7 @@ def _named(method: str) -> str:
     """Return the name of a method that can colour words by what speaks for a label.
 
     Raises:
-        ValueError: There is no such method, or it cannot.
+        ValueError: The method is unknown, or cannot explain the text.
     """
     from attnwidgets.explanations.registry.registry import methods
 
@@ -337,7 +337,7 @@ def _named(method: str) -> str:
 
 
 def _colouring(sample: Trace | None) -> list[Entry]:
-    """Return the methods that may colour the words of texts; none where there is no model to run."""
+    """Return the methods that may colour the words of texts; none without a model to run."""
     from attnwidgets.explanations.registry.registry import methods
 
     if sample is None:

@@ -50,8 +50,8 @@ class ShapeView(TextsView):
             Python that does.
 
     Raises:
-        TypeError: `shown` is no distilled model, or `linked` is no view of a trace.
-        ValueError: There is no such pair.
+        TypeError: `shown` is not a distilled model, or `linked` is not a view of a trace.
+        ValueError: The pair is unknown.
     """
 
     _VIEW = "ShapeView"
@@ -94,7 +94,7 @@ class ShapeView(TextsView):
             name: Name of the slot; several are joined with " x ".
 
         Raises:
-            ValueError: There is no such share.
+            ValueError: The share is unknown.
         """
         shares = self._student.shares
         if name not in shares:
@@ -111,8 +111,8 @@ class ShapeView(TextsView):
             other_level: Place of its level.
 
         Raises:
-            ValueError: There is no such slot or pair.
-            IndexError: There is no such level.
+            ValueError: The slot or pair is unknown.
+            IndexError: The level is out of range.
         """
         known = self._student.shapes if other is None else self._student.pairs
         name: Any = slot if other is None else (slot, other)

@@ -152,7 +152,7 @@ class Removals:
 
         def answer() -> Answer:
             lines = removal_baselines(removal, draws=self._draws, seed=self._seed)
-            # Where a step is undefined in some draw there is no mean: NaN, as in a scorecard.
+            # A step that is undefined in some draw has no mean: NaN, as in a scorecard.
             mean, low, high = lines.random.mean(axis=1), lines.random.min(axis=1), lines.random.max(axis=1)
             meta = {"steps": list(lines.ks), "draws": self._draws}
             return meta, _packed(mean, low, high, lines.oracle)
@@ -256,7 +256,7 @@ def _values_of(source: Source, layer: int, head: int | str, row: int) -> NDArray
     """Return the values that rank elements [element]: one row; of a map without a chosen row, their mean.
 
     Raises:
-        IndexError: There is no such layer, head or row.
+        IndexError: The layer, head or row is out of range.
     """
     if source.attributions:
         # As given: a view's matrix has NaN where a target could not read.

@@ -49,8 +49,8 @@ class RemovalView(View):
         target: What is read of the prediction, as every method takes it; by default what the model predicts,
             or what the selected method is about.
         operator: How tokens are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see
-            `aw.evaluate.OPERATORS`. Scores by different ones do not compare, so that its name always stands
-            beside the curve. By default the mask token where the tokenizer has one, else "delete".
+            `aw.evaluate.OPERATORS`. Scores by different ones do not compare, so its name always stands
+            next to the curve. By default the mask token where the tokenizer has one, else "delete".
         draws: Number of random orders.
         seed: Seed of the random orders.
 
@@ -133,7 +133,7 @@ class RemovalView(View):
             kept: Remove all but the top k instead.
 
         Raises:
-            ValueError: The curve has no such step.
+            ValueError: The step is not on the curve.
         """
         return self._removals.left(int(k), kept=bool(kept))
 

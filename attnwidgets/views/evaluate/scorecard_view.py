@@ -41,7 +41,7 @@ class ScorecardView(StandaloneView):
 
     Raises:
         TypeError: `shown` contains no scores.
-        ValueError: There is no such metric.
+        ValueError: The metric is unknown.
     """
 
     _VIEW = "ScorecardView"
@@ -77,8 +77,8 @@ class ScorecardView(StandaloneView):
             place: Index along the horizontal axis; None: the mean over all of it, as in the table.
 
         Raises:
-            ValueError: There is no such metric or row.
-            IndexError: There is no such place.
+            ValueError: The metric or row is unknown.
+            IndexError: The index is out of range.
         """
         card, at, number = self._at(metric, row)
         if place is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.options import ViewOptions
 
-_WITH_STATISTICS = 540  # CSS pixels of a strip beside what is known about the feature
+_WITH_STATISTICS = 540  # CSS pixels of a strip next to the statistics of the feature
 
 
 class FeatureStrip(FeatureView):
@@ -24,8 +24,8 @@ class FeatureStrip(FeatureView):
 
     Features are tabs above the text, each with its activation on the token under the pointer, or its largest
     one. Below are the features that fire most on that token; click one to add it as a tab. With SAEs of
-    several layers, the layer slider chooses among them. With `stats=`, everything that is known about the
-    feature stands beside them.
+    several layers, the layer slider chooses among them. With `stats=`, all statistics of the
+    feature stand next to them.
 
     Args:
         shown: The result of `aw.sae_features`, or a list of them for several layers.

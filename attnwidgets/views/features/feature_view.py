@@ -37,7 +37,7 @@ class FeatureView(View):
 
     Raises:
         TypeError, ValueError: `shown` or `stats` has another type, or they belong to different SAEs.
-        IndexError: There is no such feature; the message names the range.
+        IndexError: The feature is out of range; the message names the range.
     """
 
     NEEDS = Needs(("features",))
@@ -85,7 +85,7 @@ class FeatureView(View):
     def _density_paths(self, sae: int, feature: int) -> Iterator[Path]:
         held = self._features.saes[sae].stats
         if held is None:
-            raise LookupError("there are no statistics of this SAE.")
+            raise LookupError("statistics of this SAE are missing.")
         tail = f".feature({int(feature)}).density"
         yield held, tail
         yield self, f".stats[{self.stats.index(held)}]{tail}"

@@ -51,12 +51,12 @@ class ShownSae:
             argument: What the message begins with.
 
         Raises:
-            IndexError: There is no such feature.
+            IndexError: The feature is out of range.
         """
         number = int(feature)
         if not 0 <= number < self.d_sae:
             raise IndexError(
-                f"{argument}there is no feature {number}; the features are 0 to {self.d_sae - 1}."
+                f"{argument}feature {number} is out of range: the features are 0 to {self.d_sae - 1}."
             )
         return number
 
@@ -96,7 +96,7 @@ class ShownFeatures:
         TypeError: An argument has another type.
         ValueError: There are more statistics than activations, they are of another SAE, or activations are of
             several texts.
-        IndexError: There is no such feature as one of `page`.
+        IndexError: A feature of `page` is out of range.
     """
 
     def __init__(self, view: str, shown: Any, stats: Any = None, page: Iterable[int] | None = None) -> None:
@@ -209,7 +209,7 @@ class ShownFeatures:
     def _stats(self, of: int) -> FeatureStats:
         stats = self.saes[of].stats
         if stats is None:
-            raise LookupError("there are no statistics of this SAE; aw.feature_stats computes them.")
+            raise LookupError("statistics of this SAE are missing; aw.feature_stats computes them.")
         return stats
 
     def _name(self, of: int, feature: int, name: str) -> Answer:
@@ -254,7 +254,7 @@ def show_features(view: View, features: ShownFeatures, feature: int | None, **op
         **options: Further options for the view's browser side.
 
     Raises:
-        IndexError: There is no such feature.
+        IndexError: The feature is out of range.
     """
     _VIEWS[view] = features, options
     _send_options(view)

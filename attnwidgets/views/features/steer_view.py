@@ -56,7 +56,7 @@ class SteerView(FeatureView):
 
     Raises:
         ValueError: The feature's maximum is unknown, or the SAE belongs to another model or site.
-        IndexError: There is no such feature.
+        IndexError: The feature is out of range.
     """
 
     _VIEW = "SteerView"

@@ -137,7 +137,7 @@ def _score(view: View, source: Source, name: str) -> Any:
     """Return the score of every head [layer, head] of a pattern that runs the model.
 
     Raises:
-        ValueError: There is no such pattern, or the model cannot be run for it; the message says why.
+        ValueError: The pattern is unknown, or the model cannot be run for it; the message says why.
     """
     require_choice("name", name, [one.name for one in _run_patterns()])
     why = _run_refusal(view, name)
@@ -182,7 +182,7 @@ def source_of(view: View, name: str) -> Source:
     """Return a source of a view by its id.
 
     Raises:
-        LookupError: The view has no such source.
+        LookupError: The view lacks the source.
     """
     source = next((source for source in view.sources() if source.id == name), None)
     if source is None:

@@ -33,7 +33,7 @@ class HeadGrid(Intervening):
 
     They leave special tokens out, as a map does where these stand apart; `hide_special=False` shows them.
 
-    Beneath or beside them are the heads that show a named pattern most (`aw.statistics.head_patterns`), or
+    Below or next to them are the heads that show a named pattern most (`aw.statistics.head_patterns`), or
     the heads like the selected one (`aw.statistics.similar_heads`); choosing a pattern selects its first
     head. Grids of too many heads for thumbnails of 12 px (30 x 9) are a heat table of the pattern's value,
     layers across, with the six highest as thumbnails.

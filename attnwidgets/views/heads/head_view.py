@@ -32,11 +32,11 @@ class HeadView(View):
     """Heads of one layer as lines between two columns of tokens: queries left, keys right.
 
     One head is shown: of every token its three strongest lines, from 5 % of the strongest possible one on,
-    and all lines of the token under the pointer, with its values as bars beside the tokens of the other side.
-    On the side of the keys it shows who reads that key. Click to pin a token; with one pinned, a token of the
-    other side shows the pair. Until something is pinned, the last token that is not a special one is shown.
-    Special tokens stand apart: as a grey bar beside every query for what it gives to them. Where there is
-    room, a third column shows the heads in which the pair is strongest.
+    and all lines of the token under the pointer, with its values as bars next to the tokens of the other
+    side. On the side of the keys it shows who reads that key. Click to pin a token; with one pinned, a token
+    of the other side shows the pair. Until something is pinned, the last token that is not a special one is
+    shown. Special tokens stand apart: as a grey bar next to every query for what it gives to them. Where
+    there is room, a third column shows the heads in which the pair is strongest.
 
     Several heads of the layer can be shown at once, each in its own colour (`heads=`, or the button
     "several"). They are chips: click to show or hide one, double-click to show it alone, double-click again
@@ -48,7 +48,7 @@ class HeadView(View):
             in the second; "all", "A-A", "B-A" and "B-B" likewise.
 
     Raises:
-        IndexError: There is no such head.
+        IndexError: The head is out of range.
         ValueError: `between` is unknown, or names two texts for an input that is one text.
     """
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Answer
 
 PAGE_WORK = 5e10
-"""Multiplications that writing a page may spend on predictions nobody has asked for."""
-_MOST = 10  # outcomes before, and as many after
+"""Multiplications that writing a page may spend on predictions that nobody requested."""
+_MOST = 10  # outcomes before, and the same number after
 _SEARCHED = 100  # outcomes among which one is looked for
 _MOST_HEADS = 32
 _LONGEST_LIST = 32

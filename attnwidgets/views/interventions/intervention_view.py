@@ -27,7 +27,7 @@ class InterventionView(Intervening):
     """Knock heads out or edit a row of attention, and see how the prediction changes.
 
     The list of active interventions belongs to the shared selection (`view.selection.interventions`); a cross
-    removes an entry, and `view.interventions()` hands the list to `trace.rerun`. Beside it stands what the
+    removes an entry, and `view.interventions()` hands the list to `trace.rerun`. Next to it stands what the
     model predicts, before any change and after it, with the total variation distance of the two; for a model
     that predicts nothing, how far its states moved. When the list changes, the model runs once, from the
     first changed layer on, but never while a cell runs.

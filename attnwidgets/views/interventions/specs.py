@@ -72,7 +72,7 @@ def checked_specs(given: Any, reach: Reach | None) -> tuple[Spec, ...]:
     Raises:
         TypeError: `given` is not a list of dicts, or a number is not an integer.
         ValueError: A kind, stack or key is unknown, or two specs change the same head or row.
-        IndexError: There is no such layer, head or token; the message names the range.
+        IndexError: The layer, head or token is out of range; the message names the range.
     """
     if isinstance(given, (str, bytes, dict)) or not hasattr(given, "__iter__"):
         raise TypeError(
@@ -224,7 +224,7 @@ class TraceInterventions:
         """Return the row with which a head returns the same [key], and the share of it that moved.
 
         Raises:
-            ValueError, IndexError: There is no such row.
+            ValueError, IndexError: The row is out of range.
         """
         free = self._free_attention(stack, layer, head, query)
         return free.rows[layer, head, query], float(free.movable[0, 0, 0])

@@ -37,12 +37,12 @@ class AudioView(View):
 
     Click a word, in the text, above the map or in it: its span is marked through everything and can be
     heard, and views of the same trace show its row. Drag over the wave for another span. Space plays what is
-    marked, + and - zoom, and the arrows go from word to word. Beside the picture stand how sure the model
+    marked, + and - zoom, and the arrows go from word to word. Next to the picture stand how sure the model
     was of each word, and the chosen word over time.
 
     The map opens with what word times were read from. Others are cross-attention (the row of a word is that
     which writes it: that of the token before), and the encoder's attention, by words of the sound or by
-    time. Padding after the sound is not drawn; the share of a row that lies on it is told.
+    time. Padding after the sound is not drawn; the share of a row that lies on it is reported.
 
     Args:
         sound: What `aw.speech.align` returned; or a trace of a sound, whose words are then aligned if that
@@ -86,7 +86,7 @@ class AudioView(View):
         self._maps = HeardMaps(self._audio_trace, self._times, content.explanations)
         if not self._maps.maps:
             raise ValueError(
-                f"the columns of {content.main.method} are no frames of this trace's sound: compute "
+                f"columns of {content.main.method} are not frames of this trace's sound: compute "
                 "it from the trace that AudioView() is given, with stack='encoder' or stack='cross'."
             )
         # Linked views open with the stack of the map that is shown.
@@ -135,8 +135,8 @@ class AudioView(View):
             head: The head, "mean" or "max"; None: the selected one.
 
         Raises:
-            ValueError: There is no such map, or it has no such rows.
-            IndexError: There is no such row, layer or head, or the second is not in the sound.
+            ValueError: The map or its rows are unknown.
+            IndexError: The row, layer or head is out of range, or the second is not in the sound.
         """
         name = next(iter(self._maps.names)) if map is None else map
         kind = self._maps.rows_of(name)[0] if rows is None else rows
@@ -251,7 +251,7 @@ def _as_read(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words_of(sound: Any) -> tuple[WordTimes | None, Any, str]:
-    """Return the words of a sound, its trace, and why there are no words.
+    """Return the words of a sound, its trace, and why words are missing.
 
     Raises:
         TypeError: It is neither words nor a trace.

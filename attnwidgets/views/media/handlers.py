@@ -40,7 +40,7 @@ def picture_handlers(
     Args:
         view: The view.
         trace: The trace whose picture it is; None if it is not at hand.
-        queries: Elements whose maps a page holds, beside those of class and register tokens.
+        queries: Elements whose maps a page holds, in addition to those of class and register tokens.
         neurons: Register neurons whose activations are moved, for norms with test-time registers.
     """
 

@@ -67,8 +67,7 @@ class HeardMaps:
         trace: The trace, with words on its frames if `times` has found them.
         times: Its words; None if there are none.
         explanations: MixingMaps or Attributions of the trace, by stack.
-        writes: Whether the row of what a decoder wrote is that which writes it (of the token before), rather
-            than its own.
+        writes: If True, use the row that predicts each token (position - 1), not the row at the token.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class HeardMaps:
             about = "" if isinstance(self.maps[stack], Attributions) else ", of one head in one layer"
             found[stack] = (label, f"{title.lower()}{about}")
         if ALIGNMENT in found and any(one.method != "attention" for one in self.maps.values()):
-            found[ALIGNMENT] = found.pop(ALIGNMENT)  # what was asked for comes first
+            found[ALIGNMENT] = found.pop(ALIGNMENT)  # requested maps come first
         return found
 
     def rows_of(self, name: str) -> tuple[str, ...]:
@@ -170,8 +169,8 @@ class HeardMaps:
             head: Number of the head, "mean" or "max", or "-" without heads.
 
         Raises:
-            ValueError: There is no such map, or it has no such rows.
-            IndexError: There is no such layer or head.
+            ValueError: The map or its rows are unknown.
+            IndexError: The layer or head is out of range.
         """
         require_choice("map", name, tuple(self.names))
         require_choice("rows", rows, self.rows_of(name))

@@ -28,7 +28,7 @@ class ImageView(View):
 
     It opens with what the class token reads. Click a patch to see what that one reads, click it again, or
     `[CLS]` above the picture, to go back; "into" turns the map round: who reads the chosen patch. Class and
-    register tokens are no part of the picture: they stand above it with the share that they take, so that
+    register tokens are not part of the picture: they stand above it with the share that they take, so that
     nothing is renormalised. At the left is the map of every layer and head for the chosen token, at the right
     every head of the layer. Values are drawn patch by patch; "smoothed" interpolates between them, and says
     of how many values. "outline" draws a line around the fewest patches that hold a share of the map.
@@ -51,8 +51,8 @@ class ImageView(View):
             for norms with `aw.vision.test_time_registers`.
 
     Raises:
-        ValueError: `shown` has no patches, `queries` names one that is not there, `registers` a unit that is
-            not, or there is no trace with its model for them.
+        ValueError: `shown` has no patches, `queries` names a query that does not exist, `registers` a unit
+            that does not exist, or the trace with its model is missing.
     """
 
     _VIEW = "ImageView"
@@ -119,7 +119,7 @@ class ImageView(View):
         for row, column in self._queries:
             if not (0 <= row < rows and 0 <= column < columns):
                 raise ValueError(
-                    f"ImageView(queries=...): there is no patch {(row, column)}; rows are 0 to {rows - 1}, "
+                    f"ImageView(queries=...): no patch {(row, column)}; rows are 0 to {rows - 1}, "
                     f"columns 0 to {columns - 1}."
                 )
             found.append(places[row * columns + column])

@@ -25,7 +25,7 @@ def token_norms(trace: Any, stack: str) -> NDArray[np.float32]:
         stack: Name of a stack that attends to itself.
 
     Raises:
-        UnsupportedModelError: If there is no model, or its blocks are not found.
+        UnsupportedModelError: If the model is missing, or its blocks are not found.
 
     Source:
         Darcet, Oquab, Mairal, Bojanowski (2024), "Vision Transformers Need Registers", figure 3.

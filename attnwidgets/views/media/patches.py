@@ -89,7 +89,7 @@ def _members(unit: Unit) -> Iterable[tuple[bool, int | None]]:
 def sides_of(source: Source) -> tuple[Places, Places]:
     """Return where the patches stand among the queries and among the keys of a source.
 
-    Targets of attributions are no elements: their places are those of the keys.
+    Targets of attributions are not elements: their places are those of the keys.
     """
     explanation, unit = source.explanation, source.unit
     if source.of_targets:

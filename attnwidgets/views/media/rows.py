@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 _EXACT = 32
-"""Up to so many elements that are no patches are sent as float32: their shares are printed."""
+"""Up to so many elements other than patches are sent as float32: their shares are printed."""
 
 
 def values_of(source: Source, side: str, index: int) -> Floats:
@@ -33,7 +33,7 @@ def values_of(source: Source, side: str, index: int) -> Floats:
         index: Number of the element in the source's unit.
 
     Raises:
-        IndexError: There is no such element.
+        IndexError: The element is out of range.
     """
     if source.of_targets:
         return np.stack([source.layer(layer)[0] for layer in source.ready])
@@ -74,7 +74,7 @@ def packed_values(source: Source, side: str, index: int) -> Answer:
 
 
 def _coded(values: Floats, *, signed: bool) -> tuple[NDArray[np.uint8], Floats]:
-    """Return codes, and the scale of every layer and head, NaN where there is no such head."""
+    """Return codes, and the scale of every layer and head, NaN for pruned heads."""
     missing = np.isnan(values).all(axis=-1) & (values.shape[-1] > 0)
     scale = np.max(np.abs(np.nan_to_num(values)), axis=-1, initial=0.0).astype("<f4")
     codes = quantise(values, scale[..., None], signed=signed)

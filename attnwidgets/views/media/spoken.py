@@ -29,7 +29,7 @@ _UNITS = ("token", "frame", "word")  # not the bins of a spectrogram
 
 
 def words_of_trace(trace: Trace) -> tuple[WordTimes | None, Any, str]:
-    """Return the words of a trace's sound, the trace with words on its frames, and why there are no words."""
+    """Return the words of a trace's sound, the trace with words on its frames, and why words are missing."""
     known = known_times(trace)
     if known is not None:
         return known, trace, ""

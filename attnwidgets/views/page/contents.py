@@ -1,4 +1,4 @@
-"""The contents of a standalone page: matrices, thumbnails and answers, as many as fit."""
+"""The contents of a standalone page: matrices, thumbnails and answers, up to its size limit."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def to_html(
 
     Raises:
         IndexError: No view has such a layer or head; the message names the range.
-        ValueError: `heads` or `layers` is a string other than "all", there are no views, the number of
+        ValueError: `heads` or `layers` is a string other than "all", views are empty, the number of
             `headings` differs from that of the views, or with `live` a model or tokenizer cannot run in a
             page (the message names what is not supported).
         FileNotFoundError: The folder to write into does not exist.

@@ -142,7 +142,7 @@ def patching_words(patching: Patching) -> str:
         start += (
             f" Estimated; correlation {patching.agreement:.2f} on {len(patching.checked)} checked places."
         )
-    return f"{start} Largest shares: {', '.join(found)}." if found else f"{start} There are no shares."
+    return f"{start} Largest shares: {', '.join(found)}." if found else f"{start} Shares are undefined."
 
 
 def folded(count: int, ranks: NDArray[np.integer], most: int = _ROWS) -> list[int]:

@@ -19,7 +19,7 @@ _LISTED = 5
 
 
 def claim_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a ClaimView shows: the verdict, the head beside its controls, and the texts against it."""
+    """Return what a ClaimView shows: the verdict, the head next to its controls, and the texts against it."""
     del theme
     result, report = view.result(), view._report  # noqa: SLF001 - a part of the view
     first = Words(

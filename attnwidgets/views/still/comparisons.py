@@ -84,7 +84,7 @@ def _agreement(
     )
     measure = next(iter(meta["measures"].values()))
     values = np.array(measure["values"], dtype=np.float64)
-    # Greys, as in the view: agreement is no amount of a text. Of an explanation with itself it is trivial.
+    # Greys, as in the view: agreement is not a value of a text. Of an explanation with itself it is trivial.
     np.fill_diagonal(values, np.nan)
     greys = heat_map("greys", signed=False)
     greys = greys.reversed() if theme.name == "dark" else greys

@@ -45,7 +45,7 @@ class HeadLines:
     """Lines from queries (left) to keys (right).
 
     Attributes:
-        values: [head, query, key]; NaN where there is no line.
+        values: [head, query, key]; NaN without a line.
         query_labels: Names of the rows.
         key_labels: Names of the columns.
         heads: Place in the layer (which gives the colour) and name of every head; empty: heads have no names.

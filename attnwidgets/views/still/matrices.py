@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 _OVERVIEW_SIDE = 384  # cells along a side of the static picture of a long text
 _STACKED = 3  # up to so many targets each have a strip; of more, one is chosen
-_NAMED = 3  # special tokens named beside a map
+_NAMED = 3  # special tokens named next to a map
 _LARGEST = 8  # values of a row that are listed
 _NAMES = ("rows read", "columns are read")
 
 
 def _axis_names(words: AxisWords) -> tuple[str, str]:
-    """Return what is written beside a matrix."""
+    """Return the words next to a matrix."""
     return _NAMES if words == READING else words.labels
 
 

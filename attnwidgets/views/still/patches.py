@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 _SIDE = 384  # pixels of the longer side of the static picture
-_NAMED = 4  # class and register tokens whose share is said
+_NAMED = 4  # class and register tokens whose share is reported
 _PLAIN = 128  # grey beneath a map whose picture is not known
 
 
@@ -148,7 +148,7 @@ def picture_sheet(view: Any) -> Sheet:
     name = "" if source.of_targets else "share" if source.stochastic else "weight"
     left = Stack([large, Scale(colours, norm, name)])
     words = _shares(shown)
-    if len(shown.values) < 2:  # noqa: PLR2004 - one map has nothing beside it
+    if len(shown.values) < 2:  # noqa: PLR2004 - one map has no neighbour
         return Sheet(shown.title, [left], words)
     maps = [shown.map(row) for row in shown.values]
     norms = [_colours(view, one, signed=source.signed)[1] for one in maps]
@@ -178,7 +178,7 @@ def _marks(shown: Shown) -> list[tuple[int, int]]:
 
 
 def _shares(shown: Shown) -> str:
-    """Return what stands beside the picture, in words."""
+    """Return the words next to the picture."""
     row, places, source = shown.row, shown.places, shown.state.source
     if source.of_targets:
         total = float(np.nansum(row[list(places.patches)]))

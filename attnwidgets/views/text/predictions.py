@@ -38,7 +38,7 @@ class Predictions(Intervening):
 
     Sliders for temperature, top k and top p act in the browser, on the 200 largest logits and the exact
     weight of all others. Click an outcome to explain it in linked views; with Shift it becomes the foil.
-    Beside it are continuations, generated on request (see `aw.continuations`), and the surprisal of every
+    Next to it are continuations, generated on request (see `aw.continuations`), and the surprisal of every
     token of the text (see `aw.surprisal`); click a token to see what the model expected in its place. While
     heads are knocked out or rows of attention are set in a linked view (see `InterventionView`), the view
     compares predictions before and after.

@@ -20,7 +20,7 @@ def span(numbers: tuple[int, ...]) -> str:
 
 
 def elements_of(tokens: TokenAxis, unit: str) -> Unit:
-    """Return the elements of an axis in a unit; in its own, if it has no such unit."""
+    """Return the elements of an axis in a unit; in its own, if it lacks the unit."""
     return tokens.units.get(unit) or next(iter(tokens.units.values()))
 
 

@@ -112,7 +112,7 @@ class RequestHandlers:
         """Return the answer to a request.
 
         Raises:
-            LookupError: There is no such topic.
+            LookupError: The topic is unknown.
         """
         handler = self._handlers.get(topic)
         if handler is None:
@@ -150,7 +150,7 @@ class RequestHandlers:
                 lengths = [len(part) for part in buffers]
                 entry = {"topic": topic, "args": dict(args), "meta": meta, "lengths": lengths}
                 line = json.dumps(entry, separators=(",", ":"), allow_nan=False)
-            except Exception:  # noqa: BLE001, S112 - it is asked for again, and reported in the view
+            except Exception:  # noqa: BLE001, S112 - it is requested again, and reported in the view
                 continue
             if len(line) + sum(lengths) <= room:
                 room -= len(line) + sum(lengths)

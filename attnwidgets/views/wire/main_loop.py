@@ -19,7 +19,7 @@ _DELIMITER = b"<IDS|MSG>"  # of Jupyter's messages; a signature, three dictionar
 def on_main_loop(call: Callable[[], None]) -> None:
     """Call a function on the main thread while no cell is running; interrupting the kernel stops it.
 
-    ipykernel 7 handles a view's messages in a separate thread, beside a running cell, or in the main thread
+    ipykernel 7 handles a view's messages in a separate thread, during a running cell, or in the main thread
     while an asynchronous cell awaits something. The function then waits for the lock that cells wait for.
     Elsewhere (older kernels, marimo, Solara, plain Python) messages arrive between cells, and the function is
     called immediately.
@@ -53,7 +53,7 @@ def unheard() -> Iterator[Any]:
     """
     kernel = getattr(running_shell(), "kernel", None)
     stream = getattr(kernel, "shell_stream", None)
-    # There is no other way to look at it. Solara's kernel has a queue of another kind, which stays empty.
+    # The only way to look at it. Solara's kernel has a queue of another kind, which stays empty.
     waiting = getattr(getattr(kernel, "msg_queue", None), "_queue", None)
     if stream is None or waiting is None:
         return

@@ -131,12 +131,12 @@ class Reader:
         return self._counts[layer]
 
     def layer(self, layer: int) -> NDArray[np.float32]:
-        """Return [head, query, key] of one layer; one head where there is no head axis.
+        """Return [head, query, key] of one layer; one head without a head axis.
 
         A pruned layer has fewer heads than `heads`.
 
         Raises:
-            IndexError: This source has no such layer.
+            IndexError: The layer is out of range.
         """
         self._check_layer(layer)
         aggregated = self._aggregated()
@@ -148,7 +148,7 @@ class Reader:
         return values if unreadable is None else np.asarray(np.where(unreadable, np.float32(np.nan), values))
 
     def _unreadable(self) -> NDArray[np.bool_] | None:
-        """Return where [target, source] a source lies beyond what a target reads, which is no zero."""
+        """Return where [target, source] a source lies beyond what a target reads, which is not zero."""
         whole = self._whole
         if whole is None or whole.reach is None:
             return None
@@ -158,7 +158,7 @@ class Reader:
         """Return [query, key] of one layer and one head or reduction.
 
         Raises:
-            IndexError: There is no such layer or head.
+            IndexError: The layer or head is out of range.
         """
         self._check(layer, head)
         if not self.long:
@@ -174,7 +174,7 @@ class Reader:
         """Return one row of a matrix [key], exact.
 
         Raises:
-            IndexError: There is no such layer, head or row.
+            IndexError: The layer, head or row is out of range.
         """
         return np.asarray(self.rows(layer, head, row, row + 1)[0])
 
@@ -193,7 +193,7 @@ class Reader:
         """Return a query's row, or with `side` "key" a key's column, in every head [head, element].
 
         Raises:
-            IndexError: There is no such layer or element.
+            IndexError: The layer or element is out of range.
         """
         self._check_layer(layer)
         count = self.shape[0 if side == "query" else 1]
@@ -302,7 +302,7 @@ class Reader:
         return pooled.values, (sums / rows).astype(np.float32)
 
     def _aggregated(self) -> Any:
-        # Two requests may arrive at once, beside a running cell: aggregate once.
+        # Two requests may arrive at once, during a running cell: aggregate once.
         with self._lock:
             if self._in_unit is None:
                 self._in_unit = self.explanation.to(self.unit)

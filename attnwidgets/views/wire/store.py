@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class TileStore(SharedModel):
     """Holds explanations by method key, describes them in `header` and answers requests for their numbers.
 
-    Requests arrive on a subshell, beside a running cell: they only read what was recorded or computed, and
+    Requests arrive on a subshell, during a running cell: they only read what was recorded or computed, and
     take the lock only to look up a source. What remains to be computed becomes a job of the main loop.
     """
 
@@ -296,7 +296,7 @@ class TileStore(SharedModel):
             layer: The selected layer.
 
         Raises:
-            LookupError: There is no such entry, or no such target.
+            LookupError: The entry or the target is unknown.
             ValueError: The method does not support the trace; and whatever else it raises.
         """
         base, target = base_of(key), target_of(key)
@@ -342,7 +342,7 @@ class TileStore(SharedModel):
         """Return the index and the label of a class or token; of the model's prediction for None.
 
         Raises:
-            ValueError, IndexError, TypeError: There is no such class or token; the message names the nearest.
+            ValueError, IndexError, TypeError: The class or token is unknown; the message names the nearest.
         """
         with self._lock:
             trace = next((entry.trace for entry in self._targetable.values()), None)

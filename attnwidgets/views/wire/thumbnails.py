@@ -38,7 +38,7 @@ PRUNED = -1.0
 class Thumbnails:
     """The thumbnails of one source (`Thumbs` of wire.ts), and their bytes.
 
-    `scale` is the largest magnitude [layer][head], `PRUNED` where there is no such head; `data` holds the
+    `scale` is the largest magnitude [layer][head], `PRUNED` for heads that a layer lacks; `data` holds the
     codes [layer][head][row][col]. Both leave out layers that are not computed yet, and heads of a later part.
     `special` says whether special tokens are among the cells; it is False if there are none.
     `part` is the Part of wire.ts: the places of a layer and of the first head in it.
@@ -107,7 +107,7 @@ def some_thumbnails(source: Source, place: int, head: int, *, special: bool = Fa
         special: Whether special tokens are among the cells.
 
     Raises:
-        IndexError: There is no such layer or head.
+        IndexError: The layer or head is out of range.
         ValueError: There are too many for thumbnails.
     """
     count = len(source.heads or (0,))
@@ -137,7 +137,7 @@ class Cells:
 
     @classmethod
     def of(cls, source: Source, room: int, *, special: bool) -> Cells | None:
-        """Return as many cells as `room` bytes allow, or None: see `thumbnails`."""
+        """Return the largest number of cells that fit `room` bytes, or None: see `thumbnails`."""
         special = special and source.has_special
         query, key = source.content
         kept = (np.ones_like(query), np.ones_like(key)) if special else (query, key)

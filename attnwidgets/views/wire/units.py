@@ -22,7 +22,7 @@ def divides(explanation: Any, unit: str) -> bool:
 
 
 def in_unit(explanation: Any, unit: str) -> Any:
-    """Return an explanation in another unit; None if it has no such unit or is in it already."""
+    """Return an explanation in another unit; None if it lacks the unit or is in it already."""
     if unit == explanation.unit or unit not in units_of(explanation):
         return None
     return explanation.to(unit)

@@ -1,1 +1,1 @@
-"""Transformers made by code in transformers' own classes, one model a file: every weight has a reason."""
+"""Transformers made by code in transformers' own classes, one model per file: every weight has a reason."""

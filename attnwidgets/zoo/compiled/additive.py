@@ -35,7 +35,7 @@ def additive(
 
     Args:
         letters: The alphabet: 1 to 64 different visible characters.
-        length: The most letters of a text, 1 to 64: as many heads.
+        length: The most letters of a text, 1 to 64: the number of heads.
         weights: The weight of every letter, -1,024 to 1,024; by default evenly spaced by 1 around 0: 3.5 for
             the first of eight letters, -3.5 for the last.
 
@@ -44,8 +44,8 @@ def additive(
         letters that begins every text with `<s>`.
 
     Raises:
-        ValueError: If `letters` is no alphabet, `length` is out of range, or `weights` does not hold a number
-            for every letter.
+        ValueError: If `letters` is not an alphabet, `length` is out of range, or `weights` does not hold a
+            number for every letter.
         TypeError: If they are of other types.
 
     Example:
@@ -81,7 +81,7 @@ def negation(
 
     Args:
         letters: The alphabet: 2 to 64 different visible characters.
-        length: The most letters of a text, 1 to 64: as many heads.
+        length: The most letters of a text, 1 to 64: the number of heads.
         no: The letter that means "not"; by default the last one.
         weights: The weight of every other letter, -1,024 to 1,024; by default evenly spaced by 1 around 0.
 
@@ -90,8 +90,8 @@ def negation(
         with `<s>`.
 
     Raises:
-        ValueError: If `letters` is no alphabet, `no` is none of them, `length` is out of range, or `weights`
-            does not hold a number for every other letter.
+        ValueError: If `letters` is not an alphabet, `no` is not a letter of it, `length` is out of range, or
+            `weights` does not hold a number for every other letter.
         TypeError: If they are of other types.
 
     Example:

@@ -39,7 +39,7 @@ def dyck(letters: str = "()[]", depth: int = 3, length: int = 20) -> tuple[Any, 
         Where nothing is open, all tokens are equally likely.
 
     Raises:
-        ValueError: If `letters` is no alphabet of pairs, or `depth` or `length` is out of range.
+        ValueError: If `letters` is not an alphabet of pairs, or `depth` or `length` is out of range.
         TypeError: If they are not a string and whole numbers.
 
     Source: Yao et al. 2021, Self-Attention Networks Can Process Bounded Hierarchical Languages.
@@ -141,7 +141,9 @@ def _known(letters: str, depth: int, text: str, at: int) -> Known:
         if number % 2 == 0:
             stack.append(i)
         elif not stack or text[stack.pop() - 1] != letters[number - 1]:
-            raise ValueError(f"text {quoted(text)} closes with {bracket!r} (token {i}) what is not open.")
+            raise ValueError(
+                f"text {quoted(text)} closes a bracket with {bracket!r} (token {i}) that is not open."
+            )
         if len(stack) > depth:
             raise ValueError(f"text {quoted(text)} is deeper than {depth} at token {i}.")
     if not stack:

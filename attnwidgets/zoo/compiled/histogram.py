@@ -42,7 +42,7 @@ def histogram(how: How = "same", letters: str = "abcdefgh", length: int = 10) ->
         letters that begins every text with `<s>`.
 
     Raises:
-        ValueError: If `how` is unknown, `letters` is no alphabet, or `length` is out of range.
+        ValueError: If `how` is unknown, `letters` is not an alphabet, or `length` is out of range.
         TypeError: If they are not strings and a whole number.
 
     Source: Weiss et al. 2021, Thinking Like Transformers (the task).

@@ -33,7 +33,7 @@ def induction(letters: str = "abcdefghijklmnop", length: int = 32) -> tuple[Any,
         A `GPT2LMHeadModel` with `.truth`, and a tokenizer of letters that begins every text with `<s>`.
 
     Raises:
-        ValueError: If `letters` is no alphabet, or `length` is out of range.
+        ValueError: If `letters` is not an alphabet, or `length` is out of range.
         TypeError: If they are not a string and a whole number.
 
     Source: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits; Olsson et al. 2022.

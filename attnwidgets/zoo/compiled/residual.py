@@ -1,8 +1,8 @@
 """The residual stream of a compiled model: named blocks of coordinates, each written with both signs.
 
 A layer norm with epsilon 2^30 and gain 2^15 returns x - mean(x): both numbers are exact, and every variance
-that occurs is small beside the epsilon. Each coordinate is written twice, as x and as -x. The mean is then 0,
-and norms change nothing. Both numbers are powers of two; half precision holds the gain, too.
+that occurs is small compared to the epsilon. Each coordinate is written twice, as x and as -x. The mean is
+then 0, and norms change nothing. Both numbers are powers of two; half precision holds the gain, too.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def bands(values: Sequence[float], reads: Tensor) -> tuple[Tensor, Tensor, Tenso
     """Return units that tell which of several values a number has; as `steps`, [unit, value].
 
     Args:
-        values: The values in ascending order; the first and the last are told apart, but not told.
+        values: The values in ascending order; the first and the last are only distinguished, not read.
         reads: What the number is [coordinate].
     """
     thresholds = [(low + high) / 2 for low, high in pairwise(values)]

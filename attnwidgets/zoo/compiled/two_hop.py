@@ -29,7 +29,7 @@ def two_hop(letters: str = "abcdefgh", length: int = 16) -> tuple[Any, Any]:
         A `GPT2LMHeadModel` with `.truth`, and a tokenizer of letters that begins every text with `<s>`.
 
     Raises:
-        ValueError: If `letters` is no alphabet, or `length` is out of range.
+        ValueError: If `letters` is not an alphabet, or `length` is out of range.
         TypeError: If they are not a string and a whole number.
 
     Example:
@@ -58,11 +58,11 @@ def two_hop(letters: str = "abcdefgh", length: int = 16) -> tuple[Any, Any]:
     # The second letter of a pair, at an even position, is found by its first; the first letter of one is not.
     found = previous - position[:, 1::2].sum(1, keepdim=True)
     found[:, -1] = 0
-    # `<s>` answers by a half whatever is asked: heads rest there where nothing is found.
+    # `<s>` answers every query by a half: heads rest there without a match.
     key = torch.cat([found, 0.5 * token[:, -1:]], 1)
     always = position.sum(1, keepdim=True)
-    for layer, asked, to in ((1, token, "hop"), (2, hop, "out")):
-        circuit.head(layer, 0, query=SHARP * torch.cat([asked, always], 1), key=key, value=token, to=(to,))
+    for layer, queried, to in ((1, token, "hop"), (2, hop, "out")):
+        circuit.head(layer, 0, query=SHARP * torch.cat([queried, always], 1), key=key, value=token, to=(to,))
     circuit.answer(next_letter(residual))
     model = circuit.named("two_hop", letters=letters, length=length)
     model.truth = truth(letters, length)
@@ -88,7 +88,7 @@ def truth(letters: str, length: int) -> Truth:
 
 
 def _known(text: str, at: int) -> Known:
-    """Follow two links from the letter at `at`; there is no answer where the first leads to several."""
+    """Follow two links from the letter at `at`; none if the first leads to several."""
     first = _seconds(text, at, text[at - 1]) if at else []
     if len({text[i - 1] for i in first}) != 1:
         return Known(None, {})

@@ -1,1 +1,1 @@
-"""How the trained models of `aw.zoo` are trained: a recipe a file, and one loop."""
+"""How the trained models of `aw.zoo` are trained: a recipe per file, and one loop."""

@@ -153,7 +153,7 @@ def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
 
 
 def measure(model: Any, tokenizer: Any) -> dict[str, float]:
-    """Return bits per character on what was held out and on what was learned, beside counts of n-grams.
+    """Return bits per character on held-out and on training text, and those of counts of n-grams.
 
     "made-up names" is the share of letters after the first that are guessed right where a name that is new
     stands for the second or third time; "random letters" the same where 24 random letters repeat.
@@ -221,15 +221,15 @@ def _names_repeated(model: Any, tokenizer: Any) -> float:
     import random
 
     rng = random.Random(5)  # noqa: S311
-    right = asked = 0
+    right = total = 0
     for number in range(90):
         name = made_up_name(rng)
         ids = tokenizer(_WITH_NAMES[number % 3].format(name), return_tensors="pt")["input_ids"]
         with no_grad():
             guessed = model(input_ids=ids).logits[0, -len(name) : -1].argmax(-1)
         right += int((guessed == ids[0, 1 - len(name) :]).sum()) if len(name) > 1 else 0
-        asked += len(name) - 1
-    return right / asked
+        total += len(name) - 1
+    return right / total
 
 
 def _letters_repeated(model: Any, tokenizer: Any, period: int = 24) -> float:

@@ -62,8 +62,8 @@ def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
     """Return the cross-entropy of every next character of the answer."""
 
     def next_loss() -> Any:
-        asked, answers = zip(*(dated(rng) for _ in range(_BATCH)), strict=True)
-        inputs = tokenizer(list(asked), return_tensors="pt", padding=True)
+        questions, answers = zip(*(dated(rng) for _ in range(_BATCH)), strict=True)
+        inputs = tokenizer(list(questions), return_tensors="pt", padding=True)
         labels = tokenizer(list(answers), return_tensors="pt")["input_ids"]
         return model(**inputs, labels=labels).loss
 
@@ -89,7 +89,7 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
 
 def exact(model: Any, tokenizer: Any, dates: list[tuple[str, str]]) -> float:
     """Return the share of dates that the model writes right from beginning to end."""
-    inputs = tokenizer([asked for asked, _ in dates], return_tensors="pt", padding=True)
+    inputs = tokenizer([question for question, _ in dates], return_tensors="pt", padding=True)
     with no_grad():
         written = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=11)
     guesses = tokenizer.batch_decode(written, skip_special_tokens=True)
@@ -100,11 +100,13 @@ def alignment(model: Any, tokenizer: Any, dates: list[tuple[str, str]]) -> dict[
     """Return, for every head of cross-attention, the share of the year's digits that it aligns."""
     import torch
 
-    inputs = tokenizer([asked for asked, _ in dates], return_tensors="pt", padding=True)
+    inputs = tokenizer([question for question, _ in dates], return_tensors="pt", padding=True)
     labels = tokenizer([answer for _, answer in dates], return_tensors="pt")["input_ids"]
     with no_grad(), giving_weights(model):
         attentions = model(**inputs, labels=labels, output_attentions=True).cross_attentions
-    first = torch.tensor([len(asked) - 4 for asked, _ in dates])  # every way of writing ends with the year
+    first = torch.tensor(
+        [len(question) - 4 for question, _ in dates]
+    )  # every way of writing ends with the year
     digits = first[:, None] + torch.arange(4)
     return {
         (layer, head): float((weights[:, head, :4].argmax(-1) == digits).float().mean())

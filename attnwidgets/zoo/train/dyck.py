@@ -80,7 +80,7 @@ def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
 def measure(model: Any, tokenizer: Any) -> dict[str, float]:
     """Return the accuracy on closing brackets, and how each layer attends to the matching bracket.
 
-    Before a closing bracket, the model is asked which of the two kinds it is. "on the match" is the mean
+    Before a closing bracket, the model predicts which of the two kinds it is. "on the match" is the mean
     weight of that token on the bracket it will close; "evenly" is what a head that spreads its weight evenly
     would have there; "match first" is the share of closing brackets where no token gets more.
     """
@@ -94,14 +94,14 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
     with no_grad(), giving_weights(model):
         output = model(input_ids=ids, output_attentions=True)
     # Token 0 is <s>: the bracket at place p of the text is token p + 1, which token p predicts.
-    asked = torch.tensor(
+    cases = torch.tensor(
         [
             (row, place, opened + 1)
             for row, text in enumerate(texts)
             for place, opened in matches(text).items()
         ]
     )
-    row, query, match = asked.T
+    row, query, match = cases.T
     closing = torch.tensor(tokenizer.convert_tokens_to_ids(list(PAIRS.values())))
     guessed = closing[output.logits[row, query][:, closing].argmax(-1)]
     measured = {"accuracy, closing bracket": float((guessed == ids[row, query + 1]).float().mean())}

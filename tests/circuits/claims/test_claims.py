@@ -169,7 +169,7 @@ def test_what_cannot_be_checked_is_said(induction):
         said.check(*induction, texts, roles={"pronoun": ["a", "a"], "antecedent": "a"})
     with pytest.raises(TypeError, match="role 'pronoun' is a int"):
         said.check(*induction, texts, roles={"pronoun": 3, "antecedent": "a"})
-    with pytest.raises(ValueError, match=r"no head 1\.7: the model has heads 0 to 1 in layer 1"):
+    with pytest.raises(ValueError, match=r"head 1\.7 does not exist: the model has heads 0 to 1 in layer 1"):
         aw.circuits.claim("head 1.7 is induction").check(*induction, texts)
     with pytest.raises(ValueError, match="layers 0 to 1"):
         aw.circuits.claim("head 7.0 is induction").check(*induction, texts)
@@ -178,7 +178,7 @@ def test_what_cannot_be_checked_is_said(induction):
     with pytest.raises(TypeError, match="is a tuple, not a text"):
         said.check(*induction, [("a", "b")], roles={"pronoun": "a", "antecedent": "a"})
     moving = aw.circuits.claim("head 1.0 moves first to last")
-    with pytest.raises(TypeError, match="no pair"):
+    with pytest.raises(TypeError, match="not a pair"):
         moving.check(*induction, ["abc"])
     with pytest.raises(ValueError, match='"shuffled" is for'):
         moving.check(*induction, pairs(), control="shuffled")
@@ -198,7 +198,7 @@ def test_what_cannot_be_checked_is_said(induction):
 @pytest.mark.parametrize(
     ("pronoun", "says"),
     [
-        ("(", "no regular expression: missing"),
+        ("(", "not a regular expression: missing"),
         ([(9, 12), None], r"place \(9, 12\), which is not in the 3 characters of the text 'abc'"),
         ([[(0, 1), (2, 2)], None], r"place \(2, 2\)"),
     ],

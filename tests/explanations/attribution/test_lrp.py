@@ -370,7 +370,7 @@ def test_what_is_no_trace_is_told_what_to_do():
     given = aw.from_attentions(torch.ones(1, 1, 1, 1), ["a"])
     with pytest.raises(ValueError, match="without a model"):
         lrp(given)
-    with pytest.raises(UnsupportedModelError, match="this trace has none"):
+    with pytest.raises(UnsupportedModelError, match="this trace has no model"):
         lrp(given, lambda outputs: outputs.logits)
     sound = torch.randn(400, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match=r'reads pictures.*at="block"'):

@@ -140,7 +140,7 @@ def test_scores_add_up_to_the_logit_in_every_family(family) -> None:
     needs("head", family)
     traced = _traced(family)
     if traced.logits is None:
-        with pytest.raises(ValueError, match="this trace has none"):
+        with pytest.raises(ValueError, match="this trace has no logits"):
             decompx(traced, 3)
         return
     if "cross" in traced.stacks:

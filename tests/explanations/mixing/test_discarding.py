@@ -177,7 +177,7 @@ def test_what_names_nothing_is_refused(discard: Any, error: type[Exception], say
     trace = aw.trace(tiny.build(tiny.TEXT["Llama"]), None, input_ids=[5, 6, 7, 8, 9])
     with pytest.raises(error, match="chefer: "):
         aw.chefer(trace, discard=discard)
-    with pytest.raises(ValueError, match="there is no special token here"):
+    with pytest.raises(ValueError, match="needs a special token"):
         aw.rollout(trace, discard="special")
 
 

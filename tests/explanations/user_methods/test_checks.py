@@ -104,7 +104,7 @@ def test_the_report_shows_input_result_and_expectation():
         "             b  0.5  0.5",
         "             a  0.75  0.25",
         "layer 0, query 0 ('a'), key 0 ('a'): 0.5 was returned, rollout is 0.75",
-        "beside rollout, on 3 tokens, 3 layers, 2 heads (made up)",
+        "compared with rollout, on 3 tokens, 3 layers, 2 heads (made up)",
     ):
         assert line in text
     row = report.beside.rows[0]

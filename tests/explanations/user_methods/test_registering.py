@@ -145,7 +145,7 @@ def test_what_cannot_be_labelled_is_refused_in_words(function, error, said):
         (
             lambda: register("mine")(lambda traced, k: 1),
             TypeError,
-            r"needs k beside the trace; give a default",
+            r"needs k in addition to the trace; give a default",
         ),
         (lambda: register("mine", invariant="causal"), TypeError, r"Did you mean 'invariants'"),
         (lambda: register("mine", invariants="casual"), ValueError, r"Did you mean 'causal'"),

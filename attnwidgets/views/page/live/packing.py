@@ -1,4 +1,4 @@
-"""What a live page holds beside its views: models, tokenizers, and which views show the texts of each."""
+"""What a live page adds to its views: models, tokenizers, and which views show the texts of each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.views.base.texts import given_text
 from attnwidgets.views.page.contents import LEVEL
 from attnwidgets.views.page.escaping import base64_text
 
@@ -66,7 +67,7 @@ def add_live(
         line = []
         for place, trace in enumerate(traces):
             name = bar if place == group.shown else f"{bar}-{place}"
-            plain = {"filters": {}, "title": "", "text": trace.asked.text}
+            plain = {"filters": {}, "title": "", "text": given_text(trace)}
             models[name] = {"kind": "view", "view": BAR, "state": {**shown[group.shown], "options": plain}}
             line.append(name)
         state["texts"][number]["views"].append(line)
@@ -98,7 +99,7 @@ def require_computable(trace: Any) -> None:
         raise ValueError("the numbers of a trace were given without a model")
     if why := refusal(trace):
         raise ValueError(f"a page computes what aw.trace(model, tokenizer, text) does, and here {why}")
-    layout_of(unwrap(trace.model))  # says what kind of model it is, before what else it was asked for
+    layout_of(unwrap(trace.model))  # names the kind of model before other options
     _require_plain(trace)
 
 
@@ -131,7 +132,7 @@ def described(trace: Any) -> dict[str, Any]:
         "predicts": _predicts(trace, layout.shape["reads"], reader),
         "longest": longest,
         "check": {
-            "text": trace.asked.text,
+            "text": given_text(trace),
             "ids": read_ids(trace),
             "logits": [float(f"{value:.{_DIGITS}g}") for value in logits],
         },
@@ -151,7 +152,7 @@ def _require_same(trace: Any, logits: NDArray[np.float64]) -> None:
 
 
 def _require_plain(trace: Any) -> None:
-    """Raise a ValueError for what a trace was asked for and a page does not do with a text that is typed."""
+    """Raise a ValueError for an option of a trace that a page does not apply to a typed text."""
     for name, value in trace.asked.options.items():
         if name == "words" and value not in {None, "standard"}:
             raise ValueError(f"words={value!r} is not a rule by which a page finds words")

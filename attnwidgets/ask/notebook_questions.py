@@ -20,8 +20,8 @@ class _Place(NamedTuple):
     number: int  # the number in its brackets, In [3]; 0 outside of a notebook
 
 
-class Asked:
-    """Remembers the cell in which every id was asked."""
+class NotebookQuestions:
+    """Remembers the cell of every question's id."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[int | str, str], _Place] = {}
@@ -66,11 +66,11 @@ class Asked:
                 yield question
 
 
-ASKED = Asked()
+QUESTIONS = NotebookQuestions()
 
 
 def answers() -> Answers:
-    """Return the answers to the questions of this notebook, as its cells have asked them so far.
+    """Return the answers to the questions of this notebook, whose cells have run.
 
     Returns:
         A dict from the id of every answered question to its record: what `aw.course.grade` takes.
@@ -81,7 +81,7 @@ def answers() -> Answers:
         >>> aw.ask.answers()["layers"]["value"]
         6
     """
-    return Answers((one.id, one.record) for one in ASKED.questions() if one.answer is not None)
+    return Answers((one.id, one.record) for one in QUESTIONS.questions() if one.answer is not None)
 
 
 def summary() -> str:
@@ -94,10 +94,10 @@ def summary() -> str:
         >>> "n_heads" in aw.ask.summary()
         True
     """
-    asked = list(ASKED.questions())
-    left = [question.id for question in asked if question.answer is None]
+    questions = list(QUESTIONS.questions())
+    left = [question.id for question in questions if question.answer is None]
     rest = f"; not yet: {', '.join(left)}" if left else ""
-    return f"{len(asked) - len(left)} of {len(asked)} answered{rest}"
+    return f"{len(questions) - len(left)} of {len(questions)} answered{rest}"
 
 
 def _is_another(earlier: Question, question: Question) -> bool:
