@@ -143,12 +143,12 @@ def show(page: Path, name: str, words: str, width: int) -> None:
 def make(browser: Browser, page: Path, due: set[str]) -> None:
     """Make those pictures of a page that are due, and write down their files and keys."""
     steps = pictured.steps_of(page)
-    shown = [at for at, step in enumerate(steps) if step.name in due]
-    world: dict[str, Any] = {"aw": aw, "np": np, "__name__": page.stem}
-    for at in sorted({each for last in shown for each in pictured.needed(steps, last)}):
-        value, step = run(steps[at].code, world), steps[at]
-        if at not in shown:
+    for last, step in enumerate(steps):
+        if step.name not in due:
             continue
+        # In a world without the other pictures: views of the same trace would move each other.
+        world: dict[str, Any] = {"aw": aw, "np": np, "__name__": page.stem}
+        value = [run(steps[at].code, world) for at in pictured.needed(steps, last)][-1]
         # A view and the buttons to press before its picture is taken, or the view alone.
         value, *buttons = value if isinstance(value, tuple) else (value,)
         source, files, words = written(value, Path("page.html").absolute())
@@ -156,7 +156,7 @@ def make(browser: Browser, page: Path, due: set[str]) -> None:
             image = taken(browser, source, theme, buttons)
             (pictured.FOLDER / f"{step.name}-{theme}.webp").write_bytes(packed(image))
         show(page, step.name, step.words or words, image.width // 2)
-        made = pictured.made_of() | {step.name: {"files": files, "key": pictured.key(steps, at, files)}}
+        made = pictured.made_of() | {step.name: {"files": files, "key": pictured.key(steps, last, files)}}
         pictured.MADE_OF.write_text(json.dumps(dict(sorted(made.items())), indent=1) + "\n", encoding="utf-8")
         print(f"{page.name}: {step.name}", flush=True)
 
