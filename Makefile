@@ -36,7 +36,7 @@ export TOKENIZERS_PARALLELISM := false
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-fast test-all test-matrix test-env python-env node-env browser-env lint js node \
 	chromium browsers wheel-check tests pytest browser soak extended properties fuzz build release-check bundle watch notebooks course \
-	docs places reference bench models format clean
+	docs pictures places reference bench models format clean
 
 help:
 	@echo "make demo    trace three models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -53,6 +53,7 @@ help:
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
 	@echo "make docs    the documentation site in $(OUT)/docs; runs notebooks that have changed, needs no network"
+	@echo "make pictures   those of the documentation that are older than their view (PICTURES=all, or names, to choose)"
 	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
 	@echo "make course  the assignments: the student's versions in notebooks/course, the teacher's in $(OUT)/course"
 	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
@@ -309,6 +310,10 @@ models: $(STAMP)/dev
 docs: $(STAMP)/dev
 	@OMP_NUM_THREADS=1 $(PY) -m sphinx -W --keep-going -q -b html -c docs . $(OUT)/docs -d $(OUT)/docs-doctrees
 	@echo "$(OUT)/docs/index.html"
+
+# Light and dark, of the code on the pages: docs/pictured.py.
+pictures: $(STAMP)/dev chromium
+	@OMP_NUM_THREADS=1 $(PY) docs/make_pictures.py $(PICTURES)
 
 reference: $(STAMP)/dev
 	@$(PY) docs/make_reference.py

@@ -102,7 +102,7 @@ def copy_pictures(app: Sphinx, error: Exception | None) -> None:
     out = Path(app.outdir)
     for name in app.env.found_docs:
         text = Path(app.env.doc2path(name)).read_text(encoding="utf-8")
-        for path in re.findall(r'(?:src|srcset)=\\?"([\w./-]+\.(?:png|svg))', text):
+        for path in re.findall(r'(?:src|srcset)=\\?"([\w./-]+\.(?:png|svg|webp))', text):
             picture = (Path(app.env.doc2path(name)).parent / path).resolve()
             target = out / picture.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,310 +1,187 @@
-"""Write the pictures of the documentation, as real views draw them.
+"""Make the pictures of the README and of docs/, as their code says (see pictured.py): `make pictures`.
 
-docs/design-light.png and docs/design-dark.png show the parts of every view, docs/design-states.png what
-stands where a picture is missing; those in docs/pictures, what three views do, for the README: on a light and
-on a dark page, with two dots per CSS pixel; and the table of a graded class.
+Each is taken in Chromium, on a light and on a dark page, and its page gets the lines that show it.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import html
 import io
+import json
+import os
+import re
 import sys
 import tempfile
-from base64 import b64encode
+from inspect import getfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
+from scipy.spatial.distance import cdist
 
 import attnwidgets as aw
+from attnwidgets.views.base.view import View
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "browser"))
 
+import pictured
 from chromium import executable
-from stage import play
+from settling import WATCH, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from playwright.sync_api import Browser
 
-    from playwright.sync_api import Locator, Page
-
-    from attnwidgets.views.base.view import View
-
-FOLDER = Path(__file__).parent
 WIDTH = 760
-THEMES = ("light", "dark")
-COLOURS = ("text", "quiet", "line", "wash", "back", "accent", "chosen", "amount", "for", "against", "apart")
-TYPE = (("label", "labels, notes, values"), ("control-text", "controls, readout"), ("reading", "the text"))
-METHODS = ("attention", "rollout", "alti", "lrp", "saliency", "value_zeroing")
-SPACE = ("s1", "s2", "s3", "s4")
-SHEET = """([parts, colours, sizes, spaces, ramps]) => {
-  const view = document.querySelector('.aw-root');
-  const sheet = document.createElement('div');
-  sheet.className = 'aw-root';
-  sheet.dataset.awTheme = view.dataset.awTheme;
-  sheet.style.cssText = 'padding: 16px; width: 808px; background: var(--aw-back)';
-  const add = (words, style = '') => {
-    const el = document.createElement('div');
-    el.style.cssText = style;
-    el.textContent = words;
-    sheet.append(el);
-    return el;
-  };
-  const name = (words) => add(words, 'font-weight: 600; margin: 16px 0 4px');
-  const named = (place, words, source) => {
-    const part = document.createElement('div');
-    const above = document.createElement('div');
-    above.textContent = words;
-    above.style.cssText = 'font-weight: 600; margin: 16px 0 4px';
-    const image = document.createElement('img');
-    image.src = source;
-    image.style.cssText = 'display: block; max-width: 100%';
-    part.append(above, image);
-    place.append(part);
-  };
-  const row = (items, draw) => {
-    const line = add('', 'display: flex; flex-wrap: wrap; gap: 8px 16px; align-items: end');
-    for (const item of items) line.append(draw(item));
-  };
-  const box = (words, style, text) => {
-    const el = document.createElement('div');
-    const swatch = document.createElement('div');
-    swatch.style.cssText = style;
-    if (text) swatch.textContent = text;
-    el.append(swatch, words);
-    return el;
-  };
-  name('Colour: --aw-…');
-  row(colours, (one) =>
-    box(one, `width: 50px; height: 24px; background: var(--aw-${one}); border: 1px solid var(--aw-line)`));
-  name('Type and space: --aw-…');
-  row(sizes, ([one, words]) => box(one, `font-size: var(--aw-${one})`, words));
-  row(spaces, (one) =>
-    box(one, `width: var(--aw-${one}); height: var(--aw-${one}); background: var(--aw-amount)`));
-  name('Ramps: zero is the page');
-  row(ramps, (one) => box('', `width: 340px; height: 24px; background: ${one}`));
-  const [frame, ...others] = parts;
-  named(sheet, ...frame);
-  const rest = add('', 'display: flex; flex-wrap: wrap; gap: 0 24px; align-items: start');
-  for (const part of others) named(rest, ...part);
-  document.body.replaceChildren(sheet);
+LIMIT = 60_000
+"""Bytes of a picture."""
+
+AREA, SHADES, PHOTOGRAPH = 1000, 24, 20_000
+"""Pixels whose colour is exact, how many colours all others have, and the colours of a photograph."""
+
+TABLE = """<!doctype html>
+<meta name="color-scheme" content="light dark">
+<body style="font: 13px system-ui; background: Canvas; color: CanvasText">
+<div class="aw-root" style="display: inline-block; padding: 8px">{}</div>"""
+PICTURE = """
+<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.webp">
+  <img alt="{words}" src="{folder}/{name}-light.webp" width="{width}">
+</picture>"""
+# The rectangle around all views.
+AROUND = """() => {
+  const parts = [...document.querySelectorAll('.aw-root, .aw-live')];
+  const boxes = parts.map((el) => el.getBoundingClientRect()).filter((box) => box.width);
+  const [x, y] = [Math.min(...boxes.map((b) => b.left)), Math.min(...boxes.map((b) => b.top))];
+  const right = Math.max(...boxes.map((b) => b.right));
+  const bottom = Math.max(...boxes.map((b) => b.bottom));
+  return {x, y: y + scrollY, width: right - x, height: bottom - y};
 }"""
 
 
-STATE_WIDTH, STATE_HEIGHT = 640, 300
-BLANK = "document.documentElement.style.colorScheme = 'light dark'"
-SITE = "blocks.3.hook_resid_post"
-# The view alone on the page, under its name.
-STATE_NAME = """(root, words) => {
-  const name = document.createElement('div');
-  name.textContent = words;
-  name.style.cssText = 'font: 600 13px system-ui; margin: 0 0 8px';
-  const page = 'margin: 12px; padding: 0; max-width: none; background: Canvas; color: CanvasText';
-  document.body.style.cssText = page;
-  document.body.replaceChildren(name, root.parentElement.childElementCount === 1 ? root.parentElement : root);
-}"""
+def run(code: str, world: dict[str, Any]) -> Any:
+    """Run code, and return the value of its last expression."""
+    body = ast.parse(code).body
+    values = [at for at, statement in enumerate(body) if isinstance(statement, ast.Expr)]
+    value = None
+    for at, statement in enumerate(body):
+        if values and at == values[-1]:
+            value = eval(compile(ast.Expression(statement.value), "page", "eval"), world)
+        else:
+            exec(compile(ast.Module([statement], []), "page", "exec"), world)
+    return value
 
 
-def picture(part: Locator) -> str:
-    """Return what a part looks like, as the address of a picture."""
-    return f"data:image/png;base64,{b64encode(part.screenshot()).decode()}"
+def written(value: Any, path: Path) -> tuple[Path, list[str], str]:
+    """Write a value as a page; return the page, the files that draw the value, and its words."""
+    if isinstance(value, Path):
+        return value, ["js/src/parts/live.ts"], ""
+    values = value if isinstance(value, list) else [value]
+    if not isinstance(value, list | View) and not hasattr(value, "view"):
+        path.write_text(TABLE.format(value._repr_html_()), encoding="utf-8")
+        return path, [Path(getfile(type(value))).relative_to(pictured.ROOT).as_posix()], ""
+    views = [each if isinstance(each, View) else each.view() for each in values]
+    words = " ".join(" ".join(dict.fromkeys(view.describe() for view in views)).split())
+    return aw.to_html(views, path), pictured.files_of(views), words
 
 
-def menu(page: Page, button: Locator) -> str:
-    """Return what a menu looks like that a button opens, without the view behind it."""
-    button.click()
-    panel = page.locator(".aw-menu:popover-open")
-    page.evaluate("document.body.style.opacity = 0")  # not of what lies in the top layer
-    shown = picture(panel)
-    page.evaluate("document.body.style.opacity = ''")
-    page.keyboard.press("Escape")
-    return shown
+def taken(browser: Browser, page: Path, theme: Any, buttons: list[str]) -> Image.Image:
+    """Return a picture of a page after buttons were pressed, with two dots per CSS pixel."""
+    context = browser.new_context(
+        viewport={"width": WIDTH + 50, "height": 1200}, device_scale_factor=2, color_scheme=theme
+    )
+    context.add_init_script(WATCH)
+    tab = context.new_page()
+    tab.goto(page.absolute().as_uri())
+    tab.locator(".aw-root").last.wait_for()
+    for button in buttons:
+        tab.get_by_role("button", name=button).click()
+    tab.mouse.move(0, 0)
+    tab.wait_for_timeout(700)
+    settle(tab)
+    shot = tab.screenshot(clip=tab.evaluate(AROUND), full_page=True)
+    context.close()
+    return Image.open(io.BytesIO(shot)).convert("RGB")
 
 
-def parts(page: Page) -> list[tuple[str, str]]:
-    """Return the parts of an Explorer, each with its name."""
-    explorer = page.locator(".aw-root").first
-    methods = menu(page, explorer.locator(".aw-menu-button").first)
-    tools = menu(page, explorer.locator(".aw-tools-button").first)
-    plot = explorer.locator(".aw-heatmap .aw-plot").first
-    size = plot.bounding_box() or {"width": 0, "height": 0}
-    plot.click(position={"x": 0.3 * size["width"], "y": 0.45 * size["height"]})
-    page.mouse.move(0, 0)
-    page.wait_for_timeout(800)
-    frame = picture(explorer)
-    explorer.locator("[role=tab]").last.click()
-    return [
-        ("Frame: toolbar, lead (chips, text), body with caption and legend, footer", frame),
-        ("Menu: groups, gists, badges", methods),
-        ("Meters", picture(explorer.locator(".aw-meters:visible").first)),
-        ("The menu ⋯", tools),
-        ("Legend", picture(explorer.locator(".aw-scale:visible").first)),
-    ]
+def packed(image: Image.Image) -> bytes:
+    """Return a picture as WebP: with few colours, or of a photograph as the limit allows."""
+    half = image.resize((image.width // 2, image.height // 2), Image.Resampling.LANCZOS)
+    ways = [(image, {"quality": 75}), (half, {"quality": 75})]
+    if image.getcolors(PHOTOGRAPH):
+        ways.insert(0, (flattened(image), {"lossless": True}))
+    for picture, options in ways:
+        file = io.BytesIO()
+        picture.save(file, "WEBP", method=6, **options)
+        if file.tell() < LIMIT:
+            return file.getvalue()
+    raise ValueError("no picture of this view is small enough: give it less height")
 
 
-def sheet(page: Page) -> bytes:
-    """Return the sheet of all parts, with the ramps of an Explorer and a RelevanceMap, as a PNG."""
-    ramps = [
-        view.locator(".aw-ramp:visible").first.evaluate("(el) => getComputedStyle(el).backgroundImage")
-        for view in page.locator(".aw-root").all()
-    ]
-    page.evaluate(SHEET, [parts(page), list(COLOURS), list(TYPE), list(SPACE), ramps])
-    page.wait_for_timeout(300)
-    return page.locator(".aw-root").screenshot()
+def flattened(image: Image.Image) -> Image.Image:
+    """Return a picture whose areas have exact colours, and whose letters and lines have fewer shades."""
+    pixels = np.asarray(image)
+    colours, at, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    areas = colours[np.argsort(-counts)][: (counts > AREA).sum()][: 256 - SHADES]
+    few = image.quantize(SHADES, Image.Quantize.MAXCOVERAGE, kmeans=2).getpalette()[: 3 * SHADES]
+    palette = np.vstack([areas, np.reshape(few, (-1, 3))]).astype(np.uint8)
+    return Image.fromarray(palette[cdist(colours, palette).argmin(axis=1)][at].reshape(pixels.shape))
 
 
-def shoot(views: list[View], draw: Callable[[Page], bytes], path: Path, theme: str, dots: int = 1) -> None:
-    """Write what `draw` makes of a page of these views, with so many dots per CSS pixel."""
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
-        page = browser.new_page(
-            viewport={"width": WIDTH + 80, "height": 1200},
-            device_scale_factor=dots,
-            color_scheme="dark" if theme == "dark" else "light",
-        )
-        page.goto(aw.to_html(views, Path(folder) / "page.html").as_uri())
-        page.locator(".aw-root").last.wait_for()
-        page.wait_for_timeout(2000)
-        image = Image.open(io.BytesIO(draw(page))).convert("RGB")
-        browser.close()
-    image.quantize(256, kmeans=2, dither=Image.Dither.NONE).save(path, optimize=True)
+def show(page: Path, name: str, words: str, width: int) -> None:
+    """Write the lines that show a picture below its comment."""
+    folder = os.path.relpath(pictured.FOLDER, page.parent)
+    lines = PICTURE.format(folder=folder, name=name, words=html.escape(words), width=width)
+    comment = re.compile(rf"(?ms)^(<!-- picture {name}\b.*?-->)(\n<picture>.*?</picture>)?")
+    text = page.read_text(encoding="utf-8")
+    page.write_text(comment.sub(lambda match: match[1] + lines, text), encoding="utf-8")
 
 
-def whole(page: Page) -> bytes:
-    """Return the only view, as a PNG."""
-    return page.locator(".aw-root").screenshot()
-
-
-def states(trace: Any) -> list[tuple[str, View, str, int]]:
-    """Return a view for each state, with what its kernel does, and the milliseconds until it is seen."""
-    drawn = torch.randn(384, 64, generator=torch.Generator().manual_seed(0))
-    sae = aw.SAE(drawn, drawn.T.contiguous(), torch.zeros(384), b_enc=torch.full((64,), -1e3), site=SITE)
-    other = aw.trace(trace.model, trace.tokenizer, trace.text)  # its views are linked with no other
-    compared = aw.compare(trace, methods=("attention", "rollout"), height=STATE_HEIGHT)
-    silent = aw.FeatureTable(aw.sae_features(trace, sae), height=STATE_HEIGHT)
-    return [
-        ("Awaited, with a total", compared, "works", 600),
-        ("Nothing to show", silent, "", 0),
-        ("Failed, with Retry", compared, "refuses", 600),
-        ("No kernel answers: the picture stays", aw.HeadView(other, height=STATE_HEIGHT), "silent", 9000),
-    ]
-
-
-def draw_states(trace: Any, path: Path) -> None:
-    """Write each state on a light and on a dark page, beside each other."""
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
-        columns = []
-        for theme in ("light", "dark"):
-            page = browser.new_page(
-                viewport={"width": STATE_WIDTH, "height": 2 * STATE_HEIGHT},
-                color_scheme="dark" if theme == "dark" else "light",
-            )
-            page.clock.install()
-            pictures = []
-            for name, view, kernel, later in states(trace):
-                if kernel:
-                    page.evaluate(BLANK)
-                    root = play(page, view, kernel, cold=kernel != "silent")
-                else:
-                    page.goto(view.to_html(Path(folder) / "page.html").as_uri())
-                    root = page.locator(".aw-root").first
-                    root.wait_for()
-                page.clock.run_for(600)
-                if kernel == "silent":
-                    root.locator(".aw-hv-name").nth(3).click()  # asks for the row
-                    page.mouse.move(0, 0)
-                page.clock.run_for(later)
-                page.wait_for_timeout(200)
-                root.evaluate(STATE_NAME, name)
-                pictures.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
-                page.goto("about:blank")
-            columns.append(pictures)
-        browser.close()
-    size = (STATE_WIDTH, STATE_HEIGHT + 48)
-    sheet = Image.new("RGB", (2 * size[0], len(columns[0]) * size[1]))
-    for column, pictures in enumerate(columns):
-        for row, image in enumerate(pictures):
-            sheet.paste(image.crop((0, 0, *size)), (column * size[0], row * size[1]))
-    sheet.quantize(256, kmeans=2, dither=Image.Dither.NONE).save(path, optimize=True)
-
-
-def design() -> None:
-    """Write the sheet of parts, and that of the states."""
-    model, tokenizer = aw.demo_model("classifier")
-    review = aw.trace(model, tokenizer, "A wonderful film with a dull ending.")
-    views = [aw.Explorer(review, methods=METHODS, layer=2, head=6), aw.RelevanceMap(aw.lrp(review))]
-    for theme in THEMES:
-        shoot(views, sheet, FOLDER / f"design-{theme}.png", theme)
-    draw_states(review, FOLDER / "design-states.png")
-
-
-def readme() -> None:
-    """Write the pictures of three views: a prediction explained, two texts, and the words that decide."""
-    parts = aw.demo_model("classifier")
-    film = aw.trace(*parts, "A wonderful film, and not too melodramatic.")
-    good, bad = (aw.trace(*parts, text) for text in ("The film was good.", "The film was not good."))
-    review = aw.trace(*parts, "A wonderful film with a dull ending.")
-    shown = {
-        "explorer": aw.Explorer(film),
-        "two_texts": aw.TwoTexts(good, bad),
-        "removal": aw.RemovalView(review, aw.lrp(review, unit="word")),
-    }
-    for name, view in shown.items():
-        for theme in THEMES:
-            shoot([view], whole, FOLDER / "pictures" / f"{name}-{theme}.png", theme, dots=2)
-
-
-def grading() -> None:
-    """Write the table of a class, in which the marks of a text are proposed."""
-    criteria = {"names the word": r"\bdull\b", "gives the change": "positive|flip", "limits of a map": None}
-    key = {
-        "q1": aw.course.exact((5, 9), points=2),
-        "q2": aw.course.near(0.847, full=0.005, none=0.05),
-        "q3": aw.course.kendall(["LRP", "IG", "SA"], points=2),
-        "q4": aw.course.rubric(criteria, points=3),
-    }
-    kinds = dict(zip(key, ("head", "number", "order", "text"), strict=True))
-    right, reason = ["LRP", "IG", "SA"], "It reads “dull”; without it the class flips."
-    answers = {
-        "ada": ((5, 9), 0.847, right, reason),
-        "bo": ((5, 9), 0.86, ["IG", "LRP", "SA"], "It is the dull word."),
-        "cy": ((0, 2), 0.9, right, "The sentence becomes positive without the head."),
-        "dee": ((0, 2), 0.85, ["SA", "IG", "LRP"], None),
-        "eve": ((5, 9), 0.8, right, "No idea."),
-    }
-    records = {
-        name: {
-            question: aw.course.make_record(question, kinds[question], value)
-            for question, value in zip(key, values, strict=True)
-        }
-        for name, values in answers.items()
-    }
-    graded = aw.course.grade_class(records, key)
-    graded.confirm("eve", "q4", 0)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": WIDTH, "height": 600}, device_scale_factor=2)
-        page.set_content(
-            f"<!doctype html><body style='font: 13px system-ui'><div id='table'>{graded._repr_html_()}</div>"
-        )
-        image = Image.open(io.BytesIO(page.locator("#table").screenshot())).convert("RGB")
-        browser.close()
-    image.quantize(32, dither=Image.Dither.NONE).save(FOLDER / "pictures" / "class-light.png", optimize=True)
+def make(browser: Browser, page: Path, due: set[str]) -> None:
+    """Make those pictures of a page that are due, and write down their files and keys."""
+    steps = pictured.steps_of(page)
+    for last, step in enumerate(steps):
+        if step.name not in due:
+            continue
+        # In a world without the other pictures: views of the same trace would move each other.
+        world: dict[str, Any] = {"aw": aw, "np": np, "__name__": page.stem}
+        value = [run(steps[at].code, world) for at in pictured.needed(steps, last)][-1]
+        # A view and the buttons to press before its picture is taken, or the view alone.
+        value, *buttons = value if isinstance(value, tuple) else (value,)
+        source, files, words = written(value, Path("page.html").absolute())
+        for theme in pictured.THEMES:
+            image = taken(browser, source, theme, buttons)
+            (pictured.FOLDER / f"{step.name}-{theme}.webp").write_bytes(packed(image))
+        show(page, step.name, step.words or words, image.width // 2)
+        made = pictured.made_of() | {step.name: {"files": files, "key": pictured.key(steps, last, files)}}
+        pictured.MADE_OF.write_text(json.dumps(dict(sorted(made.items())), indent=1) + "\n", encoding="utf-8")
+        print(f"{page.name}: {step.name}", flush=True)
 
 
 def main() -> None:
-    """Write the pictures, or those of one page."""
-    pages = {"design": design, "readme": readme, "grading": grading}
+    """Make the pictures that are missing or older than their view, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("page", nargs="?", choices=pages, help="whose pictures; none: all")
-    chosen = parser.parse_args().page
-    for name, write in pages.items():
-        if chosen in {None, name}:
-            write()
+    parser.add_argument("names", nargs="*", help="which pictures, or all; by default those that are stale")
+    chosen = set(parser.parse_args().names)
+    pages = {page: pictured.steps_of(page) for page in pictured.pages()}
+    if missing := chosen - {"all"} - {step.name for steps in pages.values() for step in steps}:
+        parser.error(f"no page has a picture called {', '.join(sorted(missing))}")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        os.chdir(folder)  # examples write files
+        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
+        for page, steps in pages.items():
+            due = {
+                step.name
+                for at, step in enumerate(steps)
+                if step.name
+                and ({"all", step.name} & chosen or (not chosen and pictured.is_stale(steps, at)))
+            }
+            if due:
+                make(browser, page, due)
+        browser.close()
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ DEVELOPERS = {
     "models": "",
     "bench": "",
     "docs": "",
+    "pictures": "",
     "clean": "",
 }
 SERVERS = ("lab", "watch")
