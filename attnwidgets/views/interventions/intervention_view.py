@@ -50,7 +50,7 @@ class InterventionView(Intervening):
         if not is_trace(trace):
             raise TypeError(
                 f"InterventionView() runs the model of a trace, but was given a {type(trace).__name__}: "
-                "give it what aw.trace(model, tokenizer, text) returned."
+                "pass the trace that aw.trace(model, tokenizer, text) returns."
             )
         self._intervened = TraceInterventions.of(trace)
         super().__init__(trace, **options)
