@@ -41,7 +41,7 @@ def calibrate_attention(
 
     Args:
         model: A transformers model, or a trace of one.
-        sinks: What `aw.statistics.attention_sinks(trace)` returned, or some of it; or places (layer, head,
+        sinks: Result of `aw.statistics.attention_sinks(trace)`, or a part of it; or places (layer, head,
             position).
         scale: What sinks keep of their attention, from 0 to 1 (the authors' beta, 0.4).
         stack: Which attention, in models with several stacks ("encoder", "decoder").

@@ -85,7 +85,7 @@ class CodedHeads(Table):
         """Return how often a head that patching finds scores above one that it does not (area under the ROC).
 
         Args:
-            patched: What `aw.circuits.patch(...)` returned, with site "head"; or shares [layer, head].
+            patched: Result of `aw.circuits.patch(...)` with site "head"; or shares [layer, head].
             share: Smallest size of a share that counts as found.
 
         Returns:

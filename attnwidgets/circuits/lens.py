@@ -40,10 +40,10 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
     first. Decoded in float32, some tokens at a time.
 
     Args:
-        trace: What `aw.trace` returned, of a model that predicts tokens.
+        trace: Trace returned by `aw.trace`, of a model that predicts tokens.
         answer: A token, by its string or id, whose rank and probability are followed; by default the model's
             prediction.
-        translator: What `aw.circuits.fit_translator` returned for this model, or `Translator.load` opened
+        translator: Result of `aw.circuits.fit_translator` for this model, or `Translator.load` opened
             (published tuned lenses, too); by default states are read as they are.
         top: Number of the most probable tokens that are kept for each layer and token.
 

@@ -36,7 +36,7 @@ def overlap(first: Any, second: Any, *, top: float = 0.02) -> Overlap:
     task before you speak of reuse.
 
     Args:
-        first: What `aw.circuits.patch(...)` returned, with site "head"; or shares [layer, head].
+        first: Result of `aw.circuits.patch(...)` with site "head"; or shares [layer, head].
         second: The same of another task, by the same model.
         top: Share of the heads that is selected for each, by size; or their number, from 1 on.
 

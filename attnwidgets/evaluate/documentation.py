@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnwidgets._documentation import documenter
 
 SHARED = {
-    "traces": "What `aw.trace` returned, or a list of such traces.",
+    "traces": "Trace returned by `aw.trace`, or a list of traces.",
     "explanations": "Attributions (for several traces a list, one per trace); a name in `aw.methods()`, a "
     "pair (name, options) or a function of a trace; a list of such methods; or a mapping from names to any "
     "of these. Pass a row of a map as `.to_attributions('row', query='cls')`.",

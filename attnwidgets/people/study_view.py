@@ -39,7 +39,7 @@ class StudyView(StandaloneView):
     practice items.
 
     Args:
-        study: What `aw.people.study` returned.
+        study: Result of `aw.people.study`.
         code: The person's code, of `study.codes`; None: the view draws one, which can be changed.
 
     Raises:
@@ -59,7 +59,7 @@ class StudyView(StandaloneView):
 
     def __init__(self, study: Any, *, code: str | None = None, **options: Unpack[TitleOptions]) -> None:
         if not isinstance(study, Study):
-            raise TypeError(f"StudyView() shows what aw.people.study returned, not {type(study).__name__}.")
+            raise TypeError(f"StudyView() shows the result of aw.people.study, not {type(study).__name__}.")
         if code is not None and not _CODE.fullmatch(code):
             raise ValueError(f"code={code!r} is not 4 to 16 small letters and digits.")
         self._study, self._code = study, code

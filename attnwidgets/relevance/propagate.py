@@ -85,7 +85,7 @@ def propagate(
     """Run a trace's model once under the rules, and backward once per score.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         scores: Returns the numbers to explain, given the model's outputs.
         purpose: The method's name, for messages.
         rule: See `Settings`.

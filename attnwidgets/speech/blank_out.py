@@ -72,7 +72,7 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
     what it wrote before.
 
     Args:
-        times: What `aw.speech.align` returned for an encoder-decoder.
+        times: Result of `aw.speech.align` for an encoder-decoder.
         target: Number of the word, from 0.
         cue: Number of the word that is removed, or several.
 

@@ -91,7 +91,7 @@ def cue_contribution(
     norm in the last layer, as the authors do). Other methods' maps are summed over a word's frames.
 
     Args:
-        examples: (times, target, cues): what `aw.speech.align` returned for a trace of an encoder-decoder,
+        examples: (times, target, cues): the result of `aw.speech.align` for a trace of an encoder-decoder,
             the number of the target word, and that of its cue, or several.
         methods: Names in `aw.methods()` that return maps.
         stacks: "encoder", "decoder" and "cross", or some of them.

@@ -81,7 +81,7 @@ def continuations(
     transformers' `generate` makes them, without the beams, penalties and stops that a checkpoint may set.
 
     Args:
-        trace: What `aw.trace` returned, of a model that generates. An encoder-decoder model continues its
+        trace: Trace returned by `aw.trace`, of a model that generates. An encoder-decoder model continues its
             decoder's text.
         how: "greedy" takes the most probable token at every step, "sample" draws, "beam" keeps the `beams`
             most probable beginnings.

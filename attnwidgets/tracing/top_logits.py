@@ -51,7 +51,7 @@ def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> 
     """Return a model's possible outputs at a position, without running it.
 
     Args:
-        trace: What `aw.trace` returned, of a model that predicts tokens or classes.
+        trace: Trace returned by `aw.trace`, of a model that predicts tokens or classes.
         position: For a model that generates, the token that is predicted from those before it: 1 up to the
             number of tokens, which is the next one. None: the position of `trace.predictions()`.
         most: The number of outcomes to return.

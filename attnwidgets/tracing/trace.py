@@ -478,7 +478,7 @@ class Trace(Suggesting):
         spell (`.alignment`). What has no partner counts whole, so that nothing is left out of a sum.
 
         Args:
-            other: What `rerun` returned, or a trace of another text, or by another model of the same shape.
+            other: Result of `rerun`, or a trace of another text, or by another model of the same shape.
 
         Raises:
             ValueError: If they have no stack in common, or the texts differ too much to be aligned.

@@ -34,7 +34,7 @@ def token_norms(trace: Trace, *, stack: str | None = None) -> Attributions:
     """The length of every token's state, layer by layer: outliers hold little of their own patch.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         stack: Stack of a model that has several; by default the one that reads a picture, else the trace's
             default.
 
@@ -138,7 +138,7 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
     """Return the patches whose norm lies above a threshold after a layer.
 
     Args:
-        norms: What `aw.vision.token_norms` returned, or a trace.
+        norms: Result of `aw.vision.token_norms`, or a trace.
         threshold: The norm. Published ones were read off a histogram, and differ by model (150 for DINOv2-g;
             30 for CLIP-B). By default three times the patches' median.
         layer: Number of the layer; negative numbers count from the last block, attending or not, whose

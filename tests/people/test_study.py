@@ -228,7 +228,7 @@ def test_bad_input_is_refused_with_what_to_do():
     refused(ValueError, "different words", kind="remove_words", given=given, conditions=("a", "b"))
     with pytest.raises(ValueError, match="code='Eve Smith' is not"):
         study().view(code="Eve Smith")
-    with pytest.raises(TypeError, match=r"what aw\.people\.study returned, not list"):
+    with pytest.raises(TypeError, match=r"the result of aw\.people\.study, not list"):
         aw.people.StudyView([])
 
 

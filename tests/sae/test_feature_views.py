@@ -208,8 +208,8 @@ def test_explore_shows_features_as_well(bert, sae, stats):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda s, f: aw.FeaturePanel("text"), TypeError, r"aw\.feature_stats returned, not str"),
-        (lambda s, f: aw.FeaturePanel([]), TypeError, r"aw\.feature_stats returned, not list"),
+        (lambda s, f: aw.FeaturePanel("text"), TypeError, r"aw\.feature_stats, not str"),
+        (lambda s, f: aw.FeaturePanel([]), TypeError, r"aw\.feature_stats, not list"),
         (lambda s, f: aw.FeaturePanel(s, feature=20), IndexError, "0 to 19"),
         (
             lambda s, f: aw.FeaturePanel(s, page=[3, 20]),

@@ -211,14 +211,14 @@ def test_cells_that_are_not_there_are_refused(both, cells, error):
 
 
 def test_results_of_other_kinds_or_texts_are_refused(both, pair):
-    with pytest.raises(TypeError, match=r"what aw\.circuits\.patch returned"):
+    with pytest.raises(TypeError, match=r"the result of aw\.circuits\.patch"):
         aw.PatchView(pair[0])
     other = aw.circuits.patch(*pair, "c", foil="b", sites="head")
     with pytest.raises(ValueError, match="different foil"):
         aw.PatchView(both, others=[other])
-    with pytest.raises(TypeError, match=r"what aw\.circuits\.lens returned"):
+    with pytest.raises(TypeError, match=r"the result of aw\.circuits\.lens"):
         aw.LensView(pair[0])
-    with pytest.raises(TypeError, match=r"what claim\.check"):
+    with pytest.raises(TypeError, match=r"the result of claim\.check"):
         aw.ClaimView(both.denoise)
 
 

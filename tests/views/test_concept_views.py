@@ -59,7 +59,7 @@ def test_results_open_their_views():
         view = result.view(title="mine", height=600)
         assert (type(view).__name__, view.options["title"], view.options["height"]) == (name, "mine", 600)
         assert view.describe() == repr(result)
-        with pytest.raises(TypeError, match=f"{name}.. shows what aw.concepts"):
+        with pytest.raises(TypeError, match=f"{name}.. shows the result of aw.concepts"):
             getattr(aw, name)([1, 2])
 
 

@@ -140,7 +140,7 @@ def test_a_probe_is_drawn_beside_at_the_states_that_each_block_writes(given):
     assert lines["probe: accuracy"][1] == card.mean[0, 0, 2] < 0.8
     assert lines["probe: accuracy"][2:] == [None] * (len(layers) - 2)
     assert view._repr_mimebundle_()[0]["image/png"]
-    with pytest.raises(TypeError, match=r"probe= takes what aw\.evaluate\.probe returned"):
+    with pytest.raises(TypeError, match=r"probe= takes the result of aw\.evaluate\.probe"):
         aw.LayerProfile(trace, probe=aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0]))
     alone = aw.evaluate.probe(states[:, :1], labels, mdl=False, resamples=5)
     with pytest.raises(ValueError, match="has states of layers 0"):

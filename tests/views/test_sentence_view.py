@@ -107,7 +107,7 @@ def test_two_hundred_sentences_are_drawn_around_the_chosen_one(tmp_path):
 
 
 def test_what_has_no_arcs_is_refused_with_what_to_do(spelling):
-    with pytest.raises(TypeError, match="sentence_attribution returned, another map, or a trace, not int"):
+    with pytest.raises(TypeError, match="sentence_attribution, another map, or a trace, not int"):
         aw.SentenceView(3)
     with pytest.raises(ValueError, match="lies between two"):
         aw.SentenceView(aw.MixingMap(np.ones((1, 2, 2)), query=["a", "b"], key=["c", "d"]))

@@ -66,7 +66,7 @@ def sentence_attribution(
     text without generated reasoning, suppression shows little beyond that (`docs/circuits.md`).
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         method: "suppress", "attention" or "resample".
         as_published: Take the authors' constants: predictions at temperature 0.6 and the mean of log(KL +
             1e-9) for "suppress", the mean over a sentence's keys, not the sum, for "attention". The authors

@@ -20,7 +20,7 @@ def rationale_elements(trace: Trace, rationale: Any, unit: str | Unit = "token")
     An element is covered if the rationale covers one of its characters.
 
     Args:
-        trace: What `aw.trace` returned; for spans of characters, of one text by a fast tokenizer.
+        trace: Trace returned by `aw.trace`; for spans of characters, of one text by a fast tokenizer.
         rationale: Spans (start, stop) of characters in the text; numbers of elements of the unit; or an
             object with such a `rationale` (`aw.demo_texts()`).
         unit: The unit, of the trace's default stack: "token", "word", ...

@@ -196,7 +196,7 @@ def adversarial_attention(
     epsilon. The search gives a lower bound: attention farther away may exist even if none was found.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         layer: A layer number or several.
         epsilon: How far the prediction may move, in total variation, above 0 and at most 1.
         steps: Steps of the ascent, each a pass forward and back.

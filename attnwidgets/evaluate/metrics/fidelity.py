@@ -138,7 +138,7 @@ def characterization(fid_plus: Any, fid_minus: Any = None, weights: tuple[float,
     """Return the weighted harmonic mean of fid+ and 1 - fid-: (w+ + w-) / (w+ / fid+ + w- / (1 - fid-)).
 
     Args:
-        fid_plus: What `fidelity` returned, or the "removal" scores of `aw.evaluate.compare` with both
+        fid_plus: Result of `fidelity`, or the "removal" scores of `aw.evaluate.compare` with both
             fidelities; or fid+ itself, a number or an array of means over a data set, 0 to 1.
         fid_minus: fid-, of the same shape; None with a scorecard.
         weights: w+ and w-, both above zero; only their ratio matters.

@@ -49,7 +49,7 @@ def layer_correlation(
     behind. A high rho says that a map agrees with a gradient, which is not ground truth either.
 
     Args:
-        traces: What `aw.trace` returned, or a list of such traces, of one model.
+        traces: Trace returned by `aw.trace`, or a list of traces, of one model.
         methods: Names in `aw.methods()`, pairs (name, options), functions of a trace that return a map, or a
             mapping from labels to these. None: those of `aw.evaluate.cue_contribution`.
         reference: A method to compare maps with instead, as `methods` takes one.

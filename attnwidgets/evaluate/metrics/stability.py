@@ -53,7 +53,7 @@ def stability(
         local_lipschitz       max over d of |a(x + d) - a(x)| / |d|
 
     Args:
-        traces: What `aw.trace` returned of one text each, or a list of such traces.
+        traces: Trace of one text returned by `aw.trace`, or a list of such traces.
         explanations: A name in `aw.methods()`, a pair (name, options), or a function of a trace that returns
             Attributions or numbers; a list of these, or a mapping from names to them. They are computed anew
             for every d.

@@ -317,7 +317,7 @@ def possible_operators(trace: Trace, stack: str) -> tuple[Operator, ...]:
     Those on pictures and on sound, in the order of `PICTURE_OPERATORS` and `SOUND_OPERATORS`, come last.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         stack: The stack whose tokens are removed: "self", "encoder" or "decoder".
 
     Example:

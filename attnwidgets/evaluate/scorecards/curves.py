@@ -66,7 +66,7 @@ def abpc(card: Scorecard) -> Scorecard:
     ones. The area between the two is therefore area(insertion) - area(deletion), and random orders have 0.
 
     Args:
-        card: What `faithfulness` returned with the metrics "deletion" and "insertion", for thresholds from 0
+        card: Result of `faithfulness` with the metrics "deletion" and "insertion", for thresholds from 0
             to 1.
 
     Raises:

@@ -143,7 +143,7 @@ def logit_parts_in_two(trace: Trace, logits: TargetLogits, parts: TwoParts, meth
     """Return the parts of every target, less its foil's [copy, target].
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         logits: The targets and foils.
         parts: The parts of the last block's output.
         method: Name of the method, for messages.

@@ -333,7 +333,7 @@ def target_attributions(
     residual: Any = None,
     map: MixingMap | None = None,  # noqa: A002 - the attribute it becomes
 ) -> Attributions:
-    """Return values [target, token] as Attributions in a unit, with what `provenance_of` returned."""
+    """Return values [target, token] as Attributions in a unit, with the result of `provenance_of`."""
     axis = trace.axes(stack)[0]
     numbers = values.to("cpu").double().numpy() if hasattr(values, "detach") else np.asarray(values)
     common["warning"] = "; ".join(filter(None, (common["warning"], _without_relevance(axis, numbers))))

@@ -96,7 +96,7 @@ def lrp(
     starts with all its relevance, a probability with its gradient.
 
     Args:
-        trace: What `aw.trace` returned, or `aw.trace_module` for any torch module.
+        trace: Trace returned by `aw.trace`, or `aw.trace_module` for any torch module.
         target: {target} A list of targets gives [target, source], from one forward pass.
         foil: {foil}
         rule: "attnlrp" or "cp_lrp".

@@ -46,7 +46,7 @@ def neuron_relevance(
     feature: `provenance["conservation"]` has them as "unexplained".
 
     Args:
-        trace: What `aw.trace` returned, or `aw.trace_module`.
+        trace: Trace returned by `aw.trace`, or `aw.trace_module`.
         site: The hook point: a hook's name ("blocks.3.mlp.hook_post", "blocks.5.hook_resid_post") or the path
             of a module, with ".input" for its input.
         target: {target} One target only.

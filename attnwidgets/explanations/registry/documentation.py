@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnwidgets._documentation import documenter
 
 FRAGMENTS = {
-    "trace": "What `aw.trace` returned; for a list of traces, a list of results is returned.",
+    "trace": "Trace returned by `aw.trace`; for a list of traces, a list of results is returned.",
     "target": "What to explain: a class or a token by name or number, anything from `aw.targets`, or a "
     "function of the model's outputs. By default, what the model predicts.",
     "foil": "What the target is contrasted with: the method explains target - foil.",

@@ -124,7 +124,7 @@ class Method:
         """Return the approximate bytes that this method holds at once; 0 if it checks its own, or takes few.
 
         Args:
-            trace: What `aw.trace` or `aw.from_attentions` returned, or a MixingMap.
+            trace: Trace returned by `aw.trace` or `aw.from_attentions`, or a MixingMap.
             stack: Name of the stack; the trace's default otherwise.
         """
         sizes = sizes_of(trace, stack)
@@ -149,7 +149,7 @@ class Method:
         The model does not run: errors that only a run can reveal are raised when the method is called.
 
         Args:
-            trace: What `aw.trace` or `aw.from_attentions` returned, or a MixingMap.
+            trace: Trace returned by `aw.trace` or `aw.from_attentions`, or a MixingMap.
             stack: Name of the stack; the trace's default otherwise.
         """
         stack = default_stack(trace) if stack is None else stack
@@ -328,7 +328,7 @@ def explain(trace: Any, name: str, /, **options: Any) -> Explanation | list[Expl
     """Explain a trace by the method `name`; a list of traces gives a list of results.
 
     Args:
-        trace: What `aw.trace` returned; methods that read a map also accept a MixingMap.
+        trace: Trace returned by `aw.trace`; methods that read a map also accept a MixingMap.
         name: A name in `aw.methods()`.
         options: The method's own keywords, and `force=True` to run it even if memory may be too short.
 

@@ -25,7 +25,7 @@ def as_explanation(returned: Any, trace: Any, stack: str, common: dict[str, Any]
             MixingMap or Attributions. [query, key] is numbered as the last layer.
         trace: The explained trace.
         stack: Name of the stack.
-        common: What `provenance_of` returned for the method.
+        common: Result of `provenance_of` for the method.
 
     Raises:
         ValueError: For a shape that fits no axes (the message names those that do), NaN or infinity.

@@ -215,7 +215,7 @@ def resolve_target(
     """Return the target that a user means.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         target: None for the model's prediction (the class, the next token, the first mask's token); a string
             or number for a class or a token, whichever the model has; a result of a function of `aw.targets`;
             or a function of the model's outputs.

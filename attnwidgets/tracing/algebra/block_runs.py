@@ -56,7 +56,7 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
     """Return one block of a trace, its layout verified on first use. The first call runs the model once.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         layer: Number of the layer, as in the model.
         stack: Name of the stack; with "cross", the block is returned from its cross-attention on.
         method: The method's name, for messages.

@@ -90,7 +90,7 @@ def logit_parts(
     """Return the parts of some logits.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         stack: The stack that the output head reads.
         wanted: Row (None for logits [class]) and column of each logit.
         method: The method's name, for messages.

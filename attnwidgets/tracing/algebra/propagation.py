@@ -31,7 +31,7 @@ class Propagation:
     """The vectors of a trace, from the first block's input on.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         stack: A stack whose blocks only have self-attention.
         method: The method's name, for messages.
         spans: The tokens of each source.

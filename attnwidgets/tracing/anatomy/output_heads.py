@@ -158,7 +158,7 @@ def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head
     """Return the output head that reads a stack, verified on the logits of one position.
 
     Args:
-        trace: What `aw.trace` returned, with logits.
+        trace: Trace returned by `aw.trace`, with logits.
         stack: The stack whose last block it reads.
         method: The method's name, for messages.
         position: Row of logits [token, vocabulary]; None for [class].

@@ -241,7 +241,7 @@ def differentiable(
     model in half precision runs in float32, on a copy of its weights, unless `precision` is "model".
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: Trace returned by `aw.trace`.
         purpose: The method's name, for messages.
         place: Where gradients end; see `Place`.
         precision: Precision in which a half-precision model is run.

@@ -46,7 +46,7 @@ class ClaimView(TextsView):
     Python that does so is copied.
 
     Args:
-        shown: What `claim.check` or `aw.circuits.check_claims` returned.
+        shown: Result of `claim.check` or `aw.circuits.check_claims`.
         claim: Sentence of the claim that is shown at first; None: the first.
         linked: A view of a trace of the same model, such as `aw.Explorer(trace)`: a text that is opened is
             shown in it, and in the views that are linked with it. None: it is shown below.
@@ -65,7 +65,7 @@ class ClaimView(TextsView):
     ) -> None:
         if not isinstance(shown, ClaimReport):
             raise TypeError(
-                f"ClaimView() shows what claim.check or aw.circuits.check_claims returned, not "
+                f"ClaimView() shows the result of claim.check or aw.circuits.check_claims, not "
                 f"{type(shown).__name__}."
             )
         names = [result.claim for result in shown]

@@ -41,7 +41,7 @@ class LensView(CircuitView):
     where the answer rises; the arrow keys still reach them. A page without a kernel holds what is shown.
 
     Args:
-        shown: What `aw.circuits.lens` returned.
+        shown: Result of `aw.circuits.lens`.
         others: Other lenses of the same text and answer, such as the plain lens for a fitted lens.
         color: What colours show: "probability" or "rank" of the answer, "entropy" or "kl".
         token: Position of the token that is chosen at first; None: the last one.
@@ -69,7 +69,7 @@ class LensView(CircuitView):
         self._lenses: dict[Key, Lens] = {}
         for one in (shown, *others):
             if not isinstance(one, Lens):
-                raise TypeError(f"LensView() shows what aw.circuits.lens returned, not {type(one).__name__}.")
+                raise TypeError(f"LensView() shows the result of aw.circuits.lens, not {type(one).__name__}.")
             if (one.tokens, one.answer, one.shape) != (shown.tokens, shown.answer, shown.shape):
                 raise ValueError("LensView(): the lenses are of other texts or answers; make a view of each.")
             self._lenses.setdefault((is_fitted(one), None), one)

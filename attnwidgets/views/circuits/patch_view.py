@@ -51,7 +51,7 @@ class PatchView(CircuitView):
     chosen.
 
     Args:
-        shown: What `aw.circuits.patch` returned.
+        shown: Result of `aw.circuits.patch`.
         more: Other results of the same two texts, such as the other direction or the estimate.
         others: The same, as a list.
         cells: Places that are chosen at first, as `aw.circuits.patch_cells` takes them; None: the head that
@@ -332,7 +332,7 @@ def _patchings(given: Any) -> list[Patching]:
     for one in found:
         if not isinstance(one, Patching):
             raise TypeError(
-                f"PatchView() shows what aw.circuits.patch returned, not {type(one).__name__}: "
+                f"PatchView() shows the result of aw.circuits.patch, not {type(one).__name__}: "
                 "aw.circuits.patch(clean, corrupt, target, foil=other)."
             )
     return found

@@ -35,7 +35,7 @@ class SentenceView(View):
     most to each other: the menu of distances leaves them out.
 
     Args:
-        shown: What `aw.circuits.sentence_attribution` returned, another MixingMap of a text that reads
+        shown: Result of `aw.circuits.sentence_attribution`, another MixingMap of a text that reads
             itself, or a trace (then: its attention between sentences).
         least: Share of the largest value from which arcs are drawn, 0 to 1.
         distance: Sentences nearer to each other than this are left out; 1: none.
@@ -56,7 +56,7 @@ class SentenceView(View):
     ) -> None:
         if not isinstance(shown, MixingMap) and not is_trace(shown):
             raise TypeError(
-                "SentenceView() shows what aw.circuits.sentence_attribution returned, another map, or a "
+                "SentenceView() shows the result of aw.circuits.sentence_attribution, another map, or a "
                 f"trace, not {type(shown).__name__}."
             )
         if not 0 <= least <= 1:

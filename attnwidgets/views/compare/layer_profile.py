@@ -54,7 +54,7 @@ class LayerProfile(View):
         cues: Sources whose values are added while no single one is pinned: numbers or labels, counted in the
             unit of the first explanation.
         query: The query whose row is read, as in `MixingMap.to_attributions`; None: the pinned one.
-        probe: What `aw.evaluate.probe` returned, drawn along with them (Mohebbi et al. 2023): its accuracy
+        probe: Result of `aw.evaluate.probe`, drawn along with them (Mohebbi et al. 2023): its accuracy
             and that of its baselines. At layer l stands the state that block l writes, layer l + 1 of
             `aw.concepts.states`.
 

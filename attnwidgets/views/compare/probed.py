@@ -34,7 +34,7 @@ def probe_lines(card: Any, layers: Sequence[int]) -> ProbeLines:
 
     if not isinstance(card, Scorecard) or card.method != "probe":
         raise TypeError(
-            f"probe= takes what aw.evaluate.probe returned, not a {getattr(card, 'method', '') or ''} "
+            f"probe= takes the result of aw.evaluate.probe, not a {getattr(card, 'method', '') or ''} "
             f"{type(card).__name__}.".replace("  ", " ")
         )
     places = {int(layer): place for place, layer in enumerate(card.x)}

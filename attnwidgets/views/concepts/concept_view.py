@@ -41,7 +41,7 @@ class ConceptView(TextsView):
     their state at this layer shows the concept, the most first, and each opens with a click.
 
     Args:
-        shown: What `aw.concepts.tcav` returned.
+        shown: Result of `aw.concepts.tcav`.
         concept: Name of the concept that is chosen at first; None: the first one.
         layer: Layer that is selected at first; None: the linked view's, or a significant one, that whose
             score is furthest from the band.
@@ -69,7 +69,7 @@ class ConceptView(TextsView):
     ) -> None:
         if not isinstance(shown, ConceptScores):
             raise TypeError(
-                f"ConceptView() shows what aw.concepts.tcav returned, not {type(shown).__name__}."
+                f"ConceptView() shows the result of aw.concepts.tcav, not {type(shown).__name__}."
             )
         if concept is not None and concept not in shown.concepts:
             known = ", ".join(map(repr, shown.concepts))

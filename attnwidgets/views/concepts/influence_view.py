@@ -58,7 +58,7 @@ class InfluenceView(TextsView):
     characters the beginning is shown.
 
     Args:
-        shown: What `aw.concepts.influence` returned.
+        shown: Result of `aw.concepts.influence`.
         test: Number of the test that is shown at first.
         method: Name of the method whose attributions colour the words at first (`aw.methods()`); None: they
             are plain.
@@ -87,7 +87,7 @@ class InfluenceView(TextsView):
     ) -> None:
         if not isinstance(shown, Influence):
             raise TypeError(
-                f"InfluenceView() shows what aw.concepts.influence returned, not {type(shown).__name__}."
+                f"InfluenceView() shows the result of aw.concepts.influence, not {type(shown).__name__}."
             )
         self._influence = shown
         self._sample = shown._sample  # noqa: SLF001 - a part of its class

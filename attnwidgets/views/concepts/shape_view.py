@@ -43,7 +43,7 @@ class ShapeView(TextsView):
     estimates.
 
     Args:
-        shown: What `aw.concepts.distill` returned.
+        shown: Result of `aw.concepts.distill`.
         pair: Names of the two slots whose map is shown at first; None: the pair with the largest share.
         linked: A view of a trace of the same model, such as `aw.Explorer(trace)`: a text that is opened is
             shown in it, and in the views that are linked with it. None: opening a text copies the line of
@@ -67,7 +67,7 @@ class ShapeView(TextsView):
     ) -> None:
         if not isinstance(shown, Additive):
             raise TypeError(
-                f"ShapeView() shows what aw.concepts.distill returned, not {type(shown).__name__}."
+                f"ShapeView() shows the result of aw.concepts.distill, not {type(shown).__name__}."
             )
         self._student = shown
         self._pairs = [" x ".join(names) for names in shown.pairs]

@@ -35,7 +35,7 @@ def removal_handlers(view: View, trace: Any) -> dict[str, Handler]:
 
     Args:
         view: The view.
-        trace: What `aw.trace` returned, or None.
+        trace: Trace returned by `aw.trace`, or None.
     """
     if trace is None or getattr(trace, "model", None) is None or not trace.answer.predicts:
         return {}

@@ -52,7 +52,7 @@ class ScorecardView(StandaloneView):
         given = shown if isinstance(shown, Mapping) else {"": shown}
         if not given or not all(_is_scorecard(card) for card in given.values()):
             raise TypeError(
-                f"ScorecardView() shows a Scorecard or what aw.evaluate.compare returned, not "
+                f"ScorecardView() shows a Scorecard or the result of aw.evaluate.compare, not "
                 f"{type(shown).__name__}."
             )
         self._cards: dict[str, Scorecard] = {str(name): card for name, card in given.items()}

@@ -103,7 +103,7 @@ class ShownFeatures:
         sources, counts = _listed(shown), _listed(stats)
         if not sources or not all(isinstance(item, FeatureActivations | FeatureStats) for item in sources):
             raise TypeError(
-                f"{view}() shows what aw.sae_features or aw.feature_stats returned, not "
+                f"{view}() shows the result of aw.sae_features or aw.feature_stats, not "
                 f"{type(sources[0] if sources else shown).__name__}."
             )
         texts = [item for item in sources if isinstance(item, FeatureActivations)]
@@ -111,7 +111,7 @@ class ShownFeatures:
             raise ValueError(f"{view}() shows features of one text; make a view of each.")
         if not all(isinstance(item, FeatureStats) for item in counts):
             raise TypeError(
-                f"{view}(stats=...) takes what aw.feature_stats returned, not {type(counts[0]).__name__}."
+                f"{view}(stats=...) takes the result of aw.feature_stats, not {type(counts[0]).__name__}."
             )
         if len(counts) > len(texts):
             raise ValueError(

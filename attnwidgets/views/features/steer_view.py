@@ -194,7 +194,7 @@ def _scales(kind: str) -> tuple[float, ...]:
 def _traced(model: Any, tokenizer: Any, text: Any) -> Any:
     if text is None:
         raise TypeError(
-            "SteerView() takes what aw.trace returned, or a model with tokenizer= and text=: "
+            "SteerView() takes a trace from aw.trace, or a model with tokenizer= and text=: "
             'aw.SteerView(model, sae, feature, tokenizer=tokenizer, text="...").'
         )
     from attnwidgets.tracing.recording.run import trace

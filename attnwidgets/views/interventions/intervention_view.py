@@ -54,7 +54,7 @@ class InterventionView(Intervening):
         if not is_trace(trace):
             raise TypeError(
                 f"InterventionView() runs the model of a trace, but was given a {type(trace).__name__}: "
-                "give it what aw.trace(model, tokenizer, text) returned."
+                "pass the trace that aw.trace(model, tokenizer, text) returns."
             )
         if not options.get("height"):
             outcomes = min(_MOST_OUTCOMES, len(trace.predictions()) if trace.answer.predicts else 0)

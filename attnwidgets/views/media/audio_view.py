@@ -45,7 +45,7 @@ class AudioView(View):
     time. Padding after the sound is not drawn; the share of a row that lies on it is reported.
 
     Args:
-        sound: What `aw.speech.align` returned; or a trace of a sound, whose words are then aligned if that
+        sound: Result of `aw.speech.align`; or a trace of a sound, whose words are then aligned if that
             is possible; or a MixingMap or Attributions of such a trace.
         explanation: What to show instead of attention: a MixingMap of the trace, over frames or words of the
             sound, such as `aw.value_zeroing(times.trace, stack="encoder", unit="word")`, or Attributions to

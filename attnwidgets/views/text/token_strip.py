@@ -56,7 +56,7 @@ class TokenStrip(View):
             robustness, shown = shown, shown.versions[0]
         if robustness is not None and not _is_robustness(robustness):
             raise TypeError(
-                f"TokenStrip(robustness=...) takes what aw.evaluate.robustness returned, "
+                f"TokenStrip(robustness=...) takes the result of aw.evaluate.robustness, "
                 f"not {type(robustness).__name__}."
             )
         self._robustness = robustness
