@@ -277,7 +277,7 @@ export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHand
   });
 }
 
-/** Let arrow keys move along a list, of which only one child, or what is in it, is in the tab order; Enter and Space click. */
+/** Let arrow keys move along a list, of which a single child, or its button, is in the tab order; Enter and Space click. */
 export function walkList(list: HTMLElement, signal: AbortSignal): void {
   on(list, signal, {
     keydown(event) {

@@ -1,4 +1,4 @@
-"""What is in sight before anybody clicks: few words, few controls, and nothing wider than a narrow page."""
+"""The first sight of every view: few words, few controls, and nothing wider than a narrow page."""
 
 from __future__ import annotations
 

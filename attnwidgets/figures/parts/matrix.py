@@ -116,7 +116,9 @@ class Map:
 
     @property
     def _beside(self) -> float:
-        words = self.apart_name.split() if len(self.apart) else []
+        # Beside a column of sums the name is a line.
+        names = [self.apart_name] if len(self.totals) else self.apart_name.split()
+        words = names if len(self.apart) else []
         return max([0.55 if len(self.apart) else 0.02, *(2 * PAD + _wide(word) for word in words)])
 
     @property

@@ -44,7 +44,7 @@ export interface Source {
   layers: number[]; // original layer numbers
   /**
    * Values of states: each layer number stands for that layer's input, and `output`, the number of layers, for the output
-   * of the last one. `input` names the place before the first layer ("embedding"); "": it is the first layer's input.
+   * of the last one. `input` names the state before the first layer ("embedding"); "": it is the first layer's input.
    */
   states: { input: string; output: number } | null;
   /** Layers that are ready, for a method computed layer by layer on demand; null: all. */

@@ -118,9 +118,9 @@ def test_a_reader_learns_what_takes_the_rest_and_what_the_check_shows(tiny_llama
         in by_softmax
     )
     assert "nothing else is lost: every operation of LlamaForCausalLM" in by_softmax
-    found = lrp(tiny_llama_trace, 19)
-    [line] = accounts_of(found)
-    parts = [float(found.values.sum()), float(found.values.sum() + found.residual)]
+    relevance = lrp(tiny_llama_trace, 19)
+    [line] = accounts_of(relevance)
+    parts = [float(relevance.values.sum()), float(relevance.values.sum() + relevance.residual)]
     total, target = (f"{value:.2g}".replace("-", "−") for value in parts)
     assert line.startswith(f"Tokens account for {total} of {target}; biases and position embeddings (if any)")
     assert line.endswith("and the softmax keep the rest.")

@@ -10,7 +10,7 @@ export interface Account {
 }
 
 export function createAccount(signal: AbortSignal): Account {
-  const [words, panel] = [h("span"), h("div.menu.account", { role: "note" })];
+  const [words, panel] = [h("span"), h("div.menu.account")];
   const button = h("button.details", { type: "button" }, "Details");
   createPopover(button, panel, signal, () => undefined);
   const element = h("p.sums", words, " ", button, panel);
@@ -25,6 +25,6 @@ export function createAccount(signal: AbortSignal): Account {
   };
 }
 
-/** The sums of these targets and what the method says of them. */
+/** The sums of these targets and the method's verdict on them. */
 export const detailsOf = ({ sums, verdict }: Source, rows: readonly string[] = sums): string =>
   [...rows, verdict].filter(Boolean).join(" · ");

@@ -56,7 +56,7 @@ export function createRowEditor(
   );
   modes.element.dataset.needsKernel = "";
   const onKey = modes.element.children[2]?.lastChild as Text;
-  (modes.element.children[3] as HTMLElement).title = "moves weight among keys without changing what the head writes";
+  (modes.element.children[3] as HTMLElement).title = "moves weight among keys; the output of the head stays the same";
   const slider = h("input.range", {
     type: "range",
     min: "0",

@@ -24,8 +24,8 @@ export interface StripsEvents {
   span(first: number, last: number): void;
 }
 
-const LANE = 34;
-const GAP = 14;
+const LANE = 28;
+const GAP = 12;
 const NAMES = 44;
 /** px along the bars that a label needs, lying and rising. */
 const [LABEL, RISING] = [44, 16];
