@@ -11,9 +11,9 @@ from .tracing.from_qkv import from_qkv as from_qkv
 from .tracing.continuations import Continuation as Continuation, continuations as continuations
 from .tracing.trace import Trace as Trace
 from .tracing.text.units import TokenAxis as TokenAxis, Unit as Unit
-from .demo.book import demo_book as demo_book
+from .demo.texts import demo_book as demo_book
 from .demo.models import demo_model as demo_model
-from .demo.sentiment import demo_texts as demo_texts
+from .demo.texts import demo_texts as demo_texts
 from . import zoo as zoo
 from . import speech as speech
 
@@ -24,8 +24,8 @@ from .explanations.mixing.attention_flow import attention_flow as attention_flow
 from .explanations.mixing.value_zeroing import value_zeroing as value_zeroing
 from .explanations.mixing.hidden_token_attribution import hidden_token_attribution as hidden_token_attribution
 from .explanations.mixing.attention_norm import attention_norm as attention_norm
-from .explanations.mixing.mixing_ratio import mixing_ratio as mixing_ratio
-from .explanations.mixing.globenc import globenc as globenc
+from .explanations.mixing.attention_norm import mixing_ratio as mixing_ratio
+from .explanations.mixing.attention_norm import globenc as globenc
 from .explanations.mixing.alti import alti as alti
 from .explanations.mixing.contribution_graph import contribution_graph as contribution_graph
 from .explanations.results.mixing_map import MixingMap as MixingMap
@@ -33,19 +33,19 @@ from .explanations.results.contribution_graph import ContributionGraph as Contri
 
 # Why this prediction, and not another?
 from .explanations import targets as targets
-from .explanations.attribution.saliency import saliency as saliency
-from .explanations.attribution.input_x_gradient import input_x_gradient as input_x_gradient
-from .explanations.attribution.integrated_gradients import integrated_gradients as integrated_gradients
+from .explanations.attribution.gradients import saliency as saliency
+from .explanations.attribution.gradients import input_x_gradient as input_x_gradient
+from .explanations.attribution.gradients import integrated_gradients as integrated_gradients
 from .explanations.attribution.deeplift import deeplift as deeplift
 from .explanations.attribution.signed_attention import signed_attention as signed_attention
 from .explanations.attribution.chefer import chefer as chefer
 from .explanations.attribution.lrp import lrp as lrp
 from .explanations.attribution.neuron_relevance import neuron_relevance as neuron_relevance
-from .explanations.attribution.occlusion import occlusion as occlusion
-from .explanations.attribution.shapley_sampling import shapley_sampling as shapley_sampling
+from .explanations.attribution.perturbation import occlusion as occlusion
+from .explanations.attribution.perturbation import shapley_sampling as shapley_sampling
 from .explanations.attribution.surprisal import surprisal as surprisal
 from .evaluate.surrogates.lime import lime as lime
-from .explanations.mixing.alti_logit import alti_logit as alti_logit
+from .explanations.mixing.alti import alti_logit as alti_logit
 from .explanations.mixing.decompx import decompx as decompx
 from .explanations.mixing.direct_logit_attribution import direct_logit_attribution as direct_logit_attribution
 from .explanations.results.attributions import Attributions as Attributions
@@ -66,10 +66,10 @@ from .statistics.induction import induction_score as induction_score
 from .statistics.retrieval import retrieval_score as retrieval_score
 
 # What if it were otherwise?
-from .intervene.ablate_heads import ablate_heads as ablate_heads
+from .intervene.heads import ablate_heads as ablate_heads
 from .intervene.edit_attention import edit_attention as edit_attention
 from .intervene.randomized import randomized as randomized
-from .intervene.suppress import drop_tokens as drop_tokens, suppress as suppress
+from .intervene.edit_attention import drop_tokens as drop_tokens, suppress as suppress
 from .sae.steering.steer import steer as steer
 from .tracing.interventions import interventions as interventions
 from . import circuits as circuits
@@ -95,13 +95,13 @@ from . import course as course
 # Views
 from .views.explorer import Explorer as Explorer, explore as explore
 from .views.maps.heatmap import Heatmap as Heatmap
-from .views.maps.layer_slider import LayerSlider as LayerSlider
-from .views.heads.head_grid import HeadGrid as HeadGrid
+from .views.maps.heatmap import LayerSlider as LayerSlider
+from .views.heads.head_view import HeadGrid as HeadGrid
 from .views.media.image_view import ImageView as ImageView
 from .views.heads.head_view import HeadView as HeadView
 from .views.heads.neuron_view import NeuronView as NeuronView
 from .views.text.token_strip import TokenStrip as TokenStrip
-from .views.text.relevance_map import RelevanceMap as RelevanceMap
+from .views.maps.heatmap import RelevanceMap as RelevanceMap
 from .views.text.predictions import Predictions as Predictions
 from .views.compare.compare_view import CompareView as CompareView, compare as compare
 from .views.compare.two_texts import TwoTexts as TwoTexts
@@ -117,9 +117,9 @@ from .views.concepts.concept_view import ConceptView as ConceptView
 from .views.concepts.influence_view import InfluenceView as InfluenceView
 from .views.concepts.shape_view import ShapeView as ShapeView
 from .views.circuits.sentence_view import SentenceView as SentenceView
-from .views.features.feature_table import FeatureTable as FeatureTable
-from .views.features.feature_panel import FeaturePanel as FeaturePanel
-from .views.features.feature_strip import FeatureStrip as FeatureStrip
+from .views.features.feature_view import FeatureTable as FeatureTable
+from .views.features.feature_view import FeaturePanel as FeaturePanel
+from .views.features.feature_view import FeatureStrip as FeatureStrip
 from .views.features.steer_view import SteerView as SteerView
 from .views.media.audio_view import AudioView as AudioView
 from .views.base.selection import Selection as Selection

@@ -342,7 +342,7 @@ def table(rows: list[Row]) -> str:
 def report(rows: list[Row], further: int, options: argparse.Namespace) -> str:
     """Return the text between the marks of benchmarks/README.md."""
     import attnwidgets as aw
-    from attnwidgets.views.wire.stub import COMMON_PARTS
+    from attnwidgets.views.wire.runtime import COMMON_PARTS
 
     names = ("attnwidgets", "bertviz", "transformers", "torch", "anywidget", "playwright")
     versions = ", ".join(

@@ -19,8 +19,8 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets._progress import observing
+from attnwidgets.sae.check import Measures
 from attnwidgets.sae.corpus import Corpus, batches
-from attnwidgets.sae.measures import Measures
 from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.views.features.payloads import columns_of, page_of, size_of
 

@@ -9,6 +9,6 @@ from .asking import order as order
 from .asking import span as span
 from .asking import text as text
 from .asking import tokens as tokens
-from .notebook_questions import answers as answers
-from .notebook_questions import summary as summary
+from .keeping import answers as answers
+from .keeping import summary as summary
 from .question import Question as Question

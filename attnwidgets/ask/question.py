@@ -1,7 +1,8 @@
-"""Question: a question to the reader and its answer, read from the selection of a view."""
+"""Question: a prompt, and the answer of a reader, on the selection of the view that it is about."""
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -9,20 +10,23 @@ from uuid import uuid4
 from attnwidgets._errors import require_choice
 from attnwidgets._notebook import draws_no_views, running_shell
 from attnwidgets._tables import csv_of
-from attnwidgets.ask.feedback import told_by
-from attnwidgets.ask.given import checked_options, checked_points, checked_prompt, view_of
-from attnwidgets.ask.keeping import find, keep
+from attnwidgets.ask.given import (
+    checked_options,
+    checked_points,
+    checked_prompt,
+    subject_of_view,
+    told_by,
+    view_of,
+)
+from attnwidgets.ask.keeping import QUESTIONS, find, keep
 from attnwidgets.ask.kinds import OF_TEXTS, OF_VIEWS, Places, code_value, valid, words
-from attnwidgets.ask.notebook_questions import QUESTIONS
-from attnwidgets.ask.still import as_html, as_text, sheet_of
-from attnwidgets.ask.subject import subject_of_view
 from attnwidgets.course.errors import AnswerError
-from attnwidgets.course.receipts import encode
-from attnwidgets.course.records import MIME, Record, make_record
+from attnwidgets.course.records import MIME, Record, encode, make_record
 from attnwidgets.course.values import KINDS, checked
 from attnwidgets.views.base.link import Link
 from attnwidgets.views.base.needs import Needs, Panel
 from attnwidgets.views.base.standalone_view import StandaloneView
+from attnwidgets.views.page.script import safe_text
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -200,7 +204,7 @@ class Question(StandaloneView):
         Raises:
             ValueError: Nothing that answers this question is chosen in the view.
         """
-        from attnwidgets.ask.taking import selected_answer
+        from attnwidgets.ask.kinds import selected_answer
 
         self.answer = selected_answer(self)
         return self.answer
@@ -374,3 +378,48 @@ class Question(StandaloneView):
         from IPython.display import display
 
         display(self._kept(), raw=True, display_id=self._display, update=True)
+
+
+def as_text(question: Question) -> str:
+    """Return the question, its answer and its receipt as lines of text."""
+    lines = [f"{question.id}: {question.prompt}"]
+    if question.answer is None:
+        lines.append("not answered yet")
+    else:
+        lines += [f"answer: {question.said}", question.receipt]
+    return "\n".join(lines)
+
+
+def as_html(question: Question) -> str:
+    """Return the question, its answer and its receipt as HTML, which a converted notebook shows."""
+    points = f"{question.points:g} point{'s' * (question.points != 1)}"
+    answered = question.answer is not None
+    answer = (
+        f"Answer: <b>{safe_text(question.said)}</b>"
+        f"<br><small>Receipt, to paste into a form:</small> <code>{question.receipt}</code>"
+        if answered
+        else "Not answered yet."
+    )
+    picture = question.picture()
+    image = (
+        f'<img alt="{safe_text(question.inner[0].describe())}" style="max-width:100%" '
+        f'src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
+        if picture
+        else ""
+    )
+    return (
+        '<div class="attnwidgets-question" '
+        'style="border-left:4px solid #0969c7;padding:4px 12px;margin:8px 0">'
+        f'<p dir="auto" style="margin:4px 0;overflow-wrap:anywhere"><b>{safe_text(question.prompt)}</b> '
+        f"<small>{safe_text(question.id)} · {points}</small></p>"
+        f'<p style="margin:4px 0;overflow-wrap:anywhere">{answer}</p>{image}</div>'
+    )
+
+
+def sheet_of(question: Question) -> Sheet:
+    """Return what a figure of a question consists of: its prompt, and its answer."""
+    from attnwidgets.figures.sheet import Sheet, Words
+
+    points = f"{question.id} · {question.points:g} point{'s' * (question.points != 1)}"
+    lines = [points, f"answer: {question.said}" if question.answer is not None else "not answered yet"]
+    return Sheet(question.prompt, [Words(line) for line in lines], question.receipt)

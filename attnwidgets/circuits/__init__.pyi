@@ -2,7 +2,6 @@
 
 from .attention_influence import AttentionInfluence as AttentionInfluence
 from .attention_influence import attention_influence as attention_influence
-from .calibrate_attention import calibrate_attention as calibrate_attention
 from .circuit_graph import CircuitGraph as CircuitGraph
 from .circuit_graph import CircuitGraphError as CircuitGraphError
 from .circuit_graph import GraphLink as GraphLink
@@ -25,7 +24,6 @@ from .edge_attribution import EdgeAttribution as EdgeAttribution
 from .edge_attribution import edge_attribution as edge_attribution
 from .faithfulness import Faithfulness as Faithfulness
 from .faithfulness import faithfulness as faithfulness
-from .fit_translator import fit_translator as fit_translator
 from .head_circuits import HeadCircuits as HeadCircuits
 from .head_circuits import head_circuits as head_circuits
 from .heads_by_codes import CodedHeads as CodedHeads
@@ -35,19 +33,21 @@ from .lens_result import Lens as Lens
 from .overlap import Overlap as Overlap
 from .overlap import overlap as overlap
 from .paired import PairedRuns as PairedRuns
+from .paired import PatchedSets as PatchedSets
 from .paired import paired as paired
+from .paired import patch_sets as patch_sets
 from .patch import BothWays as BothWays
 from .patch import PatchedCells as PatchedCells
 from .patch import patch as patch
 from .patch import patch_cells as patch_cells
-from .patch_sets import PatchedSets as PatchedSets
-from .patch_sets import patch_sets as patch_sets
 from .patching import Patching as Patching
 from .path_patch import path_patch as path_patch
 from .sentences.context_reliance import ContextReliance as ContextReliance
 from .sentences.context_reliance import context_reliance as context_reliance
 from .sentences.receiver_heads import receiver_heads as receiver_heads
 from .sentences.sentence_attribution import sentence_attribution as sentence_attribution
+from .set_activations import calibrate_attention as calibrate_attention
 from .set_activations import set_activations as set_activations
 from .translator import Translator as Translator
 from .translator import TranslatorError as TranslatorError
+from .translator import fit_translator as fit_translator

@@ -12,9 +12,8 @@ from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets._tables import Table
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
-from attnwidgets.intervene.ablate_heads import ablate_heads
 from attnwidgets.intervene.edit_attention import edit_attention
-from attnwidgets.intervene.head_selection import chosen_heads, describe_heads
+from attnwidgets.intervene.heads import ablate_heads, chosen_heads, describe_heads
 from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.tracing.text.given_texts import listed_texts

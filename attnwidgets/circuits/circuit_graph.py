@@ -12,7 +12,7 @@ import numpy as np
 
 from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table
-from attnwidgets.explanations.results.axis_words import TARGETS
+from attnwidgets.explanations.results.description import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.tracing.text.units import TokenAxis
 

@@ -19,7 +19,7 @@ from attnwidgets.explanations.targets.target_set import resolve_target_set
 from attnwidgets.intervene.activation_sites import points_of, reading_activations
 from attnwidgets.intervene.preview import pass_options
 from attnwidgets.tracing.algebra.block_runs import require_whole
-from attnwidgets.tracing.gradients.differentiability import require_gradients
+from attnwidgets.tracing.gradients.gradient_hooks import require_gradients
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
 if TYPE_CHECKING:

@@ -12,14 +12,13 @@ from torch import nn
 
 from attnwidgets._gradients import no_grad
 from attnwidgets.circuits.components import component_of
-from attnwidgets.explanations.results.axis_words import AxisWords
+from attnwidgets.explanations.results.description import AxisWords
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.resolve import spell, token_id
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.blocks import tolerance
-from attnwidgets.tracing.algebra.modules import Norm, read_affine
-from attnwidgets.tracing.algebra.steps import apply_steps
+from attnwidgets.tracing.algebra.steps import Norm, apply_steps, read_affine
 from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.run import trace as record

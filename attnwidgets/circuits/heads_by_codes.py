@@ -14,7 +14,7 @@ from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table, cells
 from attnwidgets.circuits.patching import Patching
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
-from attnwidgets.intervene.ablate_heads import head_outputs
+from attnwidgets.intervene.heads import head_outputs
 from attnwidgets.sae.training.objective import Weights, topk_loss
 from attnwidgets.statistics.table import RankedHead
 from attnwidgets.tracing.algebra.block_runs import block_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,16 +11,14 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets._selecting import position
-from attnwidgets.circuits.aligned import AlignedTexts
 from attnwidgets.circuits.estimate import estimated
-from attnwidgets.circuits.pair import Pair, pair_of, require_full_precision, said_difference
-from attnwidgets.circuits.patched_pair import PatchedPair
+from attnwidgets.circuits.pair import AlignedTexts, Pair, pair_of, require_full_precision, said_difference
 from attnwidgets.circuits.patching import DIRECTIONS, Direction, Patching, share_unit
 from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
 from attnwidgets.intervene.activation_sites import SITES, Site
-from attnwidgets.intervene.head_selection import spoken
+from attnwidgets.intervene.heads import spoken
 from attnwidgets.tracing.anatomy.attention_modules import sites as attention_sites
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.tracing.prediction import Prediction
+    from attnwidgets.tracing.trace import Trace
 
 How = Literal["denoise", "noise", "both"]
 HOWS: tuple[How, ...] = ("denoise", "noise", "both")
@@ -352,3 +352,48 @@ def _result(
         **(common | {"dtype": "float64"}),
         **more,
     )
+
+
+@dataclass(frozen=True)
+class PatchedPair:
+    """Two runs, and the target that is read of them.
+
+    Attributes:
+        clean: The trace of the clean text.
+        corrupt: The trace of the corrupt one.
+        stack: The stack whose activations are patched.
+        target: The target, as it was given.
+        foil: What it is contrasted with, as it was given.
+    """
+
+    clean: Trace
+    corrupt: Trace
+    stack: str
+    target: Any
+    foil: Any
+
+    def patch(self, sites: Sequence[Site], direction: Direction, *, estimate: bool) -> Patching:
+        """Patch the same pair in another direction, or estimate it; see `aw.circuits.patch`."""
+        made: Any = patch(
+            self.clean,
+            self.corrupt,
+            self.target,
+            foil=self.foil,
+            sites=sites,
+            how=direction,
+            estimate=estimate,
+            stack=self.stack,
+        )
+        return made
+
+    def patch_cells(self, cells: Sequence[tuple[Any, ...]], direction: Direction) -> PatchedCells:
+        """Patch several places at once; see `aw.circuits.patch_cells`."""
+        return patch_cells(
+            self.clean,
+            self.corrupt,
+            cells,
+            self.target,
+            foil=self.foil,
+            how=direction,
+            stack=self.stack,
+        )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets._tables import Columns
-    from attnwidgets.circuits.patched_pair import PatchedPair
+    from attnwidgets.circuits.patch import PatchedPair
 
 Direction = Literal["denoise", "noise"]
 DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")

@@ -7,9 +7,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import require_choice
-from attnwidgets.circuits.aligned import scored
 from attnwidgets.circuits.components import Component, component_of
-from attnwidgets.circuits.pair import pair_of, require_full_precision
+from attnwidgets.circuits.pair import pair_of, require_full_precision, scored
 from attnwidgets.circuits.patch import PatchedCells
 from attnwidgets.circuits.patching import DIRECTIONS, Direction, share_unit
 from attnwidgets.circuits.set_activations import activations_of, set_activations

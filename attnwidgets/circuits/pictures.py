@@ -1,4 +1,4 @@
-"""Matplotlib figures of circuits: layers x tokens, and layers x heads."""
+"""Matplotlib figures of circuits: layers x tokens, layers x heads, and claims with their intervals."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from attnwidgets.figures.drawing import (
     label_axis,
     put,
 )
-from attnwidgets.figures.labels import printable
 from attnwidgets.figures.palettes import SCALE
+from attnwidgets.figures.theme import LIGHT, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from attnwidgets.circuits.claims.report import ClaimReport
     from attnwidgets.circuits.lens_result import Lens, Measure
     from attnwidgets.circuits.patching import Patching
 
@@ -39,6 +40,8 @@ _MEASURES = {
 }
 _LAYER, _CELL = 0.14, 0.24  # inches
 _WRITTEN_TOKENS, _WRITTEN_LAYERS = 20, 50  # of a lens whose cells have room for a token
+
+_LONGEST = 60  # characters of a claim
 
 
 def patching_figure(shown: Patching, sites: Sequence[str], *, title: str | None) -> Figure:
@@ -106,4 +109,35 @@ def lens_figure(shown: Lens, colour: Measure, *, title: str | None) -> Figure:
     bar.ax.tick_params(labelsize=7, length=2)
     put(bar.ax.set_ylabel, _MEASURES[colour], fontsize=8)
     heading(axes, title or shown.title)
+    return figure
+
+
+def claims_figure(report: ClaimReport, *, title: str | None) -> Figure:
+    """Return a row for every claim and one for each group of its controls, claims from above."""
+    rows = [(result, group) for result in report for group in ("", *result.heads)]
+    figure = figure_of(None, 5.2, 0.26 * len(rows) + 1.1)
+    axes = figure.subplots()
+    accent, quiet = LIGHT.accent, LIGHT.apart
+    labels = []
+    for place, (result, group) in enumerate(rows):
+        if group:
+            means = [mean for _, _, mean in result.heads[group]]
+            # Dots of equal height side by side, so that all of them are seen.
+            offsets = np.linspace(-0.2, 0.2, len(means)) if len(means) > 1 else np.zeros(len(means))
+            axes.plot(means, place + offsets, ".", color=quiet, markersize=4)
+            labels.append(f"{len(means)} {group}")
+            continue
+        if np.isfinite(result.interval).all():
+            axes.plot(result.interval, [place, place], color=accent, linewidth=2.5, solid_capstyle="round")
+        axes.plot(result.mean, place, "o", color=accent, markersize=6)
+        labels.append(f"{result.claim}: {result.verdict}" if len(report) > 1 else result.claim)
+    axes.axvline(0, color=quiet, linewidth=0.6)
+    axes.axvline(report.margin, color=quiet, linewidth=0.8, linestyle=":")
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    shown = [printable(label, _LONGEST) for label in labels]
+    axes.set_yticks(range(len(rows)), shown, parse_math=False, family=families(FONTS), fontsize=7)
+    axes.tick_params(labelsize=7, length=2)
+    units = list(dict.fromkeys(result.unit for result in report))
+    put(axes.set_xlabel, f"{', '.join(units)} (margin {report.margin:g})", fontsize=8)
+    heading(axes, title or report.title)
     return figure

@@ -17,7 +17,6 @@ import torch
 
 from attnwidgets._gradients import grad_mode, no_grad
 from attnwidgets._tensors import is_half, widened
-from attnwidgets.circuits.prefix_cache import cache_copies, prefix_in
 from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.intervene.activation_sites import (
     ActivationIntervention,
@@ -27,14 +26,13 @@ from attnwidgets.intervene.activation_sites import (
 )
 from attnwidgets.intervene.preview import copies_of, returning
 from attnwidgets.tracing.anatomy.block_names import block_names
-from attnwidgets.tracing.gradients.differentiability import require_gradients
 from attnwidgets.tracing.gradients.differentiable import gradients
+from attnwidgets.tracing.gradients.gradient_hooks import require_gradients
 from attnwidgets.tracing.prediction import Prediction
-from attnwidgets.tracing.predictions import logits_in
+from attnwidgets.tracing.predictions import label_of, logits_in, predicted_values
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.cache_names import cache_parameter
+from attnwidgets.tracing.recording.cache import cache_copies, cache_parameter, prefix_in
 from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
-from attnwidgets.tracing.top_logits import label_of, predicted_values
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
-"""Translator: affine maps that rewrite the states of every layer in the directions the head reads."""
+"""Translator: affine maps that rewrite the states of every layer in the directions that the head reads."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +14,35 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from attnwidgets._files import write_bytes
+from attnwidgets._gradients import no_grad
+from attnwidgets._progress import progress
 from attnwidgets._selecting import position
+from attnwidgets.explanations.targets.resolve import TOKENS
+from attnwidgets.intervene.preview import pass_options
 from attnwidgets.sae.formats.files import read_json, read_torch
+from attnwidgets.tracing.anatomy.output_heads import head_of
+from attnwidgets.tracing.block_replay import captured, first_tensor
 from attnwidgets.tracing.content import sampled_fingerprint_of
-from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
+from attnwidgets.tracing.recording.module_calls import is_hidden
+from attnwidgets.tracing.recording.run import trace as record
+from attnwidgets.tracing.text.given_texts import listed_texts
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from collections.abc import Iterable, Sequence
+
+    from torch import Tensor, nn
+
+    from attnwidgets.tracing.trace import Trace
 
 _KEY = "attnwidgets"
 _WHAT = "translator"
 _PUBLISHED = ("config.json", "params.pt")
+
+_NAME = "fit_translator"
+_SKIPPED = 4  # tokens at the start of a window: attention sinks, whose states are hundreds of times larger
 
 
 class TranslatorError(ValueError):
@@ -205,3 +224,163 @@ def _hashes_of_head(model: Any) -> set[str]:
     kinds = (torch.float32, torch.float16)
     printed = [np.array_str(weight.to(kind).numpy(), precision=1) for kind in kinds]
     return {hashlib.sha256(text.encode()).hexdigest() for text in printed}
+
+
+def fit_translator(
+    model: Any,
+    tokenizer: Any,
+    texts: str | Iterable[str],
+    *,
+    ridge: float = 0.03,
+    window: int = 128,
+) -> Translator:
+    """Fit affine maps from every layer's states to the last one's, by ridge regression in closed form.
+
+        M_l = (X'X + lambda I)^-1 X'Y,   lambda = ridge * mean(diag(X'X))
+
+    X and Y are the centred inputs of block l and outputs of the last block, over the tokens of all texts;
+    their means make the bias. Texts are read in windows, without the first 4 tokens of each. The model runs
+    once over the texts, and every layer solves one system of the model's width: seconds to minutes on a CPU.
+    States are held in float32, [token, layer, width].
+
+    Args:
+        model: A model that predicts tokens.
+        tokenizer: Its tokenizer.
+        texts: A text or several, with a few times more tokens than the model's width.
+        ridge: Strength of the penalty, relative to the mean variance of a direction.
+        window: Number of tokens that are read together.
+
+    Returns:
+        Translator: for `aw.circuits.lens(trace, translator=...)`; `.save(path)` writes safetensors, and it is
+        refused on another model.
+
+    Raises:
+        ValueError: If `ridge` is negative, `window` too small, or the texts have too few tokens.
+        UnsupportedModelError: If the model has no head that predicts tokens, or several stacks.
+
+    Source: Belrose et al. 2023, Eliciting Latent Predictions with the Tuned Lens, section 3, whose maps are
+    trained by gradient descent on KL; the closed form is this package's.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> texts = ["fadebcfadebcga", "hgabhgabcdhgab", "cdcdabefabefcd"]
+        >>> translator = aw.circuits.fit_translator(model, tokenizer, texts)
+        >>> translator.n_layers, translator.width == model.config.hidden_size
+        (2, True)
+    """
+    if not ridge >= 0:
+        raise ValueError(f"ridge must be 0 or more, not {ridge}.")
+    if window < _SKIPPED + 2:
+        raise ValueError(f"window must be {_SKIPPED + 2} tokens or more, not {window}.")
+    windows = _windows(model, tokenizer, listed_texts(texts), window)
+    first = record(model, None, input_ids=windows[0])
+    _require_head(first)
+    states = _States(first)
+    rows = [states.of(ids) for ids in progress(windows, "reading states")]
+    held = torch.cat(rows, dim=1)
+    del rows
+    n_layers, n_tokens, width = held.shape[0] - 1, held.shape[1], held.shape[2]
+    last = held[-1].double()
+    maps = [ridge_map(held[layer].double(), last, ridge) for layer in progress(range(n_layers), "fitting")]
+    few = "" if n_tokens > width else f"; fewer tokens than the width {width}: it will fit them too well"
+    return Translator(
+        torch.stack([matrix.float() for matrix, _ in maps]),
+        torch.stack([bias.float() for _, bias in maps]),
+        belongs_to=sampled_fingerprint_of(model),
+        said=f"ridge {ridge:g}, fitted on {n_tokens:,} tokens{few}",
+    )
+
+
+def ridge_map(x: Tensor, y: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """Return the matrix [width, width] and bias [width] with which x M + b is nearest to y.
+
+    Args:
+        x: [token, width].
+        y: [token, width].
+        ridge: Penalty on M, relative to the mean of the diagonal of the centred X'X.
+    """
+    mean_x, mean_y = x.mean(0), y.mean(0)
+    centred = x - mean_x
+    gram = centred.T @ centred
+    penalty = ridge * gram.diagonal().mean()
+    eye = torch.eye(len(gram), dtype=x.dtype, device=x.device)
+    # lstsq where nothing is penalised: the states may span fewer directions than the width.
+    right = centred.T @ (y - mean_y)
+    matrix = (
+        torch.linalg.solve(gram + penalty * eye, right)
+        if float(penalty) > 0
+        else torch.linalg.pinv(centred) @ (y - mean_y)
+    )
+    return matrix, mean_y - mean_x @ matrix
+
+
+def _windows(model: Any, tokenizer: Any, texts: Sequence[str], window: int) -> list[list[int]]:
+    """Return the ids of texts, cut into windows; those too short to count are left out."""
+    reader = text_tokenizer(tokenizer)
+    if reader is None:
+        raise TypeError(f"tokenizer is a {type(tokenizer).__name__}; pass the model's tokenizer.")
+    limit = limit_of(unwrap(model), tokenizer)
+    size = min(window, limit or window)
+    windows = []
+    for text in texts:
+        # A long text is cut here, so that no warning of its length is due.
+        ids = reader(text, add_special_tokens=False, verbose=False)["input_ids"]
+        windows += [ids[start : start + size] for start in range(0, len(ids), size)]
+    windows = [ids for ids in windows if len(ids) > _SKIPPED + 1]
+    if not windows:
+        raise ValueError(f"texts have no {_SKIPPED + 2} tokens in a row; pass longer ones (aw.demo_book()).")
+    return windows
+
+
+def _require_head(trace: Trace) -> None:
+    if trace.stacks != ("self",):
+        raise UnsupportedModelError(
+            f"{_NAME} reads models with one stack, and this one has {', '.join(trace.stacks)}."
+        )
+    if trace.logits is None or trace.logits.dim() != TOKENS:
+        raise UnsupportedModelError(
+            f"{_NAME} needs a model that predicts tokens (AutoModelForCausalLM, AutoModelForMaskedLM); this "
+            "one does not."
+        )
+    head_of(trace, "self", _NAME, len(trace.tokens) - 1)
+
+
+class _States:
+    """Reads the inputs of all blocks and the output of the last one, by hooks on blocks found once.
+
+    Args:
+        trace: A trace of any text of the model.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._model = unwrap(trace.model)
+        blocks = captured(trace, "self", _NAME).layers
+        self._names = [block.name for block in blocks.values()]
+
+    def of(self, ids: list[int]) -> Tensor:
+        """Return states [layer + 1, token, width] in float32 on the CPU, without the first tokens."""
+        inputs: list[Tensor] = []
+        outputs: list[Tensor] = []
+
+        def before(_: nn.Module, args: Any, kwargs: Any) -> None:
+            found = next(value for value in (*args, *kwargs.values()) if is_hidden(value))
+            inputs.append(found[0, _SKIPPED:].detach().float().cpu())
+
+        def after(_: nn.Module, __: Any, output: Any) -> None:
+            outputs[:] = [first_tensor(output)[0, _SKIPPED:].detach().float().cpu()]
+
+        place = next(self._model.parameters()).device
+        with borrowed(self._model) as twin, no_grad(), ExitStack() as hooks:
+            for name in dict.fromkeys(self._names):  # a block shared by several layers is hooked once
+                module = twin.get_submodule(name)
+                hooks.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+            last = twin.get_submodule(self._names[-1])
+            hooks.callback(last.register_forward_hook(after).remove)
+            given = {"input_ids": torch.tensor([ids], device=place)}
+            self._trace.call(twin, given, pass_options(twin), {})
+        if len(inputs) != len(self._names):
+            raise UnsupportedModelError(
+                f"{_NAME}: the model called {len(inputs)} blocks instead of {len(self._names)}."
+            )
+        return torch.stack([*inputs, *outputs])

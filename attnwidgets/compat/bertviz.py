@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from IPython.display import display
+
 from attnwidgets._errors import require_choice
-from attnwidgets.compat.display import check_action, handed_over
+from attnwidgets._notebook import running_shell
 from attnwidgets.explanations.mixing.attention import attention as attention_map
 from attnwidgets.explanations.results.bertviz import to_bertviz
 from attnwidgets.tracing.from_attentions import from_attentions
-from attnwidgets.views.heads.head_grid import HeadGrid
-from attnwidgets.views.heads.head_view import HeadView
+from attnwidgets.views.heads.head_view import HeadGrid, HeadView
+from attnwidgets.views.page.frame import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.tracing.from_attentions import GivenTrace
     from attnwidgets.tracing.text.units import TokenAxis
+    from attnwidgets.views.base.view import View
 
 __all__ = ["head_view", "model_view", "to_bertviz"]
 
 _MODES = ("dark", "light")
 _HEAD_VIEW = HeadView
 _MODEL_VIEW = HeadGrid
+
+ACTIONS = ("view", "return")
 
 
 def head_view(
@@ -193,3 +198,30 @@ def _maps(
         for name in dict.fromkeys((trace.default_stack, *trace.stacks))
     ]
     return maps[0] if len(maps) == 1 else maps
+
+
+def check_action(html_action: str) -> None:
+    """Raise ValueError unless `html_action` is one of bertviz'."""
+    require_choice("html_action", html_action, ACTIONS)
+
+
+def handed_over(view: View, html_action: str) -> Any:
+    """Return a view, already displayed if in a notebook ("view"), or its page ("return")."""
+    if html_action == "return":
+        page = page_of(view)
+        view.close()
+        return page
+    shell = running_shell()
+    if shell is None or not hasattr(shell, "kernel"):
+        return view
+    display(view)
+    cell = shell.execution_count
+
+    # As the last line of the same cell the view would be shown twice; in later cells it is shown.
+    def later() -> None:
+        if shell.execution_count != cell:
+            view.__dict__.pop("_ipython_display_", None)
+            display(view)
+
+    view.__dict__["_ipython_display_"] = later
+    return view

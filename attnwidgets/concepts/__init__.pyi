@@ -9,7 +9,7 @@ from .distill import distill as distill
 from .influence import influence as influence
 from .influence_result import Influence as Influence
 from .influence_result import InfluentialText as InfluentialText
-from .mislabelled import mislabelled as mislabelled
+from .influence_result import mislabelled as mislabelled
 from .states import states as states
 from .states_result import States as States
 from .tcav import tcav as tcav

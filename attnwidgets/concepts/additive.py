@@ -10,7 +10,7 @@ import numpy as np
 from attnwidgets._errors import quoted, suggest
 from attnwidgets._selecting import listed
 from attnwidgets._tables import Table
-from attnwidgets.concepts.anova import predicted
+from attnwidgets.concepts.template import predicted
 from attnwidgets.explanations.viewable import Viewable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnwidgets._selecting import position
 from attnwidgets._tables import Table
-from attnwidgets.concepts.concept_sets import require_named
+from attnwidgets.concepts.concept_sets import ConceptSets, require_named
 from attnwidgets.explanations.viewable import Viewable
 
 if TYPE_CHECKING:
@@ -157,8 +157,6 @@ class ConceptScores(Table, Viewable):
 
         Source: Kim et al. 2018, section 3.6.
         """
-        from attnwidgets.concepts.relative import relative
-
         return relative(self, concept, other)
 
     def sort(self, concept: str, layer: int, texts: States | None = None) -> list[SortedText]:
@@ -237,3 +235,31 @@ class ConceptScores(Table, Viewable):
             lines.append(f"  {name}: {cells}")
         lines.append(f"  * corrected p <= {self.level:g} and accuracy >= {ACCURATE}")
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+
+def relative(scores: ConceptScores, concept: str, other: str) -> ConceptScores:
+    """Return the scores of one concept against another; see `ConceptScores.against`."""
+    from attnwidgets.concepts.tcav import concept_scores
+
+    sets: ConceptSets = scores._sets  # noqa: SLF001 - a part of its class
+    for name in (concept, other):
+        require_named(name, scores.concepts)
+        if name not in sets.rows:
+            raise ValueError(
+                f"concept {name!r} was given as a direction; a relative concept needs the texts of both."
+            )
+    first, second = (
+        np.setdiff1d(sets.rows[a], sets.rows[b]) for a, b in ((concept, other), (other, concept))
+    )
+    if not len(first) or not len(second):
+        raise ValueError(
+            f"concepts {concept!r} and {other!r} hold the same texts and cannot be distinguished."
+        )
+    shared = len(np.intersect1d(sets.rows[concept], sets.rows[other]))
+    left = "1 text of both concepts is" if shared == 1 else f"{shared} texts of both concepts are"
+    notes = (f"{left} left out",) if shared else ()
+    name = f"{concept} rather than {other}"
+    pair = ConceptSets(sets.texts, {name: first}, {}, second, (second,), notes)
+    settings = replace(scores._settings, runs=1)  # noqa: SLF001
+    found = concept_scores(pair, scores.texts, scores.examples, settings)
+    return replace(found, random=scores.random, _sets=replace(sets, rows={name: first}, vectors={}))

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import suggests_keywords
-from attnwidgets.concepts import anova
 from attnwidgets.concepts.additive import Additive
 from attnwidgets.concepts.batches import Inputs
 from attnwidgets.concepts.states import BATCH
-from attnwidgets.concepts.template import template_of
-from attnwidgets.concepts.text_targets import TextTargets
+from attnwidgets.concepts.states_result import TextTargets
+from attnwidgets.concepts.template import MOST_TERMS, estimated, exact, predicted, template_of
 from attnwidgets.explanations.targets.resolve import CLASSES
 from attnwidgets.tracing.free_memory import forced
 
@@ -156,8 +155,8 @@ def additive(
     whole = len(cells) == int(np.prod([float(size) for size in template.shape]))
     notes = []
     if whole:
-        deepest = len(names) if 2 ** len(names) <= anova.MOST_TERMS else order
-        effects = anova.exact(values.reshape(template.shape), deepest)
+        deepest = len(names) if 2 ** len(names) <= MOST_TERMS else order
+        effects = exact(values.reshape(template.shape), deepest)
         fidelities = {
             size: sum(
                 float(np.square(each).mean()) for axes, each in effects.items() if 0 < len(axes) <= size
@@ -167,7 +166,7 @@ def additive(
             if not constant
         }
     else:
-        effects, fitted = anova.estimated(values, cells, template.shape, order)
+        effects, fitted = estimated(values, cells, template.shape, order)
         if fitted < order:
             notes.append("pairs have too many levels to be estimated from these texts")
         order = fitted
@@ -211,6 +210,6 @@ def additive(
 def _held_out(values: Float, cells: NDArray[np.int64], shape: Sequence[int], order: int, seed: int) -> float:
     """Return the share of the variance of held-out texts that a student of the others explains."""
     held = np.random.default_rng([seed, 1]).permutation(len(values)) < len(values) // _HELD_OUT
-    effects, fitted = anova.estimated(values[~held], cells[~held], shape, order)
-    errors = anova.predicted(effects, cells[held], min(fitted, order)) - values[held]
+    effects, fitted = estimated(values[~held], cells[~held], shape, order)
+    errors = predicted(effects, cells[held], min(fitted, order)) - values[held]
     return float(1 - np.square(errors).mean() / max(float(values[held].var()), 1e-300))

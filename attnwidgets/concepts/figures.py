@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnwidgets.figures.labels import printable
-from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.lines import Line, Lines
+from attnwidgets.figures.parts.numbers import Bar, Bars
 from attnwidgets.figures.sheet import Part, Sheet
+from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,11 +9,10 @@ import numpy as np
 
 from attnwidgets._errors import require_choice, suggests_keywords
 from attnwidgets.concepts.batches import Inputs, texts_of
-from attnwidgets.concepts.heads import labels_of, read_head
+from attnwidgets.concepts.heads import gradient_products, labels_of, parameter_names, read_head
 from attnwidgets.concepts.influence_result import Influence
 from attnwidgets.concepts.refit import Refit, require_room, with_ones
 from attnwidgets.concepts.states import BATCH
-from attnwidgets.concepts.text_gradients import gradient_products, parameter_names
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.explanations.targets.resolve import CLASSES, class_names
 from attnwidgets.tracing.free_memory import forced

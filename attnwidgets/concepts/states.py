@@ -13,9 +13,7 @@ from attnwidgets._errors import suggests_keywords
 from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import pick
 from attnwidgets.concepts.batches import Inputs
-from attnwidgets.concepts.places import rows_of
-from attnwidgets.concepts.states_result import States
-from attnwidgets.concepts.text_targets import TextTargets
+from attnwidgets.concepts.states_result import States, TextTargets, rows_of
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
 from attnwidgets.tracing.anatomy.block_names import block_names, recorded
 from attnwidgets.tracing.free_memory import byte_budget, forced, spoken_bytes
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from attnwidgets.concepts.batches import Batch
-    from attnwidgets.concepts.places import At
+    from attnwidgets.concepts.states_result import At
 
 PURPOSE = "concepts.states"
 BATCH = 32

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.concepts.concept_sets import ConceptSets
     from attnwidgets.concepts.directions_of_sets import Cav, Pair
-    from attnwidgets.concepts.places import At
-    from attnwidgets.concepts.states_result import States
+    from attnwidgets.concepts.states_result import At, States
 
     Float = NDArray[np.float64]
 

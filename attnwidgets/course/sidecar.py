@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from attnwidgets._errors import quoted
 from attnwidgets._files import write_bytes
-from attnwidgets.course.canonical import plain
 from attnwidgets.course.errors import AnswerError, AnswersFileError, NewerVersionError
 from attnwidgets.course.records import VERSION, Record, check_record
+from attnwidgets.course.values import plain
 
 NAMELESS = "answers.json"
 """The file where a notebook's name cannot be known."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attnwidgets.demo.book import demo_book
 from attnwidgets.demo.models import MODELS, demo_model
-from attnwidgets.demo.sentiment import LabelledText, demo_texts
+from attnwidgets.demo.texts import LabelledText, demo_book, demo_texts
 
 __all__ = ["MODELS", "LabelledText", "demo_book", "demo_model", "demo_texts"]

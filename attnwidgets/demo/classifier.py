@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._gradients import no_grad
-from attnwidgets.demo.sentiment import LABELS, LabelledText, demo_texts
+from attnwidgets.demo.texts import LABELS, LabelledText, demo_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

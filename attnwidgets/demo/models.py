@@ -11,7 +11,7 @@ from attnwidgets.demo.classifier import classifier, minilm_parts
 from attnwidgets.demo.dinov2 import dinov2
 from attnwidgets.demo.smollm2 import smollm2
 from attnwidgets.demo.whisper import whisper
-from attnwidgets.zoo.truth_of import COMPILED
+from attnwidgets.zoo.truth import COMPILED
 
 # kind -> (package, the model in it, hub id of the same model)
 MODELS = {

@@ -17,9 +17,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from attnwidgets._files import write_bytes
-from attnwidgets.figures.labels import cells, printable
-from attnwidgets.figures.palettes import DECADES, SCALE, heat_map
-from attnwidgets.figures.ramps import luminance
+from attnwidgets.figures.palettes import DECADES, SCALE, heat_map, luminance
+from attnwidgets.figures.theme import cells, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

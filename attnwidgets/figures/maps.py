@@ -28,8 +28,8 @@ from attnwidgets.figures.drawing import (
     put,
     side_of,
 )
-from attnwidgets.figures.labels import cells, is_right_to_left, printable
 from attnwidgets.figures.palettes import LEFT_OUT, SCALE
+from attnwidgets.figures.theme import cells, is_right_to_left, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,16 +1,19 @@
-"""Colours of figures, the same as in the browser's light theme: see `colour.ts`."""
+"""Colours of figures, as in the browser's light theme (`colour.ts`); the package's own ramps.
+
+The package's own colour ramps: curves in OKLab, spaced evenly in lightness (L* of CIELAB).
+
+`js/scripts/bake_colormaps.py` writes the same colours for the page.
+"""
 
 from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import ListedColormap, to_hex
-
-from attnwidgets.figures.ramps import ramp
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 SCALE = "linear"
 """The scale of every view and figure where none was chosen."""
+
 DECADES = 4
 """Decades that a logarithmic scale shows below its top."""
 
@@ -29,6 +33,9 @@ _SIGNED = {"orange-violet": "sides", "red-blue": "RdBu_r", "orange-purple": "PuO
 _BAR = 0.7  # how far along a ramp the colours of lines are
 LEFT_OUT = (0.9, 0.9, 0.9, 1.0)
 """Background of NaN."""
+
+WHITE, NIGHT = (255, 255, 255), (17, 17, 17)
+"""The pages on which zero vanishes, in light and in dark themes."""
 
 
 def heat_map(palette: str, *, signed: bool, dark: bool = False) -> Colormap:
@@ -78,3 +85,113 @@ def round_up(value: float) -> float:
     power = 10.0 ** math.floor(math.log10(value))
     steps = (1, 1.5, 2, 3, 5, 7, 10)
     return float(f"{next(step for step in steps if step * power >= value * (1 - 1e-9)) * power:.2g}")
+
+
+class Arm(NamedTuple):
+    """A curve from a page by `bend` to `end`: lightness (0 to 1), chroma and hue (degrees) in OKLab."""
+
+    page: tuple[int, int, int]
+    bend: tuple[float, float, float]
+    end: tuple[float, float, float]
+    last: float
+    """L* of the last colour."""
+
+
+_SIDES = {"day": 38.0, "night": 79.0}  # L* of both ends of a diverging ramp
+_PAPER = {
+    "day": Arm(WHITE, (0.66, 0.183, 247), (0.32, 0.112, 258), 21.0),
+    "night": Arm(NIGHT, (0.48, 0.185, 252), (0.94, 0.032, 235), 92.5),
+}
+_FOR = {
+    "day": Arm(WHITE, (0.77, 0.155, 62), (0.46, 0.118, 52), _SIDES["day"]),
+    "night": Arm(NIGHT, (0.50, 0.125, 50), (0.83, 0.115, 62), _SIDES["night"]),
+}
+_AGAINST = {
+    "day": Arm(WHITE, (0.72, 0.158, 294), (0.452, 0.150, 292), _SIDES["day"]),
+    "night": Arm(NIGHT, (0.46, 0.190, 290), (0.83, 0.085, 298), _SIDES["night"]),
+}
+RAMPS: dict[str, tuple[Arm, ...]] = {
+    "paper": (_PAPER["day"],),
+    "paperNight": (_PAPER["night"],),
+    "sides": (_AGAINST["day"], _FOR["day"]),
+    "sidesNight": (_AGAINST["night"], _FOR["night"]),
+}
+"""By name in `js/src/colormaps.ts`: the one arm of amounts, or those of negative and positive values."""
+
+_FINE = 4001
+_OUTSIDE = 0.003  # by how much a channel may leave sRGB: less than a level of 255
+
+# Ottosson 2020, "A perceptual color space for image processing".
+_CONES = np.array(
+    [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+)
+_OKLAB = np.array(
+    [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+)
+_KNEE = 0.04045  # below it sRGB is linear
+_LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
+
+
+def ramp(name: str, steps: int = 256) -> Float:
+    """Return the colours of a ramp [step, channel], 0 to 1; of a diverging one from -1 to 1."""
+    arms = RAMPS[name]
+    t = np.linspace(-1.0 if len(arms) > 1 else 0.0, 1.0, steps)
+    return np.where((t < 0)[:, None], _along(arms[0], -t), _along(arms[-1], t))
+
+
+def linear(colour: Float) -> Float:
+    """Return the light of sRGB channels, both from 0 to 1."""
+    return np.asarray(np.where(colour <= _KNEE, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4))
+
+
+def encoded(light: Float) -> Float:
+    """Return sRGB channels of light: the inverse of `linear`."""
+    return np.asarray(
+        np.where(light <= _KNEE / 12.92, 12.92 * light, 1.055 * np.maximum(light, 0.0) ** (1 / 2.4) - 0.055)
+    )
+
+
+def luminance(colour: Float) -> Float:
+    """Return the relative luminance (0 to 1) of sRGB channels."""
+    return np.asarray(linear(colour) @ _LUMINANCE)
+
+
+def lightness(colour: Float) -> Float:
+    """Return L* (0 to 100) of sRGB channels."""
+    y = luminance(colour)
+    return np.asarray(np.where(y > (6 / 29) ** 3, 116 * np.cbrt(y) - 16, y * (29 / 3) ** 3))
+
+
+def _along(arm: Arm, t: Float) -> Float:
+    """Return colours at places from 0, the page, to 1, the end."""
+    colours, light = _curve(arm)
+    wanted = light[0] + np.clip(t, 0.0, 1.0) * (arm.last - light[0])
+    rising = slice(None) if light[-1] > light[0] else slice(None, None, -1)
+    columns = [np.interp(wanted, light[rising], colours[rising, channel]) for channel in range(3)]
+    return np.stack(columns, axis=1)
+
+
+@cache
+def _curve(arm: Arm) -> tuple[Float, Float]:
+    """Return many colours along an arm, and their lightness."""
+    page = np.cbrt(linear(np.array(arm.page) / 255) @ _CONES.T) @ _OKLAB.T
+    (bend, end) = (
+        np.array([light, chroma * np.cos(np.deg2rad(hue)), chroma * np.sin(np.deg2rad(hue))])
+        for light, chroma, hue in (arm.bend, arm.end)
+    )
+    u = np.linspace(0.0, 1.0, _FINE)[:, None]
+    lab = (1 - u) ** 2 * page + 2 * u * (1 - u) * bend + u**2 * end
+    colours = encoded((lab @ np.linalg.inv(_OKLAB).T) ** 3 @ np.linalg.inv(_CONES).T)
+    if colours.min() < -_OUTSIDE or colours.max() > 1 + _OUTSIDE:
+        message = f"{arm} leaves sRGB: between {colours.min():.4f} and {colours.max():.4f}; take less chroma"
+        raise ValueError(message)
+    colours = np.clip(colours, 0.0, 1.0)
+    return colours, lightness(colours)

@@ -10,8 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.font_manager import FontProperties
 
 from attnwidgets.figures.drawing import FONTS, PlainFigure, Quiet, families, put
-from attnwidgets.figures.labels import printable
-from attnwidgets.figures.theme import LIGHT, Theme
+from attnwidgets.figures.theme import LIGHT, Theme, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,15 +20,32 @@ if TYPE_CHECKING:
 
 WIDTHS = {1: 3.3, 2: 6.9}
 """Width of a figure in inches, by the columns of a page that it takes."""
+
 SMALL, READING = 7.0, 8.0
 """Sizes of type in points: labels, notes and values; titles and the text that is explained."""
+
 LINE = 0.15
 """Height of a line of small type in inches."""
+
 _SURE = 0.95  # letters are a bit wider where they are drawn on whole pixels
 _MARGIN = 0.08
 _GAP = 0.12
 _LONGEST = 900  # characters of a title or a note
 _DPI = 720  # of measurements: at a low one, letters are as wide as whole pixels
+
+PAD = 0.05
+"""Space between a name and what it is of."""
+
+ROW = 0.165
+"""Height of a row of a table or of bars."""
+
+LONGEST = 0.9
+"""Longest turned name."""
+
+LEGIBLE = 0.105
+"""Least side of a cell whose label is legible."""
+
+_STEPS = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
 @dataclass(frozen=True)
@@ -300,3 +316,25 @@ def _ruler() -> Any:
 @lru_cache(maxsize=1)
 def _family() -> tuple[str, ...]:
     return tuple(families(FONTS))
+
+
+def labelled(names: Sequence[str], places: Sequence[float] | None, side: float) -> list[tuple[float, str]]:
+    """Return the names that fit, with their places; of names that do not fit, round numbers."""
+    if places is not None:
+        return list(zip(places, names, strict=True))
+    if side >= LEGIBLE:
+        return list(enumerate(names))
+    step = next((step for step in _STEPS if step * side >= 3 * LEGIBLE), _STEPS[-1])
+    return [(place, str(place)) for place in range(0, len(names), step)]
+
+
+def flowed(wide: Sequence[float], width: float, *, gap: float = 0.0) -> tuple[list[tuple[int, float]], int]:
+    """Return line and place of things of these widths, side by side in lines; and the number of lines."""
+    places: list[tuple[int, float]] = []
+    line, x = 0, 0.0
+    for across in wide:
+        if x and x + across > width:
+            line, x = line + 1, 0.0
+        places.append((line, x))
+        x += across + gap
+    return places, line + 1 if places else 0

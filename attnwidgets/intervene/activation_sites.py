@@ -11,9 +11,8 @@ import torch
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.anatomy.block_names import block_lists
-from attnwidgets.tracing.hooks.hook import Hook
+from attnwidgets.tracing.hooks.hook import Hook, PassWatch
 from attnwidgets.tracing.hooks.hook_point import HookPoint, resolve_hook_point
-from attnwidgets.tracing.hooks.running_pass import PassWatch
 from attnwidgets.tracing.interventions import Intervention
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.borrow import unwrap

@@ -1,4 +1,4 @@
-"""Predictions under an intervention, computed from the first layer that it changes.
+"""Predictions before and under an intervention, computed from the first layer that it changes.
 
 Blocks below that layer always return the same, so that they run only once: the first pass stores their
 outputs, and later passes reuse them.
@@ -10,15 +10,16 @@ import inspect
 import weakref
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from attnwidgets._tensors import widened
 from attnwidgets.tracing.anatomy.block_names import block_names
+from attnwidgets.tracing.predictions import label_of, predicted_values
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
-from attnwidgets.tracing.rerun_trace import own_logits, predictions_of
-from attnwidgets.tracing.same_model import require_same_model
+from attnwidgets.tracing.rerun_trace import own_logits, predictions_of, require_same_model
 from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # Outputs of the first blocks of a trace, by stack; they are freed with the trace.
 _outputs_of: weakref.WeakKeyDictionary[Trace, dict[str, list[Any]]] = weakref.WeakKeyDictionary()
+
+Kind = Literal["distribution", "several", "score", "states", ""]
 
 
 @dataclass(frozen=True)
@@ -200,3 +203,73 @@ def copies_of(value: Any, copies: int) -> Any:
     if type(value) in (tuple, list):
         return type(value)(copies_of(item, copies) for item in value)
     return value
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Predictions before and after an intervention.
+
+    Attributes:
+        kind: "distribution" over classes or tokens; "several", independent classes; "score", numbers;
+            "states", for a model without predictions; "" if there is nothing to compare.
+        title: What is predicted: "class", "next token", ..., or "".
+        before: Recorded probabilities, or numbers [outcome]; empty for states [0].
+        after: The same under the intervention.
+        distance: For a distribution the total variation distance, 0 to 1: half the sum of |p' - p|. For
+            several classes and for a score the largest difference; for states |h' - h| / |h| over all tokens.
+        likeness: For states the cosine of their means over tokens before and after; else NaN.
+    """
+
+    kind: Kind
+    title: str
+    before: Tensor
+    after: Tensor
+    distance: float
+    likeness: float = float("nan")
+
+    def label(self, trace: Trace, outcome: int) -> str:
+        """Return the name of an outcome."""
+        return label_of(trace, outcome)
+
+
+def changed(trace: Trace, *interventions: Intervention) -> Changed:
+    """Return predictions before and after interventions; layers below the first changed one do not run.
+
+    Args:
+        trace: A trace with its model.
+        interventions: Interventions for this trace or its model, not active.
+
+    Raises:
+        ValueError: If the trace has no model, or was recorded under other interventions than are active now.
+    """
+    nothing = torch.zeros(0, dtype=torch.float64)
+    with Replay(trace) as replay:
+        outputs = replay.run(interventions)
+        logits = own_logits(trace, outputs)
+        states = None if trace.answer.is_distribution else _states(outputs)
+        is_score = logits is not None and (trace.answer.is_numbers or logits.numel() == 1)
+        recorded = None if states is None or is_score else _states(replay.run())
+    if trace.answer.is_distribution and logits is not None and trace.logits is not None:
+        before, after = predicted_values(trace, trace.logits), predicted_values(trace, logits)
+        gap = (after - before).abs()
+        if trace.answer.several:
+            return Changed("several", trace.predictions_title, before, after, float(gap.max()))
+        return Changed("distribution", trace.predictions_title, before, after, float(gap.sum() / 2))
+    if logits is not None and trace.logits is not None and is_score:
+        before, after = (widened(score).reshape(-1).double() for score in (trace.logits, logits))
+        title = trace.predictions_title or "score"
+        return Changed("score", title, before, after, float((after - before).abs().max()))
+    if states is None or recorded is None:
+        return Changed("", "", nothing, nothing, float("nan"))
+    length = float(recorded.norm())
+    distance = float((states - recorded).norm()) / length if length else 0.0
+    likeness = float(torch.cosine_similarity(states.mean(0), recorded.mean(0), dim=0))
+    return Changed("states", "", nothing, nothing, distance, likeness)
+
+
+def _states(outputs: object) -> Tensor | None:
+    """Return the last states of a text [token, dim]; None if the model does not return them."""
+    states = getattr(outputs, "last_hidden_state", None)
+    if not isinstance(states, torch.Tensor) or states.dim() != 3:  # noqa: PLR2004 - [batch, token, dim]
+        return None
+    return states[0].detach().double().cpu()

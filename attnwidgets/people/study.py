@@ -19,17 +19,19 @@ from attnwidgets.people.kinds import (
     SIMULATIONS,
     check_answers,
     labels_of,
+    refuse_coloured,
+    refuse_named,
+    refuse_told,
+    repeated,
     require_fields,
     truth_of,
 )
-from attnwidgets.people.leaks import refuse_coloured, refuse_named, refuse_told, repeated
-from attnwidgets.people.schedule import Turn, balanced_codes, place_of_code, turns_of
+from attnwidgets.people.responses import Turn, balanced_codes, place_of_code, turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from attnwidgets.people.agents import Agent
-    from attnwidgets.people.plan import Plan
+    from attnwidgets.people.agents import Agent, Plan
     from attnwidgets.people.responses import Responses
     from attnwidgets.people.study_view import StudyView
 
@@ -275,7 +277,7 @@ class Study:
             >>> plan.needed(0.8)
             24
         """
-        from attnwidgets.people.plan import plan
+        from attnwidgets.people.agents import plan
 
         return plan(self, agent, people, studies, compare, seed)
 

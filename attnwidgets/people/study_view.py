@@ -9,8 +9,7 @@ from attnwidgets._tables import csv_of
 from attnwidgets._version import __version__
 from attnwidgets.people.item import Item, Shown, gaps
 from attnwidgets.people.kinds import CHECK_WORDS, truth_of
-from attnwidgets.people.payload import checked
-from attnwidgets.people.reading import responses_of
+from attnwidgets.people.reading import checked, responses_of
 from attnwidgets.people.study import Study
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.standalone_view import StandaloneView

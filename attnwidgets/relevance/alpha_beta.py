@@ -236,7 +236,7 @@ def passing_activations(model: torch.nn.Module) -> Any:
     """Return a context in which activations written in several operations pass relevance through."""
     from contextlib import ExitStack, contextmanager
 
-    from attnwidgets.relevance.activations import activation_modules
+    from attnwidgets.relevance.backward import activation_modules
 
     @contextmanager
     def hooked() -> Any:

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from attnwidgets.relevance.affine import arguments
-from attnwidgets.relevance.no_rule import run_without_rule
 from attnwidgets.relevance.products import size
-from attnwidgets.relevance.settings import live
+from attnwidgets.relevance.settings import live, run_without_rule
 
 if TYPE_CHECKING:
     from attnwidgets.relevance.settings import Settings

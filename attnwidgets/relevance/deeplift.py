@@ -21,12 +21,21 @@ import torch
 from torch import Tensor
 
 from attnwidgets.relevance import affine, attention, operations
-from attnwidgets.relevance.activations import activation_modules
 from attnwidgets.relevance.affine import arguments
-from attnwidgets.relevance.differences import Differences, baseline_of, valued
-from attnwidgets.relevance.no_rule import run_without_rule
-from attnwidgets.relevance.rescale import INVERSE, kinked, power, reciprocal, root, slopes, smooth
-from attnwidgets.relevance.settings import live
+from attnwidgets.relevance.backward import activation_modules
+from attnwidgets.relevance.rescale import (
+    INVERSE,
+    Differences,
+    baseline_of,
+    kinked,
+    power,
+    reciprocal,
+    root,
+    slopes,
+    smooth,
+    valued,
+)
+from attnwidgets.relevance.settings import live, run_without_rule
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

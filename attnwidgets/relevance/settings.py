@@ -1,13 +1,18 @@
-"""The settings of a run under the rules, and tests of the values in it."""
+"""The settings of a run under the rules, and operations without a rule, which raise."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import resolve_name
+
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
 Rule = Literal["attnlrp", "cp_lrp"]
@@ -43,3 +48,37 @@ def live(value: Any) -> bool:
 def constant(value: Any) -> Any:
     """Return a value, detached from the graph."""
     return value.detach() if isinstance(value, Tensor) else value
+
+
+def run_without_rule(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operation that has no rule; raise, naming it, if relevance reaches it."""
+    result = func(*args, **kwargs)
+    if not settings.insist:
+        for output in result if isinstance(result, (tuple, list)) else (result,):
+            if live(output):
+                output.register_hook(_refusal(func))
+    return result
+
+
+def _refusal(func: Any) -> Callable[[Tensor], None]:
+    name = resolve_name(func) or getattr(func, "__name__", str(func))
+    where = _calling_module()
+
+    def refuse(_: Tensor) -> None:
+        raise UnsupportedModelError(
+            f"there is no relevance rule for {name}{f', called in {where}' if where else ''}; with "
+            "force=True its gradient is used, and relevance is not conserved there"
+        )
+
+    return refuse
+
+
+def _calling_module() -> str:
+    """Return the class of the module whose code is running."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the only way to find the caller
+    while frame.f_back is not None:
+        frame = frame.f_back
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, nn.Module):
+            return type(owner).__name__
+    return ""

@@ -1,22 +1,30 @@
-"""Check on a few sentences whether an SAE fits a model: finds a wrong hook point, scale or model."""
+"""Check on a few sentences whether an SAE fits a model, and locate the hook point that it was trained on."""
 
 from __future__ import annotations
 
 import warnings
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from attnwidgets._gradients import no_grad
+from attnwidgets._progress import progress
 from attnwidgets.sae.corpus import Corpus, batches, counted_states
-from attnwidgets.sae.locate import best_hook_point, better_neighbour
-from attnwidgets.sae.measures import Measures, measure
-from attnwidgets.tracing.hooks.hook import reading
-from attnwidgets.tracing.hooks.hook_point import HookPoint, resolve_hook_point
+from attnwidgets.tracing.hooks.hook import hooked, reading
+from attnwidgets.tracing.hooks.hook_point import (
+    HookPoint,
+    hook_name,
+    hook_points_of_blocks,
+    resolve_hook_point,
+)
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Tensor, nn
 
@@ -25,7 +33,6 @@ if TYPE_CHECKING:
 _LOW = 0.25  # explained variance: SAEs in use all exceed this at their own hook point
 _DENSE = 0.25  # share of features active on a token: SAEs in use all stay below this
 _BATCH_TOKENS = 1024
-
 TEXTS = (
     "The old lighthouse keeper climbed the stairs every evening to light the lamp.",
     "In 1887 the company moved its offices to Vienna, where it employed about 300 people.",
@@ -41,6 +48,11 @@ TEXTS = (
     "They had never seen snow before, so the children ran outside without their coats.",
 )
 """Default sentences."""
+
+_TOKENS = 512  # most tokens read, with padding
+_BETTER = 0.05  # gain in explained variance that shows the SAE belongs to another hook point
+
+_CHUNK = 2**24  # activations in memory at once
 
 
 class SAEMismatchWarning(UserWarning):
@@ -201,3 +213,137 @@ def _complaints(sae: SAE, measures: Measures, hook_point: HookPoint) -> Iterator
             f"{measures.l0:.3g} of {sae.d_sae} features fire on a token: the states have another scale or "
             "come from another hook point."
         )
+
+
+class VarianceAt(NamedTuple):
+    """The share of variance an SAE explains at a hook point, and how the states there were read."""
+
+    variance: float
+    how: str
+
+
+def better_neighbour(sae: SAE, model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> str:
+    """Return a warning if an SAE explains more of the states one layer before or after, else "".
+
+    Args:
+        sae: The SAE.
+        model: The model, borrowed.
+        corpus: Texts to measure on.
+        hook_point: Where the SAE's files say it belongs.
+    """
+    stack, dot, rest = hook_name(model, hook_point).partition(".")
+    number, _, hook = rest.partition(".")
+    if not dot or not number.isdecimal():
+        return ""
+    candidates = [hook_point]
+    for step in (-1, 1):
+        with suppress(ValueError):  # no such layer
+            candidates.append(resolve_hook_point(model, f"{stack}.{int(number) + step}.{hook}"))
+    states = _fitting(sae, _states_by_name(model, corpus, candidates))
+    explained = {name: measure(sae, h).explained_variance for name, h in states.items()}
+    best = max(explained, key=lambda name: explained[name], default="")
+    if hook_point.name not in explained or explained[best] <= explained[hook_point.name] + _BETTER:
+        return ""
+    return (
+        f"at {hook_point.name} this SAE explains {explained[hook_point.name]:.2f} of the variance, and at "
+        f"{best} {explained[best]:.2f}: it may belong to another layer."
+    )
+
+
+def best_hook_point(sae: SAE, model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> VarianceAt | None:
+    """Return the hook point, with or without centred states, with the highest explained variance.
+
+    None if no other one is clearly better than `hook_point`. For the arguments see `better_neighbour`.
+    """
+    others = [other for other in hook_points_of_blocks(model) if other.name != hook_point.name]
+    states = _fitting(sae, _states_by_name(model, corpus, [hook_point, *others]))
+    here = measure(sae, states[hook_point.name]).explained_variance if hook_point.name in states else 0.0
+    best, best_score = None, max(here, 0.0) + _BETTER
+    for name, h in progress(states.items(), "locating the SAE's hook point", len(states)):
+        for centre in (False, True) if not sae.centre else (True,):
+            newly_centred = centre and not sae.centre
+            explained = measure(sae.replaced(centre=centre), h).explained_variance
+            score = explained - _BETTER * newly_centred  # centring has to help clearly
+            if score > best_score:
+                best_score = score
+                best = VarianceAt(explained, f"at {name}" + " with centre=True" * newly_centred)
+    return best
+
+
+def _fitting(sae: SAE, states: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: h for name, h in states.items() if h.shape[-1] == sae.d_in}
+
+
+def _states_by_name(model: nn.Module, corpus: Corpus, hook_points: Iterable[HookPoint]) -> dict[str, Tensor]:
+    """Return the states [token, width] of tokens that count, by hook point.
+
+    Empty if a hook point does not see one tensor of states per token.
+    """
+    windows = next(batches(corpus.windows(), _TOKENS))
+    states_by_name: dict[str, Tensor] = {}
+
+    def keep(name: str, states: Tensor) -> None:
+        states_by_name[name] = counted_states(states.detach(), windows)
+
+    with ExitStack() as stack:
+        for hook_point in hook_points:
+            stack.enter_context(hooked(model, hook_point, partial(keep, hook_point.name)))
+        try:
+            with no_grad():
+                model(**corpus.inputs(windows))
+        except UnsupportedModelError:
+            return {}
+    return states_by_name
+
+
+class Measures:
+    """Running sums over batches of states.
+
+    The explained variance is 1 - sum ||h - h_hat||^2 / sum ||h - mean(h)||^2.
+    """
+
+    def __init__(self, d_in: int, d_sae: int) -> None:
+        self.tokens = 0
+        self._active = 0
+        self._missed = 0.0
+        self._sum = torch.zeros(d_in, dtype=torch.float64)
+        self._squares = 0.0
+        self.fired = torch.zeros(d_sae, dtype=torch.bool)
+
+    def add(self, h: Tensor, a: Tensor, reconstruction: Tensor) -> None:
+        """Add states [token, d_in], their activations [token, d_sae] and reconstructions [token, d_in]."""
+        h = h.cpu().double()  # not every accelerator has doubles
+        fires = a != 0
+        self.tokens += len(h)
+        self._active += int(fires.sum())
+        self._missed += float((h - reconstruction.cpu().double()).square().sum())
+        self._sum += h.sum(dim=0)
+        self._squares += float(h.square().sum())
+        self.fired |= fires.any(dim=0).cpu()
+
+    @property
+    def l0(self) -> float:
+        """Mean number of active features per token."""
+        return self._active / max(self.tokens, 1)
+
+    @property
+    def explained_variance(self) -> float:
+        """Explained share of the states' variance: at most 1; predicting the mean state gives 0."""
+        variance = self._squares - float(self._sum.square().sum()) / max(self.tokens, 1)
+        return 1 - self._missed / variance if variance > 0 else float("nan")
+
+    @property
+    def dead(self) -> int:
+        """Number of features that fired on no token."""
+        return int((~self.fired).sum())
+
+
+@no_grad()
+def measure(sae: SAE, states: Tensor) -> Measures:
+    """Return the measures of an SAE on states [token, d_in], computed in chunks."""
+    measures = Measures(sae.d_in, sae.d_sae)
+    for h in states.split(max(1, _CHUNK // sae.d_sae)):
+        h = h.to(sae.W_enc)  # noqa: PLW2901 - the same states
+        a = sae.encode(h)
+        measures.add(h, a, sae.decode(a, h))
+    return measures

@@ -1,8 +1,8 @@
-"""Coder: the weights of a sparse autoencoder, encoding and decoding."""
+"""Coder: the weights of a sparse autoencoder of any architecture, normalising, encoding and decoding."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,22 +10,30 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from attnwidgets._errors import require_choice
 from attnwidgets._selecting import pick
-from attnwidgets.sae.architecture import (
-    ARCHITECTURES,
-    WEIGHTS,
-    Architecture,
-    activate,
-    own_weights,
-    require_k,
-    require_weights,
-)
-from attnwidgets.sae.normalisation import NORMALISATIONS, Normalisation, normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 Activation = Literal["raw", "lecture"]
 ACTIVATIONS: tuple[Activation, ...] = ("raw", "lecture")
+
+Architecture = Literal["standard", "topk", "jumprelu", "gated"]
+ARCHITECTURES: tuple[Architecture, ...] = ("standard", "topk", "jumprelu", "gated")
+WEIGHTS = ("W_enc", "W_dec", "b_dec", "b_enc", "threshold", "b_gate", "b_mag", "r_mag")
+"""Names of all weights; the first three belong to every architecture."""
+
+_COMMON = WEIGHTS[:3]
+# Further weights by architecture, each [d_sae].
+_OWN: Mapping[str, tuple[str, ...]] = {
+    "standard": ("b_enc",),
+    "topk": ("b_enc",),
+    "jumprelu": ("b_enc", "threshold"),
+    "gated": ("b_gate", "b_mag", "r_mag"),
+}
+
+Normalisation = Literal["none", "constant_norm_rescale", "layer_norm"]
+NORMALISATIONS: tuple[Normalisation, ...] = ("none", "constant_norm_rescale", "layer_norm")
+_EPS = 1e-5
 
 
 class Coder(nn.Module):
@@ -238,3 +246,110 @@ class Coder(nn.Module):
         moved: Tensor = by.to(self.W_dec) @ self.directions[list(features)]
         undo = normalise(self.normalize_activations, self._flat(h), centre=self.centre)[1]
         return moved if undo is None else moved * undo.multiply
+
+
+def activate(
+    architecture: Architecture,
+    x: Tensor,
+    weights: Mapping[str, Tensor],
+    *,
+    k: int | None,
+    norms: Tensor | None,
+) -> Tensor:
+    """Return the activations [..., feature] of normalised states.
+
+    Args:
+        architecture: The architecture; `SAE` has the formulas.
+        x: [..., d_in].
+        weights: "W_enc" [d_in, feature] and the architecture's further weights, each [feature].
+        k: Largest number of active features per token (topk), chosen among those whose weights are given.
+        norms: [feature], factors applied to pre-activations before the k largest are chosen (topk), or None.
+    """
+    W_enc = weights["W_enc"]
+    if architecture == "gated":
+        gate = x @ W_enc + weights["b_gate"]
+        magnitude = x @ (W_enc * weights["r_mag"].exp()) + weights["b_mag"]
+        return (gate > 0).to(x.dtype) * magnitude.relu()
+    p = x @ W_enc + weights["b_enc"]
+    if architecture == "jumprelu":
+        return p.relu() * (p > weights["threshold"]).to(p.dtype)
+    if architecture == "topk":
+        if norms is not None:
+            p = p * norms
+        best = p.topk(k or 1, dim=-1, sorted=False)
+        return torch.zeros_like(p).scatter(-1, best.indices, best.values.relu())
+    return p.relu()
+
+
+def own_weights(architecture: Architecture) -> tuple[str, ...]:
+    """Return the names of the encoder weights other than W_enc."""
+    return _OWN[architecture]
+
+
+def require_weights(architecture: Architecture, weights: Mapping[str, Tensor | None]) -> None:
+    """Raise ValueError unless all weights of an architecture are present, finite and of matching shapes."""
+    W_enc = weights["W_enc"]
+    if W_enc is None or W_enc.dim() != 2:  # noqa: PLR2004 - a matrix
+        shape = None if W_enc is None else tuple(W_enc.shape)
+        raise ValueError(f"W_enc has shape {shape}; it must be a matrix [d_in, d_sae].")
+    d_in, d_sae = W_enc.shape
+    needed = (*_COMMON, *_OWN[architecture])
+    shapes = {"W_enc": (d_in, d_sae), "W_dec": (d_sae, d_in), "b_dec": (d_in,)}
+    for name, tensor in weights.items():
+        if (tensor is not None) != (name in needed):
+            what = "requires" if tensor is None else "has no"
+            raise ValueError(
+                f"{name}: a {architecture} SAE {what} {name}; its weights are {', '.join(needed)}."
+            )
+        if tensor is not None:
+            _require_shape(name, tensor, shapes.get(name, (d_sae,)))
+
+
+def require_k(architecture: Architecture, k: int | None, d_sae: int) -> None:
+    """Raise ValueError unless `k` is valid for a topk SAE, and None for any other."""
+    if (k is not None) != (architecture == "topk") or (k is not None and not 1 <= k <= d_sae):
+        raise ValueError(f"k={k}: a topk SAE needs k from 1 to {d_sae}; other architectures take none.")
+
+
+def _require_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; with this W_enc it must be {shape}.")
+    if not bool(torch.isfinite(tensor).all()):
+        raise ValueError(f"{name} contains NaN or infinite values: the file is damaged, or training failed.")
+
+
+class Undo(NamedTuple):
+    """Inverse of a normalisation: multiply, then add (each [..., 1])."""
+
+    multiply: Tensor
+    add: Tensor
+
+
+def normalise(kind: Normalisation, states: Tensor, *, centre: bool = False) -> tuple[Tensor, Undo | None]:
+    """Return normalised states [..., width] and the inverse; None if there is nothing to undo.
+
+    Args:
+        kind: "constant_norm_rescale" scales every token to norm sqrt(width); "layer_norm" subtracts a token's
+            mean and divides by its (unbiased) standard deviation plus 1e-5. Both as in SAELens.
+        states: States [..., width].
+        centre: Subtract every token's mean first. TransformerLens centres the residual stream of LayerNorm
+            models in this way, by centring the weights that write to it.
+    """
+    if kind == "none" and not centre:
+        return states, None
+    mean = states.mean(dim=-1, keepdim=True)
+    one, zero = torch.ones_like(mean), torch.zeros_like(mean)
+    shift = zero
+    if centre:
+        states, shift = states - mean, mean
+    if kind == "constant_norm_rescale":
+        # The clamp keeps a token of zeros as it is.
+        norm = states.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(states.dtype).tiny)
+        coefficient = states.shape[-1] ** 0.5 / norm
+        return states * coefficient, Undo(1 / coefficient, shift)
+    if kind == "layer_norm":
+        token_mean = states.mean(dim=-1, keepdim=True)
+        states = states - token_mean
+        deviation = states.std(dim=-1, keepdim=True)
+        return states / (deviation + _EPS), Undo(deviation, token_mean + shift)
+    return states, Undo(one, shift)

@@ -1,23 +1,27 @@
-"""A corpus as windows of token ids, with a mark for the tokens that count."""
+"""A corpus as windows of token ids, from rows of a data set, with a mark for the tokens that count."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.sae.texts import require_texts, text_of
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.inputs import Sample, limit_of, special_ids, text_tokenizer
-from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
+from attnwidgets.tracing.recording.loading import own_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.text.display import well_formed
+from attnwidgets.tracing.text.given_texts import require_no_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Tensor, nn
+
+    Text = str | tuple[int, ...]
 
 CONTEXT = 128
 """Default number of tokens in a window, special tokens included."""
@@ -205,3 +209,59 @@ def counts_mask(windows: Sequence[Window], width: int, device: torch.device) -> 
     """Return which tokens of a padded batch count [window, token]."""
     rows = [[*window.counts, *[False] * (width - len(window.counts))] for window in windows]
     return torch.tensor(rows, dtype=torch.bool, device=device)
+
+
+def require_texts(texts: Any) -> None:
+    """Raise ValueError for a mapping or string, TypeError for a table: iterating would not yield texts."""
+    if isinstance(texts, str):
+        raise ValueError("texts must be a collection of texts, not one string; pass [text].")  # noqa: TRY004
+    if isinstance(texts, Mapping):
+        raise ValueError(  # noqa: TRY004 - as for a string
+            f"texts must be one data set, not a mapping of {', '.join(map(repr, texts))}; pass one of them."
+        )
+    require_no_table(texts, "texts")
+
+
+def text_of(row: str | Sequence[int] | Mapping[str, Any], *, spelled: bool) -> Text:
+    """Return one text, as a string or as token ids.
+
+    Args:
+        row: A string, token ids, or a row of a data set with "text" or "input_ids".
+        spelled: Whether there is a tokenizer; "text" then takes precedence over "input_ids".
+
+    Raises:
+        ValueError: If a row has neither.
+    """
+    if isinstance(row, Mapping):
+        names = ("text", "input_ids") if spelled else ("input_ids", "text")
+        column = next((name for name in names if name in row), None)
+        if column is None:
+            raise ValueError(
+                "texts has a row without 'text' or 'input_ids'; its columns are "
+                f"{', '.join(map(repr, row))}: rename the one that contains the text."
+            )
+        row = row[column]
+    return row if isinstance(row, str) else tuple(int(number) for number in row)
+
+
+class Digest:
+    """A hash of texts in order, updated one by one."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.blake2b(digest_size=16)
+        self.texts = 0
+
+    def add(self, text: Text) -> None:
+        """Add a text."""
+        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else repr(text).encode()
+        self._digest.update(f"{type(text).__name__} {len(data)} ".encode() + data)
+        self.texts += 1
+
+    def reading(self, texts: Iterable[Text]) -> Iterator[Text]:
+        """Yield texts and add them to the hash."""
+        for text in texts:
+            self.add(text)
+            yield text
+
+    def __str__(self) -> str:
+        return self._digest.hexdigest()

@@ -11,10 +11,10 @@ import numpy as np
 from attnwidgets._errors import renamed, suggest
 from attnwidgets._selecting import element, listed, pick
 from attnwidgets.explanations.explanation import Explanation, restore_common
-from attnwidgets.explanations.results.aggregation import new_unit, regroup
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.description import describe_axis, restore_axis
+from attnwidgets.explanations.results.units import new_unit, regroup
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets._tables import Columns
-    from attnwidgets.explanations.results.aggregation import Spans
+    from attnwidgets.explanations.results.units import Spans
     from attnwidgets.tracing.text.units import Unit
 
 _SHOWN = 5  # features in a picture

@@ -9,9 +9,8 @@ from torch import nn
 
 from attnwidgets._errors import suggests_keywords
 from attnwidgets.sae import conversions
-from attnwidgets.sae.architecture import WEIGHTS
 from attnwidgets.sae.check import check
-from attnwidgets.sae.coder import Coder
+from attnwidgets.sae.coder import WEIGHTS, Coder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

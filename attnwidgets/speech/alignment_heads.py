@@ -1,10 +1,15 @@
-"""Word times of an encoder-decoder from its alignment heads, as openai/whisper's `timing.py` finds them.
+"""Word times of an encoder-decoder from its alignment heads, as openai/whisper's `timing.py` has them.
 
 In words: the decoder reads `start, no timestamps, text, end`. In each alignment head, the attention of every
 token over the frames of the sound (without padding) is divided by its sum, standardised over tokens (all of
 them, also the start), and smoothed by a median over seven frames; the path of least cost through the mean
 over heads, with the sign turned, says when each token begins. The row that writes a token is the one before
 it; that of the end is left out.
+
+Dynamic time warping, and the median filter that smooths attention before it.
+
+Both compute what openai/whisper's `timing.py` does, ties included: word times follow from them, and must be
+the same.
 """
 
 from __future__ import annotations
@@ -15,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._selecting import position
-from attnwidgets.speech.time_warping import median_filter, warp
 from attnwidgets.speech.word_times import WordTimes, frame_step, frame_unit, with_words
 
 if TYPE_CHECKING:
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 7  # frames of the median
 _PURPOSE = "speech.align"
+
+_BOTH, _ROW, _COLUMN = 0, 1, 2  # the step that led to a cell
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,7 @@ def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.flo
     from attnwidgets.tracing.predictions import logits_in
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
     from attnwidgets.tracing.recording.recorder import Call, record
-    from attnwidgets.tracing.same_model import require_same_model
+    from attnwidgets.tracing.rerun_trace import require_same_model
 
     require_same_model(trace, _PURPOSE)
     inputs = {name: value for name, value in trace.inputs.items() if name != "decoder_attention_mask"}
@@ -223,3 +229,56 @@ def _probabilities(logits: Any, spoken: Spoken) -> NDArray[np.float64]:
         return np.full(len(text), np.nan)
     scores = logits[spoken.before - 1 : -2, : spoken.ordinary].double().softmax(-1).cpu().numpy()
     return np.asarray(scores[np.arange(len(text)), text])
+
+
+def warp(cost: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the cheapest monotonic path through a matrix, from its first to its last cell.
+
+    Every step moves one row, one column, or both. Among equally cheap steps, a step along the row wins, as
+    `dtw_cpu` of openai/whisper does; sums are float32, as there.
+
+    Args:
+        cost: [row, column], at least one of each.
+
+    Returns:
+        Rows [step] and columns [step] of the path.
+    """
+    rows, columns = cost.shape
+    total = np.full((rows + 1, columns + 1), np.inf, dtype=np.float32)
+    total[0, 0] = 0.0
+    came = np.full((rows + 1, columns + 1), _COLUMN, dtype=np.int8)
+    # The cells of an anti-diagonal depend on those before it alone.
+    for diagonal in range(2, rows + columns + 1):
+        i = np.arange(max(1, diagonal - columns), min(rows, diagonal - 1) + 1)
+        j = diagonal - i
+        both, row, column = total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]
+        step = np.where(
+            (both < row) & (both < column), _BOTH, np.where((row < both) & (row < column), _ROW, _COLUMN)
+        )
+        came[i, j] = step
+        total[i, j] = cost[i - 1, j - 1].astype(np.float64) + np.choose(step, (both, row, column))
+    came[0], came[:, 0] = _COLUMN, _ROW
+    path = []
+    row_at, column_at = rows, columns
+    while row_at > 0 or column_at > 0:
+        path.append((row_at - 1, column_at - 1))
+        move = int(came[row_at, column_at])
+        row_at -= move != _COLUMN
+        column_at -= move != _ROW
+    found = np.array(path[::-1], dtype=np.intp)
+    return found[:, 0], found[:, 1]
+
+
+def median_filter(values: NDArray[np.floating], width: int) -> NDArray[np.floating]:
+    """Return the medians of `width` neighbours along the last axis; the ends are mirrored.
+
+    Args:
+        values: [..., frame]; returned unchanged up to half of `width` frames.
+        width: An odd number of frames.
+    """
+    half = width // 2
+    if values.shape[-1] <= half:
+        return values
+    padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(half, half)], mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=-1)
+    return np.asarray(np.sort(windows, axis=-1)[..., half])

@@ -11,8 +11,8 @@ from IPython.display import HTML
 
 from attnwidgets.views.base.view import View
 from attnwidgets.views.page.contents import Choice
-from attnwidgets.views.page.escaping import json_text
 from attnwidgets.views.page.packing import pack
+from attnwidgets.views.page.script import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The directive `attnwidgets`: a view of a saved explanation."""
+"""The directive `attnwidgets`: a view of a saved explanation; and the nodes of documents with views."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sphinx.util.docutils import SphinxDirective
 
 import attnwidgets as aw
 from attnwidgets._errors import suggest
-from attnwidgets.sphinx.nodes import ViewData, ViewPlace
 from attnwidgets.views.base.view import View
 from attnwidgets.views.page.contents import Choice
-from attnwidgets.views.page.packing import pack
+from attnwidgets.views.page.packing import Packed, pack
+from attnwidgets.views.page.script import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from docutils.nodes import Node
+    from docutils.nodes import Element, Node
     from sphinx.application import Sphinx
 
     from attnwidgets.explanations.explanation import Explanation
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 KEY = "attnwidgets"
 """Under which a document keeps its views while it is read."""
+
 PREFIX = "file-"
 """What the names of models that come from files begin with."""
 
@@ -109,3 +110,62 @@ def keep(app: Sphinx, document: nodes.document) -> None:
         for view in views:
             view.close()
     document += ViewData(packs=[held.described()])
+
+
+class ViewPlace(nodes.General, nodes.Element):
+    """The place of a view: the name of its model, and what stands there without JavaScript and in print."""
+
+
+class ViewData(nodes.Invisible, nodes.Element):
+    """What a page holds for its views: packs, as `Packed` describes them."""
+
+
+def visit_place(translator: Any, node: Element) -> None:
+    """Write a place into a page, with what readers without JavaScript see."""
+    height = f' style="min-height:{node["height"]:d}px"' if node.get("height") else ""
+    translator.body.append(f'<div class="aw-view" data-model="{node["model"]}"{height}></div>\n<noscript>')
+
+
+def depart_place(translator: Any, node: Element) -> None:
+    """End what readers without JavaScript see."""
+    del node
+    translator.body.append("</noscript>\n")
+
+
+def visit_data(translator: Any, node: Element) -> None:
+    """Write into a page what it holds for its views; all of it is text that no browser runs."""
+    held = joined(node["packs"])
+    state = f'<script type="application/json" id="aw-state">{json_text(held.state)}</script>'
+    translator.body.append("\n".join([state, *held.elements(first=True), *held.elements(first=False), ""]))
+    raise nodes.SkipNode
+
+
+def ignore(translator: Any, node: Element) -> None:
+    """Write nothing: what a view's place contains stands for it."""
+    del translator, node
+
+
+def skip(translator: Any, node: Element) -> None:
+    """Write nothing of a node."""
+    ignore(translator, node)
+    raise nodes.SkipNode
+
+
+def joined(packs: Iterable[dict[str, Any]]) -> Packed:
+    """Return several packs as one; no two of them share a name."""
+    state: dict[str, Any] = {}
+    blobs: dict[str, str] = {}
+    first: frozenset[str] = frozenset()
+    for one in packs:
+        for name, value in one["state"].items():
+            known = state.get(name, type(value)())
+            state[name] = (
+                value
+                if isinstance(value, int)
+                else {**known, **value}
+                if isinstance(value, dict)
+                else [*known, *value]
+            )
+        blobs |= one["blobs"]
+        first |= frozenset(one["first"])
+    return Packed(state, blobs, first, "")

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._version import __version__
 from attnwidgets.sphinx import directive, notebooks
-from attnwidgets.sphinx.nodes import ViewData, ViewPlace, depart_place, ignore, skip, visit_data, visit_place
+from attnwidgets.sphinx.directive import (
+    ViewData,
+    ViewPlace,
+    depart_place,
+    ignore,
+    skip,
+    visit_data,
+    visit_place,
+)
 from attnwidgets.views.page.script import script_of_all
 
 if TYPE_CHECKING:

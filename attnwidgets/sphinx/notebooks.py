@@ -14,7 +14,7 @@ from sphinx.util import logging
 
 from attnwidgets._version import __version__
 from attnwidgets.sphinx.cell import MIME
-from attnwidgets.sphinx.nodes import ViewData, ViewPlace
+from attnwidgets.sphinx.directive import ViewData, ViewPlace
 
 if TYPE_CHECKING:
     from docutils.nodes import Element

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from attnwidgets._facade import complete
-from attnwidgets.statistics.entropies import cls_entropy, entropy, relative_entropy
 from attnwidgets.statistics.free_attention import FreeAttention, effective_attention, free_attention
 from attnwidgets.statistics.head_importance import head_importance
-from attnwidgets.statistics.head_statistics import head_statistics
+from attnwidgets.statistics.head_statistics import averaged, head_statistics, similar_heads
 from attnwidgets.statistics.induction import induction_score, prefix_matching, repeated_tokens
-from attnwidgets.statistics.masses import other_sentences, other_text, separators, special_tokens
 from attnwidgets.statistics.patterns import HeadPatterns, Pattern, head_patterns
-from attnwidgets.statistics.positional import diagonal, first_token, mean_distance, next_token, previous_token
-from attnwidgets.statistics.receiver import RECEIVER as RECEIVER
-from attnwidgets.statistics.related_tokens import duplicate_token, same_word
 from attnwidgets.statistics.retrieval import copied_share, retrieval_score
-from attnwidgets.statistics.several_texts import averaged
-from attnwidgets.statistics.similarity import similar_heads
+from attnwidgets.statistics.rows import RECEIVER as RECEIVER
+from attnwidgets.statistics.rows import (
+    cls_entropy,
+    diagonal,
+    duplicate_token,
+    entropy,
+    first_token,
+    mean_distance,
+    next_token,
+    other_sentences,
+    other_text,
+    previous_token,
+    relative_entropy,
+    same_word,
+    separators,
+    special_tokens,
+)
 from attnwidgets.statistics.sinks import Sink, attention_sinks, inner_sink, sink_importance, sink_rate
 from attnwidgets.statistics.statistic import Statistic, statistics
 from attnwidgets.statistics.table import HeadStatistics, RankedHead

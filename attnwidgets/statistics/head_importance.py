@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.metrics.rank_measures import spearman
+from attnwidgets.evaluate.metrics.ranking import spearman
 from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.statistics.statistic import Statistic, register
@@ -154,7 +154,7 @@ def _agreement(values: Float) -> float:
 
 def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched: bool) -> Float:
     """Return what the target loses without each head [layer, head]; NaN for heads a layer does not have."""
-    from attnwidgets.intervene.head_selection import HeadIntervention
+    from attnwidgets.intervene.heads import HeadIntervention
     from attnwidgets.intervene.preview import Replay
 
     losses = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)

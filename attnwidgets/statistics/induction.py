@@ -9,8 +9,8 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets.explanations.registry.several_traces import takes_lists
-from attnwidgets.statistics.positional import places_compare
 from attnwidgets.statistics.row_shares import Float, Roles, by_layer, source_of
+from attnwidgets.statistics.rows import places_compare
 from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
 

@@ -11,10 +11,17 @@ from attnwidgets._errors import require_choice
 from attnwidgets._selecting import at_most, ranking
 from attnwidgets._tables import Table, cells
 from attnwidgets.explanations.registry.several_traces import takes_lists
-from attnwidgets.statistics.entropies import entropy_of_rows
-from attnwidgets.statistics.positional import has_neighbours, has_next, places_compare
-from attnwidgets.statistics.related_tokens import earlier_of, has_pieces, has_repeats, pieces_of
 from attnwidgets.statistics.row_shares import Float, Roles, divided, rows_of, source_of, values_by_layer
+from attnwidgets.statistics.rows import (
+    earlier_of,
+    entropy_of_rows,
+    has_neighbours,
+    has_next,
+    has_pieces,
+    has_repeats,
+    pieces_of,
+    places_compare,
+)
 from attnwidgets.statistics.table import RankedHead
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing.attention import attention
-from attnwidgets.explanations.results.aggregation import regroup
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import require_trace
+from attnwidgets.explanations.results.units import regroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

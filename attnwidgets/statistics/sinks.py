@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets.explanations.registry.several_traces import takes_lists
-from attnwidgets.statistics.positional import places_compare
 from attnwidgets.statistics.row_shares import Float, Roles, Rows, by_layer, divided, source_of
+from attnwidgets.statistics.rows import places_compare
 from attnwidgets.statistics.statistic import statistic
 
 if TYPE_CHECKING:

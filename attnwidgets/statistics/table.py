@@ -1,4 +1,4 @@
-"""HeadStatistics: a table of statistics of attention heads."""
+"""HeadStatistics: a table of statistics of attention heads, also as HTML."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from attnwidgets._errors import require_choice, suggest
 from attnwidgets._selecting import at_most, listed, pick, ranking
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
+from attnwidgets.figures.html_tables import cell, table
 from attnwidgets.statistics.statistic import Statistic, statistics
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from attnwidgets.statistics.row_shares import Float
 
 _NAMES = ("statistic", "layer", "head")
+
+_LEAD = 3
 
 
 class RankedHead(NamedTuple):
@@ -245,8 +248,6 @@ class HeadStatistics(Explanation):
         return panels(self if names is None else self.select(names), title=title)
 
     def _repr_html_(self) -> str:
-        from attnwidgets.statistics.html_table import html_of
-
         return html_of(self)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
@@ -270,3 +271,34 @@ class HeadStatistics(Explanation):
         """Return the statistics described by `to_description`."""
         labels = {name: described[name] for name in ("names", "layers", "heads", "left_out")}
         return cls(arrays["values"], **labels, **restore_common(described))
+
+
+def html_of(stats: HeadStatistics) -> str:
+    """Return a table with a row per statistic: title and definition, lowest, mean, highest, leading heads."""
+    head = ("statistic", "lowest", "mean", "highest", "highest heads (layer.head)", "high means")
+    notes = [stats.title.replace("_", " "), str(stats.provenance.get("model") or ""), f"by {stats.unit}"]
+    notes += [stats.warning]
+    notes += [f"no {name.replace('_', ' ')}: {reason}" for name, reason in stats.left_out.items()]
+    rows = (_row(stats, place) for place in range(len(stats.names)))
+    return table(head, rows, [" · ".join(filter(None, notes))], left=(0, 4, 5))
+
+
+def _row(stats: HeadStatistics, place: int) -> list[str]:
+    about, name = stats.statistics[place], stats.names[place]
+    values = stats[name]
+    known = values[~np.isnan(values)]
+    numbers = (known.min(), known.mean(), known.max()) if known.size else (np.nan,) * 3
+    heads = ", ".join(spoken(head) for head in stats.top(name, _LEAD))
+    tooltip = f"{about.definition} Range: {about.scale}. {about.paper}"
+    return [
+        cell(about.title, left=True, title=tooltip, limit=60),
+        *(cell("–" if np.isnan(number) else f"{number:.3f}") for number in numbers),
+        cell(heads, left=True, style=";white-space:nowrap", limit=120),
+        cell(about.high, left=True, limit=200),
+    ]
+
+
+def spoken(head: RankedHead) -> str:
+    """Return "3.7 (0.91)": layer 3, head 7, and its value."""
+    number = str(head.layer) if head.head is None else f"{head.layer}.{head.head}"
+    return f"{number} ({head.value:.2f})"

@@ -23,7 +23,7 @@ from attnwidgets.tracing.layers import RecordedLayer, is_trace
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
 from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
-from attnwidgets.tracing.same_model import require_same_model
+from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

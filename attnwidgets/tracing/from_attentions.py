@@ -16,7 +16,7 @@ from attnwidgets.tracing.attention_sources import OUTPUTS, stacks_of
 from attnwidgets.tracing.free_memory import byte_budget
 from attnwidgets.tracing.layers import GivenLayer, Stack
 from attnwidgets.tracing.recording.inputs import id_rows, text_tokenizer
-from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
+from attnwidgets.tracing.recording.loading import own_tokenizer
 from attnwidgets.tracing.text.axes import Text, numbered
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.units import TokenAxis, Unit
@@ -26,8 +26,8 @@ from attnwidgets.tracing.trace import Trace
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnwidgets.tracing.given_rerun import GivenModel, Rerun
     from attnwidgets.tracing.layers import Layer
+    from attnwidgets.tracing.rerun_trace import GivenModel, Rerun
 
 # Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
 # key).
@@ -141,7 +141,7 @@ def from_attentions(
     )
     if rerun is None:
         return made
-    from attnwidgets.tracing.given_rerun import with_rerun
+    from attnwidgets.tracing.rerun_trace import with_rerun
 
     return with_rerun(made, rerun, classes)
 

@@ -22,10 +22,9 @@ import torch
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.attention_function import NAME, changers
-from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, unwrap
+from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, origin, unwrap
 from attnwidgets.tracing.recording.call_scope import own_calls, own_implementation, own_uncompiled
 from attnwidgets.tracing.recording.recorder import register
-from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

@@ -1,30 +1,51 @@
-"""Run a trace's input once more through its model, which may have changed since."""
+"""Run a trace's input again: through its model, which may have changed since, or through the user's own.
+
+A user's own model behind given attention: a function that runs it with other attention or fewer tokens.
+
+Methods that only need outputs for changed attention and for removed tokens work on any model so, as on a
+recurrent one. It is not a trace's `model`: it has no modules to hook and no embeddings to reach.
+"""
 
 from __future__ import annotations
 
 import uuid
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor, nn
+
+from attnwidgets._gradients import no_grad
+from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.anatomy.stack_axes import with_registers
-from attnwidgets.tracing.interventions import added_to, said_of
+from attnwidgets.tracing.interventions import added_to, require_same_interventions, said_of
 from attnwidgets.tracing.layers import RecordedLayer, Stack
 from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import Call, record
+from attnwidgets.tracing.recording.recorder import Call, forward_parameters, record
+from attnwidgets.tracing.recording.returned import apart, tolerance
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from attnwidgets.tracing.from_attentions import GivenTrace
     from attnwidgets.tracing.prediction import Prediction
     from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace
+
+# The states of models that were seen to answer as in a trace.
+_same: weakref.WeakKeyDictionary[Trace, set[int]] = weakref.WeakKeyDictionary()
+
+Rerun = Callable[[Tensor | None, Tensor | None], Any]
+_CLOSE = 1e-3  # relative difference of logits with the given attention and with the model's own
+_CLASSES, _TOKENS = 1, 2
 
 
 def again(trace: Trace) -> Trace:
@@ -83,3 +104,173 @@ def own_logits(trace: Trace, outputs: Any) -> Tensor | None:
 def predictions_of(trace: Trace, logits: Tensor | None) -> tuple[Prediction, ...]:
     """Return the predictions of a trace that follow from other logits."""
     return predict(trace.answer, logits, text_tokenizer(trace.tokenizer), trace.input_ids)
+
+
+def require_same_model(trace: Trace, purpose: str) -> None:
+    """Raise a ValueError if a trace's model, run again, is not the one that was traced.
+
+    If anything changed that could change a number (weights, adapters, hooks, attributes of modules), the
+    model runs once, and its logits are compared with the recorded ones.
+
+    Args:
+        trace: A trace with a model.
+        purpose: The method's name, for messages.
+    """
+    require_same_interventions(trace, purpose)
+    if trace.model is None:  # a function of the user's stands for it
+        return
+    model = unwrap(trace.model)
+    state = state_of(model)
+    known = _same.setdefault(trace, set())
+    if state == trace.state or state in known or not trace.inputs:
+        return
+    difference = _difference(trace, model)
+    if difference:
+        raise ValueError(
+            f"{purpose} runs the model again, which changed after this trace was made (its output by "
+            f"{difference:.2g}): trace the text again (trace.rerun()), or restore the model."
+        )
+    known.add(state)
+
+
+def _difference(trace: Trace, model: Any) -> float:
+    """Return the relative difference of a model's outputs from the recorded ones; 0 for rounding."""
+    with borrowed(model) as twin:
+        before, now = _both(trace, twin)
+    # Where numbers break in NaN, the method names the layer.
+    if before is None or now is None or not bool(now.isfinite().all()):
+        return 0.0
+    if before.shape != now.shape:
+        return float("inf")
+    difference = apart(now.to(before.dtype), before)
+    return 0.0 if difference <= tolerance(before) else difference
+
+
+def _both(trace: Trace, twin: Any) -> tuple[Tensor | None, Tensor | None]:
+    """Return the logits that were recorded and those of a pass now; without logits, the last queries."""
+    if trace.logits is not None:
+        options: dict[str, Any] = {"return_dict": True}
+        if "use_cache" in forward_parameters(twin):
+            options["use_cache"] = False
+        return trace.logits, own_logits(trace, trace.call(twin, trace.inputs, options, {}))
+    stack = trace.default_stack
+    recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
+    if not recorded:
+        return None, None
+    calls = [call for call in record(twin, trace.inputs).stacks.get(stack, ()) if isinstance(call, Call)]
+    query = recorded[-1].query_key()[0]
+    now = torch.zeros(0) if not calls else calls[-1].query[0, :, : query.shape[1]]
+    return query, now
+
+
+class GivenModel(nn.Module):
+    """A user's model of one input, as a function of its attention and of the tokens that stay.
+
+    Args:
+        rerun: The user's function.
+        weights: The given attention [layer, head, query, key].
+    """
+
+    def __init__(self, rerun: Rerun, weights: Tensor) -> None:
+        super().__init__()
+        self._rerun, self.weights = rerun, weights
+        self._shape: tuple[int, ...] | None = None
+
+    def answer(self, weights: Tensor | None = None, kept: Tensor | None = None) -> Tensor:
+        """Return logits [class] or [token, vocabulary], with other attention or without some tokens.
+
+        Args:
+            weights: Attention to use [layer, head, query, key]; None for the model's own.
+            kept: 1 for a token that stays, 0 for one that is removed [key]; None for all.
+
+        Raises:
+            TypeError: If what the function returns is not a tensor of floats.
+            ValueError: If it has another shape than the answer to the whole input, or is not finite.
+        """
+        logits = self._rerun(weights, kept)
+        if not isinstance(logits, Tensor) or not logits.is_floating_point():
+            raise TypeError(
+                f"rerun returned a {type(logits).__name__}; return logits as a torch tensor of floats, "
+                "[class] or [token, vocabulary]."
+            )
+        if logits.dim() not in (_CLASSES, _TOKENS) or not logits.numel():
+            raise ValueError(
+                f"rerun returned logits of shape {tuple(logits.shape)}; return them for this one input, "
+                "[class] or [token, vocabulary]."
+            )
+        if self._shape not in (None, tuple(logits.shape)):
+            raise ValueError(
+                f"rerun returned logits of shape {tuple(logits.shape)}, and {self._shape} for the whole "
+                "input; the answer has to keep its shape."
+            )
+        if not bool(torch.isfinite(logits).all()):
+            raise ValueError(
+                "rerun returned logits that are not finite; look for 0/0 where tokens are removed."
+            )
+        self._shape = tuple(logits.shape)
+        return logits
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Any) -> SimpleNamespace:
+        """Return the logits of inputs with tokens removed [variant, ...], as removal asks for them.
+
+        Args:
+            input_ids: Numbers from 1 of the tokens that stay, and 0 for padding [variant, token].
+            attention_mask: 0 where a token stays in place, and nothing attends to it [variant, token].
+        """
+        rows = zip(input_ids, attention_mask.bool(), strict=True)
+        return SimpleNamespace(logits=torch.stack([self._without(ids, mask) for ids, mask in rows]))
+
+    def _without(self, ids: Tensor, mask: Tensor) -> Tensor:
+        n_keys = self.weights.shape[-1]
+        there = torch.zeros(n_keys + 1, dtype=torch.bool)
+        there[ids] = True
+        kept = there[1:]
+        if not bool(kept.all()):
+            return self.answer(None, kept.to(self.weights.dtype))
+        if bool(mask.all()):
+            return self.answer()
+        left = self.weights * mask
+        return self.answer(left / left.sum(-1, keepdim=True).clamp_min(torch.finfo(left.dtype).tiny))
+
+
+def with_rerun(trace: GivenTrace, rerun: Rerun, classes: Sequence[str] | None) -> GivenTrace:
+    """Give a trace of given attention the function that runs its model again, and what it predicts.
+
+    Raises:
+        TypeError: If `rerun` is not a function, or returns no tensor.
+        ValueError: If there is attention of several stacks, or layers differ in heads; if the given attention
+            does not lead to the model's own logits; or if `classes` does not fit them.
+    """
+    if not callable(rerun):
+        raise TypeError(f"rerun must be a function of weights and kept tokens, not {type(rerun).__name__}.")
+    if len(trace.stacks) > 1:
+        raise ValueError(f"rerun takes attention of one stack, and this has {', '.join(trace.stacks)}.")
+    layers = [torch.as_tensor(trace.attention_layer(number)) for number in trace.layers()]
+    if len({layer.shape for layer in layers}) > 1:
+        raise ValueError("rerun needs layers with equal numbers of heads: [layer, head, query, key].")
+    model = GivenModel(rerun, torch.stack(layers))
+    with no_grad():
+        logits = model.answer().detach().float().cpu()
+        given = model.answer(model.weights).detach().float().cpu()
+    if not float((logits - given).norm()) <= _CLOSE * max(float(logits.norm()), 1.0):
+        far = float((logits - given).abs().max())
+        raise ValueError(
+            f"rerun(weights, None) with the attention that is given differs from rerun(None, None) by up to "
+            f"{far:.2g} in the logits: let it use `weights` in the place of the model's own, and give what "
+            "the model attends to (in evaluation, without dropout)."
+        )
+    names = tuple(map(str, classes or ()))
+    if names and len(names) != logits.shape[-1]:
+        raise ValueError(f"classes has {len(names)} names, and rerun returns {logits.shape[-1]} logits.")
+    n_keys = len(trace.axes()[1])
+    trace.reruns, trace.logits = model, logits
+    trace.inputs = {
+        "input_ids": torch.arange(1, n_keys + 1)[None],
+        "attention_mask": torch.ones(1, n_keys, dtype=torch.long),
+    }
+    if logits.dim() == _CLASSES:
+        trace.output_names = names
+        named = SimpleNamespace(config=SimpleNamespace(id2label=dict(enumerate(names))))
+        trace.answer = answer_of(named, logits, None, None, generates=False)
+        trace.predicted = predict(trace.answer, logits, None, None)
+    return trace

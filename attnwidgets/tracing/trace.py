@@ -21,7 +21,7 @@ from attnwidgets.tracing.anatomy.blocks import Anatomy, attention_blocks, left_o
 from attnwidgets.tracing.causal_mask import whole
 from attnwidgets.tracing.free_memory import require_room
 from attnwidgets.tracing.layers import GivenLayer, RecordedLayer, SoftmaxLayer, Stack  # noqa: F401 - see Stream
-from attnwidgets.tracing.media.known import know
+from attnwidgets.tracing.media.picture import know
 from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

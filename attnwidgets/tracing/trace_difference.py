@@ -11,10 +11,10 @@ import numpy as np
 from attnwidgets._selecting import spoken_range
 from attnwidgets._tables import Table
 from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN
+from attnwidgets.tracing.predictions import label_of, predicted_logits, predicted_values
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.text.alignment import align
-from attnwidgets.tracing.top_logits import label_of, predicted_logits, predicted_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

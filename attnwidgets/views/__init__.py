@@ -12,14 +12,12 @@ from attnwidgets.views.concepts.concept_view import ConceptView
 from attnwidgets.views.concepts.influence_view import InfluenceView
 from attnwidgets.views.concepts.shape_view import ShapeView
 from attnwidgets.views.evaluate.scorecard_view import ScorecardView
-from attnwidgets.views.features.feature_strip import FeatureStrip
-from attnwidgets.views.features.feature_table import FeatureTable
-from attnwidgets.views.maps.heatmap import Heatmap
+from attnwidgets.views.features.feature_view import FeatureStrip, FeatureTable
+from attnwidgets.views.maps.heatmap import Heatmap, RelevanceMap
 from attnwidgets.views.media.audio_view import AudioView
+from attnwidgets.views.media.handlers import pictured_of, units_on_grid
 from attnwidgets.views.media.image_view import ImageView
-from attnwidgets.views.media.patches import pictured_of, units_on_grid
 from attnwidgets.views.media.spoken import sound_of
-from attnwidgets.views.text.relevance_map import RelevanceMap
 from attnwidgets.views.text.token_strip import TokenStrip
 
 if TYPE_CHECKING:

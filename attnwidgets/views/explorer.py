@@ -19,23 +19,21 @@ from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.texts import Texts
 from attnwidgets.views.evaluate.handlers import removal_handlers
 from attnwidgets.views.features.features import ShownFeatures, show_features
-from attnwidgets.views.heads.handlers import head_handlers
-from attnwidgets.views.heads.pair_handlers import pair_handlers
-from attnwidgets.views.heads.sorting import START, Sorting
-from attnwidgets.views.interventions.handlers import Intervening
+from attnwidgets.views.heads.handlers import START, Sorting, head_handlers, pair_handlers
+from attnwidgets.views.interventions.intervention_view import Intervening
 from attnwidgets.views.interventions.specs import checked_specs
-from attnwidgets.views.media.handlers import picture_handlers
-from attnwidgets.views.media.patches import (
+from attnwidgets.views.media.handlers import (
     is_only_a_picture,
     on_grid_first,
+    picture_handlers,
     pictured_of,
     sides_of,
     units_on_grid,
 )
 from attnwidgets.views.media.spoken import has_frames, is_heard, sound_handlers, words_of_trace
 from attnwidgets.views.text.predictions import prediction_handlers
+from attnwidgets.views.wire.axes import base_of
 from attnwidgets.views.wire.handlers import Handler
-from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.reader import TILE_VALUES
 
 if TYPE_CHECKING:

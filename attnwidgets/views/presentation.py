@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.results.verbalise import SPANS, findings_of, matrix_words, row_words
-from attnwidgets.views.base.filters import APART, filter_words, filtered, stands_apart
 from attnwidgets.views.base.opening import last_content
+from attnwidgets.views.base.options import APART, filter_words, filtered, stands_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from attnwidgets.explanations.attribution.grad_cam import picture_stack
 from attnwidgets.explanations.results.trace_protocol import require_trace
 from attnwidgets.tracing.interventions import Intervention
 from attnwidgets.tracing.unsupported import UnsupportedModelError
-from attnwidgets.vision.register_neurons import hidden_units
+from attnwidgets.vision.token_norms import hidden_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -10,4 +10,4 @@ from .trained_models import Measured as Measured
 from .trained_models import trained as trained
 from .truth import Ablation as Ablation
 from .truth import Truth as Truth
-from .truth_of import truth_of as truth_of
+from .truth import truth_of as truth_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 import numpy as np
 
-from attnwidgets.figures.ramps import RAMPS, ramp
+from attnwidgets.figures.palettes import RAMPS, ramp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.ask.notebook_questions import QUESTIONS
+from attnwidgets.ask.keeping import QUESTIONS
 
 WORDS = ["[CLS]", "the", "black", "cat", "sat", "[SEP]"]
 

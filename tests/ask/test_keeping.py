@@ -202,7 +202,7 @@ def test_receipts_are_equal_between_runs(minilm, folder):
 def test_the_subject_is_of_model_text_and_interventions(minilm):
     import torch
 
-    from attnwidgets.ask.subject import subject_of_view
+    from attnwidgets.ask.given import subject_of_view
 
     model, tokenizer = minilm
 

@@ -6,8 +6,7 @@ import base64
 import json
 
 from attnwidgets.views.page.packing import _models
-from attnwidgets.views.wire.runtime import bundle
-from attnwidgets.views.wire.stub import COMMON_PARTS
+from attnwidgets.views.wire.runtime import COMMON_PARTS, bundle
 
 # `kernel` is "silent" (no message is answered), "refuses", or "works" (it reports progress, and never ends).
 STAGE = """async ({core, parts, models, eager, view, kernel, cold, stub, style, beside, opening}) => {

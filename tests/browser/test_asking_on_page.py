@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.ask.notebook_questions import QUESTIONS
+from attnwidgets.ask.keeping import QUESTIONS
 from attnwidgets.course.reading.read_answers import read_answers
 
 from .settling import settle

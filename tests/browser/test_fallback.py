@@ -7,7 +7,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.views.page.frame import copy_of
-from attnwidgets.views.wire.stub import stub
+from attnwidgets.views.wire.runtime import stub
 
 # The stub in a page, with a model that keeps what is sent, and a host whose Runtime comes when it is told to.
 STAGE = """async stub => {

@@ -72,7 +72,7 @@ def test_a_page_of_a_long_text_opens_moves_and_says_what_it_lacks(open_page, pag
 
 
 CELLS = (
-    """from attnwidgets.views.wire import eager, thumbnails
+    """from attnwidgets.views.wire import header as eager, thumbnails
 import attnwidgets as aw, torch
 from transformers import LlamaConfig, LlamaForCausalLM
 torch.manual_seed(0)

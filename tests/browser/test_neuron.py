@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations.mixing.attention_row import attention_row
+from attnwidgets.explanations.mixing.attention import attention_row
 from attnwidgets.views.base.opening import last_content
 
 from .settling import settle

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.circuits.fit_translator import ridge_map
+from attnwidgets.circuits.translator import ridge_map
 from tests.intervene.made import text
 
 TEXTS = ["fadebcfadebcgahb", "hgabhgabcdhgabcd", "cdcdabefabefcdgh"]

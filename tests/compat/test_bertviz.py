@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.compat import bertviz
 from attnwidgets.compat import bertviz as ours
-from attnwidgets.compat import display
 from tests.tracing import tiny
 
 TEXT = "The cat sat on the mat"
@@ -237,8 +237,8 @@ def test_what_bertviz_refuses_is_refused_in_words(sentence_of_minilm, translatio
 def test_in_a_notebook_the_call_displays_once_whatever_line_it_is_on(monkeypatch):
     shell = SimpleNamespace(kernel=object(), execution_count=1)
     shown = []
-    monkeypatch.setattr(display, "running_shell", lambda: shell)
-    monkeypatch.setattr(display, "display", shown.append)
+    monkeypatch.setattr(bertviz, "running_shell", lambda: shell)
+    monkeypatch.setattr(bertviz, "display", shown.append)
     view = ours.head_view(np.full((1, 1, 2, 2), 0.5), ["a", "b"])
     assert shown == [view]
     view._ipython_display_()  # what the notebook does with the last line of a cell

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from attnwidgets.course.receipts import encode
-from attnwidgets.course.records import MIME, make_record
+from attnwidgets.course.records import MIME, encode, make_record
 
 SUBJECT = "0123456789abcdef"
 

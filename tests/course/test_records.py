@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.course.canonical import canonical
 from attnwidgets.course.errors import AnswerError, NewerVersionError
-from attnwidgets.course.receipts import checksum, encode
-from attnwidgets.course.records import FIELDS, check_record, make_record
+from attnwidgets.course.records import FIELDS, check_record, checksum, encode, make_record
+from attnwidgets.course.values import canonical
 
 NUMBERS = [
     0.1 + 0.2, 1e-7, 1e-6, 1.5e-6, 123456.7, 1e21, 1.23456789e20, 1e22, 3.0, -0.0, 1.5e300, 5e-324, -2.5e-10,

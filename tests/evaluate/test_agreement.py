@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnwidgets as aw
-from attnwidgets.evaluate.metrics.rank_measures import kendall, spearman, top_k_overlap
+from attnwidgets.evaluate.metrics.ranking import kendall, spearman, top_k_overlap
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from tests.examples import examples
 

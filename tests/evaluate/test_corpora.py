@@ -21,9 +21,7 @@ import transformers
 
 import attnwidgets as aw
 from attnwidgets.evaluate import compare, cue_contribution
-from attnwidgets.evaluate.corpora.score_cache import ScoreCache
-from attnwidgets.evaluate.corpora.scores import Scores
-from attnwidgets.evaluate.corpora.scoring import score_shards
+from attnwidgets.evaluate.scoring import ScoreCache, Scores, score_shards
 from attnwidgets.explanations import Attributions
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from attnwidgets.evaluate.corpora.scoring import Group
+    from attnwidgets.evaluate.scoring import Group
 
 # Workers cannot import this module: an installed package may be called "tests" as well.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 import attnwidgets as aw
 from attnwidgets.evaluate import layer_correlation
-from attnwidgets.evaluate.metrics.layer_correlation import derivatives
+from attnwidgets.evaluate.metrics.correlation import derivatives
 from tests.tracing.families import FAMILIES
 
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.evaluate.surrogates.lime import proximity, variants
-from attnwidgets.evaluate.surrogates.weighted_linear import fitted
+from attnwidgets.evaluate.surrogates.lime import fitted, proximity, variants
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 from tests.tracing.families import FAMILIES

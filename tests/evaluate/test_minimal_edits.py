@@ -11,7 +11,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.evaluate import minimal_edits
-from attnwidgets.evaluate.edits.minimal_edits import text_surprisals
+from attnwidgets.evaluate.minimal_edits import text_surprisals
 from tests.tracing import tiny
 from tests.tracing.test_borrow import state_of
 

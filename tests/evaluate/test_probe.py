@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.evaluate.probing.probe_tasks import blocks, probe_task, random_folds, type_folds
+from attnwidgets.evaluate.probe import blocks, probe_task, random_folds, type_folds
 from attnwidgets.views.evaluate.scorecard_view import described
 
 OPTIONS = {"resamples": 50}

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnwidgets as aw
-from attnwidgets.evaluate.metrics.option_grid import CHOICES, HEADS
-from attnwidgets.evaluate.metrics.robustness import robustness
+from attnwidgets.evaluate.metrics.robustness import CHOICES, HEADS, robustness
 from tests.examples import examples
 
 AXIS = list("abcde")

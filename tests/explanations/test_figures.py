@@ -13,7 +13,7 @@ from PIL import Image
 from attnwidgets.explanations import Attributions, MixingMap
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.results.pictures import png
-from attnwidgets.figures.labels import printable
+from attnwidgets.figures.theme import printable
 from tests.explanations.made import attention_map, axis, shares
 
 HOSTILE = (

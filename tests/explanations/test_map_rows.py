@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.explanations.mixing.attention_row import attention_row
-from attnwidgets.explanations.registry.wrap_result import as_explanation
+from attnwidgets.explanations.mixing.attention import attention_row
 from attnwidgets.explanations.results import lazy_layers as layered
 from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.user_methods.register import as_explanation
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 

@@ -10,11 +10,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnwidgets.explanations.mixing.alti import alti
-from attnwidgets.explanations.mixing.attention_norm import attention_norm
+from attnwidgets.explanations.mixing.attention_norm import attention_norm, globenc, mixing_ratio
 from attnwidgets.explanations.mixing.contribution_graph import contribution_graph
-from attnwidgets.explanations.mixing.globenc import globenc
 from attnwidgets.explanations.mixing.hidden_token_attribution import hidden_token_attribution
-from attnwidgets.explanations.mixing.mixing_ratio import mixing_ratio
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.units import Unit

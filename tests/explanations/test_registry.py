@@ -5,7 +5,7 @@ import pytest
 
 from attnwidgets.explanations import MethodTable, MixingMap, explain, method, methods
 from attnwidgets.explanations.mixing.attention import attention
-from attnwidgets.explanations.registry.questions import QUESTIONS, SPEEDS
+from attnwidgets.explanations.registry.documentation import QUESTIONS, SPEEDS
 from attnwidgets.explanations.registry.registry import Method, found, in_menu_order
 from attnwidgets.explanations.registry.requirements import NEEDS, Need, at_most
 from attnwidgets.tracing.from_attentions import from_attentions

@@ -15,7 +15,7 @@ from typing import Any
 
 import attnwidgets as aw
 from attnwidgets.course.records import MIME
-from attnwidgets.people.payload import as_line
+from attnwidgets.people.reading import as_line
 
 from .fuzzing import fuzz, told
 from .test_archives import VALUES, changed

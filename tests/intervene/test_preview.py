@@ -9,7 +9,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
-from attnwidgets.tracing.same_model import require_same_model
+from attnwidgets.tracing.rerun_trace import require_same_model
 from tests.intervene.made import logits, t5, text, vit
 
 LAYERS = {"BERT": "bert.encoder.layer", "GPT-2": "transformer.h", "Llama": "model.layers"}

@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.people.payload import ROW, as_line, digest_of
+from attnwidgets.people.reading import ROW, as_line, digest_of
 
 from .made import study
 

@@ -12,7 +12,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.people.item import gaps
 from attnwidgets.people.kinds import KINDS, score
-from attnwidgets.people.schedule import Place, check_positions, digest, hashed, place_of_code, turns_of
+from attnwidgets.people.responses import Place, check_positions, digest, hashed, place_of_code, turns_of
 
 from .made import items, study
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - as everyone calls it
 
-from attnwidgets.relevance.activations import activation_modules, single_activations
+from attnwidgets.relevance.backward import activation_modules, single_activations
 from attnwidgets.relevance.rules import Rules
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

@@ -14,8 +14,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.course.handouts.keys import MARGIN
-from attnwidgets.course.handouts.leaks import find_leak
-from attnwidgets.course.handouts.secret_values import values_in_key
+from attnwidgets.course.handouts.leaks import find_leak, values_in_key
 from tests.course.tools import graded_by_nbgrader, graded_by_otter, require
 from tests.repo import notebooks
 

@@ -26,9 +26,9 @@ VERB = re.compile(r"(?:^|(?<=[\s(`)])|(?<=\btrace)|(?<=\bview)|(?<=\bexplorer))\
 VALUE = "VALUE"  # stands for the values of an f-string
 OTHERS = {"endswith", "item", "savefig"}  # methods of other libraries, which messages name
 TEMPLATES = {  # messages in which a name is filled in: that of a registered method, kind, rule or model
-    *("ask/asking.py", "ask/question.py", "course/handouts/graders.py"),
+    *("ask/asking.py", "ask/question.py", "course/handouts/keys.py"),
     "explanations/results/trace_protocol.py",
-    *("explanations/user_methods/invariants.py", "tracing/interventions.py", "views/base/menu.py"),
+    *("explanations/user_methods/invariants.py", "tracing/interventions.py", "views/base/accepts.py"),
     "zoo/compiled/circuit.py",
 }
 IDIOMS = {r"\bis no [a-z]+": 6, r"\bbeside\b": 19, r"\basked\b": 11}

@@ -12,7 +12,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets._facade import groups
-from attnwidgets.views.wire.stub import COMMON_PARTS
+from attnwidgets.views.wire.runtime import COMMON_PARTS
 
 
 def imported_by(statement: str) -> set[str]:

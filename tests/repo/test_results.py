@@ -11,7 +11,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.circuits.components import Component
-from attnwidgets.circuits.patch_sets import PatchedSets
+from attnwidgets.circuits.paired import PatchedSets
 from attnwidgets.statistics.table import RankedHead
 
 from .public import public

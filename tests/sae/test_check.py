@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from attnwidgets.sae import locate
+from attnwidgets.sae import check
 from attnwidgets.sae.check import TEXTS, SAEMismatchWarning, read_states
 from attnwidgets.sae.corpus import Corpus
 from attnwidgets.tracing.hooks.hook_point import hook_points_of_blocks
@@ -89,7 +89,7 @@ IDS = [[5, 9, 11, 7, 12, 30, 31], [8, 3, 2, 6, 17, 21, 40], [33, 14, 25, 9, 10, 
 def test_one_pass_shows_the_states_of_every_place_also_where_blocks_are_shared():
     model = tiny.build(tiny.TEXT["ALBERT"])
     corpus, places = Corpus(model, None, IDS), hook_points_of_blocks(model)
-    together = locate._states(model, corpus, places)
+    together = check._states_by_name(model, corpus, places)
     assert len(together) == len(places) > 9
     for place in places:
         alone = torch.cat([states for states, _ in read_states(model, corpus, place)])

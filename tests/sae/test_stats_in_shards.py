@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.sae.corpus_statistics import checkpoint, counting
+from attnwidgets.sae.corpus_statistics import counting
 from tests.tracing import tiny
 
 from . import made
@@ -174,7 +174,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     bert, sae, whole, tmp_path, monkeypatch, after, files
 ):
     """Two shards' files become one with those before, so that the folder does not grow with the corpus."""
-    monkeypatch.setattr(checkpoint, "FILES", 2)
+    monkeypatch.setattr(counting, "FILES", 2)
     folder = tmp_path / "counts"
     with pytest.raises(made.StopError):
         aw.feature_stats(*bert, sae, made.interrupted(TEXTS, after), checkpoint=folder, **OPTIONS)
@@ -203,7 +203,7 @@ def test_two_processes_go_on_from_a_checkpoint_to_the_same_bits(bert, sae, whole
 
 
 def test_a_corpus_that_changed_where_shards_are_merged_is_refused(bert, sae, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "FILES", 2)
+    monkeypatch.setattr(counting, "FILES", 2)
     options = OPTIONS | {"checkpoint": tmp_path / "counts"}
     with pytest.raises(made.StopError):
         aw.feature_stats(*bert, sae, made.interrupted(TEXTS, 9), **options)

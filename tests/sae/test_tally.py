@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnwidgets.sae.corpus_statistics import exact_sums
-from attnwidgets.sae.corpus_statistics.intervals import BINS, INTERVALS
+from attnwidgets.sae.corpus_statistics import tally as exact_sums
+from attnwidgets.sae.corpus_statistics.summary import BINS, INTERVALS, NONE, Slots, rank_in_group
 from attnwidgets.sae.corpus_statistics.tally import STATE, Chunk, Tally
-from attnwidgets.sae.corpus_statistics.top_examples import NONE, Slots, rank_in_group
 from tests.examples import examples
 
 FEATURES = 6

@@ -13,8 +13,8 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
-from attnwidgets.speech.ctc import best_path, heard, posteriors
-from attnwidgets.speech.time_warping import median_filter, warp
+from attnwidgets.speech.align import best_path, heard, posteriors
+from attnwidgets.speech.alignment_heads import median_filter, warp
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 

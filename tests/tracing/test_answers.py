@@ -11,7 +11,7 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
-from attnwidgets.evaluate.removals.removal_metrics import default_score
+from attnwidgets.evaluate.removals.ordering import default_score
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny

@@ -15,10 +15,9 @@ from attnwidgets.tracing.algebra import contributions
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.contributions import parts_of
 from attnwidgets.tracing.from_attentions import from_attentions
-from attnwidgets.tracing.recording.borrow import borrowed
+from attnwidgets.tracing.recording.borrow import borrowed, origin
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.recording.run import trace
-from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 from tests.tracing.families import FAMILIES, IDS, JOINED, MORE

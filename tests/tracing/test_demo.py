@@ -16,7 +16,7 @@ from attnwidgets.demo import demo_model
 from attnwidgets.demo.classifier import accuracy
 from attnwidgets.demo.models import lacks
 from attnwidgets.tracing.recording.run import trace
-from attnwidgets.zoo.truth_of import COMPILED
+from attnwidgets.zoo.truth import COMPILED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
-from attnwidgets.explanations.mixing.attention_row import attention_row
+from attnwidgets.explanations.mixing.attention import attention_row
 from attnwidgets.tracing import pass_memory, row_sums
 from attnwidgets.tracing.causal_mask import CausalMask
 from attnwidgets.tracing.recording import attention_function, recorder

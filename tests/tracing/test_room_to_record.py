@@ -10,7 +10,7 @@ import torch
 from attnwidgets.tracing import free_memory as room
 from attnwidgets.tracing.free_memory import free_bytes, spoken_bytes
 from attnwidgets.tracing.pass_memory import recording_bytes
-from attnwidgets.tracing.recording import attention_function, comparison, recorder
+from attnwidgets.tracing.recording import attention_function, recorder, returned
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 from tests.tracing.test_rows import long_ids, long_model
@@ -97,15 +97,15 @@ def test_an_eager_model_is_proven_without_all_its_weights(monkeypatch: pytest.Mo
 
 
 def test_a_gap_is_found_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "_COMPARED", 4)
+    monkeypatch.setattr(returned, "_COMPARED", 4)
     one, nan = torch.arange(10.0), float("nan")
-    assert comparison.apart(one, one) == 0
+    assert returned.apart(one, one) == 0
     other = one.clone()
     other[1] = 1.5
-    assert comparison.apart(other, one) == pytest.approx(0.5 / 9)
+    assert returned.apart(other, one) == pytest.approx(0.5 / 9)
     other[1] = nan
-    assert not comparison.apart(other, one) <= 1
-    assert comparison.apart(other, other) == 0
+    assert not returned.apart(other, one) <= 1
+    assert returned.apart(other, other) == 0
 
 
 def test_a_limit_of_the_process_counts_as_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:

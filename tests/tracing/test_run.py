@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.attribution.saliency import saliency
+from attnwidgets.explanations.attribution.gradients import saliency
 from attnwidgets.tracing.free_memory import byte_budget
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny

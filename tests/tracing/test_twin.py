@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from attnwidgets.tracing.recording.twin import origin, twin_of, twins_in
+from attnwidgets.tracing.recording.borrow import origin, twin_of, twins_in
 from tests.tracing import tiny
 from tests.tracing.test_borrow import mixed_model, state_of
 

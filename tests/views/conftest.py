@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.base import lifecycle
+from attnwidgets.views.base import shared_models
 
 
 def _softmax(shape, seed=0):
@@ -105,6 +105,6 @@ class Notebook:
 @pytest.fixture
 def notebook(monkeypatch):
     shell = Notebook()
-    monkeypatch.setattr(lifecycle, "running_shell", lambda: shell)
-    monkeypatch.setattr(lifecycle.CELLS, "_shell", None)
+    monkeypatch.setattr(shared_models, "running_shell", lambda: shell)
+    monkeypatch.setattr(shared_models.CELLS, "_shell", None)
     return shell

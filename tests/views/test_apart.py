@@ -7,11 +7,10 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.figures.theme import LIGHT
-from attnwidgets.views.base.filters import filtered, stands_apart
+from attnwidgets.views.base.options import filtered, stands_apart
 from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.matrices import grid_sheet, matrix_map
-from attnwidgets.views.wire.codec import GAMMA
-from attnwidgets.views.wire.thumbnails import thumbnails
+from attnwidgets.views.wire.thumbnails import GAMMA, thumbnails
 
 
 @pytest.fixture(scope="module")

@@ -178,7 +178,7 @@ def test_a_claim_of_two_places_is_about_the_head_between_them(both, pair, monkey
 
 def test_a_role_is_a_word_of_the_text_or_places_in_it(pair):
     from attnwidgets.circuits.claims.writing import role_entry
-    from attnwidgets.views.circuits.claim_of_cells import between
+    from attnwidgets.views.circuits.circuit_view import between
 
     tokenizer, text = pair[0].tokenizer, "fadebcfadeb"
     assert role_entry(tokenizer, text, (6,)) == "c"

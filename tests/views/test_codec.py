@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from attnwidgets.views.wire.codec import decode, encode, scale_of
-from attnwidgets.views.wire.pooling import pool
+from attnwidgets.views.wire.reader import pool
+from attnwidgets.views.wire.thumbnails import decode, encode, scale_of
 from tests.examples import examples
 
 MATRICES = arrays(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.compare.aligned_words import SHARED
+from attnwidgets.views.compare.compared import SHARED
 
 
 def strips(view, layer=0, query=None, unit="token"):

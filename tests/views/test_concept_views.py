@@ -14,7 +14,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.base import expressions
-from attnwidgets.views.base.texts_view import LONGEST
+from attnwidgets.views.base.standalone_view import LONGEST
 from attnwidgets.views.concepts.concept_view import MOST
 from tests.concepts.made import (
     HOSTILE,

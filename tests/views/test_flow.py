@@ -7,7 +7,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.results.contribution_graph import ContributionGraph
-from attnwidgets.views.compare.flow_steps import flow_steps
+from attnwidgets.views.compare.flow_view import flow_steps
 
 
 def down(steps):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.wire import replies
-from attnwidgets.views.wire.codec import decode
+from attnwidgets.views.wire import handlers
+from attnwidgets.views.wire.thumbnails import decode
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_heads_that_a_layer_has_not_are_refused_in_words_and_the_others_come():
 
 
 def test_a_message_takes_no_more_heads_than_fit(given, monkeypatch):
-    monkeypatch.setattr(replies, "LAYER_BYTES", 150)  # a head of 8 tokens takes 64
+    monkeypatch.setattr(handlers, "LAYER_BYTES", 150)  # a head of 8 tokens takes 64
     view = aw.HeadView(given())
     _, reply, found = layer_of(view, [0, 1, 2, 3])
     assert list(found) == [0, 1]  # neither refused nor here: the browser asks again

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.wire.codec import decode
+from attnwidgets.views.wire.thumbnails import decode
 
 NASTY = [
     "</script><script>window.hacked=1</script>",

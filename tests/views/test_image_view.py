@@ -9,9 +9,8 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.views.media.handlers import FEW_BYTES
-from attnwidgets.views.media.norms import OUTLIER
-from attnwidgets.views.wire.codec import dequantise
+from attnwidgets.views.media.handlers import FEW_BYTES, OUTLIER
+from attnwidgets.views.wire.thumbnails import dequantise
 from attnwidgets.vision.token_norms import TIMES
 from tests.tracing import tiny
 from tests.tracing.pictures import PICTURES, _model

@@ -11,7 +11,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
-from attnwidgets.views.interventions import handlers
+from attnwidgets.views.interventions import intervention_view
 from tests.intervene.made import t5, vit
 from tests.tracing import tiny
 
@@ -271,7 +271,7 @@ def test_every_stack_and_kind_of_model_is_served(make, tmp_path):
 
 
 def test_a_page_does_not_run_a_large_model_for_what_nobody_asked(read, tmp_path, monkeypatch):
-    monkeypatch.setattr(handlers, "PAGE_WORK", 0)
+    monkeypatch.setattr(intervention_view, "PAGE_WORK", 0)
     view = aw.Explorer(read)
     view.selection.interventions = [OUT]
     assert len(answers_of(view.to_html(tmp_path / "page.html"))[1]) == 1

@@ -13,7 +13,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
-from attnwidgets.views.wire import main_loop
+from attnwidgets.views.wire import jobs
 
 from .slow import Front, Slow
 
@@ -52,7 +52,7 @@ def kernel(monkeypatch):
     browsers = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     made = Kernel()
-    monkeypatch.setattr(main_loop, "running_shell", lambda: SimpleNamespace(kernel=made))
+    monkeypatch.setattr(jobs, "running_shell", lambda: SimpleNamespace(kernel=made))
     yield made
     made.loop.close()
     asyncio._set_running_loop(browsers)
@@ -154,13 +154,13 @@ class OneThread:
 
 def test_a_kernel_with_another_kind_of_queue_has_no_messages_waiting(monkeypatch):
     kernel = SimpleNamespace(shell_stream=object(), msg_queue=queue.Queue())  # Solara's
-    monkeypatch.setattr(main_loop, "running_shell", lambda: SimpleNamespace(kernel=kernel))
-    assert list(main_loop.unheard()) == []
+    monkeypatch.setattr(jobs, "running_shell", lambda: SimpleNamespace(kernel=kernel))
+    assert list(jobs.unheard()) == []
 
 
 def test_a_kernel_with_one_thread_hears_that_its_job_is_cancelled(page, slow, monkeypatch):
     one, steps = OneThread(), []
-    monkeypatch.setattr(main_loop, "running_shell", lambda: one)
+    monkeypatch.setattr(jobs, "running_shell", lambda: one)
     monkeypatch.setattr("attnwidgets.views.wire.jobs._PROGRESS_EVERY", 0)
 
     def at_step(_layer, step):
@@ -211,7 +211,7 @@ def test_closing_the_view_drops_what_waits(kernel, given, slow, monkeypatch):
 def test_a_kernel_without_a_loop_answers_at_once(monkeypatch):
     """Solara's: it is one of ipykernel by its class, and has only its lock."""
     made = SimpleNamespace(_main_asyncio_lock=asyncio.Lock())
-    monkeypatch.setattr(main_loop, "running_shell", lambda: SimpleNamespace(kernel=made))
+    monkeypatch.setattr(jobs, "running_shell", lambda: SimpleNamespace(kernel=made))
     called = []
-    main_loop.on_main_loop(lambda: called.append(True))
+    jobs.on_main_loop(lambda: called.append(True))
     assert called

@@ -13,10 +13,10 @@ from attnwidgets.explanations.registry import registry
 from attnwidgets.statistics import row_shares as rows
 from attnwidgets.views.base import opening
 from attnwidgets.views.heads import handlers
-from attnwidgets.views.wire import eager, store, thumbnails
-from attnwidgets.views.wire.codec import decode
-from attnwidgets.views.wire.pooling import Pooled, even, pool
+from attnwidgets.views.wire import header, store, thumbnails
+from attnwidgets.views.wire.reader import Pooled, even, pool
 from attnwidgets.views.wire.sources import Source
+from attnwidgets.views.wire.thumbnails import decode
 from tests.views.long import HEADS, LAYERS, Counted, text_of, traced
 
 WORDS = 2000
@@ -56,7 +56,7 @@ def asked(view, unit="token", **request):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Heatmap", "TokenStrip", "LayerSlider", "HeadGrid", "HeadView", "Explorer"])
 def test_opening_reads_and_sends_no_more_of_a_long_text(long, counted, monkeypatch, name):
-    monkeypatch.setattr(eager, "OPENING_VALUES", 3 * head_of(long))
+    monkeypatch.setattr(header, "OPENING_VALUES", 3 * head_of(long))
     monkeypatch.setattr(opening, "MOST_WEIGHTS", LAYERS * HEADS * head_of(long) - 1)
     view = getattr(aw, name)(long)
     bundle, beside = counted.of(view._repr_mimebundle_)
@@ -74,7 +74,7 @@ def test_opening_reads_and_sends_no_more_of_a_long_text(long, counted, monkeypat
 
 def test_opening_is_within_the_promise():
     # Thumbnails, and the matrix looked at: of 16 heads at 4,096 tokens, 2**24 each.
-    assert eager.OPENING_VALUES + 2**24 <= 2**28
+    assert header.OPENING_VALUES + 2**24 <= 2**28
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_every_reply_stays_below_four_megabytes(long):
 @pytest.mark.slow
 def test_thumbnails_come_in_parts_that_make_the_whole(long, counted, monkeypatch):
     monkeypatch.setattr(thumbnails, "PART_VALUES", 2 * head_of(long))
-    monkeypatch.setattr(eager, "OPENING_VALUES", 0)
+    monkeypatch.setattr(header, "OPENING_VALUES", 0)
     view = aw.HeadGrid(long)
     assert view.store.header["thumbs"] == []
     assert view.store.header["sources"][0]["parts"]

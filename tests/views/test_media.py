@@ -12,8 +12,7 @@ from PIL import Image
 import attnwidgets as aw
 from attnwidgets.tracing.media.picture import Picture
 from attnwidgets.tracing.media.sound import Sound
-from attnwidgets.views.wire.media import PICTURE_BYTES, RATE, packed
-from attnwidgets.views.wire.media_model import MediaModel
+from attnwidgets.views.wire.media import PICTURE_BYTES, RATE, MediaModel, packed
 from attnwidgets.views.wire.store import TileStore
 from tests.tracing import tiny
 from tests.tracing.test_frames import Bins

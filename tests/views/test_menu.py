@@ -11,10 +11,10 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
-from attnwidgets.explanations.registry.questions import QUESTIONS
-from attnwidgets.views.base.menu import NEEDS_KERNEL
-from attnwidgets.views.wire.codec import decode
+from attnwidgets.explanations.registry.documentation import QUESTIONS
+from attnwidgets.views.base.accepts import NEEDS_KERNEL
 from attnwidgets.views.wire.sources import Source
+from attnwidgets.views.wire.thumbnails import decode
 
 from .slow import Front, Slow
 

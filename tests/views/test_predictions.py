@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.tracing.top_logits import TEMPERATURES, outcomes
+from attnwidgets.tracing.predictions import TEMPERATURES, outcomes
 from tests.tracing import tiny
 
 

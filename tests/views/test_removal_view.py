@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.evaluate.removals.removal_curves import steps_of
+from attnwidgets.evaluate.removals.protocol import steps_of
 from attnwidgets.views.evaluate.handlers import removal_handlers
 from attnwidgets.views.wire.handlers import RequestHandlers
 from tests.explanations.made import random_classifier

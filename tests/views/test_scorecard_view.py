@@ -13,7 +13,7 @@ import attnwidgets as aw
 from attnwidgets.evaluate import Scorecard, aopc
 from attnwidgets.evaluate.comparing.compare import EVERY
 from attnwidgets.evaluate.comparing.comparison import Comparison
-from attnwidgets.evaluate.scorecards.directions import DIRECTIONS, direction_of
+from attnwidgets.evaluate.scorecards.table import DIRECTIONS, direction_of
 
 
 def made(n=12, metrics=("comprehensiveness", "sufficiency"), x=(0.1, 0.2, 0.5), **options):

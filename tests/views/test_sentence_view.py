@@ -9,7 +9,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.views.presentation import Presentation
-from attnwidgets.views.still.sentences import links_of
+from attnwidgets.views.still.texts import links_of
 
 SENTENCES = ["One is here.", "Two was there.", "Three reads one.", "Four."]
 VALUES = np.array(

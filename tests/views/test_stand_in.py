@@ -9,7 +9,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 import attnwidgets as aw
-from attnwidgets.views.base.stand_in import LiveModel, may_stand_in
+from attnwidgets.views.base.shared_models import LiveModel, may_stand_in
 from attnwidgets.views.page.live.weights import layout_of
 
 

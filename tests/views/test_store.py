@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.wire import eager, reader, thumbnails
-from attnwidgets.views.wire.codec import decode
+from attnwidgets.views.wire import header as eager
+from attnwidgets.views.wire import reader, thumbnails
+from attnwidgets.views.wire.thumbnails import decode
 
 
 def tile_of(store, source, layer, head):

@@ -9,8 +9,8 @@ import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
 from attnwidgets.figures.parts.matrix import Map
 from attnwidgets.figures.theme import LIGHT
-from attnwidgets.views.text.target_rows import target_rows
-from attnwidgets.views.wire.keys import base_of, key_for_target, method_of, target_of
+from attnwidgets.views.compare.items import target_rows
+from attnwidgets.views.wire.axes import base_of, key_for_target, method_of, target_of
 
 from .slow import Front
 from .test_menu import state_of

@@ -12,7 +12,7 @@ import attnwidgets as aw
 from attnwidgets._progress import Cancelled, observing
 from attnwidgets.tracing import retrace
 from attnwidgets.views.base import texts as texts_module
-from attnwidgets.views.base.carrying import places
+from attnwidgets.views.base.texts import places
 
 HE, SHE, LONG = "He said he was ill.", "She said she was ill.", "The doctor said he was very ill."
 

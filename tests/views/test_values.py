@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.base import csv_export as values
-from attnwidgets.views.base.csv_export import part_of_csv
+from attnwidgets.views.base import expressions as values
+from attnwidgets.views.base.expressions import part_of_csv
 
 LABELS = ["[CLS]", "a,b", '"q"', "=cmd()", "-5", "+x", "שלום", "two\nlines"]
 

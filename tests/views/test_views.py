@@ -10,8 +10,8 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 import attnwidgets as aw
-from attnwidgets.views.wire.codec import decode
-from attnwidgets.views.wire.stub import COMMON_PARTS
+from attnwidgets.views.wire.runtime import COMMON_PARTS
+from attnwidgets.views.wire.thumbnails import decode
 
 from .every import every_view, make
 

@@ -13,7 +13,7 @@ from ipywidgets.embed import dependency_state
 
 import attnwidgets as aw
 from attnwidgets.views.base.selection import Selection
-from attnwidgets.views.wire.media_model import MediaModel
+from attnwidgets.views.wire.media import MediaModel
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
 

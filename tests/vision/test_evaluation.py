@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 
 import attnwidgets as aw
 from attnwidgets.evaluate.metrics.localisation import mask_as_seen, spread
-from attnwidgets.evaluate.removals.picture_operators import PictureRemoval, blurred, imputed
+from attnwidgets.evaluate.removals.media_operators import PictureRemoval, blurred, imputed
 from tests.tracing.test_media import processor
 from tests.vision.pictures import noise, vit
 

@@ -271,7 +271,7 @@ class ClaimReport(Explanation):
         Args:
             title: Heading; by default the claim and its verdict.
         """
-        from attnwidgets.circuits.claims.picture import claims_figure
+        from attnwidgets.circuits.pictures import claims_figure
 
         return claims_figure(self, title=title)
 

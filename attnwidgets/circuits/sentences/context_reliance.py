@@ -13,7 +13,7 @@ from attnwidgets._tables import Table
 from attnwidgets.circuits.sentences.suppression import kl_rows
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.explanations.results.axis_words import TARGETS
+from attnwidgets.explanations.results.description import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.named import token

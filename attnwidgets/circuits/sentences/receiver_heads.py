@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.circuits.sentences.sentence_units import sentences_of
-from attnwidgets.circuits.sentences.sums import between_sentences
+from attnwidgets.circuits.sentences.sentence_units import between_sentences, sentences_of
 from attnwidgets.explanations.results.trace_protocol import is_trace, provenance_of, resolve_stack
-from attnwidgets.statistics.receiver import RECEIVER
+from attnwidgets.statistics.rows import RECEIVER
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:

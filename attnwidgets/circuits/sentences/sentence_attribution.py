@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from attnwidgets._errors import require_choice
-from attnwidgets.circuits.sentences.resampling import require_writer, resampled, said_cost
-from attnwidgets.circuits.sentences.sentence_units import Sentences, sentences_of
-from attnwidgets.circuits.sentences.sums import between_sentences
-from attnwidgets.circuits.sentences.suppression import effects
-from attnwidgets.explanations.results.axis_words import READING, AxisWords
+from attnwidgets.circuits.sentences.sentence_units import Sentences, between_sentences, sentences_of
+from attnwidgets.circuits.sentences.suppression import effects, require_writer, resampled, said_cost
+from attnwidgets.explanations.results.description import READING, AxisWords
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
 from attnwidgets.explanations.targets.resolve import TOKENS
-from attnwidgets.tracing.same_model import require_same_model
+from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.compat.circuitsvis.options import say_unused
 from attnwidgets.explanations.results.arrays import as_floats
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.tracing.from_attentions import axis_of_tokens
-from attnwidgets.views.heads.head_grid import HeadGrid
+from attnwidgets.views.heads.head_view import HeadGrid
 from attnwidgets.views.maps.heatmap import Heatmap
 
 if TYPE_CHECKING:
@@ -129,3 +129,19 @@ def _map(attention: Any, tokens: Sequence[str], dimensions: int, shape: str, mas
         method="attention",
         warning=warning,
     )
+
+
+def say_unused(function: str, **options: object) -> None:
+    """Warn of options that were passed and have no effect.
+
+    Args:
+        function: Name of the function.
+        options: The options it ignores, None if they were not passed.
+    """
+    if given := [name for name, value in options.items() if value is not None]:
+        warnings.warn(
+            f"{function}() ignores {', '.join(given)}: colours are those of the notebook's theme, and their "
+            "range is printed next to them.",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.compat.circuitsvis.options import say_unused
+from attnwidgets.compat.circuitsvis.attention import say_unused
 from attnwidgets.explanations.results.arrays import as_floats
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.tracing.from_attentions import axis_of_tokens

@@ -1,8 +1,12 @@
-"""Grade a class: a row for each student, and for each question how many students were right, and who."""
+"""Grade a class: a row a student, a summary of every question, and proposed marks as a table."""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
 import math
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._tables import Table
-from attnwidgets.course.canonical import canonical
+from attnwidgets._errors import quoted, suggest
+from attnwidgets._tables import Table, spreadsheet_label
+from attnwidgets.course.errors import AnswerError
 from attnwidgets.course.grading.evidence import Evidence
 from attnwidgets.course.grading.grade import Grades, checked_key, grade, shown
-from attnwidgets.course.grading.proposals import Proposals, confirm_from
-from attnwidgets.course.reading.answers import Answers
+from attnwidgets.course.reading.answers import Answers, decoded
 from attnwidgets.course.reading.read_answers import read_answers
+from attnwidgets.course.values import canonical
 from attnwidgets.figures.html_tables import LINE, cell, table, text
 
 if TYPE_CHECKING:
@@ -25,10 +29,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from attnwidgets.course.grading.grade import Mark
     from attnwidgets.course.grading.rules import Rule
 
 _FEW = 3
 """A correlation of fewer students than this says nothing."""
+
+_COLUMNS = ("submission", "question", "answer", "rests on", "proposed", "of", "digest", "confirmed")
+_AS_PROPOSED = ("ok", "yes", "x")
+_MOST_CHARACTERS = 2000
 
 
 class Item(NamedTuple):
@@ -257,3 +266,94 @@ def grade_class(
     if marks is not None and not isinstance(marks, Mapping):
         confirm_from(marks, graded)
     return ClassGrades(graded)
+
+
+class Proposals(Table):
+    """The marks that a person has yet to confirm: a row for each, with the answer and the basis of the mark.
+
+    Args:
+        grades: The grades of every submission.
+    """
+
+    def __init__(self, grades: Mapping[str, Grades]) -> None:
+        self._rows = [
+            (submission, question, mark)
+            for submission, marks in grades.items()
+            for question, mark in marks.items()
+            if mark.proposed
+        ]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _columns(self) -> Iterator[Mapping[str, Any]]:
+        rows = [
+            (submission, question, _text(mark), mark.reason, mark.points, mark.of, _digest(mark), "")
+            for submission, question, mark in self._rows
+        ]
+        yield dict(zip(_COLUMNS, zip(*rows, strict=True) if rows else [()] * len(_COLUMNS), strict=True))
+
+    def __repr__(self) -> str:
+        return f"{len(self)} proposed marks: .to_csv(path) writes them, to be confirmed in the last column"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (
+                cell(submission, left=True, limit=60),
+                cell(question, left=True),
+                cell(_text(mark), left=True, limit=_MOST_CHARACTERS),
+                cell(mark.reason, left=True, limit=_MOST_CHARACTERS),
+                cell(f"{mark.written} of {mark.of:g}", tint=mark.share),
+            )
+            for submission, question, mark in self._rows
+        )
+        return table(_COLUMNS[:5], rows, [repr(self)], left=range(4))
+
+
+def confirm_from(path: str | os.PathLike[str], grades: Mapping[str, Grades]) -> None:
+    """Confirm the marks of a table that `Proposals.to_csv` wrote, where its last column was filled.
+
+    Commas, semicolons and tabs separate columns, as spreadsheets of several countries save them.
+
+    Raises:
+        AnswerError: A column is missing, or a row names no submission or question, or points that cannot be.
+        OSError: The file cannot be read.
+
+    Warns:
+        UserWarning: An answer was changed since the table was written: its row does not count.
+    """
+    text = decoded(Path(path).read_bytes())
+    first = text.partition("\n")[0]
+    rows = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
+    missing = {"submission", "question", "digest", "confirmed"} - set(rows.fieldnames or ())
+    if missing:
+        raise AnswerError(f"{Path(path).name} has no column {', '.join(sorted(missing))}: see .proposals")
+    names = {**{spreadsheet_label(name): name for name in grades}, **{name: name for name in grades}}
+    for row in rows:
+        given = (row["confirmed"] or "").strip()
+        if not given:
+            continue
+        where = f"{Path(path).name}, line {rows.line_num}"
+        submission, question = names.get(row["submission"] or ""), row["question"] or ""
+        if submission is None or question not in grades[submission]:
+            raise AnswerError(f"{where}: there is no {quoted(question)} of {quoted(str(row['submission']))}")
+        if row["digest"] != _digest(grades[submission][question]):
+            warnings.warn(
+                f"{where}: the answer of {submission} to {question} was changed since: read it again",
+                stacklevel=3,
+            )
+            continue
+        try:
+            points = None if given.casefold() in _AS_PROPOSED else float(given.replace(",", "."))
+            grades[submission].confirm(question, points)
+        except ValueError as error:
+            raise AnswerError(f"{where}: {quoted(given)} is neither points nor 'ok' ({error})") from error
+
+
+def _text(mark: Mark) -> str:
+    return mark.answer if isinstance(mark.answer, str) else canonical(mark.answer)
+
+
+def _digest(mark: Mark) -> str:
+    """Return a hash of an answer, which a spreadsheet does not take for a number."""
+    return f"#{hashlib.sha256(canonical(mark.answer).encode()).hexdigest()[:8]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._tables import Table
-from attnwidgets.course.canonical import canonical
+from attnwidgets.course.values import canonical
 from attnwidgets.figures.html_tables import cell, table, text
 
 if TYPE_CHECKING:

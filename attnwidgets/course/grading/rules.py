@@ -6,25 +6,39 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnwidgets._errors import quoted
-from attnwidgets.course.canonical import canonical, plain
 from attnwidgets.course.errors import AnswerError
-from attnwidgets.course.grading.somers_d import somers_d
 from attnwidgets.course.records import check_subject
-from attnwidgets.course.values import checked
+from attnwidgets.course.values import canonical, checked, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Test = str | Callable[[str], float | bool] | None
 """A regular expression that is searched in a text, a function of the text, or None: a person reads it."""
 
-
 _MOST_STEPS = 40
 _LEAST = 1e-9
 """Shares below this are rounding."""
+
 _BASIS = 60
 """Characters of the answer that are shown for a criterion."""
+
 _TENTHS = tuple(round(step / 10, 1) for step in range(1, 11))
+
+
+def somers_d(right: Sequence[int], given: Sequence[int]) -> float:
+    """Return how far two lists of ranks agree, from -1 to 1, by the pairs that `right` does not tie.
+
+    It is Kendall's tau where neither has ties; `scipy.stats.somersd` gives the same.
+    """
+    agreeing = untied = 0
+    for (a, b), (c, d) in combinations(zip(right, given, strict=True), 2):
+        agreeing += ((a > c) - (a < c)) * ((b > d) - (b < d))
+        untied += a != c
+    return agreeing / untied if untied else 0.0
 
 
 class Criterion(NamedTuple):

@@ -12,8 +12,7 @@ from attnwidgets._errors import quoted, suggest
 from attnwidgets._files import write_bytes
 from attnwidgets.course.errors import AnswerError
 from attnwidgets.course.grading.grade import checked_key
-from attnwidgets.course.handouts.leaks import find_leak
-from attnwidgets.course.handouts.secret_values import values_in_code, values_in_key
+from attnwidgets.course.handouts.leaks import find_leak, values_in_code, values_in_key
 
 if TYPE_CHECKING:
     import os

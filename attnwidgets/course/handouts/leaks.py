@@ -1,27 +1,31 @@
-"""Search a student's notebook for solutions and for the values of answers, in whichever notation."""
+"""Search a student's notebook for solutions and for the values of answers, in text, code and pictures."""
 
 from __future__ import annotations
 
 import ast
+import base64
+import binascii
 import json
 import re
+import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnwidgets._errors import quoted
-from attnwidgets.course.handouts.pictures import text_of_picture
-from attnwidgets.course.handouts.secret_values import Secret, without_magics
-from attnwidgets.course.reading.answers import Collector
-from attnwidgets.course.reading.read_text import read_notebook
+from attnwidgets.course.grading.rules import RULES, Rule
+from attnwidgets.course.reading.answers import Collector, read_notebook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 _SHORTEST = 10
 """Characters of a line that tells something: shorter lines, `)` or `else:`, are everywhere."""
+
 _DIGITS = 3
 """Significant digits of a number that is not met by chance."""
+
 _OF_OUTPUTS = 4
 """The same among the many numbers of outputs."""
+
 _PAIR = 2
 _NUMBER = re.compile(r"(?<![\w.])([-−]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s?(%?)(?!\w|\.\d)", re.IGNORECASE)
 _WHOLE = r"(\d{1,6})"
@@ -38,6 +42,12 @@ _PAIRS = tuple(
 )
 _REVERSED = re.compile(rf"{_HEAD}\W{{1,5}}(?:(?:of|in|at|from|and)\s+(?:the\s+)?)?{_LAYER}\b", re.IGNORECASE)
 _SERIES = re.compile(rf"(?<![\w.]){_WHOLE}(?:(?:\s*[,;]\s*|\s+)(?:and\s+)?\d{{1,6}})+(?!\w|\.\d)")
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_WORDS = re.compile(rb"[\t\n\r -~]{6,}")
+_MOST_BYTES = 1_000_000
+
+_MAGIC = re.compile(r"^\s*[%!?].*$", re.MULTILINE)
 
 
 class _Text(NamedTuple):
@@ -203,3 +213,155 @@ def _tree(code: str) -> ast.Module:
         return ast.parse(without_magics(code))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
+
+
+def text_of_picture(encoded: str) -> str:
+    """Return the text in a picture's file, given in base64: text chunks of PNG, else runs of characters."""
+    try:
+        data = base64.b64decode(encoded, validate=False)
+    except binascii.Error:
+        return encoded
+    if not data.startswith(_PNG):
+        return "\n".join(run.decode("ascii") for run in _WORDS.findall(data))
+    texts, at = [], len(_PNG)
+    while at + 8 <= len(data):
+        size, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        if kind in (b"tEXt", b"zTXt", b"iTXt", b"eXIf"):
+            texts.append(_text_of_chunk(kind, data[at + 8 : at + 8 + size]))
+        at += 12 + size
+    return "\n".join(texts)
+
+
+def _text_of_chunk(kind: bytes, content: bytes) -> str:
+    name, _, rest = content.partition(b"\0")
+    if (kind == b"iTXt" and rest[:1] == b"\1") or kind == b"zTXt":
+        packed = rest[1:] if kind == b"zTXt" else rest[2:].split(b"\0", 2)[-1]
+        try:
+            rest = zlib.decompressobj().decompress(packed, _MOST_BYTES)
+        except zlib.error:
+            rest = packed
+    return f"{name.decode('latin-1')} {rest.replace(bytes(1), b' ').decode('utf-8', 'replace')}"
+
+
+class Secret(NamedTuple):
+    """The value of an answer: a number, a tuple of whole numbers, or a tuple of pairs."""
+
+    question: str
+    value: Any
+
+
+def values_in_code(codes: Iterable[str]) -> tuple[list[Secret], list[str]]:
+    """Return the values of answers and rules in code, and the questions whose values it computes.
+
+    A value may be in a variable. Names are left alone, as a question must name its options.
+
+    Args:
+        codes: The text of solutions and keys.
+    """
+    constants: dict[str, Any] = {}
+    secrets: list[Secret] = []
+    seen: set[str] = set()
+    computed: dict[str, None] = {}
+    for question, node in _expressions(codes, constants):
+        try:
+            value = _literal(node, constants)
+        except (ValueError, TypeError):
+            computed[question] = None
+            continue
+        seen.add(question)
+        secrets.extend(_plain(question, value))
+    return secrets, [question for question in computed if question not in seen]
+
+
+def values_in_key(key: Mapping[str, Rule]) -> list[Secret]:
+    """Return the values of the right answers of a key."""
+    codes = [
+        f"key = {{{question!r}: {rule.name}({', '.join(rule.arguments)})}}" for question, rule in key.items()
+    ]
+    return values_in_code(codes)[0]
+
+
+def without_magics(code: str) -> str:
+    """Return code without the lines that only IPython reads."""
+    return _MAGIC.sub("pass", code)
+
+
+def _expressions(codes: Iterable[str], constants: dict[str, Any]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the expressions of answers with their questions, and add the constants that come before them."""
+    for code in codes:
+        try:
+            tree = ast.parse(without_magics(code))
+        except (SyntaxError, ValueError):  # a text cell
+            continue
+        questions: dict[ast.AST, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Dict):
+                names = (name.value if isinstance(name, ast.Constant) else "" for name in node.keys)
+                questions.update(zip(node.values, map(str, names), strict=True))
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute) and target.attr == "answer":
+                        yield ast.unparse(target.value), node.value
+                _add_constants(node, constants)
+            elif isinstance(node, ast.Call):
+                rule = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                yield from ((questions.get(node, rule), right) for right in _right_answers(rule, node))
+
+
+def _add_constants(node: ast.Assign, constants: dict[str, Any]) -> None:
+    for name in (target.id for target in node.targets if isinstance(target, ast.Name)):
+        try:
+            constants[name] = _literal(node.value, constants)
+        except (ValueError, TypeError):  # noqa: PERF203 - a target at a time
+            constants.pop(name, None)
+
+
+def _right_answers(rule: str, call: ast.Call) -> list[ast.expr]:
+    if rule in ("key_of", "order_of"):  # from scores, which are computed
+        return [call]
+    if rule not in RULES or rule == "rubric":
+        return []
+    return call.args[:1] if rule == "near" else call.args
+
+
+def _literal(node: ast.expr, constants: Mapping[str, Any]) -> Any:
+    """Return the value of an expression of constants and of variables that have one.
+
+    Raises:
+        ValueError, TypeError: It is computed.
+    """
+    return ast.literal_eval(_Filled(constants).visit(ast.parse(ast.unparse(node), mode="eval")))
+
+
+class _Filled(ast.NodeTransformer):
+    """Puts constants where their names are."""
+
+    def __init__(self, constants: Mapping[str, Any]) -> None:
+        self._constants = constants
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self._constants:
+            return node
+        return ast.parse(repr(self._constants[node.id]), mode="eval").body
+
+
+def _plain(question: str, value: Any) -> Iterator[Secret]:
+    """Yield the numbers and the tuples of whole numbers that a right answer consists of."""
+    if isinstance(value, (bool, str)) or value is None:
+        return
+    if isinstance(value, (int, float)):
+        yield Secret(question, value)
+    elif isinstance(value, (tuple, list, set, frozenset)):
+        items = [tuple(item) if isinstance(item, list) else item for item in value]
+        if len(items) > 1 and (all(type(item) is int for item in items) or all(map(_is_pair, items))):
+            yield Secret(question, tuple(items))
+        else:
+            for item in items:
+                yield from _plain(question, item)
+    elif isinstance(value, dict):
+        for item in value:
+            yield from _plain(question, item)
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, tuple) and len(item) == 2 and all(type(number) is int for number in item)  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""Where files lie: a folder or a zip archive, read alike, and never more than a class hands in."""
+"""Where files lie, in a folder or a zip archive, and which of them make one submission."""
 
 from __future__ import annotations
 
@@ -6,22 +6,37 @@ import io
 import os
 import time
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
+from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.sidecar import NAMELESS, is_sidecar, notebook_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SUFFIXES = frozenset({".ipynb", ".html", ".htm", ".json", ".py", ".txt", ".md", ".csv", ".zip"})
 """Kinds of files that may hold answers."""
+
 _LARGEST = 100_000_000
 """Bytes of a submission: notebooks with many pictures, and not the contents of a hostile archive."""
+
 _FREE = 20_000_000
 """Bytes of a submission that do not count against those of the class."""
+
 _SHARED = 1_000_000_000
 """Bytes of all submissions beyond their free ones."""
+
 _MOST_FILES = 10_000
 """Files of an archive."""
+
+_TRUST = (".md", ".txt", ".htm", ".html", ".py", ".ipynb", ".json")
+"""From receipts that were pasted, to what the questions themselves wrote when they were answered."""
+
+_TELLING = (".ipynb", ".html", ".htm", ".py", ".txt", ".md", ".json")
+"""Whose name a submission has."""
 
 
 class Budget:
@@ -197,3 +212,81 @@ def _is_hidden(name: str) -> bool:
 def _may_hold(name: str) -> bool:
     path = PurePosixPath(name)
     return not any(map(_is_hidden, path.parts)) and path.suffix.lower() in SUFFIXES
+
+
+class Submission(NamedTuple):
+    """The files of one submission, the most trusted last."""
+
+    name: str
+    files: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def submissions_of(names: Iterable[str], *, mixed: bool = False) -> list[Submission]:
+    """Return the submissions in the files of one or several folders, in the order of their names.
+
+    Files of one folder and one stem belong together: `ps1.ipynb`, `ps1.html`, `ps1.answers.json`. A file of
+    answers that has the name of no notebook belongs to the only notebook in its folder. Next to several
+    notebooks it is a submission by itself, with a note: it may be of any of them.
+
+    Args:
+        names: The paths of the files.
+        mixed: Whether files of several students may lie side by side in the outermost folder, so that a file
+            of answers there is only of the notebook whose name it has.
+    """
+    folders: dict[PurePosixPath, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name in names:
+        path = PurePosixPath(name)
+        folders[path.parent][_stem(path)].append(name)
+    outermost = PurePosixPath()
+    each = [_of_folder(stems, mixed=mixed and folder == outermost) for folder, stems in folders.items()]
+    return sorted(chain.from_iterable(each), key=lambda submission: submission.name)
+
+
+def _stem(path: PurePosixPath) -> str:
+    return notebook_of(path) if is_sidecar(path) else path.stem
+
+
+def _of_folder(stems: dict[str, list[str]], *, mixed: bool) -> list[Submission]:
+    works = {stem: files for stem, files in stems.items() if any(not _is_sidecar(file) for file in files)}
+    alone = {stem: sorted(files) for stem, files in stems.items() if stem not in works}
+    makers = [
+        stem for stem, files in works.items() if any(_suffix(file) in (".ipynb", ".py") for file in files)
+    ]
+    extra: list[str] = []
+    notes: list[str] = []
+    if len(makers) == 1 and not mixed:
+        extra += alone.pop(NAMELESS, [])
+        if len(alone) == 1 and not any(map(_is_sidecar, works[makers[0]])):
+            ((_, files),) = alone.items()
+            extra, alone = [*extra, *files], {}
+            notes.append(
+                f"{_last(files[-1])} is read, too: no notebook here has its name, so this one was renamed"
+            )
+    found = [
+        Submission(
+            min(files, key=lambda file: _TELLING.index(_suffix(file))),
+            tuple(sorted([*files, *(extra if stem in makers else ())], key=_trust)),
+            tuple(notes if stem in makers else ()),
+        )
+        for stem, files in works.items()
+    ]
+    unnamed = "no notebook of its folder has its name, so it counts for none: rename it to fit its notebook"
+    lonely = (unnamed,) if makers else ()
+    return [*found, *(Submission(files[-1], tuple(files), lonely) for files in alone.values())]
+
+
+def _trust(name: str) -> tuple[int, bool]:
+    return _TRUST.index(_suffix(name)), _last(name) != NAMELESS
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
+
+
+def _last(name: str) -> str:
+    return PurePosixPath(name).name
+
+
+def _is_sidecar(name: str) -> bool:
+    return is_sidecar(PurePosixPath(name))

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from attnwidgets._errors import quoted
 from attnwidgets._progress import progress
 from attnwidgets.course.errors import AnswerError
-from attnwidgets.course.reading.answers import Answers, Collector
-from attnwidgets.course.reading.folders import SUFFIXES, Folder, Zip
-from attnwidgets.course.reading.read_text import (
+from attnwidgets.course.reading.answers import (
+    Answers,
+    Collector,
     decoded,
     is_notebook,
     read_notebook,
     read_receipts,
     text_of_page,
 )
-from attnwidgets.course.reading.submissions import Submission, submissions_of
+from attnwidgets.course.reading.folders import SUFFIXES, Folder, Submission, Zip, submissions_of
 from attnwidgets.course.sidecar import is_sidecar, parse_sidecar
 
 if TYPE_CHECKING:

@@ -22,14 +22,12 @@ from attnwidgets.evaluate.comparing.compared_text import (
     traced,
 )
 from attnwidgets.evaluate.comparing.comparison import Comparison
-from attnwidgets.evaluate.corpora.score_cache import ScoreCache
-from attnwidgets.evaluate.corpora.scores import Scores
-from attnwidgets.evaluate.corpora.scoring import MethodKeys, score_shards
 from attnwidgets.evaluate.documentation import documented
-from attnwidgets.evaluate.examples.method_specs import labelled
+from attnwidgets.evaluate.examples.explained_input import labelled
 from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.removals.protocol import ERASER, RemovalProtocol
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, metric_names, scored
+from attnwidgets.evaluate.scoring import MethodKeys, ScoreCache, Scores, score_shards
 from attnwidgets.tracing.content import fingerprint_of, key_of
 from attnwidgets.tracing.model_parcel import Reader
 from attnwidgets.tracing.text.given_texts import require_no_table
@@ -38,12 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from attnwidgets.evaluate.corpora.scoring import Group, Scored
-    from attnwidgets.evaluate.examples.method_specs import Specs
-    from attnwidgets.evaluate.removals.ordering import By, Oracle, Rounding
+    from attnwidgets.evaluate.examples.explained_input import Specs
+    from attnwidgets.evaluate.removals.ordering import By, Oracle, Rounding, Score
     from attnwidgets.evaluate.removals.removal import Operator
-    from attnwidgets.evaluate.removals.removal_metrics import Score
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+    from attnwidgets.evaluate.scoring import Group, Scored
     from attnwidgets.tracing.model_parcel import Carried
 
 WINDOW = 16

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.evaluate.examples.explained_input import explained, require_single, source_of
-from attnwidgets.evaluate.metrics import effective_complexity, infidelity, single_removals
+from attnwidgets.evaluate.metrics import infidelity
+from attnwidgets.evaluate.metrics.complexity import EPSILON, UNDEFINED, complexity, needed_questions
 from attnwidgets.evaluate.metrics.complexity import METRICS as COMPLEXITY
-from attnwidgets.evaluate.metrics.complexity import complexity
 from attnwidgets.evaluate.metrics.faithfulness import removal_questions
 from attnwidgets.evaluate.metrics.plausibility import METRICS as PLAUSIBILITY
 from attnwidgets.evaluate.metrics.plausibility import plausibility
 from attnwidgets.evaluate.metrics.stability import METRICS as STABILITY
 from attnwidgets.evaluate.metrics.stability import stability
+from attnwidgets.evaluate.removals.ordering import FIDELITY
+from attnwidgets.evaluate.removals.ordering import METRICS as REMOVAL
 from attnwidgets.evaluate.removals.removal import Answers
-from attnwidgets.evaluate.removals.removal_metrics import FIDELITY
-from attnwidgets.evaluate.removals.removal_metrics import METRICS as REMOVAL
 from attnwidgets.evaluate.removals.shared_batches import answer_all
 from attnwidgets.explanations.targets.named import resolve_target
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "removal": (*REMOVAL, *FIDELITY),
-    "single_removals": tuple(single_removals.METRICS),
+    "single_removals": tuple(infidelity.METRICS),
     "infidelity": ("infidelity",),
     "effective_complexity": ("effective_complexity",),
     "stability": STABILITY,
@@ -45,9 +45,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 REMOVING = ("removal", "single_removals", "infidelity", "effective_complexity")
 """Families that remove features."""
 _UNDEFINED = {
-    "single_removals": single_removals.UNDEFINED,
+    "single_removals": infidelity.UNDEFINED_ALONE,
     "infidelity": infidelity.UNDEFINED,
-    "effective_complexity": effective_complexity.UNDEFINED,
+    "effective_complexity": UNDEFINED,
 }
 _DRAWS = 100  # where draws cost no forward pass
 
@@ -224,10 +224,10 @@ class ComparedText:
             yield "infidelity", infidelity.infidelity_questions(by_number)
         if "effective_complexity" in families:
             by_size = changed(by="magnitude", oracle=protocol.oracle or "leave_one_out")
-            epsilon = effective_complexity.EPSILON
-            yield "effective_complexity", effective_complexity.needed_questions(by_size, epsilon)
+            epsilon = EPSILON
+            yield "effective_complexity", needed_questions(by_size, epsilon)
         if names := families.get("single_removals"):
-            yield "single_removals", single_removals.single_questions(changed(draws=_DRAWS), names)
+            yield "single_removals", infidelity.single_questions(changed(draws=_DRAWS), names)
 
     def unknown(self, removed: Bools) -> Bools:
         """Return which variants [variant, element] the model has not answered yet, each once."""

@@ -10,9 +10,8 @@ import numpy as np
 from attnwidgets._errors import renamed, suggest
 from attnwidgets._selecting import listed
 from attnwidgets._tables import Table
-from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, merged, warning_of
 from attnwidgets.evaluate.scorecards.curves import aopc
-from attnwidgets.evaluate.scorecards.merge import merged, warning_of
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.explanations.viewable import Viewable
 

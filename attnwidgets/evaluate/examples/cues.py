@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.arrays import Bools, Float
     from attnwidgets.evaluate.examples.examples import Example, Pieces
-    from attnwidgets.evaluate.examples.method_specs import Spec
+    from attnwidgets.evaluate.examples.explained_input import Spec
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 BASELINES = (RANDOM, ORACLE)

@@ -11,12 +11,12 @@ import numpy as np
 
 from attnwidgets._selecting import pick
 from attnwidgets.evaluate.examples import cues
-from attnwidgets.evaluate.examples.method_specs import functions_by_name, rows_of
+from attnwidgets.evaluate.examples.explained_input import functions_by_name, rows_of
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.tracing.model_parcel import Reader
 
 if TYPE_CHECKING:
-    from attnwidgets.evaluate.examples.method_specs import Specs
+    from attnwidgets.evaluate.examples.explained_input import Specs
 
 
 def example_scores(

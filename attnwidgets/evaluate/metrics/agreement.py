@@ -12,7 +12,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed, spoken_range
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.metrics.agreement_matrix import Agreement
-from attnwidgets.evaluate.metrics.rank_measures import is_constant, kendall, spearman, top_k_overlap
+from attnwidgets.evaluate.metrics.ranking import is_constant, kendall, spearman, top_k_overlap
 from attnwidgets.evaluate.removals.ordering import BY
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import as_list, explained, is_constant, require_one_each
-from attnwidgets.evaluate.metrics.rank_measures import spearman
+from attnwidgets.evaluate.metrics.ranking import spearman
 from attnwidgets.evaluate.scorecards.build import scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 

@@ -15,15 +15,12 @@ import numpy as np
 
 from attnwidgets._selecting import pick
 from attnwidgets._shards import workers_of
-from attnwidgets.evaluate.corpora.score_cache import ScoreCache
-from attnwidgets.evaluate.corpora.scores import Scores
-from attnwidgets.evaluate.corpora.scoring import MethodKeys, score_shards
 from attnwidgets.evaluate.examples import cues
 from attnwidgets.evaluate.examples.cues import BASELINES, rows_read
-from attnwidgets.evaluate.examples.method_specs import functions_by_name, labelled, rows_of
+from attnwidgets.evaluate.examples.explained_input import functions_by_name, labelled, rows_of
 from attnwidgets.evaluate.metrics.ranking import average_precision, expected_average_precision
-from attnwidgets.evaluate.scorecards.build import scored
-from attnwidgets.evaluate.scorecards.merge import beside
+from attnwidgets.evaluate.scorecards.build import beside, scored
+from attnwidgets.evaluate.scoring import MethodKeys, ScoreCache, Scores, score_shards
 from attnwidgets.tracing.content import key_of
 from attnwidgets.tracing.model_parcel import Reader
 from attnwidgets.tracing.recording.run import BATCH
@@ -33,11 +30,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from attnwidgets.evaluate.arrays import Float, Order
-    from attnwidgets.evaluate.corpora.scoring import Group
     from attnwidgets.evaluate.examples.examples import Example
-    from attnwidgets.evaluate.examples.method_specs import Specs
+    from attnwidgets.evaluate.examples.explained_input import Specs
     from attnwidgets.evaluate.metrics.ranking import Ties
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+    from attnwidgets.evaluate.scoring import Group
     from attnwidgets.tracing.model_parcel import Carried
 
 Ranked = Literal["all", "others", "words"]

@@ -8,9 +8,8 @@ import numpy as np
 
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import explained
-from attnwidgets.evaluate.removals.ordering import steps_removed
+from attnwidgets.evaluate.removals.ordering import METRICS, Metric, steps_removed
 from attnwidgets.evaluate.removals.protocol import ERASER, RemovalProtocol
-from attnwidgets.evaluate.removals.removal_metrics import METRICS, Metric
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, metric_names, scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
@@ -19,10 +18,9 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.arrays import Float, Order
     from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.removals.ordering import By, Oracle, Questions, Rounding
+    from attnwidgets.evaluate.removals.ordering import By, Oracle, Questions, Rounding, Score
     from attnwidgets.evaluate.removals.protocol import RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
-    from attnwidgets.evaluate.removals.removal_metrics import Score
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 

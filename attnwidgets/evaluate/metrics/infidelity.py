@@ -1,27 +1,37 @@
-"""Infidelity: whether the values of removed features add up to what the score loses."""
+"""Whether values follow the effect of removals: of features alone, or of several, whose values add up."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets.evaluate.documentation import documented
-from attnwidgets.evaluate.examples.explained_input import explained
+from attnwidgets.evaluate.examples.examples import rationale_elements
+from attnwidgets.evaluate.examples.explained_input import as_list, explained, require_one_each
+from attnwidgets.evaluate.metrics.ranking import defined, kendall, spearman
+from attnwidgets.evaluate.removals.ordering import singles
 from attnwidgets.evaluate.removals.protocol import RemovalProtocol
-from attnwidgets.evaluate.scorecards.build import scored_explanations
+from attnwidgets.evaluate.scorecards.build import metric_names, scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
-    from attnwidgets.evaluate.removals.ordering import Questions
+    from collections.abc import Callable, Sequence
+
+    from attnwidgets.evaluate.arrays import Bools, Float
+    from attnwidgets.evaluate.removals.ordering import Questions, Score
     from attnwidgets.evaluate.removals.protocol import RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
-    from attnwidgets.evaluate.removals.removal_metrics import Score
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 PAPER = "Yeh et al. 2019, On the (In)fidelity and Sensitivity of Explanations"
 SAMPLES, SHARE = 64, 0.5
 UNDEFINED = "undefined where nothing is removed, or nothing left to read"
+
+_NGUYEN = "Nguyen and Martinez 2020, On Quantitative Aspects of Model Interpretability"
+EPSILON = 1e-5
+UNDEFINED_ALONE = "undefined where one side is constant, or of fewer than two features"
 
 
 def mean_squared_error(expected: Any, changes: Any, *, normalize: bool = False) -> float:
@@ -154,3 +164,168 @@ def infidelity_questions(
         float(np.mean([mean_squared_error(chosen @ values, changes, normalize=True) for values in random])),
         mean_squared_error(chosen @ best, changes),
     ]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What removing each feature of one input alone does.
+
+    Attributes:
+        drops: f(x) - f(x without it) [feature].
+        losses: -log p(x without it) [feature].
+        still: Features that should have no value: no effect on f, or not among those that matter [feature].
+        epsilon: A value below this counts as zero.
+    """
+
+    drops: Float
+    losses: Float
+    still: Bools
+    epsilon: float
+
+
+def _non_sensitivity(values: Float, effects: Effects) -> float:
+    return float(((np.abs(values) < effects.epsilon) != effects.still).sum())
+
+
+def _monotonicity(values: Float, effects: Effects) -> float:
+    return defined(spearman, np.abs(values), effects.drops**2)
+
+
+def _loss_monotonicity(values: Float, effects: Effects) -> float:
+    return defined(spearman, values, effects.losses)
+
+
+def _leave_one_out(values: Float, effects: Effects) -> float:
+    return defined(kendall, values, effects.drops)
+
+
+METRICS: dict[str, tuple[Callable[[Float, Effects], float], str]] = {
+    "non_sensitivity": (_non_sensitivity, _NGUYEN),
+    "monotonicity": (_monotonicity, _NGUYEN),
+    "loss_monotonicity": (_loss_monotonicity, "lectures"),
+    "leave_one_out_tau": (_leave_one_out, "Jain and Wallace 2019, Attention is not Explanation"),
+}
+
+
+@forceable
+@documented
+def single_removals(
+    traces: Any,
+    explanations: Any,
+    target: Any = None,
+    *,
+    operator: Operator,
+    metrics: str | Sequence[str] = ("non_sensitivity", "monotonicity", "leave_one_out_tau"),
+    epsilon: float = EPSILON,
+    change: float = EPSILON,
+    gold: Any = None,
+    score: Score | None = None,
+    special: bool = False,
+    draws: int = 100,
+    seed: int = 0,
+    unit: str | None = None,
+    batch_size: int = 32,
+) -> Scorecard:
+    """Measure whether values follow the score f when each feature i alone is removed, x - i.
+
+        non_sensitivity     number of features in one of {|a_i| < epsilon} and {|f(x) - f(x - i)| < change}
+                            but not in the other; 0 is best
+        monotonicity        Spearman's correlation of |a_i| with (f(x) - f(x - i))^2
+        loss_monotonicity   Spearman's correlation of a_i with the loss -log p(x - i), as in lectures
+        leave_one_out_tau   Kendall's tau-b of a_i with f(x) - f(x - i)
+
+    Args:
+        traces: {traces}
+        explanations: {explanations}
+        target: {target}
+        operator: {operator} It stands in for the papers' expectation over other values of the feature.
+        metrics: One or several of these four.
+        epsilon: For non_sensitivity: a value |a_i| below this counts as zero, in the explanation's units.
+        change: For non_sensitivity: a change of f below this counts as none.
+        gold: For non_sensitivity: the features that matter (see `rationale_elements`), one entry per trace.
+            The second set is then all other features, as in some lectures.
+        score: {score}
+        special: {special}
+        draws: Number of random vectors that the baseline "random" averages over.
+        seed: {seed}
+        unit: {unit}
+        batch_size: {batch_size}
+        force: {force}
+
+    Returns:
+        A Scorecard [metric, method, 1]. "oracle" is the vector of the drops themselves (of the losses for
+        loss_monotonicity, of 0 and 1 with `gold`). NaN, with the reason in `.warning`, for a correlation of
+        fewer than two features or if one side is constant.
+
+    Raises:
+        ValueError: If an option is unknown, or an explanation belongs to another input or unit.
+        TypeError: If an explanation is a map, or no explanation at all.
+
+    Source: Nguyen and Martinez 2020, sections 4.2 and 4.3; Jain and Wallace 2019, section 4.1.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
+        >>> card = aw.evaluate.single_removals(trace, "saliency", operator="mask", unit="word")
+        >>> card.of("oracle")[0, 1:, 0]
+        array([1., 1.])
+    """
+    names = metric_names(metrics, METRICS)
+    protocol = RemovalProtocol(
+        operator, score=score, special=special, draws=draws, seed=seed, batch_size=batch_size
+    )
+    inputs = explained(traces, explanations, target, "single_removals", unit)
+    rationales = [None] * len(inputs)
+    if gold is not None:
+        rationales = gold if isinstance(traces, (list, tuple)) else [gold]
+        require_one_each("gold", rationales, as_list(traces))
+    samples = [
+        case.ask(single_questions(case, names, epsilon, change, rationale))
+        for case, rationale in zip(
+            protocol.cases(inputs, [target], "single_removals"), rationales, strict=True
+        )
+    ]
+    return scored_explanations(
+        inputs,
+        samples,
+        "single_removals",
+        metrics=names,
+        undefined=UNDEFINED_ALONE,
+        title=f"single removals, {operator}",
+        paper="; ".join(dict.fromkeys(METRICS[name][1] for name in names)),
+        options=protocol.options("operator", "score", "special", "draws", "seed")
+        | {"epsilon": epsilon, "change": change, "gold": gold is not None},
+    )
+
+
+def single_questions(
+    case: RemovalCase,
+    names: Sequence[str],
+    epsilon: float = EPSILON,
+    change: float = EPSILON,
+    rationale: Any = None,
+) -> Questions[list[list[float]]]:
+    """Yield what is removed from one input, and return its scores [metric, method], baselines last."""
+    features = case.features
+    answers = yield singles(case.n, features)
+    scores = case.read(answers)
+    drops = scores[-1] - scores[:-1]
+    still = np.abs(drops) < change
+    if rationale is not None:
+        matters = rationale_elements(case.removal.trace, rationale, case.removal.unit)
+        still = ~np.isin(features, matters)
+    effects = Effects(drops, -answers.log_p[:-1], still, epsilon)
+    random = np.random.default_rng(case.seed).uniform(-1, 1, size=(case.protocol.draws, len(features)))
+    given = [values[features] for values in case.values.values()]
+    return [_row(name, given, random, effects) for name in names]
+
+
+def _row(name: str, given: Sequence[Float], random: Float, effects: Effects) -> list[float]:
+    """Return the scores of explanations, of chance and of the oracle by one metric."""
+    score, _ = METRICS[name]
+    if not random.shape[1]:
+        return [float("nan")] * (len(given) + 2)
+    best = effects.losses if name == "loss_monotonicity" else effects.drops
+    if name == "non_sensitivity":  # zero exactly where it should be
+        best = np.where(effects.still, 0.0, max(1.0, effects.epsilon))
+    chance = float(np.mean([score(values, effects) for values in random]))
+    return [*(score(values, effects) for values in given), chance, score(best, effects)]

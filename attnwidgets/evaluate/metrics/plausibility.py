@@ -8,8 +8,8 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets.evaluate.documentation import documented
+from attnwidgets.evaluate.examples.examples import rationale_elements
 from attnwidgets.evaluate.examples.explained_input import as_list, explained, is_constant, require_one_each
-from attnwidgets.evaluate.examples.rationales import rationale_elements
 from attnwidgets.evaluate.metrics.ranking import average_precision
 from attnwidgets.evaluate.removals.ordering import BY, ranked
 from attnwidgets.evaluate.scorecards.build import metric_names, scored_explanations

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets._errors import deprecated, quoted, require_choice
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.examples.method_specs import function_of, labelled, rows_of
+from attnwidgets.evaluate.examples.explained_input import function_of, labelled, rows_of
 from attnwidgets.evaluate.removals.ordering import BY
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored
 from attnwidgets.explanations.registry.registry import methods as registered
@@ -18,13 +18,13 @@ from attnwidgets.tracing.recording.run import trace as run
 from attnwidgets.tracing.recording.wrappers import is_model
 from attnwidgets.tracing.text.given_texts import listed_texts
 from attnwidgets.tracing.unsupported import UnsupportedModelError
-from attnwidgets.zoo.truth_of import truth_of
+from attnwidgets.zoo.truth import truth_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnwidgets.evaluate.arrays import Float
-    from attnwidgets.evaluate.examples.method_specs import Spec, Specs
+    from attnwidgets.evaluate.examples.explained_input import Spec, Specs
     from attnwidgets.evaluate.removals.ordering import By
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.trace import Trace

@@ -1,4 +1,9 @@
-"""Remove and retrain: whether a model can still learn without what explanations call important."""
+"""Whether a model learns without the features called important, and without the weights of its attention.
+
+Whether a model can learn without attention's weights: trained with uniform rows and with its own.
+
+Wiegreffe and Pinter 2019, Attention is not not Explanation, sections 3.2 and 3.3.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,9 @@ from attnwidgets.evaluate.examples.explained_input import explained, require_one
 from attnwidgets.evaluate.removals.ordering import count_of, ranked, steps_removed
 from attnwidgets.evaluate.removals.protocol import RemovalCase, RemovalProtocol
 from attnwidgets.evaluate.removals.removal import EMBEDDED, require_operator
-from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored_explanations
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored, scored_explanations
 from attnwidgets.explanations.targets.named import resolve_target
+from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +32,9 @@ if TYPE_CHECKING:
 
     Sample = dict[str, Any]
 
-PAPER = "Hooker et al. 2019, A Benchmark for Interpretability Methods in Deep Neural Networks"
+RETRAINING_PAPER = "Hooker et al. 2019, A Benchmark for Interpretability Methods in Deep Neural Networks"
+
+UNIFORM_ATTENTION_PAPER = "Wiegreffe and Pinter 2019, Attention is not not Explanation"
 
 
 @documented
@@ -127,7 +135,7 @@ def remove_and_retrain(
         x=list(thresholds),
         x_name="share",
         title=f"remove and retrain, {operator}",
-        paper=PAPER,
+        paper=RETRAINING_PAPER,
         options=protocol.options("operator", "special", "oracle", "seed"),
     )
 
@@ -153,3 +161,73 @@ def _ids(case: RemovalCase, order: Order, share: float) -> list[int]:
     gone, _ = case.removal.distinct(steps_removed(case.n, order, order, [k], keep=False))
     ids = case.removal.inputs(gone)["input_ids"]
     return ids[0].tolist()
+
+
+@forceable
+@documented
+def uniform_attention(
+    make: Callable[[int], Any],
+    train: Callable[[Any, int], float],
+    *,
+    layers: Any = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    stack: str | None = None,
+) -> Scorecard:
+    """Compare a model trained with uniform attention with the same model trained with its own.
+
+    If both score alike, the task does not need attention, and its weights can explain little. Every row reads
+    all that it may read equally, in training and in the evaluation; queries and keys then learn nothing. You
+    supply the training: two runs per seed. Judge a difference against the spread over seeds::
+
+        card = aw.evaluate.uniform_attention(make, train, seeds=range(5))
+
+    Args:
+        make: Takes a seed and returns a fresh transformers model; called twice for each seed.
+        train: Takes a model and a seed, trains the model and returns its score on held-out data.
+        layers: Layers whose attention is uniform: a number, several, or None for all.
+        seeds: Seeds, with one run of each kind for every one.
+        stack: Which attention, if there are several: "self", "encoder", "decoder" or "cross".
+        force: {force}
+
+    Returns:
+        A Scorecard [score, "trained" and "uniform", 1] over seeds.
+
+    Raises:
+        ValueError: If seeds are empty, the stack is unknown, or the model's attention cannot be set.
+        IndexError: If the layer is out of range.
+
+    Source: Wiegreffe and Pinter 2019, section 3.2 (there the one layer of an LSTM's attention).
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("classifier")
+        >>> def train(model, seed):
+        ...     return 0.5  # train the model, and return its accuracy
+        >>> aw.evaluate.uniform_attention(lambda seed: model, train, seeds=[0]).methods
+        ('trained', 'uniform')
+    """
+    from attnwidgets.intervene.edit_attention import edit_attention
+    from attnwidgets.intervene.heads import sites_of, some_layers
+
+    if not len(seeds):
+        raise ValueError("seeds is empty: give one or more.")
+    scores = []
+    for seed, kind in progress(
+        [(seed, kind) for seed in seeds for kind in ("trained", "uniform")], "training"
+    ):
+        model = make(seed)
+        if kind == "trained":
+            scores.append(float(train(model, seed)))
+            continue
+        heads = dict.fromkeys(some_layers(layers, sites_of(model, stack)[1]), "all")
+        with edit_attention(model, heads, "uniform", stack=stack):
+            scores.append(float(train(model, seed)))
+    return scored(
+        np.array(scores).reshape(len(seeds), 1, 2, 1),
+        "uniform_attention",
+        model=type(model).__name__,
+        metrics=["score"],
+        methods=["trained", "uniform"],
+        title="trained with uniform attention",
+        paper=UNIFORM_ATTENTION_PAPER,
+        options={"layers": layers, "seeds": list(seeds)},
+    )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
+from attnwidgets._selecting import listed
 from attnwidgets._tables import Table
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import require_single
-from attnwidgets.evaluate.metrics.option_grid import HEADS, choices_of, combinations
 from attnwidgets.explanations.registry.registry import explain, methods
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.tracing.free_memory import forceable
@@ -22,6 +24,34 @@ if TYPE_CHECKING:
     from attnwidgets._tables import Columns
     from attnwidgets.evaluate.arrays import Bools, Float
     from attnwidgets.explanations.results.attributions import Attributions
+
+_BASELINES = ("pad", "mask", "mean")  # zeros are far from any input that a model has seen
+_DISTANCES = ("l1", "l2")
+_ORDERS = ("output_first", "input_first")
+_WEIGHTS = (0.5, 0.8)  # as published; about the share that Kobayashi et al. 2021 measured by norms
+HEADS = "heads"
+"""For a map whose method does not reduce its heads: how they become one."""
+
+CHOICES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "alti": {"distance": _DISTANCES, "after": ("norm1", "norm2")},
+    "alti_logit": {"distance": _DISTANCES, "initial": ("own", "apart"), "biases": ("shared", "apart")},
+    "attention": {HEADS: ("mean", "max")},
+    "attention_flow": {"head_reduce": ("mean", "max"), "residual_weight": _WEIGHTS},
+    "attention_norm": {"variant": ("attn", "res", "res_ln", "enc")},
+    "chefer": {"rule": ("iccv2021", "cvpr2021"), "head_reduce": ("mean", "sum"), "order": _ORDERS},
+    "decompx": {"bias": ("absdot", "abssim", "norm"), "activation": ("zero_origin", "linear_approximation")},
+    "deeplift": {"baseline": _BASELINES},
+    "globenc": {"normalize": ("none", "row")},
+    "input_x_gradient": {"reduce": ("sum", "l2", "l1")},
+    "integrated_gradients": {"baseline": _BASELINES, "reduce": ("sum", "l2")},
+    "lrp": {"rule": ("attnlrp", "cp_lrp"), "bias": ("absorb", "ignore")},
+    "occlusion": {"baseline": _BASELINES},
+    "rollout": {"head_reduce": ("mean", "max"), "residual_weight": _WEIGHTS, "order": _ORDERS},
+    "saliency": {"reduce": ("l2", "l1")},
+    "shapley_sampling": {"baseline": _BASELINES},
+    "value_zeroing": {"distance": ("cosine", "euclidean"), "reduce": ("mean", "max")},
+}
+"""By method and option, the values that can be defended, the published one first."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,7 +147,7 @@ def robustness(
         versions: A trace; or a mapping from names to two or more Attributions of one input in one unit.
         method: With a trace, a name in `aw.methods()`.
         choices: What varies: "all" that is known to be open in the method
-            (`attnwidgets.evaluate.metrics.option_grid.CHOICES`), names of its options, or a mapping from
+            (`attnwidgets.evaluate.metrics.robustness.CHOICES`), names of its options, or a mapping from
             options to their values; "heads" is how the heads of a map become one. Every combination is a
             version.
         target: What is explained, for methods that have a target.
@@ -197,3 +227,44 @@ def _vector(
             query = "last" if single.causal else "first"
         explanation = single.to_attributions(how, query=query)
     return explanation if unit is None else explanation.to(unit)
+
+
+def choices_of(name: str, wanted: Any) -> dict[str, tuple[Any, ...]]:
+    """Return the open options of a method, with their values.
+
+    Args:
+        name: A method.
+        wanted: "all"; names of options; or a mapping from options to values.
+
+    Raises:
+        ValueError: If nothing is known to be open, or an option is unknown; the message lists what is open.
+    """
+    known = dict(CHOICES.get(name, {}))
+    allowed = {*methods()[name].options, HEADS}
+    if isinstance(wanted, str) and wanted == "all":
+        if not known:
+            raise ValueError(
+                f"{name!r} has no known open options; give choices={{option: values}}. "
+                f"Methods that have some: {listed(sorted(CHOICES))}."
+            )
+        return known
+    if hasattr(wanted, "items"):
+        chosen = {str(option): tuple(values) for option, values in wanted.items()}
+    else:
+        allowed = set(known)
+        chosen = {
+            option: known.get(option, ()) for option in ([wanted] if isinstance(wanted, str) else wanted)
+        }
+    for option in chosen:
+        if option not in allowed:
+            there = listed(sorted(allowed)) or "nothing"
+            near = suggest(str(option), allowed)
+            raise ValueError(f"choices: {option!r} is not open in {name!r}; choose from {there}.{near}")
+    return chosen
+
+
+def combinations(values: Mapping[str, tuple[Any, ...]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every combination of choices as its name and its options, the published one first."""
+    for combined in product(*values.values()):
+        options = dict(zip(values, combined, strict=True))
+        yield ", ".join(f"{option}={value!r}" for option, value in options.items()), options

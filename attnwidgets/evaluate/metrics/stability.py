@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +11,6 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import as_list, by_name, source_of
-from attnwidgets.evaluate.metrics.embedding_noise import perturbed
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -18,7 +19,9 @@ from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import Tensor, nn
 
     from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
@@ -227,3 +230,36 @@ def _require_one_text(trace: Trace, number: int) -> None:
             f"traces[{number}] is not of one text that an encoder or a decoder reads, with its model; "
             "stability traces it again from its token ids."
         )
+
+
+@contextmanager
+def perturbed(model: nn.Module, ids: Tensor, noise: Tensor) -> Iterator[None]:
+    """Add `noise` [token, dim] to the embeddings of the text `ids` [token], whatever runs the model here.
+
+    The embeddings' own `forward` is wrapped, so that methods that read, replace or differentiate its output
+    meet the changed embeddings. Other texts, threads and tasks are not affected; everything is undone at the
+    end.
+    """
+    from attnwidgets.tracing.anatomy.block_names import word_embeddings
+    from attnwidgets.tracing.recording.borrow import held, unwrap
+    from attnwidgets.tracing.recording.call_scope import own_calls, own_method
+
+    inner = unwrap(model)
+    twin = held(inner)
+    with own_calls() as calls, ExitStack() as exits:
+        for module in (*word_embeddings(inner), *(() if twin is None else word_embeddings(twin))):
+            wrap = partial(partial, _with_noise, ids, noise)
+            exits.enter_context(own_method(module, "forward", wrap, calls))
+        yield
+
+
+def _with_noise(
+    ids: Tensor, noise: Tensor, embed: Callable[..., Tensor], given: Tensor, *args: Any, **kwargs: Any
+) -> Tensor:
+    """Return the embeddings of `given`, with the noise if that is the text."""
+    import torch
+
+    embeddings = embed(given, *args, **kwargs)
+    if given.shape[-1] != len(ids) or not torch.equal(given, ids.to(given.device).expand_as(given)):
+        return embeddings
+    return embeddings + noise.to(embeddings)

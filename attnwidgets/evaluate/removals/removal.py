@@ -16,15 +16,17 @@ from attnwidgets._errors import require_choice
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
-from attnwidgets.evaluate.removals.ordering import answered
-from attnwidgets.evaluate.removals.picture_operators import (
+from attnwidgets.evaluate.removals.media_operators import (
     PICTURE_OPERATORS,
+    SOUND_OPERATORS,
     PictureOperator,
     PictureRemoval,
+    SoundOperator,
+    refusal_of_pictures,
+    refusal_of_sound,
+    silenced_inputs,
 )
-from attnwidgets.evaluate.removals.picture_operators import refusal_of as refusal_of_pictures
-from attnwidgets.evaluate.removals.sound_operators import SOUND_OPERATORS, SoundOperator, silenced_inputs
-from attnwidgets.evaluate.removals.sound_operators import refusal_of as refusal_of_sound
+from attnwidgets.evaluate.removals.ordering import answered
 from attnwidgets.explanations.results.trace_protocol import elements_of, reruns_of
 from attnwidgets.explanations.targets.resolve import head_of, tokenizer_of
 
@@ -246,7 +248,7 @@ class Removal:
 
         from attnwidgets.tracing.pass_memory import room_for_pass
         from attnwidgets.tracing.recording.borrow import borrowed
-        from attnwidgets.tracing.same_model import require_same_model
+        from attnwidgets.tracing.rerun_trace import require_same_model
 
         trace, stack = self.trace, self.stack
         if self.operator in EMBEDDED:

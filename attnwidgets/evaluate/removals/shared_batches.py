@@ -114,7 +114,7 @@ def _answer(packed: Mapping[int, PackedVariants], batch_size: int) -> dict[int, 
 
     from attnwidgets.tracing.pass_memory import room_for_pass, together
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-    from attnwidgets.tracing.same_model import require_same_model
+    from attnwidgets.tracing.rerun_trace import require_same_model
 
     first = next(iter(packed.values())).removal.trace
     model = unwrap(first.model)

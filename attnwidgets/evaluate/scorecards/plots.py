@@ -22,7 +22,7 @@ from attnwidgets.figures.drawing import (
     length_of,
     put,
 )
-from attnwidgets.figures.labels import printable
+from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnwidgets._errors import require_choice, suggest
 from attnwidgets._selecting import listed
-from attnwidgets.evaluate.scorecards.bootstrap import bootstrap
+from attnwidgets.evaluate.scorecards.curves import bootstrap
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
 

@@ -1,10 +1,11 @@
-"""LIME: a linear model of what a model answers when words are removed.
+"""LIME: a linear model, fitted by weighted least squares, of the answers to texts without some words.
 
 Ribeiro et al. 2016, "Why Should I Trust You?": Explaining the Predictions of Any Classifier.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed
 from attnwidgets.evaluate.removals.removal import Operator, Removal, refusals
-from attnwidgets.evaluate.surrogates.weighted_linear import WeightedLinear, fitted
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.attributions import Attributions
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 PAPER = 'Ribeiro et al. 2016, "Why Should I Trust You?": Explaining the Predictions of Any Classifier'
-
 # Below this share of the variance a linear model is a poor one, and the result says so.
 _POOR = 0.5
 _FEW = 2  # words from which on words are removed rather than tokens
@@ -249,3 +248,51 @@ def _poor(fits: list[WeightedLinear]) -> str:
         f"the linear model explains {worst:.0%} of the (weighted) variance of the answers: elements "
         "interact, and their weights say little"
     )
+
+
+@dataclass(frozen=True)
+class WeightedLinear:
+    """A linear model of answers.
+
+    Attributes:
+        weights: The weight of every element [element].
+        intercept: Its answer with everything removed.
+        fidelity: Weighted share of the answers' variance that it explains, R^2; 1 where they do not vary.
+    """
+
+    weights: Float
+    intercept: float
+    fidelity: float
+
+
+def fitted(kept: Bools, answers: Float, counts: Float, ridge: float) -> WeightedLinear:
+    """Return the linear model that minimises sum(counts * error^2) + ridge * |weights|^2.
+
+    With `ridge` 0 and elements that cannot be told apart, the shortest weights.
+
+    Args:
+        kept: Variants [variant, element].
+        answers: Their answers [variant]; variants with NaN are left out.
+        counts: How much each counts [variant].
+        ridge: The penalty; the intercept has none.
+
+    Raises:
+        ValueError: If no variant has an answer.
+    """
+    read = np.isfinite(answers)
+    if not read.any():
+        raise ValueError("no variant of the input has an answer: the target is NaN wherever it is read.")
+    x, y, w = kept[read].astype(float), answers[read], counts[read]
+    share = w / w.sum()
+    x_mean, y_mean = share @ x, float(share @ y)
+    root = np.sqrt(w)[:, None]
+    left, right = root * (x - x_mean), root[:, 0] * (y - y_mean)
+    if ridge:
+        weights = np.linalg.solve(left.T @ left + ridge * np.eye(x.shape[1]), left.T @ right)
+    else:
+        weights = np.linalg.lstsq(left, right, rcond=None)[0]
+    intercept = float(y_mean - x_mean @ weights)
+    variance = float(share @ (y - y_mean) ** 2)
+    error = float(share @ (y - intercept - x @ weights) ** 2)
+    varies = variance > np.finfo(float).eps * max(1.0, y_mean**2)
+    return WeightedLinear(weights, intercept, 1 - error / variance if varies else 1.0)

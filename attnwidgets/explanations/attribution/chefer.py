@@ -13,9 +13,9 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._selecting import position
-from attnwidgets.explanations.attribution.attention_gradients import AttentionGradients, attention_gradients
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import require_conservation
+from attnwidgets.explanations.attribution.signed_attention import AttentionGradients, attention_gradients
 from attnwidgets.explanations.mixing.discarding import Discard, discard_note, discard_positions, drop_columns
 from attnwidgets.explanations.mixing.layer_product import shares
 from attnwidgets.explanations.registry.registry import method

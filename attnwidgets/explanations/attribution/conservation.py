@@ -114,7 +114,7 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
         >>> bool(aw.check_conservation(aw.demo_model("classifier")[0]))
         True
     """
-    from attnwidgets.tracing.gradients.differentiability import require_gradients
+    from attnwidgets.tracing.gradients.gradient_hooks import require_gradients
     from attnwidgets.tracing.recording.borrow import unwrap
 
     given = model if hasattr(model, "stack_table") else None
@@ -154,7 +154,7 @@ def _has_hooks(model: nn.Module) -> bool:
 
 
 def _check(trace: Any, tolerance: float, purpose: str) -> Conservation:
-    from attnwidgets.relevance.propagate import propagate
+    from attnwidgets.relevance.rules import propagate
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     name = type(trace.model).__name__
@@ -239,7 +239,7 @@ def _largest_output(outputs: Any) -> list[Tensor]:
     """Return the output of the last row that is farthest from zero, where rounding matters least."""
     import torch
 
-    from attnwidgets.tracing.recording.comparison import main_output
+    from attnwidgets.tracing.recording.returned import main_output
 
     output = main_output(outputs)
     if output is None:

@@ -13,8 +13,8 @@ from attnwidgets._tensors import is_half
 from attnwidgets.explanations.mixing.block_maps import require_chunk_size
 from attnwidgets.explanations.mixing.logit_targets import LOGIT_NEEDS, target_logits
 from attnwidgets.explanations.registry.registry import method
-from attnwidgets.explanations.results.joint_units import unit_grid
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of
+from attnwidgets.explanations.results.units import unit_grid
 
 if TYPE_CHECKING:
     import numpy as np

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.targets.target_set import TargetSet
-    from attnwidgets.relevance.differences import Differences
+    from attnwidgets.relevance.rescale import Differences
     from attnwidgets.tracing.gradients.differentiable import Graph, Runner
     from attnwidgets.tracing.trace import Trace
 
@@ -99,8 +99,7 @@ def deeplift(
     import torch
 
     from attnwidgets.relevance.deeplift import differences, rescaled_activations
-    from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
-    from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
+    from attnwidgets.tracing.gradients.differentiable import diagnosis, differentiable, gradients, usable
     from attnwidgets.tracing.pass_memory import room_for_pass
 
     rows, sums = [], []

@@ -124,8 +124,7 @@ class EmbeddingGradients:
             ValueError: If a target's gradients are NaN, infinite or all zero (the message names the layer),
                 or if memory is too short.
         """
-        from attnwidgets.tracing.gradients.differentiable import gradients
-        from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
+        from attnwidgets.tracing.gradients.differentiable import diagnosis, gradients, usable
 
         given = None if embeddings is None else {self.stack: embeddings}
         graph = self.run(given, hidden_states=self.targets.hidden_states)
@@ -290,8 +289,7 @@ def _input_attributions(
     """Return attributions made of the gradients by a model's pixels or spectrogram."""
     import numpy as np
 
-    from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
-    from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
+    from attnwidgets.tracing.gradients.differentiable import diagnosis, differentiable, gradients, usable
 
     plane = require_plane(trace, method)
     rows = []

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._selecting import position
-from attnwidgets.explanations.attribution.attention_gradients import attention_gradients
+from attnwidgets.explanations.attribution.signed_attention import attention_gradients
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import Need, is_map
 from attnwidgets.explanations.results.attributions import Attributions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.explanations.targets.target_set import TargetSet
-    from attnwidgets.tracing.media.layouts import Grid
+    from attnwidgets.tracing.media.patches import Grid
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace import Trace
 

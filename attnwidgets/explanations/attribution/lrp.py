@@ -24,7 +24,7 @@ from attnwidgets.explanations.attribution.input_planes import (
     require_plane,
 )
 from attnwidgets.explanations.registry.registry import method
-from attnwidgets.explanations.results.axis_words import TARGETS
+from attnwidgets.explanations.results.description import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.attribution.conservation import Conservation
     from attnwidgets.explanations.results.attributions import Attributions
-    from attnwidgets.relevance.propagate import Relevances
+    from attnwidgets.relevance.rules import Relevances
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
 
@@ -153,7 +153,7 @@ def lrp(
     plane = require_plane(trace, "lrp") if at == "input" and "values" not in trace.inputs else None
     verdict = require_conservation(trace, "lrp", force=force)
 
-    from attnwidgets.relevance.propagate import propagate
+    from attnwidgets.relevance.rules import propagate
 
     relevances = propagate(
         trace,
@@ -218,7 +218,7 @@ def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservat
         UnsupportedModelError: If relevance is not conserved, unless `force`.
     """
     from attnwidgets.explanations.attribution.conservation import verdict_on
-    from attnwidgets.tracing.gradients.differentiability import differentiable_model
+    from attnwidgets.tracing.gradients.gradient_hooks import differentiable_model
     from attnwidgets.tracing.module_trace import ModuleTrace
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 

@@ -12,7 +12,7 @@ from attnwidgets._gradients import enable_grad, no_grad
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import PAPERS, TITLES, require_conservation
 from attnwidgets.explanations.registry.documentation import documented
-from attnwidgets.explanations.results.axis_words import TARGETS
+from attnwidgets.explanations.results.description import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import resolve_target_set
@@ -76,7 +76,7 @@ def neuron_relevance(
     """
     import torch
 
-    from attnwidgets.relevance.propagate import propagate
+    from attnwidgets.relevance.rules import propagate
     from attnwidgets.tracing.hooks.hook_point import resolve_hook_point
     from attnwidgets.tracing.recording.borrow import unwrap
 

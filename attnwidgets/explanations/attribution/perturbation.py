@@ -1,4 +1,15 @@
-"""Attributions by perturbation: parts of the input are replaced by a baseline. Computed by captum."""
+"""Occlusion and sampled Shapley values: parts of the input are replaced by a baseline. Computed by captum.
+
+Occlusion: how much a target drops when a part of the input is removed.
+
+Zeiler and Fergus 2014, Visualizing and Understanding Convolutional Networks, section 4.2; for text Li et al.
+2016, Understanding Neural Networks through Representation Erasure.
+
+Shapley values by sampling: what an element adds to a target, averaged over orders of adding elements.
+
+Castro, Gomez and Tejada 2009, Polynomial Calculation of the Shapley Value Based on Sampling; Strumbelj and
+Kononenko 2010.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +22,7 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.baselines import baseline_embeddings
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, leaf_of
+from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import Need
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of
@@ -22,6 +34,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.trace import Trace
+
+OCCLUSION_PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Erasure"
+
+SHAPLEY_PAPER = "Castro et al. 2009, Polynomial Calculation of the Shapley Value Based on Sampling"
 
 
 @dataclass(frozen=True)
@@ -84,8 +100,7 @@ def perturbation_attributions(
     spans = axis.units[name].spans
     import torch
 
-    from attnwidgets.tracing.gradients.differentiable import differentiable
-    from attnwidgets.tracing.gradients.gradient_checks import diagnosis
+    from attnwidgets.tracing.gradients.differentiable import diagnosis, differentiable
     from attnwidgets.tracing.pass_memory import together
 
     with differentiable(trace, method, back=False, entry=stack) as run:
@@ -131,3 +146,164 @@ def require_positive(**options: int) -> None:
     for name, value in options.items():
         if value < 1:
             raise ValueError(f"{name} must be at least 1, not {value}.")
+
+
+@method(
+    "occlusion",
+    question="By perturbing",
+    gist="what is lost when a word is covered",
+    paper=OCCLUSION_PAPER,
+    needs=("model", "embeddings", "target", "own tokens", CAPTUM),
+    returns="Attributions [source]",
+    cost="one pass for every element, in batches",
+    speed="seconds",
+)
+def occlusion(
+    trace: Trace,
+    target: Any = None,
+    foil: Any = None,
+    *,
+    baseline: Any = None,
+    batch_size: int = 16,
+    unit: str | None = None,
+    stack: str | None = None,
+) -> Attributions:
+    """How much the target drops when an element's embeddings are replaced by a baseline's.
+
+    That is f(x) - f(x without the element), computed by captum's FeatureAblation (the extra `captum`).
+
+    Args:
+        trace: {trace}
+        target: {target} A list of targets gives [target, source].
+        foil: {foil}
+        baseline: {baseline}
+        batch_size: {batch_size}
+        unit: What is removed as a whole: "token" by default, "word", "sentence". The value of a word is not
+            the sum over its tokens.
+        stack: {stack}
+
+    Returns:
+        Attributions [source], or [target, source], signed, by `unit`. Nothing is conserved.
+
+    Raises:
+        RuntimeError: If captum is not installed.
+        ValueError: If the target is NaN (the message names the layer) or one input is too long for the
+            available memory; for an unknown unit, stack or baseline; if the target must be named.
+        TypeError, IndexError: {no_target}
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> aw.occlusion(trace, unit="word").unit
+        'word'
+    """
+    require_positive(batch_size=batch_size)
+
+    def attribute(given: Perturbed) -> Tensor:
+        from captum.attr import FeatureAblation
+
+        return FeatureAblation(given.scores).attribute(
+            given.embeddings,
+            baselines=given.baseline,
+            feature_mask=given.features,
+            perturbations_per_eval=batch_size,
+        )
+
+    return perturbation_attributions(
+        trace,
+        target,
+        foil,
+        attribute,
+        method="occlusion",
+        title="occlusion",
+        paper=OCCLUSION_PAPER,
+        baseline=baseline,
+        options={},
+        batch_size=batch_size,
+        unit=unit,
+        stack=stack,
+    )
+
+
+@method(
+    "shapley_sampling",
+    question="By perturbing",
+    gist="each word's fair share, from many versions of the text",
+    paper=SHAPLEY_PAPER,
+    needs=("model", "embeddings", "target", "own tokens", CAPTUM),
+    returns="Attributions [source]",
+    cost="samples x elements passes, in batches",
+    speed="minutes",
+)
+def shapley_sampling(
+    trace: Trace,
+    target: Any = None,
+    foil: Any = None,
+    *,
+    baseline: Any = None,
+    samples: int = 25,
+    seed: int = 0,
+    batch_size: int = 16,
+    unit: str | None = None,
+    stack: str | None = None,
+) -> Attributions:
+    """What each element adds to the target, averaged over random orders of adding elements to a baseline.
+
+    Computed by captum's ShapleyValueSampling (the extra `captum`). The values sum to f(x) - f(baseline) up to
+    rounding, whatever the number of samples.
+
+    Args:
+        trace: {trace}
+        target: {target} A list of targets gives [target, source].
+        foil: {foil}
+        baseline: {baseline}
+        samples: Number of random orders.
+        seed: Seed of the orders; torch's global generator is left as it was.
+        batch_size: {batch_size}
+        unit: What is added as a whole: "token" by default, "word", "sentence".
+        stack: {stack}
+
+    Returns:
+        Attributions [source], or [target, source], signed, by `unit`.
+
+    Raises:
+        RuntimeError: If captum is not installed.
+        ValueError: If the target is NaN (the message names the layer) or one input is too long for the
+            available memory; for an unknown unit, stack or baseline, or fewer than one sample; if the target
+            must be named.
+        TypeError, IndexError: {no_target}
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A pleasure.")
+        >>> aw.shapley_sampling(trace, samples=2, unit="word").provenance["options"]["samples"]
+        2
+    """
+    require_positive(samples=samples, batch_size=batch_size)
+
+    def attribute(given: Perturbed) -> Tensor:
+        import torch
+        from captum.attr import ShapleyValueSampling
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return ShapleyValueSampling(given.scores).attribute(
+                given.embeddings,
+                baselines=given.baseline,
+                feature_mask=given.features,
+                n_samples=samples,
+                perturbations_per_eval=batch_size,
+            )
+
+    return perturbation_attributions(
+        trace,
+        target,
+        foil,
+        attribute,
+        method="shapley_sampling",
+        title="Shapley values",
+        paper=SHAPLEY_PAPER,
+        baseline=baseline,
+        options={"samples": samples, "seed": seed},
+        batch_size=batch_size,
+        unit=unit,
+        stack=stack,
+    )

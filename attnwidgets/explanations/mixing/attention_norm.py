@@ -1,39 +1,57 @@
-"""Norm-based analysis: the norm of the vector one token contributes to another, not its weight alone.
+"""Norm-based analysis: norms of the vectors that tokens add to each other; mixing ratios, and GlobEnc.
 
 Kobayashi et al. 2020, Attention is Not Only a Weight, equation 3; Kobayashi et al. 2021, Incorporating
 Residual and Normalization Layers into Analysis of Masked Language Models, section 3. The variant "enc" is
 GlobEnc's.
+
+GlobEnc: norms of the vectors after whole blocks, multiplied through the layers.
+
+Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole Encoder
+Layer in Transformers, section 3.
+
+Mixing ratio: how much of a token comes from other tokens, layer by layer.
+
+Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of Masked Language
+Models, section 4.1.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from attnwidgets._errors import require_choice
+from attnwidgets._gradients import no_grad
 from attnwidgets.explanations.mixing.block_maps import (
     NO_RESIDUAL,
     block_map,
+    chosen_layers,
     described_stack,
     in_unit,
     no_norm_note,
     shares,
 )
-from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
+from attnwidgets.explanations.mixing.rollout import BeyondPrecisionError, rollout
 from attnwidgets.explanations.registry.registry import method
-from attnwidgets.explanations.results.joint_units import unit_grid
+from attnwidgets.explanations.registry.requirements import measured_on_blocks
+from attnwidgets.explanations.results.arrays import as_floats
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of
+from attnwidgets.explanations.results.units import unit_grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from torch import Tensor
+
     from attnwidgets.explanations.results.mixing_map import MixingMap
-    from attnwidgets.explanations.results.trace_protocol import TraceLike
     from attnwidgets.tracing.text.units import Unit
 
-PAPER = (
+NORM_PAPER = (
     "Kobayashi et al. 2020, Attention is Not Only a Weight; Kobayashi et al. 2021, Incorporating Residual "
     "and Normalization Layers into Analysis of Masked Language Models"
 )
-
 Variant = Literal["attn", "res", "res_ln", "enc"]
 VARIANTS: tuple[Variant, ...] = ("attn", "res", "res_ln", "enc")
 TITLES = {
@@ -43,12 +61,22 @@ TITLES = {
     "enc": "N-Enc",
 }
 
+GLOBENC_PAPER = (
+    "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole "
+    "Encoder Layer in Transformers"
+)
+
+MIXING_RATIO_PAPER = (
+    "Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of "
+    "Masked Language Models"
+)
+
 
 @method(
     "attention_norm",
     question="What goes into a token",
     gist="how much of what is read arrives",
-    paper=PAPER,
+    paper=NORM_PAPER,
     needs="a model whose blocks are described",
     returns="MixingMap [layer, query, key], or [layer, head, query, key] per head",
     cost="one more pass, then a layer when it is opened: O(heads n²) memory beyond its attention",
@@ -137,7 +165,7 @@ def attention_norm(
         measure,
         method="attention_norm",
         title=TITLES[variant] + (" per head" if per_head else ""),
-        paper=PAPER,
+        paper=NORM_PAPER,
         options={"variant": variant, "per_head": per_head, "normalize": normalize, "unit": grid.name},
         stack=stack,
         layers=layers,
@@ -145,4 +173,160 @@ def attention_norm(
         per_head=per_head,
         notes=notes,
         grid=grid,
+    )
+
+
+@method(
+    "globenc",
+    question="What goes into a token",
+    gist="how much of each input word is left",
+    paper=GLOBENC_PAPER,
+    needs=("own blocks", "every block"),
+    returns="MixingMap [layer, query, key], cumulative to that layer",
+    cost="one more pass, then every layer up to the one that is opened",
+    speed="seconds",
+    takes=measured_on_blocks,
+)
+def globenc(
+    trace: TraceLike,
+    normalize: Literal["none", "row"] = "none",
+    *,
+    unit: str | Unit | tuple[Unit, Unit] | None = None,
+    stack: str | None = None,
+) -> MixingMap:
+    """The norms of the vectors after whole blocks (N-Enc), multiplied from the input to each layer.
+
+    With N_l layer l of `aw.attention_norm(trace, "enc")`: R_0 = N_0, R_l = N_l R_{l-1}. No residual is added,
+    since N_l includes it.
+
+    Args:
+        trace: A trace made by `aw.trace`.
+        normalize: "none" is the published GlobEnc, a product of plain norms, which grows from layer to layer
+            and whose rows do not sum to one. "row" divides each row of N_l by its sum before the product, as
+            later toolkits do; the two are different measures and order tokens differently. A row of zeros
+            stays zero.
+        unit: Unit of every N_l (see `aw.attention_norm`) and of their product.
+        stack: Stack of a model that has several, with self-attention only; the trace's default if omitted.
+
+    Returns:
+        A lazy map [layer, query, key], cumulative to each layer. The published numbers are the row of [CLS]
+        in the last layer.
+
+    Raises:
+        ValueError: For an unknown option; as `UnsupportedModelError`, if no description fits the model's
+            blocks; when a layer is computed, if the product exceeds the model's precision (use "row" then).
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> first_row = aw.globenc(trace, normalize="row").layer(-1)[0]
+        >>> trace.tokens[first_row.argmax()]
+        '[CLS]'
+    """
+    require_choice("normalize", normalize, ("none", "row"))
+    stack = described_stack(trace, stack, "globenc", alone="globenc")
+    from attnwidgets.tracing.algebra.block_runs import require_whole
+
+    require_whole(trace, stack, "globenc")
+    blocks = attention_norm(trace, "enc", unit=unit, stack=stack)
+    product = rollout(blocks, residual=None, normalize=normalize == "row")
+
+    def measure(layer: int) -> Tensor:
+        import torch
+
+        try:
+            return torch.from_numpy(product.layer(layer).copy())
+        except BeyondPrecisionError as error:
+            remedy = "pass normalize='row', which divides rows before the product"
+            raise BeyondPrecisionError(error.reason, remedy) from None
+
+    return block_map(
+        trace,
+        measure,
+        method="globenc",
+        title="GlobEnc" if normalize == "none" else "GlobEnc, rows normalised",
+        paper=GLOBENC_PAPER,
+        options={"normalize": normalize, "unit": blocks.unit},
+        stack=stack,
+        layers=None,
+        stochastic=False if normalize == "none" else None,
+        notes=(no_norm_note(trace, stack, "globenc"),),
+        grid=unit_grid(trace, stack, unit),
+    )
+
+
+@method(
+    "mixing_ratio",
+    question="What goes into a token",
+    gist="how much comes from other words, by layer",
+    paper=MIXING_RATIO_PAPER,
+    needs="a model whose blocks are described",
+    returns="Attributions [layer, token]: one target per layer",
+    cost="one more pass",
+    speed="seconds",
+    takes=measured_on_blocks,
+)
+def mixing_ratio(
+    trace: TraceLike,
+    variant: Variant = "res_ln",
+    *,
+    stack: str | None = None,
+    layers: int | Iterable[int] | slice | None = None,
+) -> Attributions:
+    """How much of each token comes from other tokens, by layer: 0 if it only keeps itself, 1 if nothing.
+
+    With t_ij the vector that token j contributes to token i (see `aw.attention_norm` for the variants), the
+    ratio is |sum over j != i of t_ij| / (|sum over j != i of t_ij| + |t_ii|): the norm of a sum of vectors,
+    not a sum of norms.
+
+    Args:
+        trace: A trace made by `aw.trace`.
+        variant: "res_ln" as published; "attn", "res" or "enc".
+        stack: Stack of a model that has several; the trace's default if omitted. In "cross" the others are
+            the tokens of the other sequence, and a token keeps its residual connection (nothing with "attn").
+            "enc" needs blocks with self-attention only.
+        layers: Numbers of the layers to include; all by default.
+
+    Returns:
+        Attributions [layer, token], 0 to 1; the targets are "layer 0", "layer 1", ... A token that receives
+        nothing has 0.
+
+    Raises:
+        ValueError: For an unknown option; as `UnsupportedModelError`, if no description fits the model's
+            blocks.
+        IndexError: If a layer is out of range.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> ratios = aw.mixing_ratio(trace)
+        >>> ratios.values.shape, bool((ratios.values < 0.5).all())
+        ((6, 9), True)
+    """
+    require_choice("variant", variant, VARIANTS)
+    stack = described_stack(trace, stack, "mixing_ratio", alone="variant='enc'" if variant == "enc" else "")
+
+    from attnwidgets.tracing.algebra.block_runs import block_of
+    from attnwidgets.tracing.algebra.contributions import parts_of
+
+    chosen = chosen_layers(trace, stack, layers)
+    rows = []
+    with no_grad():
+        for layer in chosen:
+            parts = parts_of(block_of(trace, layer, stack, "mixing_ratio"), variant)
+            kept = parts.kept()
+            others = (parts.total() - kept).norm(dim=-1)
+            total = others + kept.norm(dim=-1)
+            rows.append(as_floats(others / total.masked_fill(total == 0, 1.0)))
+    query = trace.axes(stack)[0]
+    notes = [no_norm_note(trace, stack, "mixing_ratio")] if variant in ("res_ln", "enc") else []
+    options = {"variant": variant}
+    common = provenance_of(
+        trace, stack, "mixing_ratio", paper=MIXING_RATIO_PAPER, options=options, notes=notes
+    )
+    common["provenance"]["title"] = f"mixing ratio ({TITLES[variant]})"
+    return Attributions(
+        np.stack(rows),
+        axis=query,
+        target=tuple(f"layer {layer}" for layer in chosen),
+        unit=next(iter(query.units)),
+        **common,
     )

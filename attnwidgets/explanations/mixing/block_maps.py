@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import require_choice
 from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import pick
-from attnwidgets.explanations.results.joint_units import Grid, unit_grid
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import (
     TraceLike,
@@ -15,6 +14,7 @@ from attnwidgets.explanations.results.trace_protocol import (
     require_trace,
     resolve_stack,
 )
+from attnwidgets.explanations.results.units import Grid, unit_grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, cast
 
 from attnwidgets.explanations.mixing.block_maps import block_map, described_stack, distance_options
-from attnwidgets.explanations.registry.memory_estimates import measured_by_head
 from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.registry.requirements import measured_by_head
 from attnwidgets.explanations.results.contribution_graph import ContributionGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from attnwidgets.explanations.results.trace_protocol import TraceLike
-    from attnwidgets.tracing.algebra.head_contributions import BlockShares
+    from attnwidgets.tracing.algebra.logit_parts import BlockShares
 
 PAPER = (
     "Ferrando and Voita 2024, Information Flow Routes: Automatically Interpreting Language Models at Scale"
@@ -89,7 +89,7 @@ def contribution_graph(
     stack = described_stack(trace, stack, "contribution_graph", alone="contribution_graph")
 
     from attnwidgets.tracing.algebra.block_runs import block_of
-    from attnwidgets.tracing.algebra.head_contributions import shares_of
+    from attnwidgets.tracing.algebra.logit_parts import shares_of
 
     def measure(layer: int) -> BlockShares:
         return shares_of(

@@ -15,18 +15,18 @@ from attnwidgets._errors import require_choice
 from attnwidgets._gradients import no_grad
 from attnwidgets.explanations.mixing.block_maps import described_stack, in_unit, require_chunk_size
 from attnwidgets.explanations.mixing.logit_targets import target_logits
-from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method
-from attnwidgets.explanations.results.joint_units import unit_grid
+from attnwidgets.explanations.registry.requirements import measured_on_blocks
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of
+from attnwidgets.explanations.results.units import unit_grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.mixing.logit_targets import Cell, TargetLogits
     from attnwidgets.explanations.results.attributions import Attributions
-    from attnwidgets.explanations.results.joint_units import Grid
+    from attnwidgets.explanations.results.units import Grid
     from attnwidgets.tracing.algebra.propagation import Propagation
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace

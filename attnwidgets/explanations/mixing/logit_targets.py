@@ -10,7 +10,7 @@ import numpy as np
 from attnwidgets.explanations.mixing.block_maps import described_stack
 from attnwidgets.explanations.registry.requirements import Need
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.explanations.results.axis_words import TARGETS
+from attnwidgets.explanations.results.description import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of, require_trace
 from attnwidgets.explanations.targets.named import resolve_target, resolve_targets

@@ -28,16 +28,15 @@ from attnwidgets.explanations.mixing.layer_product import (
     shares,
     source_map,
 )
-from attnwidgets.explanations.registry.memory_estimates import followed_through
 from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.registry.requirements import followed_through
 from attnwidgets.explanations.results.description import plain
 from attnwidgets.explanations.results.mixing_map import MixingMap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.results.arrays import Array
-    from attnwidgets.explanations.results.reductions import Reduction
+    from attnwidgets.explanations.results.arrays import Array, Reduction
     from attnwidgets.explanations.results.trace_protocol import TraceLike
 
 PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"

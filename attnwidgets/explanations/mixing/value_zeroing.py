@@ -14,9 +14,8 @@ from attnwidgets._errors import require_choice
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing.block_maps import chosen_layers, require_chunk_size
-from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method
-from attnwidgets.explanations.results.joint_units import unit_grid
+from attnwidgets.explanations.registry.requirements import measured_on_blocks
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import (
     TraceLike,
@@ -24,6 +23,7 @@ from attnwidgets.explanations.results.trace_protocol import (
     require_trace,
     resolve_stack,
 )
+from attnwidgets.explanations.results.units import unit_grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,6 +1,8 @@
-"""Descriptions of parameters that methods share, filled into their docstrings."""
+"""The questions that methods answer, and descriptions of the parameters that they share."""
 
 from __future__ import annotations
+
+from typing import Literal, get_args
 
 from attnwidgets._documentation import documenter
 
@@ -27,3 +29,11 @@ FRAGMENTS = {
 """Texts by placeholder: `target: {target}` in a docstring becomes `target: What to explain: ...`."""
 
 documented = documenter(FRAGMENTS)
+
+Question = Literal["Attention", "What goes into a token", "For this prediction", "By perturbing"]
+Speed = Literal["instant", "seconds", "minutes"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+"""In the order of menus."""
+
+SPEEDS: tuple[Speed, ...] = get_args(Speed)
+"""For a short text and a model of a hundred million parameters on a laptop, the quickest first."""

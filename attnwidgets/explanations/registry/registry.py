@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 from attnwidgets._errors import refuse_unknown, suggest
 from attnwidgets._selecting import listed
 from attnwidgets.explanations.explanation import Explanation
-from attnwidgets.explanations.registry.documentation import documented
-from attnwidgets.explanations.registry.memory_estimates import sizes_of
-from attnwidgets.explanations.registry.questions import QUESTIONS, SPEEDS
-from attnwidgets.explanations.registry.requirements import OF_ATTENTION, Need, resolve_needs
+from attnwidgets.explanations.registry.documentation import QUESTIONS, SPEEDS, documented
+from attnwidgets.explanations.registry.requirements import OF_ATTENTION, Need, resolve_needs, sizes_of
 from attnwidgets.explanations.registry.several_traces import OfTraces, takes_lists
 from attnwidgets.tracing.free_memory import forced, less_of, room_for, spoken_bytes
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -25,8 +23,8 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from attnwidgets.explanations.registry.memory_estimates import Takes
-    from attnwidgets.explanations.registry.questions import Question, Speed
+    from attnwidgets.explanations.registry.documentation import Question, Speed
+    from attnwidgets.explanations.registry.requirements import Takes
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -10,10 +10,10 @@ import numpy as np
 
 from attnwidgets._errors import quoted
 from attnwidgets._selecting import listed
-from attnwidgets.explanations.results.aggregation import aggregate_map, sum_groups
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.description import plain
 from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.units import aggregate_map, sum_groups
 from attnwidgets.tracing.text.alignment import align
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 

@@ -10,11 +10,18 @@ import numpy as np
 from attnwidgets._errors import require_choice, suggest
 from attnwidgets._selecting import element, listed, position
 from attnwidgets.explanations.explanation import Explanation, restore_common
-from attnwidgets.explanations.results.aggregation import new_unit, regroup, sum_groups
-from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
+from attnwidgets.explanations.results.arrays import (
+    Array,
+    Reduction,
+    as_floats,
+    read_only,
+    reduce_first,
+    reduction_name,
+    require_finite,
+)
 from attnwidgets.explanations.results.description import describe_axis, plain, restore_axis
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.reductions import Reduction, reduce_first, reduction_name
+from attnwidgets.explanations.results.units import new_unit, regroup, sum_groups
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 if TYPE_CHECKING:
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets._tables import Columns
-    from attnwidgets.explanations.results.aggregation import Spans
+    from attnwidgets.explanations.results.units import Spans
 
 _MAP = "map/"
 

@@ -8,16 +8,16 @@ import numpy as np
 
 from attnwidgets._selecting import element, position
 from attnwidgets.explanations.mixing.routes import Routes, Sums, find_routes
-from attnwidgets.explanations.results.aggregation import mean_groups, regroup, token_counts
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.results.mixing_map import Index, MixingMap
+from attnwidgets.explanations.results.units import mean_groups, regroup, token_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from typing_extensions import Self
 
-    from attnwidgets.explanations.results.map_units import Given
+    from attnwidgets.explanations.results.units import Given
 
 _SIDES = ("residual", "mlp", "mlp_residual")
 

@@ -1,15 +1,18 @@
-"""JSON-able descriptions of the parts of explanations, for pickles and archives."""
+"""The parts of explanations as JSON, for pickles and archives; and the names of rows and columns."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attnwidgets.tracing.text.units import TokenAxis, Unit
+
+if TYPE_CHECKING:
+    from attnwidgets.explanations.explanation import Explanation
 
 
 def plain(value: Any) -> Any:
@@ -86,3 +89,37 @@ def _fills(unit: Unit) -> bool:
 
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+class AxisWords(NamedTuple):
+    """Words about a map's rows and columns, kept in `provenance["axes"]` where they are others than these.
+
+    Attributes:
+        row: What a row is.
+        column: What a column is.
+        verb: What an element of a row does to one of a column.
+        back: The same, seen from the column.
+        question: A question about an element {} of a row.
+        question_back: A question about an element {} of a column.
+    """
+
+    row: str
+    column: str
+    verb: str
+    back: str
+    question: str
+    question_back: str
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The labels of a figure's rows and columns, with where a query takes from."""
+        return ("query (to)", "key (from)") if self == READING else self[:2]
+
+
+READING = AxisWords("query", "key", "reads", "is read by", "Where does {} look?", "Who looks at {}?")
+TARGETS = AxisWords("target", "source", "draws on", "goes to", "What does {} draw on?", "Where does {} go?")
+
+
+def axis_words(shown: Explanation, default: AxisWords = READING) -> AxisWords:
+    """Return the words of a map, or `default` if it has none of its own."""
+    return AxisWords(*shown.provenance.get("axes", default))

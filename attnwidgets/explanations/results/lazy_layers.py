@@ -10,18 +10,24 @@ import numpy as np
 
 from attnwidgets._selecting import listed, position, spoken_range
 from attnwidgets.explanations.explanation import Explanation
-from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
-from attnwidgets.explanations.results.axis_words import TARGETS, axis_words
-from attnwidgets.explanations.results.reductions import Reduction, reduce_first
-from attnwidgets.explanations.results.vectors import vector_of
+from attnwidgets.explanations.results.arrays import (
+    Array,
+    Reduction,
+    as_floats,
+    read_only,
+    reduce_first,
+    require_finite,
+    vector_of,
+)
+from attnwidgets.explanations.results.description import TARGETS, axis_words
 from attnwidgets.tracing.free_memory import require_room
 from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from attnwidgets.explanations.results.arrays import Scheme, Vector
     from attnwidgets.explanations.results.attributions import Attributions
-    from attnwidgets.explanations.results.vectors import Scheme, Vector
     from attnwidgets.tracing.text.units import TokenAxis, Unit
 
     RowFunction = Callable[[int, Sequence[int] | None, Sequence[int]], Any]

@@ -10,11 +10,17 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets._selecting import element, pick, position, spoken, spoken_range
 from attnwidgets.explanations.explanation import restore_common
-from attnwidgets.explanations.results.arrays import Array, as_floats, require_finite
+from attnwidgets.explanations.results.arrays import (
+    Array,
+    Reduction,
+    as_floats,
+    reduce_first,
+    reduced,
+    reduction_name,
+    require_finite,
+)
 from attnwidgets.explanations.results.description import describe_axis, restore_axis
-from attnwidgets.explanations.results.map_units import ReadByUnits
-from attnwidgets.explanations.results.reductions import Reduction, reduce_first, reduction_name
-from attnwidgets.explanations.results.vectors import reduced
+from attnwidgets.explanations.results.units import ReadByUnits
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:

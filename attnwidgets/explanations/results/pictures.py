@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets.explanations.results.axis_words import axis_words
+from attnwidgets.explanations.results.description import axis_words
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.figures.drawing import colour_scale, figure_of, heading, put
 from attnwidgets.figures.maps import heatmap, small_png, strip

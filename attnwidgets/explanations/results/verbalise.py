@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.results.axis_words import READING, axis_words
+from attnwidgets.explanations.results.description import READING, axis_words
 from attnwidgets.tracing.text.display import joined
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.results.attributions import Attributions
-    from attnwidgets.explanations.results.axis_words import AxisWords
+    from attnwidgets.explanations.results.description import AxisWords
     from attnwidgets.explanations.results.mixing_map import MixingMap
 
     Float = NDArray[np.float64]

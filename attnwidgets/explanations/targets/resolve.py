@@ -287,7 +287,7 @@ def token_id(trace: Trace, text: str, name: str) -> int:
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
     """Return the ids of a text, without special tokens around it."""
-    from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
+    from attnwidgets.tracing.recording.loading import own_tokenizer
 
     ids = own_tokenizer(tokenizer)(well_formed(text), add_special_tokens=False)["input_ids"]
     return [int(i) for i in ids]
@@ -403,7 +403,7 @@ def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Ta
     def checked(outputs: Any) -> Tensor:
         from torch import Tensor
 
-        from attnwidgets.tracing.recording.comparison import main_output
+        from attnwidgets.tracing.recording.returned import main_output
 
         scores = score(outputs)
         rule = (

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnwidgets.explanations.results.arrays import Array
-    from attnwidgets.explanations.user_methods.invariants import Difference, Violation
-    from attnwidgets.explanations.user_methods.small_inputs import SmallInput
+    from attnwidgets.explanations.user_methods.invariants import Difference, SmallInput, Violation
 
 _SHOWN = 8
 """Most tokens for which matrices are printed."""

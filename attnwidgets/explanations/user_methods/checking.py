@@ -21,8 +21,14 @@ from attnwidgets.explanations.user_methods.check_report import (
     ReferenceComparison,
     Result,
 )
-from attnwidgets.explanations.user_methods.invariants import Invariant, Violation, differences
-from attnwidgets.explanations.user_methods.small_inputs import SmallInput, shrink, small_inputs
+from attnwidgets.explanations.user_methods.invariants import (
+    Invariant,
+    SmallInput,
+    Violation,
+    differences,
+    shrink,
+    small_inputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

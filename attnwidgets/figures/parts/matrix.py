@@ -9,9 +9,8 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from attnwidgets.figures.drawing import ink_on
-from attnwidgets.figures.labels import printable
-from attnwidgets.figures.parts.placing import LEGIBLE, LONGEST, PAD, labelled
-from attnwidgets.figures.sheet import LINE, SMALL, fitting, width_of
+from attnwidgets.figures.sheet import LEGIBLE, LINE, LONGEST, PAD, SMALL, fitting, labelled, width_of
+from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,14 +18,18 @@ from attnwidgets._progress import observing
 from attnwidgets._selecting import pick
 from attnwidgets._shards import Finished, run_shards
 from attnwidgets.sae.check import hook_point_of
-from attnwidgets.sae.corpus import CONTEXT
-from attnwidgets.sae.corpus_statistics.assembling import assemble
-from attnwidgets.sae.corpus_statistics.checkpoint import Checkpoint
-from attnwidgets.sae.corpus_statistics.counting import CountRequest, Shard, ShardCounter, shards_in, shards_of
-from attnwidgets.sae.corpus_statistics.directions import logit_effects, nearest
+from attnwidgets.sae.corpus import CONTEXT, require_texts
+from attnwidgets.sae.corpus_statistics.assembling import assemble, logit_effects, nearest
+from attnwidgets.sae.corpus_statistics.counting import (
+    Checkpoint,
+    CountRequest,
+    Shard,
+    ShardCounter,
+    shards_in,
+    shards_of,
+)
 from attnwidgets.sae.dependencies import sae_fingerprint, states_about
 from attnwidgets.sae.sae import SAE, as_sae
-from attnwidgets.sae.texts import require_texts
 from attnwidgets.tracing.content import hooks_of
 from attnwidgets.tracing.model_parcel import Reader
 from attnwidgets.tracing.recording.borrow import unwrap

@@ -1,9 +1,27 @@
-"""FeatureSummary: the statistics of one feature."""
+"""FeatureSummary: the statistics of a feature, and the best few examples of every feature, from a stream."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+BINS = 64
+"""Number of histogram bins, from 0 to a power of two that no activation exceeds."""
+
+INTERVALS = 8
+"""Number of intervals of equal width over the same range; examples are kept from each."""
+
+NONE = -1
+"""Marks a missing text, position or token id."""
+
+_EMPTY = {"key": np.inf, "text": NONE, "place": NONE, "ids": NONE}
 
 
 class Example(NamedTuple):
@@ -110,3 +128,118 @@ def _mark(example: Example) -> list[str]:
     """Return an example's central token in brackets, with a few tokens on either side."""
     near = range(max(example.at - 3, 0), min(example.at + 3, len(example.tokens)))
     return [f"[{example.tokens[i]}]" if i == example.at else f" {example.tokens[i]} " for i in near]
+
+
+class Slots:
+    """A table [row, slot] that keeps in every row the examples with the smallest keys, in order.
+
+    Of equal keys, the example from the earlier text and position comes first.
+
+    Args:
+        rows: Number of rows.
+        size: Number of examples per row.
+        width: Tokens of an example's context.
+        distinct: Whether equal keys mean identical contexts, of which only the first is kept.
+    """
+
+    def __init__(self, rows: int, size: int, width: int, *, distinct: bool = False) -> None:
+        self.size, self._distinct = size, distinct
+        self.fields: dict[str, NDArray[Any]] = {
+            "key": np.full((rows, size), np.inf),
+            "value": np.zeros((rows, size), dtype=np.float32),
+            "text": np.full((rows, size), NONE, dtype=np.int32),
+            "place": np.full((rows, size), NONE, dtype=np.int32),
+            "ids": np.full((rows, size, width), NONE, dtype=np.int32),
+            "activations": np.zeros((rows, size, width), dtype=np.float32),
+        }
+
+    def insert(
+        self,
+        rows: NDArray[np.int64],
+        keys: NDArray[np.float64],
+        tokens: NDArray[np.int64],
+        payload: Callable[[NDArray[np.int64]], Mapping[str, NDArray[Any]]],
+    ) -> None:
+        """Add candidates.
+
+        Args:
+            rows: Row of each candidate [candidate].
+            keys: Key of each candidate [candidate].
+            tokens: Index of each candidate's token [candidate], ascending in the order of the corpus.
+            payload: Returns the other fields of some candidates, given their indices.
+        """
+        chosen = np.flatnonzero(keys < self.fields["key"][rows, -1])
+        if not len(chosen):
+            return
+        chosen = chosen[np.lexsort((tokens[chosen], keys[chosen], rows[chosen]))]
+        if self._distinct:
+            repeated = (np.diff(rows[chosen]) == 0) & (np.diff(keys[chosen]) == 0)
+            chosen = chosen[np.concatenate([[True], ~repeated])]
+        rank = rank_in_group(rows[chosen])
+        chosen, rank = chosen[rank < self.size], rank[rank < self.size]
+        touched, at = np.unique(rows[chosen], return_inverse=True)
+        values = {"key": keys[chosen], **payload(chosen)}
+        new = {name: _empty(name, field, (len(touched), self.size)) for name, field in self.fields.items()}
+        for name, field in new.items():
+            field[at, rank] = values[name]
+        self._put(touched, new)
+
+    def merge(self, other: Slots, rows: NDArray[np.int64]) -> None:
+        """Add the examples of some rows of another table of the same shape."""
+        self._put(rows, {name: field[rows] for name, field in other.fields.items()})
+
+    def coarsen(self, blocks: NDArray[np.int64], per_block: int, together: int) -> None:
+        """Merge every `together` neighbouring rows of some blocks into one; the last rows become empty.
+
+        Args:
+            blocks: Indices of the blocks.
+            per_block: Rows per block.
+            together: Number of rows merged into one; a power of two.
+        """
+        together = min(together, per_block)
+        kept = per_block // together
+        shaped = {name: field.reshape(-1, per_block, *field.shape[1:]) for name, field in self.fields.items()}
+        joined = {
+            name: field[blocks].reshape(len(blocks) * kept, together * self.size, *field.shape[3:])
+            for name, field in shaped.items()
+        }
+        for name, best in self._best(joined).items():
+            new = _empty(name, best, (len(blocks), per_block, self.size))
+            new[:, :kept] = best.reshape(len(blocks), kept, *best.shape[1:])
+            shaped[name][blocks] = new
+
+    def _put(self, rows: NDArray[np.int64], new: Mapping[str, NDArray[Any]]) -> None:
+        both = {name: np.concatenate([field[rows], new[name]], axis=1) for name, field in self.fields.items()}
+        for name, best in self._best(both).items():
+            self.fields[name][rows] = best
+
+    def _best(self, fields: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the best `size` examples of every row."""
+        order = np.lexsort((fields["place"], fields["text"], fields["key"]), axis=1)
+        repeated = np.zeros(order.shape, dtype=bool)
+        if self._distinct:
+            keys = _slots_in_order(fields["key"], order)
+            repeated[:, 1:] = keys[:, 1:] == keys[:, :-1]
+            last = np.argsort(repeated, axis=1, kind="stable")
+            order, repeated = _slots_in_order(order, last), _slots_in_order(repeated, last)
+        best = {name: _slots_in_order(field, order[:, : self.size]) for name, field in fields.items()}
+        for name, field in best.items():
+            field[repeated[:, : self.size]] = _EMPTY.get(name, 0)
+        return best
+
+
+def _empty(name: str, like: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return empty slots [*shape, ...] of a field."""
+    return np.full((*shape, *like.shape[2:]), _EMPTY.get(name, 0), dtype=like.dtype)
+
+
+def _slots_in_order(array: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+    """Return `array` [row, slot, ...] with its slots sorted by `order` [row, slot]."""
+    return np.take_along_axis(array, order.reshape(*order.shape, *[1] * (array.ndim - 2)), axis=1)
+
+
+def rank_in_group(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the index of every element within its group; `groups` is sorted."""
+    first = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
+    sizes = np.diff(first, append=len(groups))
+    return np.arange(len(groups)) - np.repeat(first, sizes)

@@ -1,4 +1,4 @@
-"""Tally: counts, histograms and examples of every feature, from a stream of activations.
+"""Tally: counts, histograms, exact sums and examples of every feature, from a stream of activations.
 
 The state does not grow with the number of tokens. It does not depend on how they are split into chunks or
 into parts that are counted separately and merged: sums are exact, widths of bins are powers of two, and a
@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, triu, vstack
 
-from attnwidgets.sae.corpus_statistics import exact_sums
-from attnwidgets.sae.corpus_statistics.intervals import BINS, INTERVALS
-from attnwidgets.sae.corpus_statistics.top_examples import NONE, Slots, rank_in_group
+from attnwidgets.sae.corpus_statistics.summary import BINS, INTERVALS, NONE, Slots, rank_in_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +23,12 @@ if TYPE_CHECKING:
 _SILENT = -(2**15)  # the exponent of a feature that has not fired
 _PAIRS = 2**25  # most pairs of features counted
 _FLUSH = 2**16  # tokens whose pairs are counted together
+
+_LOWEST = 149  # float32 numbers are whole multiples of 2^-149
+_MANTISSA = 24
+_BITS = 32  # of a digit
+DIGITS = 10
+"""Digits of a sum in base 2^32: enough for 2^43 numbers below 2^128, the upper limit of float32."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Tally:
         width = before + 1 + after
         self.texts = self.tokens = 0
         self.count = np.zeros(features, dtype=np.int64)
-        self.sums = exact_sums.zeros(features)
+        self.sums = zeros(features)
         self.maxima = np.zeros(features, dtype=np.float32)
         self.exponent = np.full(features, _SILENT, dtype=np.int64)
         self.histogram = np.zeros((features, BINS), dtype=np.int64)
@@ -97,7 +101,7 @@ class Tally:
         rows, columns, values = rows[order], columns[order], values[order]
         firing, first = np.unique(columns, return_index=True)
         self.count += np.bincount(columns, minlength=self.features)
-        exact_sums.add(self.sums, columns, values)
+        add(self.sums, columns, values)
         self.maxima[firing] = np.maximum(self.maxima[firing], values[first])
         self._widen(firing, _exponents(values[first]))
         # Exact, because the range is a power of two; a bin includes its upper edge, as the range does.
@@ -118,7 +122,7 @@ class Tally:
         other._widen(fired, self.exponent[fired])
         self.count += other.count
         self.sums += other.sums
-        exact_sums.carry(self.sums)
+        carry(self.sums)
         self.maxima = np.maximum(self.maxima, other.maxima)
         self.histogram += other.histogram
         rows = (fired[:, None] * INTERVALS + np.arange(INTERVALS)).ravel()
@@ -242,6 +246,7 @@ STATE = (
     *(f"{which}.{field}" for which in ("top", "drawn") for field in Slots(0, 1, 1).fields),
 )
 """Names of the arrays of `Tally.state`."""
+
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
@@ -281,3 +286,40 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
         x = (x ^ (x >> np.uint64(27))) * np.uint64(_MULTIPLIERS[3])
     x ^= x >> np.uint64(31)
     return x
+
+
+def zeros(rows: int) -> NDArray[np.int64]:
+    """Return empty sums [row, digit], lowest digit first."""
+    return np.zeros((rows, DIGITS), dtype=np.int64)
+
+
+def add(sums: NDArray[np.int64], rows: NDArray[np.int64], values: NDArray[np.float32]) -> None:
+    """Add values to the sums of their rows, fewer than 2^20 per row and call.
+
+    Args:
+        sums: Sums [row, digit]; changed in place.
+        rows: Row of each value [value].
+        values: Finite values [value].
+    """
+    doubles = values.astype(np.float64)
+    exponents = np.maximum(np.frexp(doubles)[1].astype(np.int64) - _MANTISSA, -_LOWEST)
+    digits, shifts = np.divmod(exponents + _LOWEST, _BITS)
+    whole = np.ldexp(doubles, -exponents).astype(np.int64) << shifts
+    for digit, part in ((digits, whole & (2**_BITS - 1)), (digits + 1, whole >> _BITS)):
+        # The parts are integers and their sums stay below 2^53, so float64 adds them exactly.
+        carried = np.bincount(rows * DIGITS + digit, weights=part, minlength=sums.size)
+        sums += carried.astype(np.int64).reshape(sums.shape)
+    carry(sums)
+
+
+def carry(sums: NDArray[np.int64]) -> None:
+    """Bring every digit except the highest below 2^32, in place, so that equal sums have equal digits."""
+    for digit in range(DIGITS - 1):
+        sums[:, digit + 1] += sums[:, digit] >> _BITS
+        sums[:, digit] &= 2**_BITS - 1
+
+
+def to_floats(sums: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the sums [row] in float64, rounded once."""
+    integers = (sum(digit << (_BITS * i) for i, digit in enumerate(digits)) for digits in sums.tolist())
+    return np.array([integer / 2**_LOWEST for integer in integers], dtype=np.float64)

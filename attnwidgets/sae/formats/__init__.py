@@ -13,9 +13,7 @@ from attnwidgets.sae.formats import (
     saelens,
     sparsify,
 )
-from attnwidgets.sae.formats.files import SAEFormatError
-from attnwidgets.sae.formats.hub import download
-from attnwidgets.sae.formats.reader import Reader, offer
+from attnwidgets.sae.formats.files import Reader, SAEFormatError, download, offer
 
 if TYPE_CHECKING:
     from attnwidgets.sae.sae import SAE

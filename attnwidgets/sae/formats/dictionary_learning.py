@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._selecting import listed
 from attnwidgets.sae.formats.files import (
     LINEAR,
+    Reader,
     SAEFormatError,
     jumprelu,
     read_json,
@@ -19,7 +20,6 @@ from attnwidgets.sae.formats.files import (
     sae_weights,
     setting,
 )
-from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.sae import SAE
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Reading SAE files as JSON and tensors, and the weights that formats share.
+"""Reading SAE files: how a format is recognised, JSON and tensors, and the download by hub id.
 
 Nothing is unpickled: a file from elsewhere can do no harm.
 """
@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import zipfile
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +23,9 @@ from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from attnwidgets.sae.sae import SAE
 
 LINEAR = {
     "W_enc": "encoder.weight",
@@ -30,7 +34,12 @@ LINEAR = {
     "b_dec": "decoder.bias",
 }
 """Names of the weights in files of SAEs that are made of two nn.Linear."""
+
 _HALF = (torch.float16, torch.bfloat16)
+
+_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+_SHOWN = 8
 
 
 class SAEFormatError(ValueError):
@@ -162,3 +171,104 @@ def path_in_repository(folder: Path, repository: str) -> str:
 def widened(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors with half precision widened to float32, in which SAEs compute."""
     return {name: t.float() if t.dtype in _HALF else t for name, t in tensors.items()}
+
+
+def download(name: str, sae_id: str, revision: str | None, readers: Sequence[Reader]) -> Path:
+    """Return the local folder of an SAE in a hub repository.
+
+    Raises:
+        FileNotFoundError: If `name` is not a hub id, the hub cannot be reached, or the repository contains no
+            such SAE; the message lists the known formats or the SAEs there are.
+    """
+    known = "; ".join(str(reader) for reader in readers)
+    if not _ID.fullmatch(name):
+        raise FileNotFoundError(
+            f"path {name!r} does not exist and is not a hub id (owner/name). Pass a folder in one of these "
+            f"formats: {known}."
+        )
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    prefix = f"{sae_id.strip('/')}/" if sae_id else ""
+    file_names = sorted({prefix + file for reader in readers for file in (*reader.files, *reader.optional)})
+    try:
+        files = HfApi().list_repo_files(name, revision=revision)
+        if not any(file in files for file in file_names):
+            where = f"in its folder {sae_id!r}" if sae_id else "in its top folder"
+            remedy = offer(files, readers) or f" The known formats are: {known}."
+            raise FileNotFoundError(f"hub repository {name!r} contains no SAE {where}.{remedy}")
+        root = snapshot_download(name, revision=revision, allow_patterns=file_names)
+    except (OfflineModeIsEnabled, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        if isinstance(error, FileNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+            raise
+        cached = _cached_folder(name, revision, file_names, snapshot_download)
+        if cached is None:
+            raise FileNotFoundError(
+                f"path {name!r} does not exist here and could not be downloaded from the hub ({error}). Pass "
+                f"a folder in one of these formats: {known}."
+            ) from error
+        root = cached
+    return Path(root) / sae_id
+
+
+def _cached_folder(name: str, revision: str | None, file_names: list[str], fetch: Any) -> str | None:
+    """Return the folder of an earlier download, for when the hub cannot be reached."""
+    try:
+        root = str(fetch(name, revision=revision, allow_patterns=file_names, local_files_only=True))
+    except (OSError, ValueError):
+        return None
+    return root if any((Path(root) / file).is_file() for file in file_names) else None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A format of SAEs on disk.
+
+    Args:
+        name: Common name of the format.
+        files: Files that a folder must contain, by their relative paths.
+        read: Returns the SAE of a folder that contains them.
+        optional: Further files, read if they exist.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    read: Callable[[Path], SAE]
+    optional: tuple[str, ...] = ()
+
+    def fits(self, folder: Path) -> bool:
+        """Return whether a folder contains the files."""
+        return all((folder / name).is_file() for name in self.files)
+
+    def folders(self, files: set[str]) -> Iterable[str]:
+        """Yield the folders, below the first one, that contain an SAE of this format.
+
+        Args:
+            files: Paths of all files.
+        """
+        for file in files:
+            prefix = file.removesuffix(self.files[0])
+            if (
+                prefix != file
+                and prefix.endswith("/")
+                and all(prefix + other in files for other in self.files)
+            ):
+                yield prefix.rstrip("/")
+
+    def __str__(self) -> str:
+        return f"{self.name} ({' and '.join(self.files)})"
+
+
+def offer(files: Iterable[str], readers: Sequence[Reader]) -> str:
+    """Return a sentence that names the folders containing SAEs, as choices of `sae_id`; "" if there are none.
+
+    Args:
+        files: Relative paths of all files.
+        readers: The known formats.
+    """
+    known = set(files)
+    folders = sorted({folder for reader in readers for folder in reader.folders(known)})
+    if not folders:
+        return ""
+    more = ", ..." if len(folders) > _SHOWN else ""
+    return f" There are SAEs in {', '.join(map(repr, folders[:_SHOWN]))}{more}: name one as sae_id."

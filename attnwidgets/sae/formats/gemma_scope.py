@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from attnwidgets.sae.formats.files import SAEFormatError, jumprelu, path_in_repository, read_npz
-from attnwidgets.sae.formats.reader import Reader
+from attnwidgets.sae.formats.files import Reader, SAEFormatError, jumprelu, path_in_repository, read_npz
 from attnwidgets.sae.sae import SAE
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.sae.formats.files import (
+    Reader,
     SAEFormatError,
     jumprelu,
     path_in_repository,
@@ -17,7 +18,6 @@ from attnwidgets.sae.formats.files import (
     read_safetensors,
     take,
 )
-from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.sae import SAE
 
 if TYPE_CHECKING:

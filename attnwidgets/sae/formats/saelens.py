@@ -14,8 +14,9 @@ import torch
 from safetensors.torch import save as dump_tensors
 
 from attnwidgets._files import write_bytes
-from attnwidgets.sae.architecture import ARCHITECTURES, WEIGHTS
+from attnwidgets.sae.coder import ARCHITECTURES, NORMALISATIONS, WEIGHTS
 from attnwidgets.sae.formats.files import (
+    Reader,
     SAEFormatError,
     read_json,
     read_safetensors,
@@ -23,8 +24,6 @@ from attnwidgets.sae.formats.files import (
     setting,
     widened,
 )
-from attnwidgets.sae.formats.reader import Reader
-from attnwidgets.sae.normalisation import NORMALISATIONS
 from attnwidgets.sae.sae import SAE
 from attnwidgets.sae.training.history import History
 

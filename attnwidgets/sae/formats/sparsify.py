@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from attnwidgets.sae.formats.files import (
     LINEAR,
+    Reader,
     SAEFormatError,
     read_json,
     read_safetensors,
     sae_weights,
     setting,
 )
-from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.sae import SAE
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from attnwidgets._selecting import pick
 from attnwidgets.sae.check import hook_point_of, require_width
 from attnwidgets.sae.dependencies import sae_fingerprint
 from attnwidgets.sae.sae import SAE, as_sae
-from attnwidgets.tracing.hooks.hook import Hook
-from attnwidgets.tracing.hooks.running_pass import PassWatch, require_positions
+from attnwidgets.tracing.hooks.hook import Hook, PassWatch, require_positions
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.call_scope import own_calls, own_uncompiled
 from attnwidgets.tracing.recording.inputs import special_ids, text_tokenizer
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from typing_extensions import Self
 
+    from attnwidgets.tracing.hooks.hook import Positions
     from attnwidgets.tracing.hooks.hook_point import HookPoint
-    from attnwidgets.tracing.hooks.running_pass import Positions
 
 Mode = Literal["clamp", "clamp_active", "add", "scale", "ablate", "splice"]
 MODES: tuple[Mode, ...] = ("clamp", "clamp_active", "add", "scale", "ablate", "splice")

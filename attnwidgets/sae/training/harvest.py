@@ -16,9 +16,8 @@ from safetensors.torch import save as dump_tensors
 
 from attnwidgets._files import write_bytes
 from attnwidgets._progress import progress
-from attnwidgets.sae.corpus import batches, counted_states
+from attnwidgets.sae.corpus import Digest, batches, counted_states, text_of
 from attnwidgets.sae.dependencies import require_same
-from attnwidgets.sae.texts import Digest, text_of
 from attnwidgets.tracing.hooks.hook import reading
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from safetensors.torch import save as dump_tensors
 from attnwidgets._files import write_bytes
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import Cancelled, progress
+from attnwidgets.sae.check import Measures, measure
 from attnwidgets.sae.dependencies import require_same
-from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.sae.sae import SAE
 from attnwidgets.sae.training.history import History, Live
 from attnwidgets.sae.training.objective import Loss, Weights, lecture_loss, topk_loss

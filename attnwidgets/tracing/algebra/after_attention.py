@@ -19,9 +19,8 @@ from torch import nn
 
 from attnwidgets.tracing.algebra.block_runs import structure_of
 from attnwidgets.tracing.algebra.blocks import resolve_path
-from attnwidgets.tracing.algebra.modules import is_norm
-from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, apply_steps, read_steps
-from attnwidgets.tracing.recording.twin import origin
+from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, apply_steps, is_norm, read_steps
+from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.algebra.blocks import Block
-    from attnwidgets.tracing.algebra.modules import Norm
-    from attnwidgets.tracing.algebra.steps import Function, Step
+    from attnwidgets.tracing.algebra.steps import Function, Norm, Step
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 # Number of tokens an MLP is checked on, and the relative error allowed: above rounding, since models norm in

@@ -11,17 +11,16 @@ from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import spoken_range
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, require_chain, tail_dtype, tolerance
 from attnwidgets.tracing.block_replay import RecordedBlock, captured
-from attnwidgets.tracing.gradients.differentiability import quantised_weights
+from attnwidgets.tracing.gradients.gradient_hooks import quantised_weights
 from attnwidgets.tracing.layers import RecordedLayer
-from attnwidgets.tracing.recording.borrow import unwrap
-from attnwidgets.tracing.recording.twin import origin
+from attnwidgets.tracing.recording.borrow import origin, unwrap
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from attnwidgets.tracing.algebra.block_layout import Layout
+    from attnwidgets.tracing.algebra.known_layouts import Layout
 
     # A layout that fits, the name of the block, and the block.
     Fit = tuple[Layout, str, nn.Module]

@@ -11,8 +11,7 @@ import torch
 
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
-from attnwidgets.tracing.algebra.modules import Norm, is_norm, read_affine, read_norm, run
-from attnwidgets.tracing.offloaded_weights import loaded
+from attnwidgets.tracing.algebra.steps import Norm, is_norm, loaded, read_affine, read_norm, run
 from attnwidgets.tracing.recording.attention_function import attention_weights, repeat_heads
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from attnwidgets.tracing.algebra.block_layout import Layout
+    from attnwidgets.tracing.algebra.known_layouts import Layout
     from attnwidgets.tracing.recording.recorder import Call
 
 WITHOUT = "Methods that need no description still work: attention, rollout, attention_flow, value_zeroing."

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.algebra.blocks import Block
-    from attnwidgets.tracing.algebra.modules import Norm
+    from attnwidgets.tracing.algebra.steps import Norm
 
     # For each span, the keys that count as one.
     Spans = Sequence[Sequence[int]]

@@ -17,8 +17,7 @@ import torch
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.blocks import resolve_path
 from attnwidgets.tracing.algebra.decomposition import Rules, Vectors
-from attnwidgets.tracing.algebra.modules import Norm
-from attnwidgets.tracing.algebra.steps import Affine, Gated, Step, apply_steps, read_steps
+from attnwidgets.tracing.algebra.steps import Affine, Gated, Norm, Step, apply_steps, read_steps
 from attnwidgets.tracing.recording.attention_function import repeat_heads
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from attnwidgets._gradients import enable_grad
-from attnwidgets.tracing.algebra.modules import Norm
-from attnwidgets.tracing.algebra.steps import Affine, Gated, Scale
+from attnwidgets.tracing.algebra.steps import Affine, Gated, Norm, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

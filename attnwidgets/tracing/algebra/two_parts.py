@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from attnwidgets.tracing.algebra.modules import Norm
-from attnwidgets.tracing.algebra.steps import Affine, Gated, Scale
+from attnwidgets.tracing.algebra.steps import Affine, Gated, Norm, Scale
 from attnwidgets.tracing.recording.attention_function import repeat_heads
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import torch
 
 from attnwidgets.tracing.interventions import added_to
 from attnwidgets.tracing.layers import RecordedLayer
-from attnwidgets.tracing.media.frames import frame_axis
-from attnwidgets.tracing.media.layouts import layout_of
-from attnwidgets.tracing.media.patches import on_grid, patch_axis, picture_in
+from attnwidgets.tracing.media.patches import layout_of, on_grid, patch_axis, picture_in
+from attnwidgets.tracing.media.sound import frame_axis
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.text.axes import appended, numbered, prefixed
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from attnwidgets.tracing.media.layouts import Layout
+    from attnwidgets.tracing.media.patches import Layout
     from attnwidgets.tracing.recording.inputs import Sample
     from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace

@@ -1,17 +1,25 @@
-"""Hooks: read or replace the states at a hook point, in every call of the model."""
+"""Hooks: read or replace the states at a hook point, in every call, with positions and ids of its tokens."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import functools
+import inspect
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
+from attnwidgets._errors import suggest
 from attnwidgets._gradients import no_grad
+from attnwidgets._selecting import listed
+from attnwidgets.tracing.anatomy.block_names import block_lists, word_embeddings
+from attnwidgets.tracing.recording.cache import cache_given
+from attnwidgets.tracing.recording.call_scope import own_method
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch import nn
     from torch.utils.hooks import RemovableHandle
@@ -20,6 +28,10 @@ if TYPE_CHECKING:
 
     # states [batch, token, width] -> their replacement, or None to leave them
     Change = Callable[[Tensor], Tensor | None]
+    Positions = int | slice | str | Iterable[int] | None
+
+NAMED_POSITIONS = ("prompt", "generated", "last")
+_TABLE = 2  # axes of ids, masks and positions [batch, token]
 
 
 class _Reached(Exception):  # noqa: N818 - not an error: the rest of the pass is not needed
@@ -157,3 +169,175 @@ def reading(model: nn.Module, site: HookPoint) -> Iterator[Callable[..., Tensor]
 
     with hooked(model, site, keep):
         yield read
+
+
+class PassWatch:
+    """Follows the passes of a model by hooks that change nothing.
+
+    Without a cache, every pass of `generate()` reads the prompt again; its first pass tells how long that is.
+
+    Args:
+        model: The model, unwrapped.
+        hook_point: The hook point whose tokens are selected.
+        own: Returns whether the current call is to be followed.
+
+    Attributes:
+        calls: How often the blocks around the hook point have run.
+    """
+
+    def __init__(self, model: nn.Module, hook_point: HookPoint, own: Callable[[], bool]) -> None:
+        self.calls = 0
+        self._ids: Tensor | None = None
+        self._positions: Tensor | None = None
+        self._past = 0
+        self._prompt: Tensor | None = None
+        self._generating = False
+        owner = model.get_submodule(_owner(model, hook_point))
+        self._names = list(inspect.signature(owner.forward).parameters)
+        self._own = own
+        with ExitStack() as stack:
+            stack.callback(owner.register_forward_pre_hook(self._begin, with_kwargs=True).remove)
+            for table in word_embeddings(model):
+                stack.callback(table.register_forward_pre_hook(self._embed).remove)
+            if callable(getattr(model, "generate", None)):
+                follow = functools.partial(functools.partial, self._generate)
+                stack.enter_context(own_method(model, "generate", follow, own))
+            self._undo = stack.pop_all()
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        self._undo.close()
+
+    def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `generate` and mark the passes in between as generation."""
+        self._generating, self._prompt = True, None
+        try:
+            return generate(*args, **kwargs)
+        finally:
+            self._generating, self._prompt = False, None
+
+    def _embed(self, _: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._own() and args and isinstance(args[0], torch.Tensor) and not args[0].is_floating_point():
+            self._ids = args[0]
+
+    def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self._own():
+            return
+        self.calls += 1
+        given = dict(zip(self._names, args, strict=False)) | kwargs
+        self._past = _cache_length(cache_given(given))
+        names = ("input_ids", "attention_mask", "position_ids")
+        ids, mask, positions = (_table(given.get(name)) for name in names)
+        if positions is None and mask is not None and self._past == 0:
+            positions = (mask.long().cumsum(-1) - 1).clamp_min(0)
+        self._positions = positions
+        self._ids = self._ids if ids is None else ids
+
+    def positions(self, states: Tensor) -> Tensor:
+        """Return each token's position in its text [batch, token], not counting padding."""
+        batch, tokens = states.shape[:2]
+        known = self._positions
+        if known is not None and known.shape[-1] == tokens and len(known) in (1, batch):
+            return known.to(states.device).expand(batch, tokens)
+        return (self._past + torch.arange(tokens, device=states.device)).expand(batch, tokens)
+
+    def chosen(self, states: Tensor, positions: Positions, skip: frozenset[int]) -> Tensor | None:
+        """Return which tokens of a pass are selected [batch, token]; None for all of them.
+
+        Args:
+            states: States [batch, token, width].
+            positions: See `attnwidgets.sae.steering.steer`.
+            skip: Ids of tokens to exclude.
+
+        Raises:
+            ValueError: If ids are to be excluded, but the model was called with embeddings.
+        """
+        if positions is None and not skip:
+            return None
+        if states.dim() != _TABLE + 1:
+            raise UnsupportedModelError(
+                "positions and skip_special need states [batch, token, width]; here they are "
+                f"{tuple(states.shape)}."
+            )
+        selected = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+        if skip:
+            if self._ids is None or self._ids.shape != selected.shape:
+                raise ValueError(
+                    "skip_special needs token ids, but this pass of the model was not given ids of that "
+                    "shape; use positions= instead."
+                )
+            ids = self._ids.to(states.device)
+            selected &= ~torch.isin(ids, torch.tensor(sorted(skip), device=states.device))
+        return selected if positions is None else selected & self._at(states, positions)
+
+    def _at(self, states: Tensor, positions: Positions) -> Tensor:
+        token_positions = self.positions(states)
+        new_text = self._past == 0 and not self._generating
+        if new_text or self._prompt is None or len(self._prompt) not in (1, len(token_positions)):
+            self._prompt = token_positions.max(dim=-1, keepdim=True).values + 1
+        if positions == "last" and self._generating:
+            return token_positions >= self._prompt - 1
+        if positions == "last":
+            last = torch.zeros_like(token_positions, dtype=torch.bool)
+            last[:, -1] = True
+            # Padding on the right: the last token is where positions are largest.
+            return last if self._past else token_positions == self._prompt - 1
+        if positions in ("prompt", "generated"):
+            return (
+                token_positions < self._prompt if positions == "prompt" else token_positions >= self._prompt
+            )
+        if isinstance(positions, slice):
+            return _within(token_positions, positions, self._prompt)
+        numbers = [positions] if isinstance(positions, int) else list(positions or ())
+        wanted = torch.tensor(numbers, device=token_positions.device)
+        counted = torch.where(wanted < 0, wanted + self._prompt, wanted)
+        return (token_positions[..., None] == counted[:, None, :]).any(-1)
+
+
+def _within(positions: Tensor, wanted: slice, prompt: Tensor) -> Tensor:
+    """Return which positions lie in a slice; its negative bounds count from the end of the prompt."""
+
+    def end(value: int | None) -> Tensor | None:
+        return None if value is None else prompt + value if value < 0 else torch.full_like(prompt, value)
+
+    start, stop, step = end(wanted.start), end(wanted.stop), wanted.step or 1
+    first = torch.zeros_like(prompt) if start is None else start
+    inside = (positions >= first) & ((positions - first) % step == 0)
+    return inside if stop is None else inside & (positions < stop)
+
+
+def require_positions(positions: Any) -> None:
+    """Raise ValueError or TypeError unless `positions` are valid for `aw.steer`."""
+    if isinstance(positions, str):
+        if positions not in NAMED_POSITIONS:
+            raise ValueError(
+                f"positions must be numbers, a slice or one of {listed(NAMED_POSITIONS)}, not "
+                f"{positions!r}.{suggest(positions, NAMED_POSITIONS)}"
+            )
+        return
+    if isinstance(positions, slice) and positions.step is not None and positions.step < 1:
+        raise ValueError(f"positions: the step of a slice must be positive, not {positions.step}.")
+    if positions is None or isinstance(positions, slice | int):
+        return
+    try:
+        numbers = [int(number) for number in positions]
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"positions must be numbers, a slice or a name, not {positions!r}.") from error
+    if not numbers:
+        raise ValueError("positions is empty: name at least one token.")
+
+
+def _owner(model: nn.Module, hook_point: HookPoint) -> str:
+    """Return the path of the module that runs the blocks around a hook point and receives the inputs."""
+    lists = (path for path in block_lists(model) if hook_point.module.startswith(f"{path}."))
+    return next(lists, hook_point.module).rpartition(".")[0]
+
+
+def _cache_length(cache: Any) -> int:
+    """Return the number of tokens in a cache."""
+    length: Callable[[], int] | None = getattr(cache, "get_seq_length", None)
+    return int(length()) if callable(length) else 0
+
+
+def _table(value: Any) -> Tensor | None:
+    return value if isinstance(value, torch.Tensor) and value.dim() == _TABLE else None

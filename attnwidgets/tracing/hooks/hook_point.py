@@ -35,7 +35,7 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from attnwidgets.tracing.algebra.block_layout import Layout
+    from attnwidgets.tracing.algebra.known_layouts import Layout
 
 Side = Literal["input", "output"]
 

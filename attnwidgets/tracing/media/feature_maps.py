@@ -21,7 +21,7 @@ from attnwidgets.tracing.text.units import Unit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from attnwidgets.tracing.media.layouts import Grid
+    from attnwidgets.tracing.media.patches import Grid
     from attnwidgets.tracing.text.units import TokenAxis
 
 # Families whose states [batch, place, channel] are the places of a map, row by row, of this picture's

@@ -1,9 +1,10 @@
-"""A picture as it was given and as the model saw it, with the transform between the two."""
+"""A picture as given and as the model saw it; and the pictures and sounds of traces in memory, by id."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+    from attnwidgets.tracing.trace import Trace
 
     # Turns pixels [row, column, channel] of 0 to 255 into the model's input [channel, row, column].
     Reads = Callable[[NDArray[np.uint8]], NDArray[np.floating] | None]
@@ -24,6 +27,8 @@ _LOW, _LARGE = (
     8,
     512,
 )  # where ramps begin, as far from black as from white; pixels from which on noise is full
+
+_TRACES: WeakValueDictionary[str, Trace] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,3 +220,14 @@ def _on_white(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], str]:
     mixed = np.round(pixels[..., :_COLOURS] * opaque + _WHITE * (1 - opaque)).astype(np.uint8)
     changed = bool((opaque < 1).any())
     return mixed, "what is transparent in the picture is shown to the model as white" * changed
+
+
+def know(trace: Trace) -> None:
+    """Let `with_media` find a trace for as long as something holds it."""
+    if trace.picture is not None or trace.sound is not None:
+        _TRACES[trace.id] = trace
+
+
+def with_media(trace_id: str) -> Trace | None:
+    """Return the trace of this id if it has a picture or a sound, and is still held by something."""
+    return _TRACES.get(trace_id)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.causal_mask import LONG_MASK, CausalMask, whole
-from attnwidgets.tracing.recording.twin import origin
+from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

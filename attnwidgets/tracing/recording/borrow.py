@@ -1,26 +1,49 @@
-"""Borrow a model: work on a twin of it, so that other callers of the model see it unchanged."""
+"""Borrow a model: a twin over the same weights works, so that other callers see the model unchanged.
+
+A twin of a model: its own modules over the same weights, so that changes to it never reach the model.
+
+Recording switches a model's attention implementation, hooks its modules, puts it in evaluation mode and
+treats its parameters as constants. On a twin all of that is invisible to other threads and tasks that call
+the model at the same time, and nothing needs to be restored.
+"""
 
 from __future__ import annotations
 
+import copy
+import functools
 import logging
+import operator
 import threading
+import types
+import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.attention_sources import holds_attention
-from attnwidgets.tracing.recording.twin import IMPLEMENTATION, twin_of, twins_in
 from attnwidgets.tracing.recording.wrappers import inside, is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 # The twins that this thread and task has borrowed, by the ids of the modules they stand for.
 _held: ContextVar[tuple[Mapping[int, nn.Module], ...]] = ContextVar("held", default=())
+
+IMPLEMENTATION = "_attn_implementation_internal"
+"""The attribute of transformers' configs that names the attention function a model calls."""
+
+_ORIGIN = "_attnwidgets_origin"
+_MADE_FROM = "_attnwidgets_made_from"
+# What `torch.compile` leaves on a module: a compiled graph calls no attention function that can be observed.
+COMPILED = "_compiled_call_impl"
+_CONTAINERS = (list, tuple, dict, set)
+_PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size})
+# The tables of every module, which are never shared.
+_TABLES = frozenset(name for name, value in vars(nn.Module()).items() if isinstance(value, (dict, set)))
 
 
 def unwrap(model: Any) -> nn.Module:
@@ -149,3 +172,197 @@ def quietly() -> Iterator[None]:
     finally:
         for handler in handlers:
             handler.removeFilter(passes)
+
+
+def origin(module: nn.Module) -> nn.Module:
+    """Return the user's own module that a twin stands for; for any other module, the module itself."""
+    return vars(module).get(_ORIGIN, module)
+
+
+def twin_of(model: nn.Module) -> nn.Module:
+    """Return a twin of a model, in evaluation mode, whose parameters require no gradient.
+
+    It shares parameters, buffers and other values that modules hold. It has its own modules, tables of
+    children, hooks and parameters, configs, and copies of everything that binds a module in an attribute or a
+    hook: methods, `functools.partial`s (such as accelerate's), objects with `__call__` (such as nnsight's),
+    closures, containers and weak references.
+    Compiled modules run uncompiled.
+    """
+    twin: nn.Module = _Copy(model).of(model)
+    return twin.eval() if any(module.training for module in twin.modules()) else twin
+
+
+def twins_in(twin: nn.Module) -> dict[int, nn.Module]:
+    """Return the modules of a twin by the ids of those they are twins of, and by their own."""
+    modules = list(twin.modules())
+    return {id(module): module for module in modules} | {
+        id(vars(module)[_MADE_FROM]): module for module in modules if _MADE_FROM in vars(module)
+    }
+
+
+class _Uncompiled(nn.Module):
+    """A compiled part of a model, run uncompiled."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._inner(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    @property
+    def _inner(self) -> Any:
+        return vars(self)["_modules"]["_orig_mod"]
+
+
+class _Copy:
+    """Copies the values of a model for its twin, each once."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._inside = {id(module) for module in model.modules()}
+        self._made: dict[int, Any] = {}
+        self._makers: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+            (nn.Module, self._module),
+            (torch.Tensor, self._tensor),
+            (_CONTAINERS, self._container),
+            (types.MethodType, self._method),
+            (functools.partial, self._partial),
+            (types.FunctionType, self._function),
+            (weakref.ref, self._reference),
+        )
+
+    def of(self, value: Any) -> Any:
+        """Return a value as the twin holds it: the same object if nothing in it is the twin's own."""
+        if type(value) in _PLAIN or (isinstance(value, _CONTAINERS) and not value):
+            return value
+        copied = self._made.get(id(value))
+        if copied is not None:
+            return copied
+        for kinds, make in self._makers:
+            if isinstance(value, kinds):
+                return make(value)
+        attributes = getattr(value, "__dict__", ())
+        if IMPLEMENTATION in attributes:
+            return self._config(value)
+        is_instance = attributes and not isinstance(value, type)
+        return self._callable(value) if is_instance and callable(value) else value
+
+    def _module(self, module: nn.Module) -> nn.Module:
+        if id(module) not in self._inside:
+            return module
+        if isinstance(module, torch.jit.ScriptModule):
+            # Not made of Python modules: a deep copy, which calls no attention function anyway.
+            self._made[id(module)] = copy.deepcopy(module)
+            return cast("nn.Module", self._made[id(module)])
+        compiled = "_orig_mod" in vars(module)["_modules"]
+        made: nn.Module = object.__new__(_Uncompiled if compiled else type(module))
+        self._made[id(module)] = made
+        attributes = vars(made)
+        for name, value in list(vars(module).items()):  # another thread may add a name
+            if type(value) in _PLAIN:
+                attributes[name] = value
+            elif name in _TABLES:
+                attributes[name] = table = value.copy()
+                if value and isinstance(value, dict):
+                    table.update((key, self.of(item)) for key, item in value.items())
+            elif name != COMPILED and not (compiled and name == "forward"):
+                attributes[name] = self.of(value)
+        attributes.setdefault("training", False)
+        attributes[_ORIGIN] = origin(module)
+        attributes[_MADE_FROM] = module
+        return made
+
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor over the same memory that requires no gradient."""
+        if not (tensor.requires_grad and tensor.is_leaf):
+            return tensor
+        made = tensor.detach()
+        if isinstance(tensor, nn.Parameter):
+            made = nn.Parameter(made, requires_grad=False)
+            vars(made).update(vars(tensor))
+        self._made[id(tensor)] = made
+        return made
+
+    def _method(self, value: Any) -> Any:
+        owner = self.of(value.__self__)
+        return value if owner is value.__self__ else types.MethodType(value.__func__, owner)
+
+    def _reference(self, value: Any) -> Any:
+        target = value()
+        made = self.of(target) if isinstance(target, nn.Module) else target
+        return value if made is target else weakref.ref(made)
+
+    def _partial(self, value: Any) -> Any:
+        parts = (value.func, value.args, value.keywords)
+        made = tuple(map(self.of, parts))
+        attributes = self.of(vars(value))
+        if attributes is vars(value) and all(map(operator.is_, made, parts)):
+            return value
+        func, args, keywords = made
+        partial = functools.partial(func, *args, **keywords)
+        vars(partial).update(attributes)
+        return partial
+
+    def _function(self, value: Any) -> Any:
+        cells = value.__closure__ or ()
+        # A function may close over itself.
+        self._made[id(value)] = value
+        made = tuple(self._cell(cell) for cell in cells)
+        if all(map(operator.is_, made, cells)):
+            return value
+        function = types.FunctionType(
+            value.__code__, value.__globals__, value.__name__, value.__defaults__, made
+        )
+        function.__kwdefaults__ = value.__kwdefaults__
+        vars(function).update(vars(value))
+        self._made[id(value)] = function
+        return function
+
+    def _callable(self, value: Any) -> Any:
+        """Return an object that is called like a function, and may stand in a module's place (nnsight's)."""
+        self._made[id(value)] = value
+        attributes = self.of(vars(value))
+        if attributes is vars(value):
+            return value
+        try:
+            made = object.__new__(type(value))
+        except TypeError:  # not made in Python
+            return value
+        vars(made).update(attributes)
+        self._made[id(value)] = made
+        return made
+
+    def _cell(self, cell: Any) -> Any:
+        try:
+            content = cell.cell_contents
+        except ValueError:  # not filled yet
+            return cell
+        made = self.of(content)
+        return cell if made is content else types.CellType(made)
+
+    def _container(self, value: Any) -> Any:
+        if not isinstance(value, dict) and type(value) not in _CONTAINERS:  # a named tuple, say
+            return value
+        # A container that holds itself is left as it is.
+        self._made[id(value)] = result = value
+        if isinstance(value, dict):
+            made = {key: self.of(item) for key, item in value.items()}
+            if not all(made[key] is item for key, item in value.items()):
+                result = value.copy()
+                result.update(made)
+        else:
+            items = [self.of(item) for item in value]
+            if not all(map(operator.is_, items, value)):
+                result = type(value)(items)
+        self._made[id(value)] = result
+        return result
+
+    def _config(self, config: Any) -> Any:
+        made = object.__new__(type(config))
+        self._made[id(config)] = made
+        # Its current answer: with an intervention in force, that depends on the caller.
+        vars(made).update(vars(config), **{IMPLEMENTATION: getattr(config, IMPLEMENTATION)})
+        for name in getattr(config, "sub_configs", {}):
+            part = vars(config).get(name)
+            if part is not None:
+                vars(made)[name] = self.of(part)
+        return made

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.recording.twin import COMPILED, IMPLEMENTATION
+from attnwidgets.tracing.recording.borrow import COMPILED, IMPLEMENTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

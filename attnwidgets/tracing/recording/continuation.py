@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from attnwidgets.tracing.failed_pass import told_of_pass
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.borrow import quietly
-from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import text_of_ids
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.recording.wrappers import is_a
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.recording.inputs import Sample
 
 _TWICE = "its decoder reads the text as well, shifted by one; explanations are of what its encoder reads"
+
+# Endings of the options of a model's task: where its texts begin and end, and ids that it never writes.
+_OF_THE_MODEL = ("_token_id", "suppress_tokens", "bad_words_ids")
 
 
 def with_continuation(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:
@@ -131,3 +134,28 @@ def _generate(model: Any, reader: Any, sample: Sample, new: int) -> tuple[list[i
         produced = model.generate(**inputs, generation_config=options)
     ids = [int(i) for i in produced.sequences[0]]
     return ids, len(ids) - len(produced.logits or ())
+
+
+def greedy(model: Any, new: int) -> Any:
+    """Return options for `generate` to take the most probable token `new` times, and nothing else.
+
+    Of the model's own options, only those are kept that say where a text begins and ends and which ids it
+    never holds, and those of its family (the languages and tasks of Whisper). Beams, penalties, stop strings
+    and leftovers from other work are dropped.
+    """
+    from transformers import GenerationConfig
+
+    class Alone(GenerationConfig):
+        def update(self, *flags: Any, allow_custom_entries: bool = False, **values: Any) -> Any:
+            # With this flag, `generate` fills unset options from the model's own.
+            return values if allow_custom_entries else cast("Any", super()).update(*flags, **values)
+
+    # Whisper's own `generate` omits the decoder's first tokens, except in this mode.
+    options = cast("Any", Alone)(max_new_tokens=new, force_unique_generate_call=True)
+    for name, value in vars(model.generation_config).items():
+        if name.endswith(_OF_THE_MODEL) or not hasattr(options, name):
+            setattr(options, name, copy.deepcopy(value))
+    if options.pad_token_id is None:
+        ends = options.eos_token_id
+        options.pad_token_id = ends[0] if isinstance(ends, list) else ends if ends is not None else 0
+    return options

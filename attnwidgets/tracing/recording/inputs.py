@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
+from attnwidgets.tracing.recording.loading import own_tokenizer
 from attnwidgets.tracing.text.axes import Text
 from attnwidgets.tracing.text.display import UNKNOWN, display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.words import STANDARD, join_words

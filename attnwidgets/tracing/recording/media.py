@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets._selecting import listed
-from attnwidgets.tracing.media.frames import convolutions_of
 from attnwidgets.tracing.media.picture import as_given, seen_by, seen_pixels
-from attnwidgets.tracing.media.sound import Sound
+from attnwidgets.tracing.media.sound import Sound, convolutions_of
 from attnwidgets.tracing.recording.inputs import Sample, text_of_ids, text_tokenizer
 
 if TYPE_CHECKING:

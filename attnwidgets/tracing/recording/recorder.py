@@ -12,8 +12,8 @@ import torch
 
 from attnwidgets._progress import report
 from attnwidgets._selecting import listed
+from attnwidgets.tracing.anatomy.attention_modules import by_stack
 from attnwidgets.tracing.anatomy.block_log import BlockLog
-from attnwidgets.tracing.anatomy.stacks import by_stack
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.model_state import architecture
@@ -28,7 +28,8 @@ from attnwidgets.tracing.recording.attention_function import (
     observer,
 )
 from attnwidgets.tracing.recording.borrow import implementation
-from attnwidgets.tracing.recording.comparison import (
+from attnwidgets.tracing.recording.returned import (
+    ELSEWHERE,
     apart,
     attention_of,
     functions_of,
@@ -36,9 +37,10 @@ from attnwidgets.tracing.recording.comparison import (
     is_transformers_own,
     kept_positions,
     main_output,
+    require_repeatable,
+    returned_weights,
     tolerance,
 )
-from attnwidgets.tracing.recording.returned import ELSEWHERE, require_repeatable, returned_weights
 from attnwidgets.tracing.recording.wrappers import unpeft
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

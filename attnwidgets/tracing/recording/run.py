@@ -33,9 +33,8 @@ from attnwidgets.tracing.recording.inputs import (
     text_tokenizer,
     words_text,
 )
-from attnwidgets.tracing.recording.loading import load_named
+from attnwidgets.tracing.recording.loading import load_named, own_tokenizer
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
-from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import forward_parameters, record
 from attnwidgets.tracing.recording.without_attention import trace_without_attention
 from attnwidgets.tracing.recording.wrappers import PipelineSettings, opened, settings_of, sorted_arguments

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
-from attnwidgets.tracing.anatomy.block_log import BlockLog
+from attnwidgets.tracing.anatomy.block_log import BlockLog, attends
 from attnwidgets.tracing.anatomy.block_names import is_attention
-from attnwidgets.tracing.anatomy.mixers import attends
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.media.feature_maps import grid_axis, size_of, watching_maps

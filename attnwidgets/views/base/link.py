@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._notebook import session
-from attnwidgets.tracing.media.known import with_media
+from attnwidgets.tracing.media.picture import with_media
 from attnwidgets.views.base.opening import opening_of
 from attnwidgets.views.base.selection import Selection
-from attnwidgets.views.base.shared_models import SELECTIONS, STORES
-from attnwidgets.views.base.stand_in import offer_stand_in
+from attnwidgets.views.base.shared_models import SELECTIONS, STORES, offer_stand_in
 from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:

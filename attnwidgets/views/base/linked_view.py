@@ -12,8 +12,8 @@ from attnwidgets._progress import progress
 from attnwidgets.views.base.accepts import content_of
 from attnwidgets.views.base.link import Link
 from attnwidgets.views.base.needs import Needs
+from attnwidgets.views.wire.axes import base_of
 from attnwidgets.views.wire.header import explained_key
-from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.widget import AnyWidget, WidgetTrait
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from traitlets import All, Bool, Int, Unicode, observe, validate
 from traitlets import Any as AnyTrait
 
-from attnwidgets.views.base.choices import Choices
 from attnwidgets.views.base.selectable import (
+    Choices,
     cell_of,
     cell_to_json,
     cells_to_json,
@@ -17,7 +17,7 @@ from attnwidgets.views.base.selectable import (
     span_to_json,
 )
 from attnwidgets.views.interventions.specs import checked_specs
-from attnwidgets.views.wire.keys import base_of, key_for_target
+from attnwidgets.views.wire.axes import base_of, key_for_target
 from attnwidgets.views.wire.runtime import SharedModel
 
 if TYPE_CHECKING:

@@ -17,30 +17,25 @@ from attnwidgets._errors import refuse_unknown
 from attnwidgets._notebook import draws_no_views
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.retrace import refusal
-from attnwidgets.views.base.accepts import RECORDED
-from attnwidgets.views.base.claim_of_pins import claim_paths
-from attnwidgets.views.base.csv_export import part_of_csv
-from attnwidgets.views.base.expressions import cell_paths, expression
-from attnwidgets.views.base.filters import checked_filters
-from attnwidgets.views.base.lifecycle import CELLS
-from attnwidgets.views.base.links import address, link_paths
-from attnwidgets.views.base.marks import checked_marks
-from attnwidgets.views.base.menu import entries_of, outdated
+from attnwidgets.views.base.accepts import RECORDED, entries_of, outdated
+from attnwidgets.views.base.expressions import cell_paths, expression, part_of_csv
+from attnwidgets.views.base.links import address, claim_paths, link_paths
 from attnwidgets.views.base.options import (
     DEFAULTS,
     FILTERS,
     PLAIN_OPTIONS,
     ViewOptions,
+    checked_filters,
     checked_height,
+    checked_marks,
     checked_names,
     write_out,
 )
-from attnwidgets.views.base.stand_in import send_stand_in
+from attnwidgets.views.base.shared_models import CELLS, send_stand_in
 from attnwidgets.views.base.texts import Texts, follow, show
 from attnwidgets.views.still.drawn_view import DrawnView
 from attnwidgets.views.wire.handlers import Handler, RequestHandlers
-from attnwidgets.views.wire.runtime import Runtime
-from attnwidgets.views.wire.stub import COMMON_PARTS, stub
+from attnwidgets.views.wire.runtime import COMMON_PARTS, Runtime, stub
 from attnwidgets.views.wire.widget import WidgetTrait
 
 if TYPE_CHECKING:

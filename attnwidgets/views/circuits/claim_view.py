@@ -11,7 +11,7 @@ from attnwidgets._tables import csv_of
 from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimText
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.texts_view import TextsView
+from attnwidgets.views.base.standalone_view import TextsView
 from attnwidgets.views.base.view import View
 from attnwidgets.views.circuits.patch_view import PatchView
 from attnwidgets.views.maps.heatmap import Heatmap
@@ -215,7 +215,7 @@ class ClaimView(TextsView):
         return str(self._report)
 
     def _still(self, theme: Theme) -> Sheet:
-        from attnwidgets.views.still.claims import claim_sheet
+        from attnwidgets.views.still.circuits import claim_sheet
 
         return claim_sheet(self, theme)
 

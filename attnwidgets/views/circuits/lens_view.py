@@ -8,8 +8,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets.circuits.lens_result import MEASURES, Lens, Measure
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.circuits.circuit_view import CircuitView
-from attnwidgets.views.circuits.payloads import lens_answer
+from attnwidgets.views.circuits.circuit_view import CircuitView, lens_answer
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:

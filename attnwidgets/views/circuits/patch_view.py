@@ -9,9 +9,14 @@ from attnwidgets.circuits.claims.writing import role_entry
 from attnwidgets.circuits.patching import DIRECTIONS, Direction, Patching
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.circuits.circuit_view import CircuitView
-from attnwidgets.views.circuits.claim_of_cells import between, is_between
-from attnwidgets.views.circuits.payloads import NAMED, outcomes_of, patching_answer
+from attnwidgets.views.circuits.circuit_view import (
+    NAMED,
+    CircuitView,
+    between,
+    is_between,
+    outcomes_of,
+    patching_answer,
+)
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:

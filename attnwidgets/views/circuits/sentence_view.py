@@ -88,12 +88,12 @@ class SentenceView(View):
 
     def describe(self) -> str:
         """Return one or two sentences: what the chosen sentence depends on, and the strongest arcs of all."""
-        from attnwidgets.views.still.sentences import sentence_words
+        from attnwidgets.views.still.texts import sentence_words
 
         return sentence_words(self)
 
     def _still(self, theme: Theme) -> Sheet:
-        from attnwidgets.views.still.sentences import sentence_sheet
+        from attnwidgets.views.still.texts import sentence_sheet
 
         return sentence_sheet(self, theme)
 

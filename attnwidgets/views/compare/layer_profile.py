@@ -1,4 +1,4 @@
-"""The view of a pair of tokens over layers: a line for each explanation."""
+"""The view of a pair of tokens over layers: a line for each explanation, and scores of linear probes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared
 from attnwidgets.views.compare.items import layered_items
-from attnwidgets.views.compare.probed import probe_lines
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -29,8 +28,11 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.wire.handlers import Answer
 
+    ProbeLines = tuple[tuple[str, NDArray[np.float64]], ...]
+
 MOST = 12
 """Lines that one picture can show."""
+
 _MANY_QUERIES = 64
 """Up to this many queries, a page holds the lines of each."""
 
@@ -221,3 +223,40 @@ class LayerProfile(View):
         from attnwidgets.views.still.comparisons import profile_sheet
 
         return profile_sheet(self, theme)
+
+
+def probe_lines(card: Any, layers: Sequence[int]) -> ProbeLines:
+    """Return the accuracy of a probe and of its baselines by layer of explanations, each with its name.
+
+    An explanation's layer l is what block l does, and its outcome is the state that block l + 1 reads: layer
+    l + 1 of states. Layers without such states are NaN.
+
+    Args:
+        card: A scorecard of `aw.evaluate.probe`; None: no lines.
+        layers: Layers of the explanations.
+
+    Raises:
+        TypeError: The scorecard is not that of a probe.
+        ValueError: It has none of these layers.
+    """
+    if card is None:
+        return ()
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+
+    if not isinstance(card, Scorecard) or card.method != "probe":
+        raise TypeError(
+            f"probe= takes the result of aw.evaluate.probe, not a {getattr(card, 'method', '') or ''} "
+            f"{type(card).__name__}.".replace("  ", " ")
+        )
+    places = {int(layer): place for place, layer in enumerate(card.x)}
+    if not any(layer + 1 in places for layer in layers):
+        raise ValueError(
+            f"probe= has states of layers {', '.join(map(str, places))}; the blocks {min(layers)} to "
+            f"{max(layers)} write the states {min(layers) + 1} to {max(layers) + 1}."
+        )
+    metric = card.metrics[0]
+    lines = []
+    for row, name in enumerate(card.methods):
+        values = [card.mean[0, row, places[one + 1]] if one + 1 in places else np.nan for one in layers]
+        lines.append((f"{name}: {metric}" if row == 0 else name, np.asarray(values, dtype=np.float64)))
+    return tuple(lines)

@@ -11,12 +11,12 @@ from attnwidgets._selecting import listed
 from attnwidgets.explanations.results.aligned import Aligned
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.predictions import label_of, predicted_values
 from attnwidgets.tracing.text.alignment import letters
-from attnwidgets.tracing.top_logits import label_of, predicted_values
 from attnwidgets.tracing.trace_difference import aligned_by, predict, why_other_outputs
 from attnwidgets.views.base.opening import last_content
+from attnwidgets.views.wire.axes import base_of, method_of, target_of
 from attnwidgets.views.wire.header import prediction_of
-from attnwidgets.views.wire.keys import base_of, method_of, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

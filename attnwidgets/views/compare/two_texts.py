@@ -20,8 +20,8 @@ from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.shared_models import SELECTIONS
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.text_pair import REDUCTIONS, TextPair
+from attnwidgets.views.wire.axes import base_of, is_by_layer, method_of
 from attnwidgets.views.wire.handlers import Handler
-from attnwidgets.views.wire.keys import base_of, is_by_layer, method_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -386,7 +386,7 @@ class TwoTexts(View):
         return figure_bytes(self.figure, self._names, ".png", dpi=_DPI)
 
     def _still(self, theme: Theme) -> Sheet:
-        from attnwidgets.views.still.two_texts import two_texts_sheet
+        from attnwidgets.views.still.comparisons import two_texts_sheet
 
         return two_texts_sheet(self, theme)
 

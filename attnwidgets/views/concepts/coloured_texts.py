@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.base.texts_view import cut, number
+from attnwidgets.views.base.standalone_view import cut, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

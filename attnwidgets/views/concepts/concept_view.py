@@ -13,7 +13,7 @@ from attnwidgets._tables import csv_of
 from attnwidgets.concepts.concept_scores import ACCURATE, ConceptScores
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.texts_view import TextsView, cut, numbers, said
+from attnwidgets.views.base.standalone_view import TextsView, cut, numbers, said
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from attnwidgets._progress import progress
 from attnwidgets._selecting import position
 from attnwidgets._tables import rows_of
 from attnwidgets.concepts.influence_result import Influence
+from attnwidgets.views.base.accepts import Entry, entries_of
 from attnwidgets.views.base.expressions import listed
-from attnwidgets.views.base.menu import Entry, entries_of
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.texts_view import LONGEST, TextsView, cut, number, numbers, said
+from attnwidgets.views.base.standalone_view import LONGEST, TextsView, cut, number, numbers, said
 from attnwidgets.views.concepts.coloured_texts import WHOLE, coloured
 from attnwidgets.views.concepts.concept_view import table_of
 from attnwidgets.views.wire.handlers import Handler
@@ -297,7 +297,7 @@ class InfluenceView(TextsView):
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.concepts.figures import influence_sheet
-        from attnwidgets.views.concepts.influence_still import coloured_sheet
+        from attnwidgets.views.still.texts import coloured_sheet
 
         test, method = self.options["test"], self.options["colouredBy"]
         words = self._known.get((test, method))

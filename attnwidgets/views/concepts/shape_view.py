@@ -12,7 +12,7 @@ from attnwidgets._selecting import position
 from attnwidgets.concepts.additive import Additive
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.texts_view import TextsView, cut, number, numbers, said
+from attnwidgets.views.base.standalone_view import TextsView, cut, number, numbers, said
 from attnwidgets.views.concepts.concept_view import table_of
 from attnwidgets.views.wire.handlers import Handler
 

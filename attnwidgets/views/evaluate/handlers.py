@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.views.wire.axes import target_of
 from attnwidgets.views.wire.handlers import Handler
-from attnwidgets.views.wire.keys import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,8 +121,8 @@ class Removals:
     def _curves(
         self, source: str, layer: int, head: int | str, row: int, target: int | None, operator: str | None
     ) -> Answer:
+        from attnwidgets.evaluate.removals.protocol import removal_steps
         from attnwidgets.evaluate.removals.removal import refusals
-        from attnwidgets.evaluate.removals.removal_curves import removal_steps
 
         explained = self._source(source)
         removal = self._removal(explained, target, operator)
@@ -146,7 +146,7 @@ class Removals:
         return meta, _packed(steps.values, steps.decided, steps.certainty, np.nan_to_num(values))
 
     def _baselines(self, source: str, target: int | None, operator: str | None) -> Answer:
-        from attnwidgets.evaluate.removals.removal_curves import removal_baselines
+        from attnwidgets.evaluate.removals.protocol import removal_baselines
 
         removal = self._removal(self._source(source), target, operator)
 
@@ -247,7 +247,7 @@ class Removals:
 
 def outcome_name(trace: Any, index: int) -> str:
     """Return the name of a class or token."""
-    from attnwidgets.tracing.top_logits import label_of
+    from attnwidgets.tracing.predictions import label_of
 
     return label_of(trace, index)
 

@@ -158,8 +158,7 @@ class ScorecardView(StandaloneView):
 
 def described(name: str, card: Scorecard) -> dict[str, Any]:
     """Return a scorecard for the browser (`Card` of scorecard/card.ts)."""
-    from attnwidgets.evaluate.scorecards.directions import direction_of
-    from attnwidgets.evaluate.scorecards.table import order_of, row_is_baseline
+    from attnwidgets.evaluate.scorecards.table import direction_of, order_of, row_is_baseline
     from attnwidgets.views.wire.header import model_name
 
     rows = order_of(card)

@@ -1,4 +1,4 @@
-"""The base of the views of SAE features."""
+"""The views of SAE features: a text coloured by a feature, a table, and the panel of a feature."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from attnwidgets.views.base.view import View
 from attnwidgets.views.features.features import ShownFeatures, show_features
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.sae.corpus_statistics.stats import FeatureStats
     from attnwidgets.sae.feature_activations import FeatureActivations
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
+
+_WITH_STATISTICS = 540  # CSS pixels of a strip next to the statistics of the feature
 
 
 class FeatureView(View):
@@ -92,3 +96,95 @@ class FeatureView(View):
 
     def _handlers(self) -> Mapping[str, Handler]:
         return self._features.handlers(self, **self._PARTS_SHOWN)
+
+
+class FeaturePanel(FeatureView):
+    """One feature of an SAE: where it fires, how often, what it promotes, and which features are near it.
+
+    It shows a histogram of the feature's activations, its density, the contexts in which it fires most and
+    some from every interval of its activations, the tokens whose logits it raises and lowers (if the model
+    has an unembedding), the features with the nearest directions, and those that fire together with it.
+    Another feature, by number, from a list or from a linked view, is loaded when it is selected. A name typed
+    here is kept with the statistics.
+
+    Args:
+        shown: The result of `aw.feature_stats`, or a list of them, one for each SAE.
+    """
+
+    _VIEW = "FeaturePanel"
+    NEEDS = Needs(typed_texts=False)
+    _HEIGHT = 520
+    _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": False}
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.features import panel_sheet
+
+        return panel_sheet(self, theme)
+
+
+class FeatureStrip(FeatureView):
+    """A text coloured by a feature of an SAE, and the features that fire on each of its tokens.
+
+    Features are tabs above the text, each with its activation on the token under the pointer, or its largest
+    one. Below are the features that fire most on that token; click one to add it as a tab. With SAEs of
+    several layers, the layer slider chooses among them. With `stats=`, all statistics of the
+    feature stand next to them.
+
+    Args:
+        shown: The result of `aw.sae_features`, or a list of them for several layers.
+        tabs: Features shown as tabs at first; by default the five with the largest activations in the text.
+    """
+
+    _VIEW = "FeatureStrip"
+    NEEDS = Needs(typed_texts=False)
+    _HEIGHT = 440
+    _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": True}
+
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        tabs: Sequence[int] | None = None,
+        stats: Any = None,
+        feature: int | None = None,
+        page: Iterable[int] | None = None,
+        **options: Unpack[ViewOptions],
+    ) -> None:
+        if stats is not None:
+            options.setdefault("height", _WITH_STATISTICS)
+        self._tabs = None if tabs is None else [int(number) for number in tabs]
+        super().__init__(shown, stats=stats, feature=feature, page=page, **options)
+
+    def _feature_options(self) -> dict[str, Any]:
+        sae = self._features.saes[0]
+        if sae.activations is None:
+            raise TypeError(
+                "FeatureStrip() shows features on a text, which aw.sae_features(trace, sae) returns; for "
+                "statistics use aw.FeatureTable or aw.FeaturePanel."
+            )
+        return {} if self._tabs is None else {"tabs": [sae.check_feature(n, "tabs: ") for n in self._tabs]}
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.features import strip_sheet
+
+        return strip_sheet(self, theme)
+
+
+class FeatureTable(FeatureView):
+    """The features of an SAE as a table, to search, sort, name and choose from.
+
+    For statistics it lists every feature with its density, its largest activation and the token on which it
+    fires most. For activations on a text (with `stats=` also those columns) it lists the features that fire
+    there, by their activation on the token that is pinned or under the pointer. Names are edited in place and
+    kept with the statistics: `table.stats[0].save(path)`.
+    """
+
+    _VIEW = "FeatureTable"
+    NEEDS = Needs(typed_texts=False)
+    _HEIGHT = 440
+    _PARTS_SHOWN: ClassVar = {"table": True, "panel": False, "strip": True}
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.features import table_sheet
+
+        return table_sheet(self, theme)

@@ -81,7 +81,7 @@ class SteerView(FeatureView):
         page: Iterable[int] | None = None,
         **options: Unpack[ViewOptions],
     ) -> None:
-        from attnwidgets.demo.sentiment import demo_texts
+        from attnwidgets.demo.texts import demo_texts
         from attnwidgets.sae.features import sae_features
         from attnwidgets.sae.sae import as_sae
         from attnwidgets.sae.steering.steering_effects import Steered

@@ -1,20 +1,25 @@
-"""Handlers of a grid of heads: statistics and patterns of its map, and heads like one."""
+"""Handlers of heads: statistics, patterns and the order of a grid; heads like a head; pairs of tokens."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import require_choice
-from attnwidgets.views.heads.sorting import Sorting
-from attnwidgets.views.wire.eager import opening_first
+from attnwidgets._errors import quoted, require_choice
+from attnwidgets._selecting import spoken
+from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.views.wire.handlers import Handler
+from attnwidgets.views.wire.header import opening_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
 
     from attnwidgets.views.base.view import View
     from attnwidgets.views.wire.handlers import Answer
@@ -22,12 +27,20 @@ if TYPE_CHECKING:
 
 PAGE_CELLS = 20_000_000
 """Attention weights of a map above which a page leaves out its statistics: they would take long."""
+
 OPENING_CELLS = 100_000_000
 """The same for the map, in the unit, that a view opens with."""
+
 TRAVELLING_CELLS = 4_000_000
 """Attention weights up to which the patterns travel with the view: they are then read as it is shown."""
+
 SIMILAR = 20
 _NEEDLE = ("The secret word is banana.", "What is the secret word?")
+
+_PREFIX = "table "  # before the names of a table's statistics, which the map may have as well
+_LONGEST = 40
+START = {"order": "all", "lowest": False, "only": None, "heads": ""}
+"""Options of a grid that is sorted: over all heads, highest first, without filters."""
 
 
 def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
@@ -80,7 +93,7 @@ def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
         return {"heads": values.shape[1]}, [values.tobytes()]
 
     def similar(source: str, layer: int, head: int) -> Answer:
-        from attnwidgets.statistics.similarity import similar_heads
+        from attnwidgets.statistics.head_statistics import similar_heads
 
         requested = source_of(view, source)
         found = similar_heads(requested.kept, layer, head, k=SIMILAR, unit=requested.unit)
@@ -204,3 +217,157 @@ def _for_page(view: View, sorting: Sorting, most: int | None = None) -> Iterator
         is_small = source.cells <= limit and set(source.ready) == set(source.layers)
         if is_small and (statistics_of(source) or sorting.described(source)):
             yield {"source": source.id}
+
+
+def pair_handlers(view: View, trace: Any = None) -> dict[str, Handler]:
+    """Return the handlers of one pair.
+
+    - "pair" (source, query, key): buffer values [layer, head] (float32). Layers that are yet to be computed,
+      and heads that a layer does not have, are NaN; nothing is computed.
+    - "computed" (stack, layer, head, query, key), if a trace is given: the steps from q . k to the weight of
+      a token pair, in order: each a name and the number after it.
+    """
+    handlers = {"pair": Handler(partial(_pair, view), for_page=tuple)}
+    return handlers | (
+        {} if trace is None else {"computed": Handler(partial(_computed, trace), for_page=tuple)}
+    )
+
+
+def _pair(view: View, source: str, query: int, key: int) -> Answer:
+    shown = source_of(view, source)
+    rows, columns = shown.shape
+    if not (0 <= int(query) < rows and 0 <= int(key) < columns):
+        raise IndexError(
+            f"pair ({query}, {key}) is out of range: there are {rows} queries and {columns} keys."
+        )
+    values = np.full((len(shown.layers), len(shown.heads or (0,))), np.nan, dtype="<f4")
+    for place, layer in enumerate(shown.layers):
+        if layer in shown.ready:
+            weights = shown.across(layer, "query", int(query))[:, int(key)]
+            values[place, : len(weights)] = weights
+    return {}, [values.tobytes()]
+
+
+def _computed(trace: Any, stack: str, layer: int, head: int, query: int, key: int) -> Answer:
+    from attnwidgets.explanations.mixing.attention import attention_row
+
+    row = attention_row(trace, int(layer), int(head), int(query), stack=str(stack))
+    key = int(key)
+    if not 0 <= key < len(row.dot):
+        raise IndexError(f"key {key} is out of range: there are {len(row.dot)}, 0 to {len(row.dot) - 1}.")
+    if row.masked[key]:
+        return {"steps": [], "note": "This key comes later than the query, or is padding: it is masked."}, []
+    dim = len(row.query)
+    score = "q · k" if row.additive is None else "v · tanh(q + k)"
+    steps = [(f"{score}, over {dim} dimensions", row.dot[key])]
+    is_root = np.isclose(row.scaling, dim**-0.5)
+    if row.additive is None or row.scaling != 1:
+        steps.append((f"× 1 / √{dim}" if is_root else f"× {row.scaling:.4g}", row.scaled[key]))
+    if row.softcap is not None:
+        steps.append((f"capped at ± {row.softcap:.4g}", row.capped[key]))
+    if row.bias is not None:
+        steps.append(("+ bias of the position", row.scores[key]))
+    readable = int((~row.masked).sum())
+    steps.append((f"softmax over {readable} keys", row.weights[key]))
+    note = "" if row.dtype == "float32" else f"The model computes in {row.dtype}, and so rounds every step."
+    return {"steps": [[name, float(value)] for name, value in steps], "note": note}, []
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """The order of the heads of a view.
+
+    Attributes:
+        name: Name of the statistic; "": none.
+        table: The HeadStatistics that was given; None: statistics of the map alone.
+    """
+
+    name: str
+    table: Any = None
+
+    @classmethod
+    def of(cls, view: str, sort: Any, explanations: Sequence[Any]) -> Self:
+        """Return what `sort=` names, checked against the maps of the view.
+
+        Raises:
+            TypeError: It is neither a name nor a table of heads.
+            ValueError: The statistic is unknown or not defined here, or the table is of other layers, heads,
+                another stack or another model.
+        """
+        if isinstance(sort, str):
+            if sort:
+                _require_statistic(view, sort, explanations[0])
+            return cls(sort)
+        if not isinstance(sort, Explanation) or sort.kind != "HeadStatistics":
+            raise TypeError(
+                f"{view}(sort=...) takes the name of a statistic or a table of heads, such as "
+                f"aw.head_importance(traces), not {type(sort).__name__}."
+            )
+        table: Any = sort
+        _require_alike(view, table, explanations)
+        return cls(f"{_PREFIX}{table.names[0]}", table)
+
+    def described(self, source: Source) -> list[dict[str, Any]]:
+        """Return the table's statistics as the browser lists them; none if it is not about this source."""
+        if not self._fits(source):
+            return []
+        text, shown = (str(each.provenance.get("text", "")) for each in (self.table, source.explanation))
+        of = self.table.note or ("" if text == shown else quoted(text, _LONGEST)[1:-1])
+        of = of and f" ({of})"
+        return [
+            {
+                "name": f"{_PREFIX}{statistic.name}",
+                "title": f"{statistic.title}{of}",
+                "definition": statistic.definition,
+                "high": statistic.high,
+                "refusal": "",
+            }
+            for statistic in self.table.statistics
+        ]
+
+    def values(self, source: Source) -> NDArray[np.float32]:
+        """Return the table's numbers in the order of a source's layers and heads [statistic, layer, head]."""
+        layers, heads = source.layers, source.heads or ()
+        if not self._fits(source):
+            return np.empty((0, len(layers), len(heads) or 1), dtype="<f4")
+        rows = [self.table.layers.index(layer) for layer in layers]
+        columns = [self.table.heads.index(head) for head in heads]
+        return np.asarray(self.table.values, dtype="<f4")[:, rows][:, :, columns]
+
+    def _fits(self, source: Source) -> bool:
+        return (
+            self.table is not None
+            and source.stack == self.table.stack
+            and {*source.layers} <= {*self.table.layers}
+            and {*(source.heads or ())} <= {*(self.table.heads or ())}
+            and source.heads is not None
+        )
+
+
+def _require_statistic(view: str, name: str, main: Any) -> None:
+    from attnwidgets.statistics.row_shares import Roles
+    from attnwidgets.statistics.statistic import named
+
+    [statistic] = named(name)
+    has_rows = hasattr(main, "query") and not main.known("signed")
+    refusal = statistic.refusal(Roles(main)) if has_rows else "statistics need rows of shares"
+    if refusal:
+        raise ValueError(f"{view}(sort={statistic.name!r}): {refusal}.")
+
+
+def _require_alike(view: str, table: Any, explanations: Sequence[Any]) -> None:
+    """Raise ValueError unless a table is about heads that the view shows."""
+    alike = [each for each in explanations if (each.stack or "self") == table.stack]
+    if not alike:
+        raise ValueError(f"{view}(sort=...): the table is of stack {table.stack!r}, which is not shown.")
+    main = alike[0]
+    model, other = main.provenance.get("model"), table.provenance.get("model")
+    if model and other and model != other:
+        raise ValueError(f"{view}(sort=...): the table is of {other}, and the view of {model}.")
+    for axis in ("layer", "head"):
+        shown, there = getattr(main, f"{axis}s", None), getattr(table, f"{axis}s")
+        if not shown or not there or not {*shown} <= {*there}:
+            of_table, of_view = (
+                f"there {spoken(each, axis)}" if each else f"are no {axis}s" for each in (there, shown)
+            )
+            raise ValueError(f"{view}(sort=...): in the table {of_table}, in the view {of_view}.")

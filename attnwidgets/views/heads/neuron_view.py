@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from attnwidgets.explanations.mixing.attention_row import AttentionRow, Float
+    from attnwidgets.explanations.mixing.attention import AttentionRow, Float
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.link import Link
@@ -99,7 +99,7 @@ class NeuronView(View):
 
     def _row(self, stack: str, layer: int, head: int, query: int) -> Answer:
         """Answer with the query's vector [dim], each of the series [key], and v [dim] of additive scores."""
-        from attnwidgets.explanations.mixing.attention_row import attention_row
+        from attnwidgets.explanations.mixing.attention import attention_row
 
         row = attention_row(self.content.trace, int(layer), int(head), int(query), stack=str(stack))
         series = series_of(row)
@@ -117,7 +117,7 @@ class NeuronView(View):
 
     def _keys_of(self, stack: str, layer: int, head: int) -> Answer:
         """Answer with every key of a key/value head [key, dim], float32."""
-        from attnwidgets.explanations.mixing.attention_row import key_vectors
+        from attnwidgets.explanations.mixing.attention import key_vectors
 
         keys = key_vectors(self.content.trace, int(layer), int(head), stack=str(stack))
         return {"keys": keys.shape[0], "dim": keys.shape[1]}, [_packed(keys)]

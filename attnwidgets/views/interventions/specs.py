@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.intervene.prediction_change import Changed
+    from attnwidgets.intervene.preview import Changed
     from attnwidgets.statistics.free_attention import FreeAttention
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.trace import Trace
@@ -248,7 +248,7 @@ class TraceInterventions:
 
     def changed(self, specs: Sequence[Spec]) -> Changed:
         """Return what the model predicts with these active; one pass, from the first changed layer on."""
-        from attnwidgets.intervene.prediction_change import changed
+        from attnwidgets.intervene.preview import changed
 
         interventions = self.interventions(specs)
         key = tuple(tuple(spec.items()) for spec in checked_specs(specs, self.reach))
@@ -265,8 +265,8 @@ class TraceInterventions:
         return self._made[key]
 
     def _make(self, spec: Spec) -> Intervention:
-        from attnwidgets.intervene.ablate_heads import ablate_heads
         from attnwidgets.intervene.edit_attention import edit_attention
+        from attnwidgets.intervene.heads import ablate_heads
 
         trace, stack = self.trace_with_model(), spec["stack"]
         at = spec["layer"], spec["head"]

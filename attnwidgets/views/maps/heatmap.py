@@ -1,9 +1,10 @@
-"""A matrix of one layer and head, as a heatmap."""
+"""Views of a matrix: a heatmap, attributions by layers and tokens, and the controls of a selection."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 
@@ -39,3 +40,32 @@ class Heatmap(View):
         from attnwidgets.views.still.matrices import matrix_sheet
 
         return matrix_sheet(self, theme)
+
+
+class LayerSlider(View):
+    """Controls of the shared selection: layer, head or reduction, unit; plays through the layers.
+
+    It draws no values itself: show it with a Heatmap or TokenStrip of the same trace.
+    """
+
+    _VIEW = "LayerSlider"
+
+
+class RelevanceMap(View):
+    """Attributions as coloured text, and what every layer says of the tokens, layers by tokens.
+
+    Above are the attributions as coloured text, with their sum; for several targets also as a matrix, targets
+    by sources. Below are the layers, if the method has values for them (`.map`). Click a layer to select it;
+    a token under the pointer is marked in all layers. A MixingMap is shown as one row in every layer: that of
+    the pinned query.
+    """
+
+    _VIEW = "RelevanceMap"
+    NEEDS = Needs(("layers", "filters"), attribution_layers=True)
+    _HEIGHT = 520
+    _OPTIONS = FilterOptions
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.matrices import layers_sheet
+
+        return layers_sheet(self, theme)

@@ -10,7 +10,7 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.speech.word_times import WordTimes
-from attnwidgets.tracing.media.known import with_media
+from attnwidgets.tracing.media.picture import with_media
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import ViewOptions

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import require_choice
-from attnwidgets.tracing.media.known import with_media
+from attnwidgets.tracing.media.picture import with_media
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import PaletteOptions
 from attnwidgets.views.base.view import View
-from attnwidgets.views.media.handlers import picture_handlers
-from attnwidgets.views.media.patches import on_grid_first, units_on_grid
+from attnwidgets.views.media.handlers import on_grid_first, picture_handlers, units_on_grid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

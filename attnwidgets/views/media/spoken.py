@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets.speech.align import align
 from attnwidgets.speech.word_times import WordTimes, frame_unit, known_times
-from attnwidgets.tracing.media.known import with_media
+from attnwidgets.tracing.media.picture import with_media
 from attnwidgets.views.heads.handlers import source_of
 from attnwidgets.views.media.handlers import layer_handler
 from attnwidgets.views.media.heard import HeardMaps, elements_of_words, keys_of, token_ends

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
-from attnwidgets.views.page.escaping import base64_text, json_text
-from attnwidgets.views.wire.replies import words
+from attnwidgets.views.page.script import base64_text, json_text
+from attnwidgets.views.wire.handlers import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from attnwidgets._files import write_bytes
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.views.page.contents import Choice
-from attnwidgets.views.page.escaping import json_text, safe_text
 from attnwidgets.views.page.packing import pack
-from attnwidgets.views.page.script import script_of
+from attnwidgets.views.page.script import json_text, safe_text, script_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.base.carrying import carry_over
-from attnwidgets.views.base.texts import options_for_another
+from attnwidgets.views.base.texts import carry_over, options_for_another
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

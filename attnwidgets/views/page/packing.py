@@ -9,15 +9,15 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.text.display import well_formed
-from attnwidgets.views.base.menu import NEEDS_KERNEL
+from attnwidgets.views.base.accepts import NEEDS_KERNEL
 from attnwidgets.views.page.contents import LEVEL, Archive, answers_of, filled
-from attnwidgets.views.page.escaping import base64_text, json_text
 from attnwidgets.views.page.other_texts import other_texts
+from attnwidgets.views.page.script import base64_text, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from attnwidgets.views.base.menu import Entry
+    from attnwidgets.views.base.accepts import Entry
     from attnwidgets.views.base.view import View
     from attnwidgets.views.page.contents import Choice
     from attnwidgets.views.page.other_texts import Group
@@ -175,8 +175,7 @@ def _models(
     The first `count` views have a place on the page; the others are shown inside these, or instead of them.
     """
     from attnwidgets.views.presentation import Presentation
-    from attnwidgets.views.wire.eager import Pack, opening_first
-    from attnwidgets.views.wire.header import describe, opening_matrix
+    from attnwidgets.views.wire.header import Pack, describe, opening_first, opening_matrix
 
     models: dict[str, Any] = {}
     names: dict[int, str] = {}

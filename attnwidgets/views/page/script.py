@@ -1,12 +1,14 @@
-"""The script of a page: what draws its views, and the host that plays the kernel."""
+"""The script of a page, which draws its views, and its escaping: whatever a text contains, it stays text."""
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.wire.runtime import STATIC, bundle
-from attnwidgets.views.wire.stub import COMMON_PARTS
+from attnwidgets.views.wire.runtime import COMMON_PARTS, STATIC, bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,3 +35,27 @@ def _script(parts: Iterable[str], *, live: bool = False) -> str:
     runs = f"globalThis.awLive=({bundle(f'{_LIVE}.js').strip()});" if live else ""
     script = f"globalThis.awParts=[{code}];{runs}{bundle('standalone.js')}"
     return re.sub(r"<(?=/script|!--)", r"\\x3c", script, flags=re.IGNORECASE)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON that is safe inside a script element."""
+    # `<` could end the script element; the two separators are line ends in JavaScript but not in JSON.
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def base64_text(data: bytes) -> str:
+    """Return bytes as text."""
+    return base64.b64encode(data).decode("ascii")
+
+
+_CONTROLS = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: "␡",
+    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C], "�"),
+}
+
+
+def safe_text(text: str) -> str:
+    """Return text as HTML: escaped, with visible control characters that cannot reverse the text around."""
+    return html.escape(text.encode("utf-8", "replace").decode("utf-8").translate(_CONTROLS))

@@ -1,4 +1,4 @@
-"""What figures and alternative texts of circuits consist of: patching, and lenses."""
+"""What figures and alternative texts of circuits consist of: patching, lenses and claims."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.figures.parts.bars import Bar, Bars
+from attnwidgets.circuits.claims.report import spoken
 from attnwidgets.figures.parts.lines import Line, Lines
 from attnwidgets.figures.parts.matrix import Map, Scale
+from attnwidgets.figures.parts.numbers import Bar, Bars, Table
 from attnwidgets.figures.sheet import Beside, Sheet, Words
-from attnwidgets.views.circuits.payloads import first_changed
+from attnwidgets.views.circuits.circuit_view import first_changed
 from attnwidgets.views.still.colours import map_colours
 
 if TYPE_CHECKING:
@@ -27,6 +28,40 @@ _LABEL = (34, 8)  # hundredths of a map's width that the name of a token, or of 
 _EVERY = 5  # layers with a number
 _ROW = 0.11  # inches of a layer
 _ROWS = 24  # of a lens; further layers are folded
+
+
+def claim_sheet(view: Any, theme: Theme) -> Sheet:
+    """Return what a ClaimView shows: the verdict, the head next to its controls, and the texts against it."""
+    del theme
+    result, report = view.result(), view._report  # noqa: SLF001 - a part of the view
+    first = Words(
+        f"{result.verdict}: {result.unit} {result.mean:.2f} {spoken(result.interval)}, "
+        f"margin {report.margin:g}; "
+        f"{result.below(report.margin)} of {len(result.texts)} texts are below it",
+        quiet=False,
+        bold=True,
+    )
+    bars = [Bar(result.claim.split(" ")[0] + " " + result.claim.split(" ")[1], result.mean, bold=True)]
+    for name, heads in result.heads.items():
+        means = [mean for _, _, mean in heads]
+        if means:
+            bars.append(Bar(f"{len(means)} {name}, mean", float(np.mean(means)), quiet=True))
+            best = max(heads, key=lambda head: head[2])
+            bars.append(Bar(f"highest: {best[0]}.{best[1]}", best[2], quiet=True))
+    bars += [Bar(name, value, quiet=True) for name, value in result.baselines.items() if not np.isnan(value)]
+    rows = [
+        (f"{text.text} / {text.corrupt}" if text.corrupt else text.text, text.value, text.control)
+        for text in result.worst(_LISTED)
+    ]
+    parts: list[Part] = [
+        first,
+        Bars(bars, title=result.unit),
+        Words("texts that speak most against it"),
+        Table(("text", "head", "control"), rows),
+    ]
+    note = f"{len(result.texts)} of {result.given} texts"
+    note += "".join(f"; {count} left out: {why}" for why, count in result.left_out)
+    return Sheet(str(view.options["title"]) or result.claim, parts, note)
 
 
 def patching_sheet(view: Any, theme: Theme) -> Sheet:

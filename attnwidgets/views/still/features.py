@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.lines import Line, Lines
 from attnwidgets.figures.parts.matrix import Scale
-from attnwidgets.figures.parts.table import Table
+from attnwidgets.figures.parts.numbers import Bar, Bars, Table
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Words
 from attnwidgets.views.still.colours import strip_colours

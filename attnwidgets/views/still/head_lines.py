@@ -13,9 +13,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 
 from attnwidgets.figures.drawing import ink_on
-from attnwidgets.figures.labels import printable
 from attnwidgets.figures.palettes import place
 from attnwidgets.figures.sheet import LINE, SMALL, fitting, width_of
+from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.results.axis_words import READING, AxisWords
+from attnwidgets.explanations.results.description import READING, AxisWords
 from attnwidgets.explanations.results.pictures import atlas_of
 from attnwidgets.figures.maps import heatmap, small_png
 from attnwidgets.figures.palettes import SCALE, amount_colour, round_up, sign_colours
-from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.matrix import Map, Scale
+from attnwidgets.figures.parts.numbers import Bar, Bars
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
 from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines
 from attnwidgets.views.still.predictions import chips_of
-from attnwidgets.views.wire.keys import by_layer
-from attnwidgets.views.wire.pooling import even, pool
-from attnwidgets.views.wire.units import in_unit
+from attnwidgets.views.wire.axes import by_layer, in_unit
+from attnwidgets.views.wire.reader import even, pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

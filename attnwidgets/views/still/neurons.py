@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.figures.parts.matrix import Map, Scale
-from attnwidgets.figures.parts.table import Table
+from attnwidgets.figures.parts.numbers import Table
 from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.views.still.colours import map_colours
 
 if TYPE_CHECKING:
-    from attnwidgets.explanations.mixing.attention_row import AttentionRow, Float
+    from attnwidgets.explanations.mixing.attention import AttentionRow, Float
     from attnwidgets.figures.theme import Theme
 
 _MOST = 40  # keys in the table
@@ -20,7 +20,7 @@ _MOST = 40  # keys in the table
 
 def neuron_sheet(view: Any, theme: Theme) -> Sheet:
     """Return how the pinned weight is computed, and the same steps for the keys of its row."""
-    from attnwidgets.explanations.mixing.attention_row import attention_row
+    from attnwidgets.explanations.mixing.attention import attention_row
     from attnwidgets.views.heads.neuron_view import series_of
 
     stack, layer, head, query = next(view._nearest_first())  # noqa: SLF001 - the row that it shows

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.media.handlers import element_of, shown_sources
-from attnwidgets.views.media.patches import sides_of
-from attnwidgets.views.media.rows import values_of
+from attnwidgets.views.media.handlers import element_of, shown_sources, sides_of, values_of
 from attnwidgets.views.presentation import Presentation
 
 if TYPE_CHECKING:
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.figures.sheet import Sheet
-    from attnwidgets.views.media.patches import Places
+    from attnwidgets.views.media.handlers import Places
     from attnwidgets.views.wire.sources import Source
 
     Floats = NDArray[np.float32]
@@ -136,7 +134,7 @@ def pixels_of(view: Any) -> NDArray[np.uint8]:
 def picture_sheet(view: Any) -> Sheet:
     """Return the picture with its map, and small ones of all heads of the layer, or of all targets."""
     from attnwidgets.figures.parts.matrix import Scale
-    from attnwidgets.figures.parts.picture import Pictured
+    from attnwidgets.figures.parts.media import Pictured
     from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
 
     shown = shown_of(view)
@@ -192,7 +190,7 @@ def _colours(view: Any, values: Floats, *, signed: bool) -> tuple[Colormap, Norm
     """Return the colours over a picture, the same in every theme, and their range."""
     from attnwidgets.figures.drawing import colour_scale
     from attnwidgets.figures.palettes import SCALE
-    from attnwidgets.figures.parts.picture import over_map
+    from attnwidgets.figures.parts.media import over_map
     from attnwidgets.views.still.colours import peak
 
     filters = view.options["filters"]
@@ -205,7 +203,7 @@ def picture_png(view: Any) -> bytes:
     """Return the picture with its map as a small PNG, for viewers without widgets."""
     from PIL import Image
 
-    from attnwidgets.figures.parts.picture import dimmed, shades
+    from attnwidgets.figures.parts.media import dimmed, shades
 
     shown = shown_of(view)
     values = shown.map(shown.row)

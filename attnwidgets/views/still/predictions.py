@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.figures.parts.bars import Bar, Bars
-from attnwidgets.figures.parts.chips import Chips
 from attnwidgets.figures.parts.lines import Line, Lines
 from attnwidgets.figures.parts.matrix import Scale
-from attnwidgets.figures.parts.table import Table
+from attnwidgets.figures.parts.numbers import Bar, Bars, Chips, Table
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.tracing.trace_difference import predict
@@ -31,7 +29,7 @@ _NEUTRAL = 1.0  # temperature
 
 def probabilities_of(trace: Trace) -> tuple[str, list[tuple[int, str, float]]]:
     """Return what is predicted, and number, name and probability of its outcomes, the largest first."""
-    from attnwidgets.tracing.top_logits import TEMPERATURES, outcomes
+    from attnwidgets.tracing.predictions import TEMPERATURES, outcomes
 
     top = outcomes(trace)
     logits = np.asarray(top.logits, dtype=np.float64)

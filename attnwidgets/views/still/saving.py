@@ -12,7 +12,7 @@ from matplotlib import rc_context, rcParams, rcParamsDefault
 from attnwidgets._errors import suggest
 from attnwidgets._files import write_bytes
 from attnwidgets.figures.drawing import Quiet
-from attnwidgets.figures.labels import printable
+from attnwidgets.figures.theme import printable
 from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.figures.parts.matrix import Scale
-from attnwidgets.figures.parts.sound import SoundMap
+from attnwidgets.figures.parts.media import SoundMap
 from attnwidgets.figures.sheet import Sheet
 from attnwidgets.views.media.heard import ALIGNMENT
 from attnwidgets.views.still.colours import map_colours

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.interventions.handlers import Intervening
+from attnwidgets.views.interventions.intervention_view import Intervening
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _surprisal_arguments(trace: Trace) -> tuple[dict[str, Any], ...]:
 
 
 def _outcomes(trace: Trace, position: int | None = None) -> Answer:
-    from attnwidgets.tracing.top_logits import TEMPERATURES, outcomes
+    from attnwidgets.tracing.predictions import TEMPERATURES, outcomes
 
     top = outcomes(trace, position)
     meta = {

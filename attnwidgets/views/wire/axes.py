@@ -1,7 +1,14 @@
-"""Axes of a matrix, described for the browser: elements or targets; and ranges of numbers in words."""
+"""Axes and keys, described for the browser: elements, units, ranges in words, methods and their targets.
+
+Keys by which the browser selects a method, its target, and its values by layer.
+
+`lrp` explains the model's prediction, `lrp@1` the class or token 1, `lrp@1-0` 1 rather than 0; `lrp:layers`
+holds its values in every layer.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +17,9 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 _SAME_TIME = 1e-4  # seconds
+
+_BY_LAYER = ":layers"
+_TARGET = re.compile(r"@(\d+)(?:-(\d+))?")
 
 
 def span(numbers: tuple[int, ...]) -> str:
@@ -84,3 +94,61 @@ def target_axis(attributions: Any) -> dict[str, Any]:
     zeros = [0] * len(labels)
     without = dict.fromkeys(("spans", "boundary", "grid", "cells", "times"))
     return {"unit": "target", "labels": labels, "special": zeros, "segment": zeros, **without}
+
+
+def by_layer(key: str) -> str:
+    """Return the key of the layers of attributions (`.map`)."""
+    return key + _BY_LAYER
+
+
+def is_by_layer(key: str) -> bool:
+    """Return whether a key is one of `by_layer`."""
+    return key.endswith(_BY_LAYER)
+
+
+def key_for_target(key: str, target: int | None, foil: int | None) -> str:
+    """Return the key of a method for a target, rather than a foil; without a target, for the prediction."""
+    base = base_of(key).removesuffix(_BY_LAYER)
+    if target is None:
+        return base
+    return f"{base}@{target}" if foil is None else f"{base}@{target}-{foil}"
+
+
+def base_of(key: str) -> str:
+    """Return a key without target and foil."""
+    return _TARGET.sub("", key)
+
+
+def target_of(key: str) -> dict[str, int]:
+    """Return the target and the foil of a key, as options of a method."""
+    match = _TARGET.search(key)
+    pairs = zip(("target", "foil"), match.groups(), strict=True) if match else ()
+    return {name: int(number) for name, number in pairs if number}
+
+
+def method_of(key: str) -> str:
+    """Return the method's name in a key."""
+    return base_of(key).removesuffix(_BY_LAYER).split("#")[0]
+
+
+def units_of(explanation: Any) -> list[str]:
+    """Return the units an explanation can be read in, its own first."""
+    available = getattr(explanation, "available_units", None)
+    names = list(available()) if available is not None else []
+    return list(dict.fromkeys([explanation.unit, *names]))
+
+
+def divides(explanation: Any, unit: str) -> bool:
+    """Return whether a unit divides the text: paragraphs of a text with a single one do not."""
+    if unit != "paragraph":
+        return True
+    axes = [getattr(explanation, name, None) for name in ("query", "key", "axis")]
+    units = [axis.units[unit] for axis in axes if axis is not None and unit in axis.units]
+    return any(sum(not special for special in paragraphs.special) > 1 for paragraphs in units)
+
+
+def in_unit(explanation: Any, unit: str) -> Any:
+    """Return an explanation in another unit; None if it lacks the unit or is in it already."""
+    if unit == explanation.unit or unit not in units_of(explanation):
+        return None
+    return explanation.to(unit)

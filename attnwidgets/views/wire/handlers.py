@@ -1,4 +1,4 @@
-"""Handlers of a view's requests: what its browser side asks Python for, beyond the matrices of the store."""
+"""Handlers of requests from the browser, which are checked first: by topic, and for numbers of the store."""
 
 from __future__ import annotations
 
@@ -9,20 +9,47 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnwidgets._errors import suggest
 from attnwidgets.views.wire.jobs import Job, Jobs
-from attnwidgets.views.wire.replies import words
-from attnwidgets.views.wire.validation import fault
+from attnwidgets.views.wire.thumbnails import some_thumbnails, thumbnails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from attnwidgets.views.wire.sources import Source
+
     Answer = tuple[Any, list[bytes]]
     Arguments = Callable[[], Iterable[Mapping[str, Any]]]
-
+    Reply = tuple[dict[str, Any], list[bytes]]
 
 OPENING_BYTES = 150_000
 """Size limit of the answers that travel with a view."""
+
+LAYER_BYTES = 3_900_000
+"""Size limit of a message with several heads of a layer; a single head may be larger."""
+
+# Required fields of each kind of request: `Request` and `Question` of wire.ts.
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "tile": ("source", "layer", "head"),
+    "layer": ("source", "layer", "heads"),
+    "row": ("source", "layer", "head", "row"),
+    "thumbs": ("source",),
+    "method": ("source",),
+    "ask": ("topic",),
+    "cancel": ("job",),
+    "ping": (),
+}
+_TEXT, _NUMBER, _EITHER = "a text", "a whole number", "a whole number or a text"
+_HEADS, _ARGUMENTS = "a list of whole numbers and texts", "arguments by name"
+_FIELDS = {
+    **dict.fromkeys(("source", "topic"), _TEXT),
+    **dict.fromkeys(("layer", "row"), _NUMBER),
+    **dict.fromkeys(("id", "job", "head"), _EITHER),
+    "heads": _HEADS,
+    "args": _ARGUMENTS,
+}
 
 
 @dataclass(frozen=True)
@@ -164,3 +191,103 @@ class RequestHandlers:
     def close(self) -> None:
         """Stop what is being computed: the view is closed."""
         self._jobs.close()
+
+
+def reply(request: dict[str, Any], source: Callable[[str], Source]) -> Reply:
+    """Return the Reply of wire.ts to a Request, and its buffers; an error is a reply as well.
+
+    Args:
+        request: The message from the browser; "kind" names what is requested.
+        source: Returns the source of a name, or raises a LookupError if it is no longer shown.
+    """
+    complaint = fault(request)
+    if complaint is not None:
+        return complaint, []
+    kind, number = request["kind"], request.get("id")
+    if kind == "ping":
+        return {"kind": "pong", "id": number}, []
+    read = {"tile": _tile, "layer": _layer, "row": _row, "thumbs": _thumbs}.get(kind)
+    if read is None:
+        return {"kind": "error", "id": number, "message": f"unknown request {kind!r}"}, []
+    try:
+        return read(source(request.get("source", "")), request)
+    except (LookupError, ValueError, TypeError, RuntimeError) as error:
+        return {"kind": "error", "id": number, "message": words(error)}, []
+
+
+def words(error: BaseException) -> str:
+    """Return the message of an error."""
+    # str() of a KeyError is its argument's repr.
+    return str(error.args[0] if isinstance(error, KeyError) and error.args else error) or type(error).__name__
+
+
+def _tile(source: Source, request: dict[str, Any]) -> Reply:
+    tile = source.tile(request["layer"], request["head"])
+    return {"kind": "tile", "id": request["id"], **tile.meta()}, [tile.data]
+
+
+def _layer(source: Source, request: dict[str, Any]) -> Reply:
+    tiles: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
+    parts: list[bytes] = []
+    length = 0
+    for head in request["heads"]:
+        if length and length + source.tile_bytes > LAYER_BYTES:  # the browser asks for the rest
+            break
+        try:
+            tile = source.tile(request["layer"], head)
+        except IndexError as error:
+            refused.append({"head": head, "message": str(error)})
+            continue
+        tiles.append({**tile.meta(), "offset": length, "length": len(tile.data)})
+        parts.append(tile.data)
+        length += len(tile.data)
+    place = {"source": source.id, "layer": request["layer"], "tiles": tiles, "refused": refused}
+    return {"kind": "layer", "id": request["id"], **place}, [b"".join(parts)]
+
+
+def _row(source: Source, request: dict[str, Any]) -> Reply:
+    if request["layer"] not in source.ready and request["layer"] in source.layers:
+        raise ValueError(f"layer {request['layer']} is not computed yet.")
+    row = int(request["row"])
+    values = source.row(request["layer"], request["head"], row)
+    place = {"source": source.id, "layer": request["layer"], "head": request["head"], "row": row}
+    return {"kind": "row", "id": request["id"], **place}, [np.asarray(values, dtype="<f4").tobytes()]
+
+
+def _thumbs(source: Source, request: dict[str, Any]) -> Reply:
+    special = bool(request.get("special"))
+    if source.parts:
+        place, head = map(int, request.get("from") or (0, 0))
+        some = some_thumbnails(source, place, head, special=special)
+        return {"kind": "thumbs", "id": request["id"], **some.meta()}, [some.data]
+    made = thumbnails(source, special=special)
+    if made is None:
+        raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")
+    return {"kind": "thumbs", "id": request["id"], **made.meta()}, [made.data]
+
+
+def fault(request: Any) -> dict[str, Any] | None:
+    """Return the reply to a malformed request, which says why; None if every field has its type."""
+    fields = request if isinstance(request, dict) else {}
+    kind, number = fields.get("kind"), fields.get("id")
+    if not isinstance(kind, str) or kind not in _NEEDED:
+        message = f"unknown request {kind!r:.80}"
+    else:
+        missing = [name for name in _NEEDED[kind] if name not in fields]
+        wrong = [name for name, what in _FIELDS.items() if name in fields and not _is(what, fields[name])]
+        if not missing and not wrong:
+            return None
+        name = (missing or wrong)[0]
+        given = "is missing" if missing else f"is {fields[name]!r:.80}"
+        message = f"{name} of a request for {kind!r} must be {_FIELDS[name]}, and {given}"
+    return {"kind": "error", "id": number if _is(_EITHER, number) else None, "message": message}
+
+
+def _is(what: str, value: Any) -> bool:
+    if what == _HEADS:
+        return isinstance(value, list) and all(_is(_EITHER, head) for head in value)
+    if what == _ARGUMENTS:
+        return value is None or (isinstance(value, dict) and all(isinstance(name, str) for name in value))
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return (whole and what != _TEXT) or (isinstance(value, str) and what != _NUMBER)

@@ -1,4 +1,4 @@
-"""Reading one explanation in one unit: by row, matrix or block of rows where layers are too large."""
+"""Reading one explanation in one unit: by row, matrix, block of rows, or max-pooled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.views.wire.axes import elements_of, span
-from attnwidgets.views.wire.pooling import Pooled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,17 +19,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+    Places = NDArray[np.intp]
 
 REDUCTIONS = ("mean", "max")
 """Reductions over heads that a view can request by name."""
+
 LAYER_VALUES = 2**22
 """Values of a layer up to which it is read whole; of a larger one only the selected matrices are read."""
+
 OVERVIEW_VALUES = 2**27
 """Values of a source up to which it is read without a request."""
+
 SLOW_VALUES = 2**27
 """Values beyond which reading takes so long that its progress is shown."""
+
 TILE_VALUES = 2**21
 """Values of a matrix up to which each is sent; a larger matrix is pooled to `COARSE_SIDE` a side."""
+
 COARSE_SIDE = 1024
 _NONE: Floats = np.zeros(0, dtype=np.float32)
 
@@ -321,3 +326,54 @@ def _of_heads(values: Floats, head: int | str) -> Floats:
 def _place_alone(head: int | str) -> int | str:
     """Return the place of a head among the heads that were read for it alone."""
     return 0 if isinstance(head, int) else head
+
+
+def even(size: int, count: int) -> Places:
+    """Return where `count` blocks of about the same size begin along an axis of `size` cells."""
+    return np.arange(count) * size // count
+
+
+def pool(values: NDArray[np.float32], rows: int, cols: int) -> NDArray[np.float32]:
+    """Return thumbnails [..., rows, cols]: the strongest value (by magnitude) of every block.
+
+    A mean would lose the peaks, which are the point of a thumbnail (their median falls to 0.13 at 512 -> 64).
+    """
+    if values.shape[-2:] == (rows, cols):
+        return values
+    return _strongest(values, even(values.shape[-2], rows), even(values.shape[-1], cols))
+
+
+class Pooled:
+    """A matrix [..., query, key], pooled as its rows arrive.
+
+    Args:
+        lead: Sizes of the axes before rows and columns.
+        rows: First rows of the blocks, in order, beginning with 0.
+        cols: First columns of the blocks, likewise.
+    """
+
+    def __init__(self, lead: tuple[int, ...], rows: Places, cols: Places) -> None:
+        self.values: NDArray[np.float32] = np.zeros((*lead, len(rows), len(cols)), dtype=np.float32)
+        self._rows = rows
+        self._cols = cols
+
+    def add(self, first: int, values: NDArray[np.floating]) -> None:
+        """Add rows [..., row, key], of which the first is row `first` of the matrix."""
+        blocks = np.searchsorted(self._rows, np.arange(first, first + values.shape[-2]), side="right") - 1
+        starts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        peaks = _strongest(np.asarray(values, dtype=np.float32), starts, self._cols)
+        known = self.values[..., blocks[0] : blocks[-1] + 1, :]
+        np.copyto(known, peaks, where=np.abs(peaks) > np.abs(known))
+
+
+def _strongest(values: NDArray[np.float32], rows: Places, cols: Places) -> NDArray[np.float32]:
+    high = _reduce(np.maximum, values, rows, cols)
+    if not np.any(values < 0):
+        return high
+    low = _reduce(np.minimum, values, rows, cols)
+    return np.where(-low > high, low, high)
+
+
+def _reduce(ufunc: np.ufunc, values: NDArray[np.float32], rows: Places, cols: Places) -> NDArray[np.float32]:
+    pooled = ufunc.reduceat(values, rows, axis=-2)
+    return np.asarray(ufunc.reduceat(pooled, cols, axis=-1), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""A source: one explanation in one unit, described for the browser and sent tile by tile."""
+"""A source: one explanation in one unit, described for the browser, sent tile by tile, and sent once."""
 
 from __future__ import annotations
 
@@ -10,25 +10,85 @@ import numpy as np
 
 from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.explanations.registry.registry import found
-from attnwidgets.explanations.results.axis_words import READING, TARGETS, axis_words
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.conservation_note import accounts_of, balance_of, sums_of, verdict_of
+from attnwidgets.explanations.results.description import READING, TARGETS, axis_words
 from attnwidgets.explanations.results.verbalise import findings_of
 from attnwidgets.tracing.text.words import RULES, STANDARD
-from attnwidgets.views.base.filters import stands_apart
-from attnwidgets.views.wire.axes import axis, target_axis
-from attnwidgets.views.wire.codec import GAMMA, encode, scale_of
-from attnwidgets.views.wire.keys import is_by_layer
-from attnwidgets.views.wire.reader import COARSE_SIDE, TILE_VALUES, Reader
+from attnwidgets.views.base.options import stands_apart
+from attnwidgets.views.wire.axes import axis, is_by_layer, target_axis
+from attnwidgets.views.wire.reader import COARSE_SIDE, LAYER_VALUES, TILE_VALUES, Reader
+from attnwidgets.views.wire.thumbnails import GAMMA, encode, scale_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.results.axis_words import AxisWords
-    from attnwidgets.views.wire.codec import Codec
+    from attnwidgets.explanations.results.description import AxisWords
+    from attnwidgets.views.wire.thumbnails import Codec
 
 _SAMPLE = 16  # rows of a long map that are checked for being shares
 _SUM_TO_ONE = 1e-2  # sums of bfloat16 rows are off by a few thousandths
 _FINEST = {"token", "patch", "frame"}
+
+
+def same(held: Any, given: Any) -> bool:
+    """Return whether two explanations have the same numbers from the same computation.
+
+    Of maps computed on demand, a layer that `held` has is compared, which `given` may have to compute. Of
+    long maps whose rows are computed one by one, some rows of every head are: they come from one recorded
+    pass, and whatever else was done is in their provenance.
+    """
+    if held is given:
+        return True
+    if type(held) is not type(given) or _origin(held) != _origin(given):
+        return False
+    if isinstance(held, Attributions):
+        return bool(np.array_equal(held.values, given.values))
+    if held.layers != given.layers or held.heads != given.heads:
+        return False
+    if held.knows_rows and given.knows_rows and held.shape == given.shape and _is_long(held):
+        rows = range(0, held.shape[-2], -(-held.shape[-2] // _SAMPLE))
+        return all(np.array_equal(held.rows(n, None, rows), given.rows(n, None, rows)) for n in held.layers)
+    layers = held.layers
+    if held.on_demand:
+        ready = held.computed_layers
+        layers = tuple(n for n in ready if n in given.computed_layers) or ready[:1]
+    return bool(layers) and all(np.array_equal(held.layer(n), given.layer(n)) for n in layers)
+
+
+def _origin(explanation: Any) -> tuple[str, str, str]:
+    return explanation.method, explanation.unit, repr(explanation.provenance)
+
+
+def _is_long(explanation: Any) -> bool:
+    heads = len(explanation.heads or (0,))
+    return heads * len(explanation.query) * len(explanation.key) > LAYER_VALUES
+
+
+def is_special(explanation: Any) -> bool:
+    """Return whether an explanation differs from its method's default: another target, or other options.
+
+    The default keeps the method's name as its key, for the entry of the menu.
+    """
+    from attnwidgets.explanations.registry.registry import methods
+
+    table = methods()
+    if explanation.method not in table:
+        return False
+    method = table[explanation.method]
+    if not {"target", "foil"} <= set(method.options):
+        return False
+    if isinstance(explanation, Attributions):
+        predictions = explanation.predictions
+        best = predictions.items[0].name if predictions is not None and predictions.items else None
+        if explanation.foil is not None or (best is not None and explanation.targets != (best,)):
+            return True
+    options = explanation.provenance.get("options", {})
+    if options.get("discard") is not None:
+        return True
+    # Where the default is None, the method finds the value, and the provenance records the one it found.
+    defaults = method.default_options()
+    return any(defaults.get(name) is not None and value != defaults[name] for name, value in options.items())
 
 
 @dataclass(frozen=True)

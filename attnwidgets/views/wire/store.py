@@ -12,26 +12,32 @@ from traitlets import Bytes, Dict
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import Cancelled
-from attnwidgets.views.base.menu import best_for_predictions
-from attnwidgets.views.wire.eager import Pack, opening_first
-from attnwidgets.views.wire.equality import is_special, same
-from attnwidgets.views.wire.header import describe, opening_matrix
+from attnwidgets.views.base.accepts import best_for_predictions
+from attnwidgets.views.wire.axes import (
+    base_of,
+    by_layer,
+    divides,
+    in_unit,
+    is_by_layer,
+    key_for_target,
+    method_of,
+    target_of,
+    units_of,
+)
+from attnwidgets.views.wire.handlers import fault, reply, words
+from attnwidgets.views.wire.header import Pack, describe, opening_first, opening_matrix
 from attnwidgets.views.wire.jobs import Job, Jobs
-from attnwidgets.views.wire.keys import base_of, by_layer, is_by_layer, key_for_target, method_of, target_of
-from attnwidgets.views.wire.media_model import MediaModel
+from attnwidgets.views.wire.media import MediaModel
 from attnwidgets.views.wire.reader import SLOW_VALUES
-from attnwidgets.views.wire.replies import reply, words
 from attnwidgets.views.wire.runtime import SharedModel
-from attnwidgets.views.wire.sources import Source
-from attnwidgets.views.wire.units import divides, in_unit, units_of
-from attnwidgets.views.wire.validation import fault
+from attnwidgets.views.wire.sources import Source, is_special, same
 from attnwidgets.views.wire.widget import WidgetTrait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from attnwidgets.tracing.trace import Trace
-    from attnwidgets.views.base.menu import Entry
+    from attnwidgets.views.base.accepts import Entry
     from attnwidgets.views.base.needs import Needs
 
     Answer = tuple[dict[str, Any], list[bytes]]
@@ -292,7 +298,7 @@ class TileStore(SharedModel):
         """Compute a method of the menu with the selected layer, and show it. Runs the model.
 
         Args:
-            key: The method, and perhaps its target: see `attnwidgets.views.wire.keys`.
+            key: The method, and perhaps its target: see `attnwidgets.views.wire.axes`.
             layer: The selected layer.
 
         Raises:

@@ -1,7 +1,13 @@
-"""Thumbnails: every matrix of a source, max-pooled to a few cells, each with its own scale.
+"""Thumbnails: every matrix of a source, max-pooled to a few cells; and the encoding of a matrix in bytes.
 
 A thumbnail follows the map that it stands for: special tokens are left out where they stand apart from it
 (`Source.content`), and are among the cells where it shows them.
+
+The encoding of a matrix: one byte a value after a square root, half of that for a causal map.
+
+The twin of `js/src/wire/codec.ts`. Attention weights are mostly tiny: linear bytes lose 41 % of those above
+0.001. With a square root first (`GAMMA`), every value is within 1/256 of the scale, and small weights are far
+more exact. Numbers that are printed or ranked never come from these bytes.
 """
 
 from __future__ import annotations
@@ -12,26 +18,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
-from attnwidgets.views.wire.codec import GAMMA, quantise
-from attnwidgets.views.wire.pooling import Pooled, even, pool
-from attnwidgets.views.wire.reader import SLOW_VALUES
+from attnwidgets.views.wire.reader import SLOW_VALUES, Pooled, even, pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal
 
     from numpy.typing import NDArray
 
     from attnwidgets.views.wire.sources import Source
 
+    Codec = Literal["u8", "u8tri", "i8"]
+
 THUMB_SIDE = 64
 """Largest number of cells along a side of a thumbnail."""
+
 THUMB_BUDGET = 1_200_000
 """Size limit of the thumbnails of one source, and of all that are sent without a request."""
+
 PART_VALUES = 2**26
 """Values that are read at a time for thumbnails that come in parts; a single head may have more."""
+
 _LEAST = 8
 PRUNED = -1.0
 """The scale of a thumbnail whose head was pruned."""
+
+UNREAD = -128
+"""Signed code of a cell that a row cannot read: not a number, and not a zero."""
+
+GAMMA = 0.5
+"""Exponent of the companding; 1 / GAMMA decodes."""
 
 
 @dataclass(frozen=True)
@@ -200,3 +216,72 @@ def padded(source: Source, layer: int) -> NDArray[np.float32]:
     values = source.layer(layer)
     missing = len(source.heads or (0,)) - len(values)
     return np.pad(values, ((0, missing), (0, 0), (0, 0))) if missing else values
+
+
+def quantise(
+    values: NDArray[np.float32], scale: NDArray[np.float32] | float, *, signed: bool
+) -> NDArray[np.uint8]:
+    """Return the codes of values, as bytes (two's complement where signed).
+
+    Args:
+        values: Any shape. NaN becomes `UNREAD` where signed, else 0; values beyond the scale are clipped.
+        scale: The magnitude that gets the largest code; broadcast against `values`. 0 means all zero.
+        signed: Codes -127..127 instead of 0..255.
+    """
+    limit = 127.0 if signed else 255.0
+    divisor = np.where(np.asarray(scale) > 0, scale, 1.0).astype(np.float32)
+    numbers = np.nan_to_num(np.asarray(values, dtype=np.float32), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    share = numbers / divisor
+    magnitude = np.rint(limit * np.sqrt(np.clip(np.abs(share) if signed else share, 0.0, 1.0)))
+    if signed:
+        codes = np.where(np.isnan(values), UNREAD, np.copysign(magnitude, share))
+        return np.asarray(codes.astype(np.int8).view(np.uint8))
+    return np.asarray(magnitude, dtype=np.uint8)
+
+
+def dequantise(codes: NDArray[np.uint8], scale: float, *, signed: bool) -> NDArray[np.float32]:
+    """Return the values that the browser decodes."""
+    if signed:
+        signs = codes.view(np.int8).astype(np.float32)
+        share = np.where(signs == UNREAD, np.float32(np.nan), signs / 127.0)
+        return np.asarray(np.sign(share) * np.abs(share) ** (1.0 / GAMMA) * scale, dtype=np.float32)
+    return np.asarray((codes.astype(np.float32) / 255.0) ** (1.0 / GAMMA) * scale, dtype=np.float32)
+
+
+def scale_of(values: NDArray[np.float32], *, stochastic: bool) -> float:
+    """Return the value of the largest code: 1 for shares of a row, so that tiles compare; else the peak."""
+    peak = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
+    # Rounding may lift a share slightly above 1; anything larger is not a share and needs its own scale.
+    return 1.0 if stochastic and peak <= 1.0 + 1e-4 else peak
+
+
+def encode(
+    values: NDArray[np.float32], *, scale: float, signed: bool = False, causal: bool = False
+) -> tuple[bytes, Codec]:
+    """Return a matrix as bytes, and their codec.
+
+    Args:
+        values: [query, key].
+        scale: See `quantise`.
+        signed: Keep the sign. A matrix with a NaN is always encoded as signed.
+        causal: The map is triangular. It is packed (row by row, with the diagonal) only if it is square and
+            zero above the diagonal: words of many pieces can look ahead.
+    """
+    signed = signed or bool(np.isnan(values).any())
+    codes = quantise(values, scale, signed=signed)
+    if signed:
+        return codes.tobytes(), "i8"
+    rows, cols = values.shape
+    if causal and rows == cols and not np.any(np.triu(codes, 1)):
+        return codes[np.tril_indices(rows)].tobytes(), "u8tri"
+    return codes.tobytes(), "u8"
+
+
+def decode(data: bytes, codec: Codec, rows: int, cols: int, scale: float) -> NDArray[np.float32]:
+    """Return the matrix [rows, cols] that bytes stand for."""
+    codes = np.frombuffer(data, dtype=np.uint8)
+    if codec == "u8tri":
+        square = np.zeros((rows, cols), dtype=np.uint8)
+        square[np.tril_indices(rows)] = codes
+        codes = square
+    return dequantise(codes.reshape(rows, cols), scale, signed=codec == "i8")

@@ -9,8 +9,7 @@ import torch
 from transformers import GPT2ForSequenceClassification
 
 from attnwidgets._errors import quoted
-from attnwidgets.zoo.compiled.circuit import GPT2Circuit
-from attnwidgets.zoo.compiled.residual import SHARP, Residual
+from attnwidgets.zoo.compiled.circuit import SHARP, GPT2Circuit, Residual
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
 from attnwidgets.zoo.truth import Ablation, Known, Truth
 

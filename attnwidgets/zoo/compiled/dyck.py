@@ -9,9 +9,8 @@ import torch
 from transformers import GPT2LMHeadModel
 
 from attnwidgets._errors import quoted
-from attnwidgets.zoo.compiled.circuit import GPT2Circuit
+from attnwidgets.zoo.compiled.circuit import GPT2Circuit, Residual, steps
 from attnwidgets.zoo.compiled.induction import next_letter
-from attnwidgets.zoo.compiled.residual import Residual, steps
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
 from attnwidgets.zoo.truth import Known, Truth, all_equal
 

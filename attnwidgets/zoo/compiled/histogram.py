@@ -9,8 +9,7 @@ import torch
 from transformers import BertForTokenClassification
 
 from attnwidgets._errors import require_choice
-from attnwidgets.zoo.compiled.circuit import BertCircuit
-from attnwidgets.zoo.compiled.residual import LOGIT, SHARP, Residual, bands, steps
+from attnwidgets.zoo.compiled.circuit import LOGIT, SHARP, BertCircuit, Residual, bands, steps
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
 from attnwidgets.zoo.truth import Known, Truth, all_equal
 

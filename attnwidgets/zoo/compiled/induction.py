@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import GPT2LMHeadModel
 
-from attnwidgets.zoo.compiled.circuit import GPT2Circuit
-from attnwidgets.zoo.compiled.residual import LOGIT, SHARP, Residual
+from attnwidgets.zoo.compiled.circuit import LOGIT, SHARP, GPT2Circuit, Residual
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
 from attnwidgets.zoo.truth import NOTHING, Known, Truth, all_equal
 

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from transformers import GPT2LMHeadModel
 
-from attnwidgets.zoo.compiled.circuit import GPT2Circuit
+from attnwidgets.zoo.compiled.circuit import SHARP, GPT2Circuit, Residual
 from attnwidgets.zoo.compiled.induction import before, most_common, next_letter
-from attnwidgets.zoo.compiled.residual import SHARP, Residual
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
 from attnwidgets.zoo.truth import Known, Truth, all_equal
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._gradients import no_grad
-from attnwidgets.demo.book import demo_book
+from attnwidgets.demo.texts import demo_book
 from attnwidgets.zoo.train.recipe import Recipe, Schedule
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 /**
- * What a reader chose in one text, carried over to another; the twin of attnwidgets/views/base/carrying.py. Nothing may
+ * What a reader chose in one text, carried over to another; the twin of attnwidgets/views/base/texts.py. Nothing may
  * come to point at something else.
  */
 import type { Cell, Header, SelectionState, Source } from "../wire/wire.ts";

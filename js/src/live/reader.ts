@@ -1,6 +1,6 @@
 /**
  * The tokenizer of a live page: single characters, each a token. Its twin is the tokenizer that
- * attnwidgets/views/page/live/reader.py describes.
+ * attnwidgets/views/page/live/packing.py describes.
  */
 
 /** A tokenizer as a page holds it. */

@@ -1,4 +1,4 @@
-/** Answers to a store's requests for matrices; the twin of attnwidgets/views/wire/replies.py. */
+/** Answers to a store's requests for matrices; the twin of attnwidgets/views/wire/handlers.py. */
 import type { HeadKey, Placed, Reply, Request, TileMeta } from "../wire/wire.ts";
 import type { LiveText } from "./liveText.ts";
 import { Unreadable } from "./reader.ts";

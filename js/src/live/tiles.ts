@@ -1,4 +1,4 @@
-/** Matrices as they travel: the twin of attnwidgets/views/wire/codec.py and thumbnails.py for shares of a row. */
+/** Matrices as they travel: the twin of attnwidgets/views/wire/thumbnails.py for shares of a row. */
 import type { Axis, Thumbs, TileMeta } from "../wire/wire.ts";
 
 const GAMMA = 0.5;

@@ -31,7 +31,7 @@ export interface Asked {
 
 const MOST = 200;
 const FEW = 10;
-/** Temperatures at which the other outcomes are summed; as in attnwidgets/tracing/top_logits.py. */
+/** Temperatures at which the other outcomes are summed; as in attnwidgets/tracing/predictions.py. */
 const TEMPERATURES = Array.from({ length: 40 }, (_, i) => Number((0.05 * (i + 1)).toFixed(2)));
 
 interface Place {

@@ -1,6 +1,6 @@
 /**
  * Keys of methods: the method, and the target (and foil) that it explains: `lrp@1-0`. The twin of
- * `attnwidgets/views/wire/keys.py`.
+ * `attnwidgets/views/wire/axes.py`.
  */
 import type { Header, Outcome } from "./wire.ts";
 

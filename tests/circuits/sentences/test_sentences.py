@@ -13,7 +13,7 @@ from scipy.stats import kurtosis
 
 import attnwidgets as aw
 from attnwidgets.circuits.sentences.receiver_heads import normalised_kurtosis
-from attnwidgets.circuits.sentences.resampling import _first_sentence
+from attnwidgets.circuits.sentences.suppression import _first_sentence
 from tests.circuits.made import counted
 from tests.tracing import tiny
 
@@ -70,14 +70,14 @@ def test_a_sliding_window_has_no_cache_to_cut():
 @pytest.mark.parametrize("changed", [False, True], ids=["as computed", "changed after the softmax"])
 @pytest.mark.parametrize("family", ["Llama", "BERT"])
 def test_attention_is_streamed_to_the_same_sums(family, changed, monkeypatch):
-    from attnwidgets.circuits.sentences import sums
+    from attnwidgets.circuits.sentences import sentence_units
     from attnwidgets.tracing import row_sums
 
     trace = trace_of(family, 60)
     if changed:
         trace = trace.rerun(aw.suppress(trace, [3, 4], range(9, 60)))
     # Blocks of 16 queries.
-    monkeypatch.setattr(sums, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(sentence_units, "_BLOCK_BYTES", 1)
     monkeypatch.setattr(row_sums, "_CPU_BYTES", 1)
     parts = [(0, 25), (25, 31), (31, 60)]
     whole = aw.circuits.sentence_attribution(trace, "attention", unit=parts, skip_first_token=False)

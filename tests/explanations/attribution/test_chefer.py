@@ -9,7 +9,7 @@ import pytest
 import transformers as hf
 
 import attnwidgets as aw
-from attnwidgets.explanations.attribution.attention_gradients import attention_gradients
+from attnwidgets.explanations.attribution.signed_attention import attention_gradients
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 from tests.tracing.families import needs

@@ -15,12 +15,11 @@ from torch import nn
 import attnwidgets as aw
 from attnwidgets.explanations.attribution.lrp import lrp
 from attnwidgets.explanations.results.conservation_note import accounts_of, sums_of, verdict_of
-from attnwidgets.relevance.activations import single_activations
+from attnwidgets.relevance.backward import single_activations
 from attnwidgets.relevance.rules import Rules
 from attnwidgets.tracing.module_trace import trace_module
-from attnwidgets.tracing.recording.borrow import implementation
+from attnwidgets.tracing.recording.borrow import implementation, twin_of
 from attnwidgets.tracing.recording.run import trace
-from attnwidgets.tracing.recording.twin import twin_of
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 from tests.tracing.test_borrow import mixed_model, state_of

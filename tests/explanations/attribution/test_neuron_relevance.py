@@ -11,7 +11,7 @@ import torch
 
 from attnwidgets.explanations.attribution.lrp import lrp
 from attnwidgets.explanations.attribution.neuron_relevance import neuron_relevance
-from attnwidgets.relevance.propagate import propagate
+from attnwidgets.relevance.rules import propagate
 from attnwidgets.tracing.hooks.hook_point import HookPoint
 from attnwidgets.tracing.module_trace import trace_module
 from attnwidgets.tracing.recording.run import trace

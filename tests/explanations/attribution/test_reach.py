@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.wire.codec import decode
+from attnwidgets.views.wire.thumbnails import decode
 from tests.tracing import tiny
 
 

@@ -9,10 +9,8 @@ import numpy as np
 from attnwidgets.explanations.mixing.alti import alti
 from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.explanations.mixing.attention_flow import attention_flow
-from attnwidgets.explanations.mixing.attention_norm import attention_norm
-from attnwidgets.explanations.mixing.globenc import globenc
+from attnwidgets.explanations.mixing.attention_norm import attention_norm, globenc, mixing_ratio
 from attnwidgets.explanations.mixing.hidden_token_attribution import hidden_token_attribution
-from attnwidgets.explanations.mixing.mixing_ratio import mixing_ratio
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
 from tests.explanations.mixing.comparing import EXACT, ROUNDED, Comparison, plain

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.mixing.alti import alti
-from attnwidgets.explanations.mixing.alti_logit import alti_logit
+from attnwidgets.explanations.mixing.alti import alti, alti_logit
 from attnwidgets.explanations.mixing.contribution_graph import contribution_graph
 from attnwidgets.explanations.mixing.decompx import decompx
 from attnwidgets.explanations.mixing.direct_logit_attribution import direct_logit_attribution

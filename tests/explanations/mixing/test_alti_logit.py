@@ -9,8 +9,7 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
-from attnwidgets.explanations.mixing.alti import alti
-from attnwidgets.explanations.mixing.alti_logit import alti_logit
+from attnwidgets.explanations.mixing.alti import alti, alti_logit
 from attnwidgets.explanations.mixing.direct_logit_attribution import direct_logit_attribution
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.archive import load

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnwidgets.explanations.mixing.attention_norm import attention_norm
-from attnwidgets.explanations.mixing.mixing_ratio import mixing_ratio
+from attnwidgets.explanations.mixing.attention_norm import attention_norm, mixing_ratio
 from attnwidgets.explanations.registry.registry import explain
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.mixing.against_authors import relative

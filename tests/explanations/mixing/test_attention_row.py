@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.explanations.mixing.attention_row import attention_row, key_vectors
+from attnwidgets.explanations.mixing.attention import attention_row, key_vectors
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing.families import FAMILIES
 

@@ -14,8 +14,8 @@ from attnwidgets.explanations import targets
 from attnwidgets.explanations.mixing.decompx import decompx
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.decomposition import Rules
-from attnwidgets.tracing.algebra.modules import read_norm
 from attnwidgets.tracing.algebra.propagation import Propagation
+from attnwidgets.tracing.algebra.steps import read_norm
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.explanations.mixing.against_authors import classified_traces, numbers, relative

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnwidgets.explanations.mixing.attention_norm import attention_norm
-from attnwidgets.explanations.mixing.globenc import globenc
+from attnwidgets.explanations.mixing.attention_norm import attention_norm, globenc
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from attnwidgets.explanations.mixing.alti import alti
-from attnwidgets.explanations.mixing.attention_norm import attention_norm
-from attnwidgets.explanations.mixing.globenc import globenc
+from attnwidgets.explanations.mixing.attention_norm import attention_norm, globenc
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.contributions import parts_of

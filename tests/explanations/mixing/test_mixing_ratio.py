@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnwidgets.explanations.mixing.mixing_ratio import mixing_ratio
+from attnwidgets.explanations.mixing.attention_norm import mixing_ratio
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 

@@ -17,15 +17,14 @@ from hypothesis import strategies as st
 
 from attnwidgets.explanations.mixing.alti import alti
 from attnwidgets.explanations.mixing.attention_flow import attention_flow
-from attnwidgets.explanations.mixing.attention_norm import attention_norm
-from attnwidgets.explanations.mixing.globenc import globenc
+from attnwidgets.explanations.mixing.attention_norm import attention_norm, globenc
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.block_replay import capture
+from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.recording.run import trace
-from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.text.units import Unit
 from tests.examples import examples
 from tests.explanations.ways import Way, apart, served, traced, ways

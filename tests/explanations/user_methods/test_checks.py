@@ -8,8 +8,8 @@ import pytest
 from attnwidgets.explanations import explain, methods
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.user_methods.check_report import InvariantError
+from attnwidgets.explanations.user_methods.invariants import small_inputs
 from attnwidgets.explanations.user_methods.register import check, register
-from attnwidgets.explanations.user_methods.small_inputs import small_inputs
 
 from .functions import checked, failure, given, right, unnormalised, without_residual, wrong_way_round
 

@@ -1,22 +1,32 @@
-"""The forward pass of a live page in numpy: what is compared with torch before a page is written.
+"""The forward pass of a live page in numpy, compared with torch's on the same rounded weights.
 
 The twin of js/src/live/forward.ts: both compute from the same `Layout`.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._gradients import no_grad
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import torch
     from numpy.typing import NDArray
 
     from attnwidgets.views.page.live.weights import Layout
 
     Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-4
+"""By how much two passes may differ, as a share of the largest logit."""
+
+_ROUNDING = 1e-6
+"""By how much they may differ in any case, where all logits are zero."""
 
 
 def forward(layout: Layout, ids: Sequence[int]) -> tuple[Floats, Floats]:
@@ -122,3 +132,37 @@ _ACTIVATIONS: Mapping[str, Callable[[Floats], Floats]] = {
     "gelu": _gelu,
     "gelu_new": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
 }
+
+
+def torch_logits(model: Any, inputs: Mapping[str, torch.Tensor], layout: Layout) -> NDArray[np.float64]:
+    """Return the last logits [outcome] that torch computes from the weights rounded to float16.
+
+    Of a model without a head these are its last states. The model is left as it is.
+
+    Args:
+        model: A transformers model.
+        inputs: What it is called with for one text; the first axis of all is the batch.
+        layout: The model as the page has it.
+
+    Raises:
+        ValueError: The page would compute something else.
+    """
+    ids = [int(token) for token in inputs["input_ids"][0]]
+    states, logits = forward(layout, ids)
+    rounded = deepcopy(model).float().cpu().eval()
+    with no_grad():
+        for parameter in rounded.parameters():
+            parameter.copy_(parameter.half().float())
+        output = rounded(**{name: values.cpu() for name, values in inputs.items()})
+    known = output.last_hidden_state if layout.shape["reads"] == "none" else output.logits
+    expected = np.atleast_2d(known[0].double().numpy())
+    here = states if layout.shape["reads"] == "none" else logits
+    scale = float(np.abs(expected).max())
+    distance = float(np.abs(here - expected).max()) if here.shape == expected.shape else np.inf
+    if not distance <= TOLERANCE * scale + _ROUNDING:
+        raise ValueError(
+            f"computed in the page, {type(model).__name__} differs from what it returns here by "
+            f"{distance / max(scale, _ROUNDING):.1e} of its largest output: it has hooks or modules that the "
+            "page does not know"
+        )
+    return np.asarray(expected[-1])

@@ -62,7 +62,7 @@ function createSection(name: string, signal: AbortSignal, ...inside: Node[]): Se
   return { element: h("div.tools-section", { role: "group", "aria-label": name }, head, body), head, unfold };
 }
 
-/** What a claim is made of: the shown head, and the pinned cells. The twin is `claim_paths` of claim_of_pins.py. */
+/** What a claim is made of: the shown head, and the pinned cells. The twin is `claim_paths` of links.py. */
 function claimed(ctx: ViewContext): NumberPlace | null {
   const { source, layer, head } = ctx.resolved();
   if (typeof head !== "number" || baseKey(source.method) !== "attention") return null;

@@ -9,7 +9,7 @@ import type { Item } from "./menu.ts";
 /** Layers with gaps are listed one by one up to this number. */
 const MOST_LISTED = 6;
 
-/** The questions that methods answer, in the order of menus: the twin of attnwidgets/explanations/registry/questions.py. */
+/** The questions that methods answer, in the order of menus: the twin of attnwidgets/explanations/registry/documentation.py. */
 const QUESTIONS = ["Attention", "What goes into a token", "For this prediction", "By perturbing"];
 /** Added to the rank of a question that no available method answers. */
 const LAST = QUESTIONS.length + 1;

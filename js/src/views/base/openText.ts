@@ -1,4 +1,4 @@
-/** A text that is opened: in linked views, in a view below, or as the line of Python that does. Twin of texts_view.py. */
+/** A text that is opened: in linked views, in a view below, or as the line of Python that does. Twin of standalone_view.py. */
 import type { ViewContext } from "../../context.ts";
 import { h, safeText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";

@@ -4,7 +4,7 @@ import { assign, h, on, setChildren, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 
-/** The twin of `_computed` in attnwidgets/views/heads/pair_handlers.py. */
+/** The twin of `_computed` in attnwidgets/views/heads/handlers.py. */
 interface Steps {
   steps: [name: string, value: number][];
   note: string;

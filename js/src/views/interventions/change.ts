@@ -10,7 +10,7 @@ import { createProgress, type Missing, missingAnswer } from "../base/missing.ts"
 import { only, view } from "../base/view.ts";
 import { specsOf } from "./list.ts";
 
-/** The twin of `Intervening._changed` in attnwidgets/views/interventions/handlers.py. */
+/** The twin of `Intervening._changed` in attnwidgets/views/interventions/intervention_view.py. */
 export interface Changed {
   kind: "distribution" | "several" | "score" | "states" | "";
   title: string;

@@ -41,7 +41,7 @@ export const isOfPicture = (ctx: ViewContext, source: Source): boolean => ctx.ax
 
 /**
  * The element whose map a picture opens with: the last word, else the class token, else the patch in the middle (padding is none). Its twin
- * is `opening_element` in attnwidgets/views/media/patches.py.
+ * is `opening_element` in attnwidgets/views/media/handlers.py.
  */
 export function openingElement(axis: Axis): number {
   const { grid, patches, others } = placesOf(axis);

@@ -1,7 +1,7 @@
 /** Maps over a picture: their colours, and the line around the patches that hold a share of them. */
 import { colourAt, cssOf, heatMap, type MapName, type Mode, place, type Rgb } from "../../colour.ts";
 
-/** Share of the range from which a map covers the picture, how much of it at most, and how fast; as in figures/parts/picture.py. */
+/** Share of the range from which a map covers the picture, how much of it at most, and how fast; as in figures/parts/media.py. */
 const [LEAST, MOST, RISE] = [0.04, 0.94, 1.6];
 
 /** How opaque a map is at a share of its range, 0 to 1. */

@@ -6,7 +6,7 @@ import type { HeadKey } from "../../wire/wire.ts";
 /** Elements that follow each other, as [first, count], or any, as [numbers]. */
 type Runs = [number, number] | [number[]];
 
-/** The twin of `packed_values` in attnwidgets/views/media/rows.py. */
+/** The twin of `packed_values` in attnwidgets/views/media/handlers.py. */
 export interface PatchRowsMeta {
   layers: number[];
   heads: number;

@@ -1,4 +1,4 @@
-/** One person's responses as a file and as a line of text: the twin of attnwidgets/people/payload.py. */
+/** One person's responses as a file and as a line of text: the twin of attnwidgets/people/reading.py. */
 import type { AskedStudy } from "../../wire/studies.ts";
 import { canonical } from "../question/record.ts";
 import { digest } from "./schedule.ts";

@@ -1,4 +1,4 @@
-/** Who sees what, in which order: the twin of attnwidgets/people/schedule.py, which explains it. */
+/** Who sees what, in which order: the twin of attnwidgets/people/responses.py, which explains it. */
 
 const CODE_LENGTH = 8;
 const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";

@@ -1,4 +1,4 @@
-/** What can be chosen in the view of a question, and what is chosen there now: the twin of attnwidgets/ask/taking.py. */
+/** What can be chosen in the view of a question, and what is chosen there now: the twin of attnwidgets/ask/kinds.py. */
 import type { ViewContext } from "../../context.ts";
 import type { AnswerRecord } from "../../wire/questions.ts";
 import type { Axis, Source } from "../../wire/wire.ts";

@@ -1,4 +1,4 @@
-/** The record of an answer as a line to hand in: the twin of attnwidgets/course/canonical.py and receipts.py. */
+/** The record of an answer as a line to hand in: the twin of attnwidgets/course/values.py and records.py. */
 import type { AnswerRecord } from "../../wire/questions.ts";
 
 /** Significant digits of a number: more than the numbers of two machines share. */

@@ -2,7 +2,7 @@
 import type { NumberPlace } from "../../base/copyPython.ts";
 import type { Place } from "./patching.ts";
 
-/** Whether places are two, of different tokens and layers. The twin of `is_between` in views/circuits/claim_of_cells.py. */
+/** Whether places are two, of different tokens and layers. The twin of `is_between` in views/circuits/circuit_view.py. */
 function isBetween(places: readonly Place[]): boolean {
   const [first, second] = [...places].sort((a, b) => a[1] - b[1]);
   if (places.length !== 2 || !first || !second || first[2] === null || second[2] === null) return false;

@@ -1,4 +1,4 @@
-/** A patching as Python sends it, and places in it. The twin of `patching_answer` in attnwidgets/views/circuits/payloads.py. */
+/** A patching as Python sends it, and places in it. The twin of `patching_answer` in attnwidgets/views/circuits/circuit_view.py. */
 import type { ViewContext } from "../../../context.ts";
 import { floatsOf } from "../../../wire/buffers.ts";
 import type { Answer } from "../../../wire/embeddedAnswers.ts";

@@ -1,4 +1,4 @@
-/** What sentences depend on, read from one matrix: rows depend on columns. The twin of `links_of` in still/sentences.py. */
+/** What sentences depend on, read from one matrix: rows depend on columns. The twin of `links_of` in still/texts.py. */
 
 /** A dependence of a sentence on another one. */
 export interface Link {

@@ -1,1 +1,0 @@
-"""Edits of a text that change what a model answers."""

@@ -1,0 +1,397 @@
+"""aw.evaluate.probe: the labels that a linear probe reads from states, compared with control labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import require_choice, suggests_keywords
+from attnwidgets._logistic import fit_softmax, log_softmax
+from attnwidgets._progress import progress
+from attnwidgets._tensors import as_array
+from attnwidgets.evaluate.scorecards.build import of_means, scored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+
+    Float = NDArray[np.float64]
+    Rows = NDArray[np.int64]
+
+PAPER = (
+    "Hewitt and Liang 2019, Designing and Interpreting Probes with Control Tasks; "
+    "Voita and Titov 2020, Information-Theoretic Probing with Minimum Description Length"
+)
+MAJORITY, POSITION, RANDOM = "majority", "position", "random weights"
+_MOST_PLACES = 200  # different positions beyond which a place is a number and no longer a column
+_LEAST = 1e-12
+
+Control = Literal["type", "shuffle", "none"]
+CONTROLS: tuple[Control, ...] = ("type", "shuffle", "none")
+_TWO = 2
+
+
+@suggests_keywords
+def probe(
+    states: Any,
+    labels: Sequence[Any],
+    *,
+    groups: Sequence[Any] | None = None,
+    control: Control | None = None,
+    mdl: bool = True,
+    random_states: Any = None,
+    folds: int = 5,
+    penalty: float = 1.0,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Scorecard:
+    """Train linear probes on states, layer by layer, and score what they predict of texts not seen.
+
+    A high accuracy does not say that a model knows something: the probe itself may learn it, and positions or
+    the embeddings may give it away. Four controls are returned with it. With `groups`, the texts held out are
+    of types that the probe has not seen (other cue words). Control labels, drawn at random for every type,
+    are what a probe learns by heart: the difference is its selectivity. The description length counts how
+    many texts a probe needs. And the baselines know no states, only positions, or states of a model with
+    random weights.
+
+    Args:
+        states: `aw.concepts.states(...)`, or numbers [text, layer, dim] or [text, dim].
+        labels: The class of every text: names or numbers.
+        groups: The type of every text, such as the word that decides its label.
+        control: "type" draws a random label for every type, "shuffle" exchanges labels among texts, "none"
+            leaves it out. By default "type" with groups, else "shuffle".
+        mdl: Whether the description length is measured.
+        random_states: States of the same texts by a model with random weights (inside `with
+            aw.randomized(model):`), as another baseline.
+        folds: Parts of the cross-validation, each held out once.
+        penalty: Weight of |theta|^2 / 2, for states divided by their spread; scikit-learn's 1 / C.
+        level: Coverage of the confidence intervals (bootstrap over texts).
+        resamples: How often texts are resampled for them.
+        seed: Seed of folds, control labels and order.
+
+    Returns:
+        A Scorecard [metric, method, layer], 0 to 1 except where said: "accuracy" on texts held out, of unseen
+        types with groups; "accuracy_seen", with groups, on other texts of the same types; "control", of
+        control labels; "selectivity", what the accuracy on seen types is above it (-1 to 1); "compression",
+        the length of the labels in a code that knows nothing divided by their length when a probe, trained on
+        what came before, predicts each block (above 1 if states help; online code). Baselines: "majority",
+        "position", and "random weights".
+
+    Raises:
+        ValueError: If there is not one label for every text, some have none, there is one class or one type
+            only, states are not finite, or an option is unknown.
+
+    Source: Hewitt and Liang 2019 (control tasks, selectivity); Voita and Titov 2020 (online code).
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("classifier")
+        >>> texts = aw.demo_texts("train")[:40]
+        >>> states = aw.concepts.states(model, tokenizer, texts, layers=[0, 6])
+        >>> card = aw.evaluate.probe(states, [each.label for each in texts], resamples=50)
+        >>> card.metrics, card.x
+        (('accuracy', 'control', 'selectivity', 'compression'), (0, 6))
+    """
+    values, layers = _values(states, "states")
+    task = probe_task(labels, groups, len(values))
+    if not isinstance(folds, (int, np.integer)) or not 2 <= folds <= task.n:  # noqa: PLR2004
+        raise ValueError(
+            f"folds must be a whole number from 2 to the number of texts, {task.n}, not {folds!r}."
+        )
+    if not penalty > 0:
+        raise ValueError(f"penalty is {penalty}; without one, separable data has no best probe.")
+    kind = control or ("shuffle" if groups is None else "type")
+    trial = _trial(task, kind, int(folds), seed, penalty, mdl=mdl)
+    inputs = {"probe": values}
+    if random_states is not None:
+        chance, others = _values(random_states, "random_states")
+        if chance.shape[:2] != values.shape[:2] or others != layers:
+            raise ValueError(
+                f"random_states has shape {chance.shape} at layers {others}; the states have {values.shape} "
+                f"at {layers}."
+            )
+        inputs[RANDOM] = chance
+    rows = {name: [] for name in inputs}  # type: dict[str, list[Float]]
+    for column in progress(range(len(layers)), "probing, by layers"):
+        for name, each in inputs.items():
+            rows[name].append(trial.scores(np.asarray(each[:, column], dtype=np.float64)))
+    samples = {name: np.stack(parts, axis=-1) for name, parts in rows.items()}
+    for name, found in trial.baselines(states).items():
+        samples[name] = np.repeat(found[..., None], len(layers), axis=-1)
+    names = ["probe", *(name for name in (MAJORITY, POSITION, RANDOM) if name in samples)]
+    card = scored(
+        np.stack([samples[name] for name in names], axis=2),
+        "probe",
+        model=str(getattr(states, "model", "") or ""),
+        metrics=trial.raw,
+        methods=names,
+        baselines=names[1:],
+        x=layers,
+        x_name="layer",
+        unit="text",
+        level=level,
+        resamples=resamples,
+        seed=seed,
+        title="linear probe",
+        paper=PAPER,
+        notes=_notes(task, states, kind),
+        options={
+            "at": str(getattr(states, "at", "")),
+            "classes": list(task.classes),
+            "types": 0 if task.types is None else int(task.types.max()) + 1,
+            "control": kind,
+            "folds": int(folds),
+            "penalty": penalty,
+            "examples": task.n,
+        },
+    )
+    return of_means(card, trial.summary, metrics=trial.metrics)
+
+
+def _values(states: Any, name: str) -> tuple[Any, tuple[int, ...]]:
+    """Return states as [text, layer, dim] and the numbers of their layers."""
+    held = getattr(states, "values", None)
+    values = held if isinstance(held, np.ndarray) else as_array(states)
+    values = values[:, None] if values.ndim == 2 else values  # noqa: PLR2004 - one layer
+    if values.ndim != 3 or not len(values):  # noqa: PLR2004
+        raise ValueError(f"{name} has shape {values.shape}; it must be [text, layer, dim] or [text, dim].")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} hold NaN or infinite values.")
+    layers = getattr(states, "layers", None)
+    return values, tuple(range(values.shape[1])) if layers is None else tuple(int(layer) for layer in layers)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Labels, folds and the order of one evaluation; the same for every layer and baseline."""
+
+    task: ProbeTask
+    folds: dict[str, tuple[Rows, Rows]]  # by raw metric: labels, and the fold of every example
+    order: Rows | None  # of the online code; None leaves it out
+    penalty: float
+
+    @property
+    def raw(self) -> list[str]:
+        """Metrics of single examples."""
+        return [*self.folds, *(["bits"] if self.order is not None else [])]
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics of the scorecard."""
+        found = list(self.folds)
+        found += ["selectivity"] if "control" in found else []
+        return [*found, *(["compression"] if self.order is not None else [])]
+
+    def scores(self, values: Float) -> Float:
+        """Return what each example scores [example, raw metric]: 1 where it is right, and its bits."""
+        spread = float(values.std(0).mean())
+        scaled = (values - values.mean(0)) / (spread or 1.0)
+        found = [self._right(scaled, *each) for each in self.folds.values()]
+        if self.order is not None:
+            found.append(self._bits(scaled))
+        return np.stack(found, axis=1)
+
+    def _right(self, values: Float, labels: Rows, fold: Rows) -> Float:
+        right = np.zeros(len(labels))
+        theta = None
+        for number in np.unique(fold):
+            held = fold == number
+            theta = self._fit(values[~held], labels[~held], theta)
+            right[held] = _outputs(values[held], theta).argmax(1) == labels[held]
+        return right
+
+    def _fit(self, values: Float, labels: Rows, start: Float | None) -> Float:
+        return fit_softmax(values, labels, len(self.task.classes), penalty=self.penalty, start=start)
+
+    def _bits(self, values: Float) -> Float:
+        """Return the bits of every label in the online code [example]."""
+        classes = len(self.task.classes)
+        bits = np.zeros(self.task.n)
+        theta, start = None, 0
+        order = np.arange(self.task.n) if self.order is None else self.order
+        for stop in blocks(self.task.n):
+            rows, known = order[start:stop], order[:start]
+            if start == 0:  # nothing is known yet: both sides share the uniform code
+                bits[rows] = np.log2(classes)
+            else:
+                theta = self._fit(values[known], self.task.labels[known], theta)
+                log_p = log_softmax(_outputs(values[rows], theta))
+                bits[rows] = -log_p[np.arange(len(rows)), self.task.labels[rows]] / np.log(2)
+            start = stop
+        return bits
+
+    def baselines(self, states: Any) -> dict[str, Float]:
+        """Return the scores of baselines that read no states [example, raw metric]."""
+        found = {MAJORITY: self.scores(np.zeros((self.task.n, 1)))}
+        places = _places(states, self.task.n)
+        return found if places is None else found | {POSITION: self.scores(places)}
+
+    def summary(self, means: Float) -> Float:
+        """Return the metrics of means of the raw ones [draw, raw metric, ...]."""
+        by_name = dict(zip(self.raw, np.moveaxis(means, 1, 0), strict=True))
+        found = [by_name[name] for name in self.folds]
+        if "control" in by_name:
+            found.append(by_name.get("accuracy_seen", by_name["accuracy"]) - by_name["control"])
+        if self.order is not None:
+            found.append(np.log2(len(self.task.classes)) / np.maximum(by_name["bits"], _LEAST))
+        return np.stack(found, axis=1)
+
+
+def _trial(task: ProbeTask, control: Control, folds: int, seed: int, penalty: float, *, mdl: bool) -> _Trial:
+    rng = np.random.default_rng(seed)
+    seen = (task.labels, random_folds(task.labels, folds, rng))
+    tasks = {"accuracy": seen}
+    if task.types is not None:
+        parts = min(folds, int(task.types.max()) + 1)
+        tasks = {"accuracy": (task.labels, type_folds(task.types, parts, rng)), "accuracy_seen": seen}
+    if control != "none":
+        drawn = control_labels(task, control, rng)
+        tasks["control"] = (drawn, random_folds(drawn, folds, rng))
+    return _Trial(task, tasks, rng.permutation(task.n) if mdl else None, penalty)
+
+
+def _outputs(values: Float, theta: Float) -> Float:
+    return values @ theta[:, :-1].T + theta[:, -1]
+
+
+def _places(states: Any, count: int) -> Float | None:
+    """Return what is known without states: where they were read, from both ends; None if not recorded."""
+    positions, lengths = (getattr(states, name, None) for name in ("positions", "lengths"))
+    if positions is None or lengths is None or len(positions) != count:
+        return None
+    columns = []
+    for places in (np.asarray(positions), np.asarray(lengths) - np.asarray(positions)):
+        known = np.unique(places)
+        if len(known) <= _MOST_PLACES:
+            columns.append((places[:, None] == known).astype(np.float64) * np.sqrt(len(known)))
+        else:
+            columns.append(((places - places.mean()) / max(places.std(), _LEAST))[:, None])
+    return np.concatenate(columns, axis=1)
+
+
+def _notes(task: ProbeTask, states: Any, control: Control) -> list[str]:
+    notes = [str(note) for note in getattr(states, "notes", ())]
+    smallest = int(np.bincount(task.labels).min())
+    if smallest < 10:  # noqa: PLR2004
+        few = f"{smallest} text{'s' * (smallest > 1)}"
+        notes.append(f"the smallest class has {few}: its accuracy is hardly determined")
+    if task.types is not None and control == "type" and int(task.types.max()) + 1 == task.n:
+        notes.append("every text is a type of its own: control labels cannot be learnt by heart")
+    return notes
+
+
+@dataclass(frozen=True)
+class ProbeTask:
+    """Labels of examples, as numbers.
+
+    Attributes:
+        labels: Index of the class of every example [example].
+        classes: Names of the classes.
+        types: Number of the type of every example [example], such as its cue word; None without types.
+    """
+
+    labels: Rows
+    classes: tuple[str, ...]
+    types: Rows | None
+
+    @property
+    def n(self) -> int:
+        """Number of examples."""
+        return len(self.labels)
+
+
+def probe_task(labels: Any, groups: Any, count: int) -> ProbeTask:
+    """Return labels and types of `count` examples as numbers.
+
+    Raises:
+        ValueError: If there is not one label for every example, one is missing, all are the same or no two;
+            if there are fewer than two types.
+    """
+    given = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    if len(given) != count:
+        raise ValueError(f"labels has {len(given)} entries, and there are states of {count} texts.")
+    missing = [at for at, label in enumerate(given) if label is None or label != label]  # noqa: PLR0124 - NaN
+    if missing:
+        raise ValueError(
+            f"labels holds {len(missing):,} of {count:,} without a label (the first at {missing[0]}): leave "
+            "these texts out, or derive their label, before their states are read."
+        )
+    classes = sorted(set(given), key=lambda label: (str(type(label)), label))
+    if len(classes) < _TWO:
+        raise ValueError(f"labels are all {classes[0]!r}; a probe needs two classes.")
+    if len(classes) == count > _TWO:
+        raise ValueError(
+            f"labels are {count:,} different ones for {count:,} texts: each is a class of its own, and no "
+            "text can be read by others. Make classes of measured numbers first, as value > median."
+        )
+    numbers = {label: number for number, label in enumerate(classes)}
+    types = None
+    if groups is not None:
+        named = groups.tolist() if isinstance(groups, np.ndarray) else list(groups)
+        if len(named) != count:
+            raise ValueError(f"groups has {len(named)} entries, and there are states of {count} texts.")
+        known = {name: number for number, name in enumerate(dict.fromkeys(named))}
+        if len(known) < _TWO:
+            raise ValueError("groups holds one type only; unseen types need at least two.")
+        types = np.array([known[name] for name in named])
+    return ProbeTask(np.array([numbers[label] for label in given]), tuple(map(str, classes)), types)
+
+
+def control_labels(task: ProbeTask, control: Control, rng: np.random.Generator) -> Rows:
+    """Return labels that say nothing, drawn from the distribution of the true ones.
+
+    "type" draws one label for every type, which a probe can only learn by heart (Hewitt and Liang 2019);
+    "shuffle" exchanges labels among examples.
+
+    Raises:
+        ValueError: If `control` is unknown, or types are needed and not given.
+    """
+    require_choice("control", control, CONTROLS)
+    if control == "shuffle":
+        return rng.permutation(task.labels)
+    if task.types is None:
+        raise ValueError(
+            "control='type' draws a label for every type and needs groups= (the word of every example, say); "
+            "without types take control='shuffle'."
+        )
+    count = int(task.types.max()) + 1
+    drawn = rng.choice(task.labels, count)
+    if len(set(drawn.tolist())) == 1:  # a control of one class would be learnt at once
+        others = task.labels[task.labels != drawn[0]]
+        drawn[int(rng.integers(count))] = others[int(rng.integers(len(others)))]
+    return drawn[task.types]
+
+
+def random_folds(labels: Rows, folds: int, rng: np.random.Generator) -> Rows:
+    """Return the fold of every example [example], with equal shares of every class."""
+    found = np.zeros(len(labels), np.int64)
+    start = 0
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        found[rows] = (np.arange(len(rows)) + start) % folds
+        start += len(rows)
+    return found
+
+
+def type_folds(types: Rows, folds: int, rng: np.random.Generator) -> Rows:
+    """Return the fold of every example [example], a type in one fold only, folds of nearly equal size."""
+    counts = np.bincount(types)
+    order = rng.permutation(len(counts))
+    order = order[np.argsort(-counts[order], kind="stable")]
+    sizes = np.zeros(folds)
+    fold_of = np.zeros(len(counts), np.int64)
+    for name in order:
+        fold_of[name] = int(sizes.argmin())
+        sizes[fold_of[name]] += counts[name]
+    return fold_of[types]
+
+
+def blocks(n: int) -> list[int]:
+    """Return where the blocks of an online code end: 0.1 to 100 % of the examples (Voita and Titov 2020)."""
+    shares = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
+    return sorted({max(1, round(share * n)) for share in shares})

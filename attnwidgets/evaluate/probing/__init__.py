@@ -1,1 +1,0 @@
-"""Linear probes of states: what they predict, and of it what the probe learns by itself."""

@@ -1,0 +1,298 @@
+"""Saliency, input x gradient and Integrated Gradients: derivatives of a target by the embeddings.
+
+Saliency: the gradient of a target by every token's embedding.
+
+Simonyan et al. 2014, Deep Inside Convolutional Networks; for text Li et al. 2016, Visualizing and
+Understanding Neural Models in NLP.
+
+Input x gradient: what every token's embedding adds to a target, as far as the target is linear.
+
+Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences, section 2; for
+text Denil et al. 2014, Extraction of Salient Sentences from Labelled Documents.
+
+Integrated Gradients: gradients averaged on the straight line from a baseline to the input.
+
+Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks, equation 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import require_choice
+from attnwidgets.explanations.attribution.baselines import baseline_embeddings
+from attnwidgets.explanations.attribution.embedding_gradients import (
+    Reduce,
+    embedding_gradients,
+    embedding_stack,
+    gradient_attributions,
+    reduce_dimensions,
+    require_reduction,
+    target_attributions,
+)
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.trace_protocol import provenance_of
+from attnwidgets.explanations.targets.target_set import resolve_target_set
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from attnwidgets.explanations.attribution.input_planes import At
+    from attnwidgets.explanations.results.attributions import Attributions
+    from attnwidgets.tracing.trace import Trace
+
+SALIENCY_PAPER = "Simonyan et al. 2014, Deep Inside Convolutional Networks; Li et al. 2016"
+
+INPUT_X_GRADIENT_PAPER = (
+    "Denil et al. 2014; Shrikumar et al. 2017, Learning Important Features Through Propagating Differences"
+)
+
+INTEGRATED_GRADIENTS_PAPER = "Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks"
+# The sum may miss this share of the change from the baseline before the result warns of it.
+_LARGE_DELTA = 0.05
+# Changes below this share of the score are rounding.
+_ROUNDING = 1e-5
+
+
+@method(
+    "saliency",
+    question="For this prediction",
+    gist="to which words it is sensitive",
+    paper=SALIENCY_PAPER,
+    needs=("target", "own tokens"),
+    returns="Attributions [source]",
+    cost="one pass forward, and one back for every target",
+    speed="seconds",
+)
+def saliency(
+    trace: Trace,
+    target: Any = None,
+    foil: Any = None,
+    *,
+    reduce: Reduce = "l2",
+    unit: str | None = None,
+    stack: str | None = None,
+    at: At = "embedding",
+) -> Attributions:
+    """How much the target changes with every token's embedding: the size of its gradient there.
+
+    Args:
+        trace: {trace}
+        target: {target} A list of targets gives [target, source].
+        foil: {foil}
+        reduce: {reduce}
+        unit: {unit}
+        stack: {stack}
+        at: {at}
+
+    Returns:
+        Attributions [source], or [target, source]: not negative, unless `reduce` is "sum" or "mean". Nothing
+        is conserved.
+
+    Raises:
+        ValueError: For an unknown reduction, stack or unit; if the target must be named; if gradients are NaN
+            or all zero (the message names the layer) or unavailable (inference mode, quantised weights).
+        TypeError, IndexError: {no_target}
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> aw.saliency(trace).shape == (len(trace.tokens),)
+        True
+    """
+    return gradient_attributions(
+        trace,
+        target,
+        foil,
+        lambda gradient, _: gradient,
+        method="saliency",
+        title=f"saliency ({reduce})",
+        paper=SALIENCY_PAPER,
+        reduce=reduce,
+        unit=unit,
+        stack=stack,
+        at=at,
+    )
+
+
+@method(
+    "input_x_gradient",
+    question="For this prediction",
+    gist="which words raise or lower it, by the gradient",
+    paper=INPUT_X_GRADIENT_PAPER,
+    needs=("target", "own tokens"),
+    returns="Attributions [source]",
+    cost="one pass forward, and one back for every target",
+    speed="seconds",
+)
+def input_x_gradient(
+    trace: Trace,
+    target: Any = None,
+    foil: Any = None,
+    *,
+    reduce: Reduce = "sum",
+    unit: str | None = None,
+    stack: str | None = None,
+    at: At = "embedding",
+) -> Attributions:
+    """What every token's embedding adds to the target, to first order: its embedding times its gradient.
+
+    Args:
+        trace: {trace}
+        target: {target} A list of targets gives [target, source].
+        foil: {foil}
+        reduce: {reduce} By default the sum, which is the dot product of embedding and gradient.
+        unit: {unit}
+        stack: {stack}
+        at: {at}
+
+    Returns:
+        Attributions [source], or [target, source]: signed if `reduce` is "sum" or "mean". They do not sum to
+        the target, which is not linear in its input.
+
+    Raises:
+        ValueError: For an unknown reduction, stack or unit; if the target must be named; if gradients are NaN
+            or all zero (the message names the layer) or unavailable (inference mode, quantised weights).
+        TypeError, IndexError: {no_target}
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> aw.input_x_gradient(trace, target=[0, 1]).axis_names
+        ('target', 'source')
+    """
+    return gradient_attributions(
+        trace,
+        target,
+        foil,
+        lambda gradient, embedding: gradient * embedding,
+        method="input_x_gradient",
+        title="input x gradient" if reduce == "sum" else f"input x gradient ({reduce})",
+        paper=INPUT_X_GRADIENT_PAPER,
+        reduce=reduce,
+        unit=unit,
+        stack=stack,
+        at=at,
+    )
+
+
+@method(
+    "integrated_gradients",
+    question="For this prediction",
+    gist="which words raise or lower it, against an empty text",
+    paper=INTEGRATED_GRADIENTS_PAPER,
+    needs=("embeddings", "target", "own tokens"),
+    returns="Attributions [source], with the delta as residual",
+    cost="steps passes forward and back, in batches",
+    speed="seconds",
+)
+def integrated_gradients(
+    trace: Trace,
+    target: Any = None,
+    foil: Any = None,
+    *,
+    baseline: Any = None,
+    steps: int = 50,
+    rule: Literal["gausslegendre", "trapezoid"] = "gausslegendre",
+    reduce: Reduce = "sum",
+    batch_size: int = 10,
+    unit: str | None = None,
+    stack: str | None = None,
+) -> Attributions:
+    """What every token adds to the target between a baseline and the input, along a straight line.
+
+    With x the tokens' embeddings and b the baseline's: (x - b) times the mean gradient at b + a (x - b), a
+    from 0 to 1. The full integral sums to f(x) - f(b) over the tokens; what finitely many steps miss, the
+    delta, is the result's `residual`, and the result warns if it is large.
+
+    A baseline of zeros is far from any input a model has seen: norms make the model flat around it, and the
+    sum unreliable. It is not the default.
+
+    Args:
+        trace: {trace}
+        target: {target} A list of targets gives [target, source].
+        foil: {foil}
+        baseline: {baseline}
+        steps: Number of points on the line.
+        rule: "gausslegendre" (points and weights of Gauss-Legendre quadrature) or "trapezoid".
+        reduce: {reduce} Only "sum" keeps the sum over tokens.
+        batch_size: {batch_size}
+        unit: {unit}
+        stack: {stack} The other stack's embeddings stay as they are.
+
+    Returns:
+        Attributions [source], or [target, source], signed. If `reduce` is "sum", `.residual` is f(x) - f(b)
+        less their sum. `.provenance["change"]` holds f(x) - f(b).
+
+    Raises:
+        ValueError: For an unknown option or baseline, fewer than 2 steps, a batch below 1; if the target must
+            be named; if gradients are NaN or all zero (the message names the layer) or unavailable; if one
+            text is too long for the available memory.
+        TypeError, IndexError: {no_target}
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> found = aw.integrated_gradients(trace, steps=20)
+        >>> total = float(found.values.sum()) + found.residual
+        >>> bool(np.isclose(total, found.provenance["change"], atol=1e-4))
+        True
+    """
+    require_reduction(reduce)
+    require_choice("rule", rule, ("gausslegendre", "trapezoid"))
+    for name, value, least in (("steps", steps, 2), ("batch_size", batch_size, 1)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}.")
+    targets = resolve_target_set(trace, target, foil, "integrated_gradients")
+    stack = embedding_stack(trace, stack)
+    import torch
+
+    with embedding_gradients(trace, targets, "integrated_gradients", stack) as model:
+        end = model.embeddings
+        start, baseline = baseline_embeddings(trace, model.run.model, end, baseline, "integrated_gradients")
+        line = end - start
+        positions, weights = _quadrature(steps, rule)
+        fractions = torch.as_tensor(positions).to(end)[:, None, None]
+        rows, sums = [], []
+        for mean in model.means(lambda points: start + fractions[points] * line, weights, batch_size):
+            products = (mean * line.double()).cpu()
+            rows.append(reduce_dimensions(products, reduce))
+            sums.append(products.sum((-1, -2)))
+        scores = model.scores()
+        change = scores - model.scores(start)
+    delta = change - torch.cat(sums)
+    common = provenance_of(
+        trace,
+        stack,
+        "integrated_gradients",
+        title=f"Integrated Gradients from {baseline}",
+        paper=INTEGRATED_GRADIENTS_PAPER,
+        options={"baseline": baseline, "steps": steps, "rule": rule, "reduce": reduce},
+        notes=(*targets.notes, _delta_note(delta, change, scores, steps)),
+        facts={"change": targets.of(change.tolist())},
+    )
+    residual = targets.of(delta.tolist()) if reduce == "sum" else None
+    return target_attributions(trace, stack, torch.cat(rows), targets, common, unit=unit, residual=residual)
+
+
+def _delta_note(delta: Tensor, change: Tensor, scores: Tensor, steps: int) -> str:
+    """Return a warning about deltas [target], or "" if all are small."""
+    tolerance = (_LARGE_DELTA * change.abs()).clamp(min=_ROUNDING * scores.abs())
+    excess = delta.abs() - tolerance
+    worst = int(excess.argmax())
+    if float(excess[worst]) <= 0:
+        return ""
+    return (
+        f"the sum misses the change from the baseline ({float(change[worst]):.3g}) by "
+        f"{float(delta[worst]):.2g} with {steps} steps: take more, or another baseline"
+    )
+
+
+def _quadrature(steps: int, rule: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return positions from 0 to 1 at which gradients are computed, and their weights, which sum to one."""
+    if rule == "trapezoid":
+        weights = np.ones(steps)
+        weights[[0, -1]] = 0.5
+        return np.linspace(0, 1, steps), weights / weights.sum()
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+    return (1 + nodes) / 2, weights / 2

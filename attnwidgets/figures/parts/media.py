@@ -1,0 +1,277 @@
+"""A picture with a map over it, or small copies of it; a sound on the axis of its seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from attnwidgets.figures.palettes import heat_map
+from attnwidgets.figures.sheet import LINE, PAD, SMALL, fitting, labelled, width_of
+from attnwidgets.figures.theme import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.colors import Colormap, Normalize
+    from numpy.typing import NDArray
+
+    from attnwidgets.figures.sheet import Box, Pen
+
+    Float = NDArray[np.floating]
+
+_WAVE, _MEL, _WORDS, _ROW, _TALLEST_MAP = 0.42, 0.6, 0.2, 0.16, 2.4  # inches
+_BINS = 600  # across a figure, of the wave
+
+GREY, DIM = 0.9, 0.74
+"""How much of its colours a picture loses beneath a map, and how bright it stays."""
+
+LEAST, MOST, RISE = 0.04, 0.94, 1.6
+"""Share of the range from which a map covers the picture, how much at most, and how fast."""
+
+BEAM = ((12, 84, 190), (70, 165, 250), (228, 245, 255))
+"""The ramp of amounts over a picture, at 0, a half and 1: it gives way to the picture instead of the page."""
+
+SKIPPED = 0.34
+"""Share of other ramps that is left out: a dark colour would grey the picture where it shines through."""
+
+_TALLEST_PICTURE = 3.4  # inches of a picture
+_GAP = 0.06
+
+
+@dataclass(frozen=True)
+class SoundMap:
+    """A sound and a map of it, on one axis.
+
+    Attributes:
+        seconds: Length of the axis.
+        wave: Samples over the whole axis.
+        spectrogram: [bin, frame] over the whole axis; None without one.
+        words: Words, with their seconds.
+        values: [row, column], columns of `step` seconds from 0.
+        rows: Names of the rows.
+        step: Seconds of a column.
+        colours: Colour map.
+        norm: Its range.
+        loudness: Colour map of the spectrogram.
+        marked: Seconds that are marked; None for none.
+    """
+
+    seconds: float
+    wave: Float
+    spectrogram: Float | None
+    words: Sequence[tuple[str, float, float]]
+    values: Float
+    rows: Sequence[str]
+    step: float
+    colours: Colormap
+    norm: Normalize
+    loudness: Colormap
+    marked: tuple[float, float] | None = None
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        del width
+        mel = _MEL + _GAP if self.spectrogram is not None else 0.0
+        words = _WORDS + _GAP if self.words else 0.0
+        return _WAVE + _GAP + mel + words + self._tall + 2 * LINE
+
+    @property
+    def _tall(self) -> float:
+        return min(_ROW * len(self.rows), _TALLEST_MAP)
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        longest = max((width_of(printable(name), SMALL) for name in (*self.rows, "words")), default=0.0)
+        left = min(longest, 0.2 * box.width) + 2 * PAD
+        top = box.top
+        across = (0.0, self.seconds)
+
+        def strip(height: float, name: str) -> Box:
+            nonlocal top
+            place = type(box)(box.left + left, top, box.width - left - 0.05, height)
+            if name:
+                label = type(box)(box.left, top, left - PAD, height)
+                pen.text(pen.axes(label, (0, 1), (0, 1)), 1, 0.5, name, color=pen.theme.quiet, ha="right")
+            top += height + _GAP
+            return place
+
+        whole = type(box)(
+            box.left + left, box.top, box.width - left - 0.05, self.height(box.width) - 2 * LINE
+        )
+        if self.marked is not None:
+            behind = pen.axes(whole, across, (0, 1))
+            behind.axvspan(*self.marked, color=pen.theme.accent, alpha=0.12, linewidth=0)
+        self._draw_wave(pen, strip(_WAVE, "wave"), across)
+        if self.spectrogram is not None:
+            axes = pen.axes(strip(_MEL, "mel"), across, (0, 1))
+            bins = self.spectrogram[::-1].astype(float)
+            # Spectrograms are mostly middling: the loud parts are to be seen.
+            shown = ((bins - bins.min()) / (np.ptp(bins) or 1.0)) ** 1.6
+            axes.imshow(shown, cmap=self.loudness, vmin=0, vmax=1, aspect="auto", extent=(*across, 0, 1))
+        if self.words:
+            self._draw_words(pen, strip(_WORDS, "words"), across)
+        self._draw_map(pen, strip(self._tall, ""), across, left)
+
+    def _draw_wave(self, pen: Pen, place: Box, across: tuple[float, float]) -> None:
+        axes = pen.axes(place, across, (-1, 1))
+        count = min(_BINS, len(self.wave))
+        parts = np.array_split(self.wave, count) if count else []
+        peak = float(np.abs(self.wave).max(initial=0.0)) or 1.0
+        low, high = ([float(reduce(part)) / peak for part in parts] for reduce in (np.min, np.max))
+        places = (np.arange(count) + 0.5) * self.seconds / max(1, count)
+        axes.vlines(places, low, high, color=pen.theme.apart, linewidth=0.6)
+
+    def _draw_words(self, pen: Pen, place: Box, across: tuple[float, float]) -> None:
+        axes = pen.axes(place, across, (0, 1))
+        inches = place.width / self.seconds
+        for word, start, end in self.words:
+            axes.add_patch(
+                Rectangle((start, 0), end - start, 1, fill=False, edgecolor=pen.theme.line, linewidth=0.7)
+            )
+            name = fitting(printable(word), (end - start) * inches - 0.02, SMALL)
+            if name.strip("…"):
+                pen.text(axes, (start + end) / 2, 0.5, name, ha="center")
+
+    def _draw_map(self, pen: Pen, place: Box, across: tuple[float, float], left: float) -> None:
+        count = len(self.rows)
+        axes = pen.axes(place, across, (count, 0))
+        axes.set_axis_on()
+        axes.spines[["top", "left", "right"]].set_visible(False)
+        axes.spines["bottom"].set(color=pen.theme.quiet, linewidth=0.6)
+        if self.values.size:
+            end = self.values.shape[1] * self.step
+            axes.imshow(
+                self.values, cmap=self.colours, norm=self.norm, aspect="auto", extent=(0, end, count, 0),
+                interpolation="nearest",
+            )  # fmt: skip
+        axes.set_xlim(across)
+        axes.set_ylim(count, 0)
+        for at, name in labelled(self.rows, None, place.height / max(1, count)):
+            words = fitting(printable(name), left - 2 * PAD, SMALL)
+            pen.text(axes, -PAD * self.seconds / place.width, at + 0.5, words, ha="right")
+        ticks: Any = MaxNLocator(8).tick_values(*across)
+        axes.tick_params(left=False, labelleft=False, bottom=False, labelbottom=False)
+        for tick in ticks[(ticks >= 0) & (ticks <= self.seconds)]:
+            below = count + 0.1 * count / max(self._tall, 0.1)
+            pen.text(
+                axes, tick, below, f"{tick:g}{' s' if tick == 0 else ''}", color=pen.theme.quiet, ha="center"
+            )
+
+
+def dimmed(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a picture as it lies beneath a map, [row, column, channel]: nearly grey, and darker."""
+    colours = pixels.astype(np.float32)
+    light = colours @ np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
+    mixed = colours + GREY * (light[..., None] - colours)
+    return np.asarray(np.round(DIM * mixed), dtype=np.uint8)
+
+
+def over(share: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return how opaque a map is at shares of its range, 0 to 1; NaN covers nothing."""
+    return np.clip((np.nan_to_num(np.abs(share)) - LEAST) * RISE, 0.0, MOST)
+
+
+def over_map(palette: str, *, signed: bool) -> Colormap:
+    """Return the ramp of a palette over a picture, by shares of the range, 0 to 1 or -1 to 1.
+
+    Args:
+        palette: Its name; "" for the default.
+        signed: Whether values have a sign.
+    """
+    plain = heat_map(palette, signed=signed, dark=True)
+    if not signed and plain is heat_map("", signed=False, dark=True):
+        return LinearSegmentedColormap.from_list("aw-beam", [[c / 255 for c in stop] for stop in BEAM])
+    shares = np.linspace(-1.0 if signed else 0.0, 1.0, 257)
+    size = SKIPPED + (1 - SKIPPED) * np.abs(shares)
+    return ListedColormap(plain(0.5 + np.sign(shares) * size / 2 if signed else size))
+
+
+def shades(
+    values: NDArray[np.floating], colours: Colormap, norm: Normalize, *, signed: bool
+) -> NDArray[np.float64]:
+    """Return the colours of a map over a picture, [row, column, red green blue opacity], 0 to 1.
+
+    Args:
+        values: [row, column].
+        colours: Of `over_map`.
+        norm: The range of the values.
+        signed: Whether they have a sign; zero is then transparent in the middle.
+    """
+    place = np.asarray(np.ma.filled(norm(np.nan_to_num(values)), 0.0))
+    painted = np.asarray(colours(place), dtype=np.float64)
+    painted[..., 3] = over(np.asarray(2 * place - 1 if signed else place) * np.isfinite(values))
+    return painted
+
+
+@dataclass(frozen=True)
+class Pictured:
+    """Maps over a picture: one large, or several small ones with their names beneath.
+
+    Attributes:
+        pixels: The picture [row, column, channel], 0 to 255.
+        maps: Values of patches, each [row, column].
+        names: What stands beneath each; none of a large one.
+        colours: Colours of the values.
+        norms: Range of each map.
+        signed: Whether values have a sign.
+        marks: Outlined patches (row, column) of each map.
+        chosen: The map whose name is bold; -1: none.
+    """
+
+    pixels: NDArray[np.uint8]
+    maps: Sequence[NDArray[np.floating]]
+    names: Sequence[str]
+    colours: Colormap
+    norms: Sequence[Normalize]
+    signed: bool = False
+    marks: Sequence[Sequence[tuple[int, int]]] = ()
+    chosen: int = -1
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        _, tall, _, lines = self._sizes(width)
+        return lines * (tall + self._foot + _GAP) - _GAP
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        wide, tall, each, _ = self._sizes(box.width)
+        for number, values in enumerate(self.maps):
+            line, place = divmod(number, each)
+            left = box.left + place * (wide + _GAP)
+            top = box.top + line * (tall + self._foot + _GAP)
+            rows, columns = values.shape
+            axes = pen.axes(type(box)(left, top, wide, tall), (0, columns), (rows, 0))
+            extent = (0, columns, rows, 0)
+            axes.imshow(dimmed(self.pixels), extent=extent, aspect="auto")
+            painted = shades(values, self.colours, self.norms[number], signed=self.signed)
+            axes.imshow(painted, extent=extent, aspect="auto", interpolation="nearest")
+            for row, column in self.marks[number] if self.marks else ():
+                for edge, size in (("#ffffff", 2.4), (pen.theme.accent, 1.2)):
+                    axes.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor=edge, linewidth=size))
+            if self.names:
+                words = type(box)(left, top + tall, wide, LINE)
+                bold = number == self.chosen
+                pen.text(pen.axes(words), 0, LINE / 2, self.names[number], bold=bold)
+
+    @property
+    def _foot(self) -> float:
+        return LINE if self.names else 0.0
+
+    def _sizes(self, width: float) -> tuple[float, float, int, int]:
+        """Return width and height of a picture, how many stand in a line, and how many lines there are."""
+        rows, columns = self.maps[0].shape
+        # Patches are as wide as they are high, unless the picture says otherwise.
+        ratio = self.pixels.shape[0] / self.pixels.shape[1] if self.pixels.size else rows / columns
+        count = len(self.maps)
+        for across in range(1, count + 1):
+            lines = -(-count // across)
+            tall = (width - (across - 1) * _GAP) / across * ratio
+            if lines * (tall + self._foot + _GAP) <= _TALLEST_PICTURE + self._foot or count == 1:
+                break
+        tall = min(tall, _TALLEST_PICTURE)
+        return tall / ratio, tall, across, lines

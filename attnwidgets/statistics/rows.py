@@ -1,0 +1,319 @@
+"""Statistics of rows of attention: entropy, distance and neighbours, kinds of elements, related tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnwidgets.statistics.statistic import Statistic, register, statistic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.statistics.row_shares import Bool, Float, Roles, Rows
+
+RECEIVER = register(
+    Statistic(
+        "receiver",
+        "receiver",
+        "Kurtosis over sentences of the attention they get from later ones, relative to its highest value.",
+        "up to 1, where one sentence gets all of it; 0 for normal scores",
+        "a receiver head: later sentences look back to few sentences",
+        "Bogdan et al. 2025, Thought Anchors, section 4; divided by its ceiling for so many sentences",
+        made_by="aw.circuits.receiver_heads(traces)",
+    )
+)
+
+
+def _several_keys(roles: Roles) -> str:
+    return "" if roles.keys > 1 else "there is only one key"
+
+
+def _starts_special(roles: Roles) -> str:
+    if roles.causal:
+        return "the first query of a causal map sees only itself"
+    return "" if roles.special_queries[:1].any() else "the text does not begin with a special element"
+
+
+def entropy_of_rows(shares: Float) -> Float:
+    """Return the entropy of every row, in nats: -sum_j a_ij ln a_ij, where 0 ln 0 is 0 [head, query]."""
+    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    return 0.0 - (shares * logs).sum(axis=2)
+
+
+@statistic()
+def entropy(rows: Rows) -> Float:
+    """How broadly a query attends: mean over queries i of -sum_j a_ij ln a_ij, in nats.
+
+    Range: 0 to ln(n) nats (divide by ln 2 for bits)
+    High: broad: spreads over many elements, like a bag of words
+    Low: focused on one element
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
+    """
+    return rows.mean(entropy_of_rows(rows.shares))
+
+
+@statistic(refusal=_several_keys)
+def relative_entropy(rows: Rows) -> Float:
+    """How broadly a query attends to the keys it can see: mean over queries of entropy / ln(visible keys).
+
+    Range: 0, all on one key, to 1, the same share on every key that the query can see
+    High: broad for the number of keys; compares early and late queries, short and long texts
+    Low: focused on one element
+    """
+    most = np.log(np.maximum(rows.roles.visible, 2))
+    return rows.mean(entropy_of_rows(rows.shares) / most)
+
+
+@statistic(title="entropy of [CLS]", refusal=_starts_special)
+def cls_entropy(rows: Rows) -> Float:
+    """How broadly the special first element ([CLS]) attends: the entropy of its row, in nats.
+
+    Range: 0 to ln(n) nats
+    High: the special first element gathers from the whole text
+    Low: it reads one element
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
+    """
+    return np.where(rows.filled[:, 0], entropy_of_rows(rows.shares[:, :1])[:, 0], np.nan)
+
+
+def places_compare(roles: Roles) -> str:
+    """Return why positions of queries and keys cannot be compared, or ""."""
+    return "" if roles.square else "queries and keys are elements of different sequences"
+
+
+def has_neighbours(roles: Roles) -> str:
+    """Return why no element has a neighbour, or ""."""
+    return places_compare(roles) or ("" if roles.keys > 1 else "there is only one element")
+
+
+def has_next(roles: Roles) -> str:
+    """Return why no query reads a later element, or ""."""
+    return has_neighbours(roles) or ("no query sees a later key (causal)" if roles.causal else "")
+
+
+@statistic(refusal=places_compare)
+def mean_distance(rows: Rows) -> Float:
+    """How many elements away a query attends on average: mean over queries i of sum_j a_ij |i - j|.
+
+    Vig and Belinkov divide the sum over all rows by the sum of all weights, which is the same if rows sum to
+    one.
+
+    Range: 0 to n - 1 elements (tokens, or words where the map is read by word)
+    High: attends far away
+    Low: attends to the query itself and its neighbours
+    Source: Vig & Belinkov 2019, Analyzing the Structure of Attention in a Transformer Language Model; with
+        |i - j| for encoders, as in Dosovitskiy et al. 2021, figure 7
+    """
+    return rows.mean((rows.shares * rows.roles.distance).sum(axis=2))
+
+
+@statistic(refusal=places_compare)
+def diagonal(rows: Rows) -> Float:
+    """Share of a query that goes to itself: mean over queries i of a_ii.
+
+    Range: 0 to 1, a share of the query's attention
+    High: attends to the query itself
+    Low: attends to other elements
+    """
+    return rows.mean(np.einsum("hii->hi", rows.shares))
+
+
+@statistic(refusal=has_neighbours)
+def previous_token(rows: Rows) -> Float:
+    """Share of a query that goes to the element before it: mean over queries i > 0 of a_i,i-1.
+
+    Range: 0 to 1, a share of the query's attention
+    High: attends to the element before the query (a previous-token head)
+    Low: attends elsewhere
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.1
+    """
+    values = np.zeros(rows.filled.shape)
+    values[:, 1:] = np.einsum("hii->hi", rows.shares[:, 1:, :-1])
+    return rows.mean(values, np.arange(rows.roles.queries) > 0)
+
+
+@statistic(refusal=has_next)
+def next_token(rows: Rows) -> Float:
+    """Share of a query that goes to the element after it: mean over queries i < n - 1 of a_i,i+1.
+
+    Range: 0 to 1, a share of the query's attention
+    High: attends to the element after the query (a next-token head)
+    Low: attends elsewhere
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.1
+    """
+    values = np.zeros(rows.filled.shape)
+    values[:, :-1] = np.einsum("hii->hi", rows.shares[:, :-1, 1:])
+    return rows.mean(values, np.arange(rows.roles.queries) < rows.roles.queries - 1)
+
+
+@statistic()
+def first_token(rows: Rows) -> Float:
+    """Share of a query that goes to the first element ([CLS], the start token, or a word): mean of a_i0.
+
+    Range: 0 to 1, a share of the query's attention
+    High: rests on the first element: an attention sink if far above chance
+    Low: attends elsewhere
+    Source: Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks, section 3.1
+    """
+    return rows.mean(rows.shares[:, :, 0])
+
+
+def _has_special(roles: Roles) -> str:
+    return "" if roles.special.any() else "no element is special"
+
+
+def _has_separators(roles: Roles) -> str:
+    return "" if _separators(roles).any() else "no element after the first is special"
+
+
+def _separators(roles: Roles) -> Bool:
+    return roles.special & (np.arange(roles.keys) > 0)
+
+
+def _has_sentences(roles: Roles) -> str:
+    if roles.sentences is None:
+        return f"these elements ({roles.unit}) are not parts of sentences"
+    return places_compare(roles) or _several(roles.sentences, "sentence")
+
+
+def _has_texts(roles: Roles) -> str:
+    return places_compare(roles) or _several(roles.texts, "text")
+
+
+def _several(owner: NDArray[np.int64], what: str) -> str:
+    return "" if len(set(owner[owner >= 0].tolist())) > 1 else f"there is only one {what}"
+
+
+@statistic(refusal=_has_special)
+def special_tokens(rows: Rows) -> Float:
+    """Share of a query that goes to special elements ([CLS], [SEP], start, end): mean of their summed shares.
+
+    Range: 0 to 1, a share of the query's attention
+    High: rests on special elements: often a way of doing nothing
+    Low: attends to the text
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.2
+    """
+    return rows.mean(rows.mass(rows.roles.special))
+
+
+@statistic(refusal=_has_separators)
+def separators(rows: Rows) -> Float:
+    """Share of a query that goes to special elements after the first ([SEP], end): mean of summed shares.
+
+    Range: 0 to 1, a share of the query's attention
+    High: rests on [SEP] or the end token: often a way of doing nothing
+    Low: attends to the text or its first element
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.2
+    """
+    return rows.mean(rows.mass(_separators(rows.roles)))
+
+
+@statistic(refusal=_has_sentences)
+def other_sentences(rows: Rows) -> Float:
+    """Share of a query in the text that goes to the text of other sentences: mean of their summed shares.
+
+    Special elements belong to no sentence: they do not count as queries here, and attention to them counts
+    for no sentence. In causal maps, queries that see no other sentence (those of the first) are left out. A
+    sink at the first word of a text without a start token counts as its sentence: compare `first_token`.
+
+    Range: 0 to 1, a share of the query's attention
+    High: carries information between sentences
+    Low: attends within its sentence, or to special elements
+    """
+    owner = rows.roles.sentences
+    return np.full(len(rows.shares), np.nan) if owner is None else _across(rows, owner)
+
+
+@statistic(refusal=_has_texts)
+def other_text(rows: Rows) -> Float:
+    """Share of a query in one text of a pair that goes to the other text: mean of the summed shares.
+
+    Special elements are left out as in `other_sentences`.
+
+    Range: 0 to 1, a share of the query's attention
+    High: compares the two texts of a pair
+    Low: attends within its text, or to special elements
+    """
+    return _across(rows, rows.roles.texts)
+
+
+def _across(rows: Rows, owner: NDArray[np.int64]) -> Float:
+    """Return the mean share that goes to elements of another owner [head]; owner -1 is left out."""
+    other = (owner[:, None] != owner) & (owner[:, None] >= 0) & (owner >= 0)
+    seen = np.tril(other) if rows.roles.causal else other
+    return rows.mean(rows.mass(other), seen.any(axis=1))
+
+
+def pieces_of(roles: Roles, query: int) -> list[int]:
+    """Return the keys that are other pieces of the word of a query."""
+    words = roles.words
+    if words is None or roles.special[query]:
+        return []
+    return [int(key) for key in np.flatnonzero(words == words[query]) if key != query]
+
+
+def earlier_of(roles: Roles, query: int) -> list[int]:
+    """Return the keys before a query that are the same token, special ones left out."""
+    return roles.occurrences[roles.labels[query]][: roles.rank[query]]
+
+
+def mask_of(roles: Roles, targets: Callable[[Roles, int], list[int]]) -> Bool:
+    """Return targets of all queries that a query can see [query, key]."""
+    mask = np.zeros((roles.queries, roles.keys), dtype=bool)
+    for query in range(roles.queries):
+        mask[query, targets(roles, query)] = True
+    return np.tril(mask) if roles.causal else mask
+
+
+def has_pieces(roles: Roles) -> str:
+    """Return why the text lacks words of several pieces, or ""."""
+    reason = places_compare(roles)
+    if reason or roles.words is None:
+        return reason or f"these elements ({roles.unit}) are not pieces of words"
+    counted = np.bincount(roles.words[~roles.special], minlength=1)
+    return "" if counted.max(initial=0) > 1 else "no word has several pieces"
+
+
+def has_repeats(roles: Roles) -> str:
+    """Return why no element occurs twice, or ""."""
+    repeats = any(len(places) > 1 for places in roles.occurrences.values())
+    return places_compare(roles) or ("" if repeats else "no element occurs twice")
+
+
+@statistic(refusal=has_pieces)
+def same_word(rows: Rows) -> Float:
+    """Share of a query that goes to the other pieces of its own word: mean of their summed shares.
+
+    Only queries whose word has another piece that they can see count.
+
+    Range: 0 to 1, a share of the query's attention
+    High: joins the pieces of a word (a subword-merging head)
+    Low: attends to other words, or to the query itself
+    Source: Correia et al. 2019, Adaptively Sparse Transformers, section 5.2 (a head that merges subwords)
+    """
+    return _towards(rows, pieces_of)
+
+
+@statistic(refusal=has_repeats)
+def duplicate_token(rows: Rows) -> Float:
+    """Share of a repeated element's query that goes to its earlier occurrences: mean of summed shares.
+
+    Elements are the same if their labels are. Only queries that occurred before count; special elements do
+    not.
+
+    Range: 0 to 1, a share of the query's attention
+    High: looks back at the same token (a duplicate-token head)
+    Low: attends elsewhere
+    Source: Wang et al. 2023, Interpretability in the Wild, section 3 (duplicate-token heads)
+    """
+    return _towards(rows, earlier_of)
+
+
+def _towards(rows: Rows, targets: Callable[[Roles, int], list[int]]) -> Float:
+    mask = mask_of(rows.roles, targets)
+    has_target: Bool = np.asarray(mask.any(axis=1))
+    return rows.mean(rows.mass(mask), has_target)
