@@ -115,7 +115,7 @@ def files_of(views: Iterable[View]) -> list[str]:
     files: set[Path] = set()
     for view in views:
         files |= {Path(getfile(type(view))), *ROOT.glob(f"js/src/views/**/{view.name}.ts")}
-        files |= {ROOT / "js" / "src" / "parts" / f"{part}.ts" for part in view.PARTS}
+        files |= {ROOT / "js" / "src" / "parts" / f"{part}.ts" for part in view.needs.scripts}
     return sorted(path.relative_to(ROOT).as_posix() for path in files)
 
 

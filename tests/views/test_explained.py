@@ -43,7 +43,8 @@ def test_a_decoder_opens_on_the_head_whose_last_row_reads_a_content_word(capital
         f"“is” attends to “France” ({weights[4, 3]:.2f}); the other tokens attend mostly to the first."
     )
     assert aw.Heatmap(capital).selection.opening == opening
-    assert aw.NeuronView(capital).opening_query("self", opening.layer, opening.head) == 4
+    row = weights[aw.NeuronView(capital).opening_query("self", opening.layer, opening.head)]
+    assert 2 <= (row > 0.1).sum() <= 4  # of the same head, a row with something to compare
 
 
 def test_a_head_that_always_reads_the_token_before_is_not_chosen(capital):

@@ -65,7 +65,7 @@ class Link:
                 given neither layer nor head.
 
         Raises:
-            IndexError, ValueError: There is no such layer, head or unit. The view has then joined nothing.
+            IndexError, ValueError: The layer, head or unit does not exist. The view has then joined nothing.
         """
         key = session(), content.trace_id
         store = STORES.get(key) or STORES.keep(key, TileStore())

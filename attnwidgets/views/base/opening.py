@@ -162,7 +162,7 @@ def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
 def divided_row(shown: MixingMap, first: Opening, *, all_heads: bool) -> Opening | None:
     """Return the opening at the row that divides its attention most evenly among few content elements.
 
-    Two to four of them have a weight of 0.1 or more each, and 0.8 together. None if there is no such row, and
+    Two to four of them have a weight of 0.1 or more each, and 0.8 together. None without such a row, and
     where nothing is searched: in long texts, and while layers are not computed.
 
     Args:
