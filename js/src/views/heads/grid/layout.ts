@@ -61,7 +61,7 @@ export function layOut(wanted: Wanted): Layout {
   const { layers, heads, order, isBeside, width } = wanted;
   const tallest = isBeside ? (wanted.height ?? HEIGHT) - (HEIGHT - TALL) : LOW;
   const across = Math.max(40, (isBeside ? width - ASIDE : width) - NAMES - 2);
-  // The height of the grid never depends on how it is sorted.
+  // Below ranked heads, the height of the grid never depends on how it is sorted: nothing moves.
   const plain = thumbSide(layers, heads, across, tallest, LARGEST);
   const isTable = layers * heads > 1 && thumbSide(layers, heads, NARROW, LOW, LARGEST) < LEAST_SIDE;
   const names = !isTable && ["all", "groups"].includes(order) ? VALUES : NAMES;
@@ -90,6 +90,7 @@ export function layOut(wanted: Wanted): Layout {
   }
   const place = size();
   const fixed = isTable ? place.height * heads : Math.min(tallest, plain * layers);
-  const height = Math.max(fixed, Math.min(tallest, 3 * NAMED)) + AROUND;
+  const isFull = isBeside && !isPlain && !isTable;
+  const height = Math.max(isFull ? tallest : fixed, Math.min(tallest, 3 * NAMED)) + AROUND;
   return { ...arrangement, size: place, foot, isTable, order, names, height, places };
 }
