@@ -172,3 +172,22 @@ def test_the_words_are_the_alternative_text_of_pictures(minilm_trace, tmp_path):
     svg = view.save(tmp_path / "a.svg").read_text(encoding="utf-8")
     assert f">{words}</desc>" in svg
     assert Image.open(view.save(tmp_path / "a.png")).text["Description"] == words
+
+
+@pytest.mark.slow
+def test_views_of_numbers_describe_the_numbers_that_they_draw():
+    trace = aw.trace(*aw.demo_model("classifier"), "A wonderful film, and not too melodramatic.")
+    first = trace.predictions()[0]
+    for view in (aw.Predictions(trace), aw.InterventionView(trace)):
+        assert f"“{first.label}” {first.probability:.1%}" in view.describe()
+    removal = aw.RemovalView(trace)
+    assert f"is at {removal.left(0):.1%}, {removal.left(1):.1%} without" in removal.describe()
+    profile = aw.LayerProfile(trace, methods=["attention", "rollout"])
+    reader, word = re.match("“(.+)” reads “(.+)”, largest: attention", profile.describe()).groups()
+    values = [
+        profile.value("attention", trace.tokens.index(word), layer=layer, query=trace.tokens.index(reader))
+        for layer in aw.attention(trace).layers
+    ]
+    assert f"attention {max(values):.3g} in layer {int(np.argmax(values))}," in profile.describe()
+    compared = aw.CompareView(trace, methods=["attention", "lrp"]).describe()
+    assert "lrp at “wonderful”" in compared

@@ -259,6 +259,16 @@ class CompareView(View):
                 for by in ("value", "magnitude") if signed else ("value",):
                     yield {**request, "special": special, "by": by}
 
+    def describe(self) -> str:
+        """Return in a sentence which element each explanation is largest at, without computing layers."""
+        from attnwidgets.views.still.comparisons import words_of_comparison
+
+        if self._compared.on_demand:
+            return (
+                f"{', '.join(self._compared.names)} compared {self._compared.unit} by {self._compared.unit}."
+            )
+        return words_of_comparison(self)
+
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.comparisons import compare_sheet
 

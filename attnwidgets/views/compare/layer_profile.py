@@ -219,6 +219,14 @@ class LayerProfile(View):
                 if count <= _MANY_QUERIES or is_pinned:
                     yield {"query": query, "unit": unit}
 
+    def describe(self) -> str:
+        """Return in a sentence in which layer each line is largest, without computing layers."""
+        from attnwidgets.views.still.comparisons import words_of_profile
+
+        if self._compared.on_demand:
+            return f"{', '.join(self._compared.names)} over the layers."
+        return words_of_profile(self)
+
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.comparisons import profile_sheet
 

@@ -146,6 +146,12 @@ class RemovalView(View):
     def _handlers(self) -> dict[str, Handler]:
         return self._removals.handlers()
 
+    def describe(self) -> str:
+        """Return in a sentence what is left of the prediction without the first elements."""
+        from attnwidgets.views.still.predictions import words_of_removal
+
+        return words_of_removal(self) or super().describe()
+
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.predictions import removal_sheet
 

@@ -134,6 +134,15 @@ class ScorecardView(StandaloneView):
         )
         return samples.select(metric=metric)
 
+    def describe(self) -> str:
+        """Return the scores of the shown metric in a sentence, the methods in the order of the table."""
+        from attnwidgets.evaluate.scorecards.table import order_of
+
+        card = self._shown()
+        overall = _overall(card)[0][0, :, 0]
+        rows = [f"{card.row_name(row).replace('_', ' ')} {overall[row]:.3g}" for row in order_of(card)]
+        return f"{card.metrics[0].replace('_', ' ')}, mean over {card.examples}: {', '.join(rows)}."
+
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.comparisons import scores_sheet
 

@@ -311,6 +311,12 @@ class InterventionView(Intervening):
     def _handlers(self) -> Mapping[str, Handler]:
         return self._intervention_handlers()
 
+    def describe(self) -> str:
+        """Return the predictions in a sentence, before and after the active interventions."""
+        from attnwidgets.views.still.predictions import words_of_predictions
+
+        return words_of_predictions(self)
+
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.predictions import interventions_sheet
 

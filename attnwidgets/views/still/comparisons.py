@@ -105,10 +105,50 @@ def _agreement(
     ]
 
 
+def words_of_comparison(view: Any) -> str:
+    """Return in a sentence which element each explanation of a CompareView is largest at."""
+    compared = view._compared  # noqa: SLF001 - a part of the view
+    layer = nearest(compared.layers or (0,), view.selection.layer)
+    query, unit = compared.pinned(view.selection.pinned), compared.unit
+    labels, special = compared.axis.units[unit].labels, compared.axis.units[unit].special
+    content = [place for place, flag in enumerate(special) if not flag] or range(len(labels))
+    parts = []
+    for name, vector in zip(compared.names, compared.vectors(layer, query, unit), strict=True):
+        sizes = {place: abs(float(vector[place])) for place in content if np.isfinite(vector[place])}
+        if sizes:
+            largest = max(sizes, key=lambda place: sizes[place])
+            parts.append(f"{name} at “{labels[largest]}” ({vector[largest]:.3g})")
+    row = compared.query_in(query, unit)
+    where = "Largest" if row is None else f"Largest in the row of “{labels[row]}”"
+    return f"{len(compared.names)} explanations of one text. {where}: {', '.join(parts)}."
+
+
+def words_of_profile(view: Any) -> str:
+    """Return in a sentence in which layer each line of a LayerProfile is largest."""
+    title, lines, _ = _profile_lines(view)
+    places = [layer + view.options["indexBase"] for layer in view._compared.layers]  # noqa: SLF001
+    parts = []
+    for line in lines:
+        values = np.asarray(line.values, dtype=np.float64)
+        if np.isfinite(values).any():
+            largest = int(np.nanargmax(np.abs(values)))
+            parts.append(f"{line.name} {values[largest]:.3g} in layer {places[largest]}")
+    return f"{title}, largest: {', '.join(parts)}."
+
+
 def profile_sheet(view: Any, theme: Theme) -> Sheet:
     """Return the lines of a LayerProfile: its pair of tokens, or its target and its cues, over layers."""
     del theme
-    compared, base = view._compared, view.options["indexBase"]  # noqa: SLF001 - a part of the view
+    title, lines, y_name = _profile_lines(view)
+    compared, base = view._compared, view.options["indexBase"]  # noqa: SLF001
+    places = [layer + base for layer in compared.layers]
+    marked = nearest(compared.layers, view.selection.layer) + base if compared.layers else None
+    return Sheet(title, [Lines(lines, places, "layer", y_name, marked=marked)])
+
+
+def _profile_lines(view: Any) -> tuple[str, list[Line], str]:
+    """Return the title of a LayerProfile, its lines over layers, and the name of their values."""
+    compared = view._compared  # noqa: SLF001 - a part of the view
     unit, pinned = compared.unit, view.selection.pinned
     meta, (data,) = view._profile(compared.pinned(pinned), unit)  # noqa: SLF001 - as its browser side asks
     labels = compared.axis.units[unit].labels
@@ -125,13 +165,10 @@ def profile_sheet(view: Any, theme: Theme) -> Sheet:
         shown = filtered(rows, view.options["filters"], special=special, shares=bool(shares.all()))
         lines.append(Line(name, shown[:, sources].sum(axis=1)))
     lines += [Line(name, line, dashed=True) for name, line in view._probes]  # noqa: SLF001
-    places = [layer + base for layer in compared.layers]
     query = meta["query"]
     target = "" if query is None else f"“{labels[query]}” reads "
     title = str(view.options["title"]) or target + ", ".join(f"“{labels[i]}”" for i in sources)
-    marked = nearest(compared.layers, view.selection.layer) + base if compared.layers else None
-    y_name = "share of the row" if meta["alike"] else "value"
-    return Sheet(title, [Lines(lines, places, "layer", y_name, marked=marked)])
+    return title, lines, "share of the row" if meta["alike"] else "value"
 
 
 def flow_sheet(view: View, theme: Theme) -> Sheet:

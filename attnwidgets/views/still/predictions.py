@@ -73,6 +73,27 @@ def chips_of(view: Any) -> list[Part]:
     return [Chips([(name, share) for _, name, share in found[:_CHIPS]], chosen)]
 
 
+def words_of_predictions(view: Any) -> str:
+    """Return the largest outcomes in a sentence, or before and after the active interventions."""
+    trace = _predicting(view)
+    if trace is None:
+        return "The model of this trace predicts neither tokens nor classes."
+    if view.selection.interventions:
+        meta, _ = view._changed([dict(spec) for spec in view.selection.interventions])  # noqa: SLF001
+        names = "; ".join(item.said for item in view.interventions())
+        outcomes = [
+            f"“{label}” {after:.3f} (before: {before:.3f})" for _, label, before, after in meta["rows"]
+        ]
+        return f"{meta['title'].capitalize()} with {names}: {', '.join(outcomes[:_CHIPS])}."
+    if trace.answer.is_numbers and trace.logits is not None:
+        values = zip(trace.answer.names, trace.logits.tolist(), strict=True)
+        outcomes = [f"“{name}” {value:.4g}" for name, value in values]
+        return f"{trace.predictions_title.capitalize()}: {', '.join(outcomes[:_CHIPS])}."
+    title, largest = probabilities_of(trace)
+    outcomes = [f"“{name}” {share:.1%}" for _, name, share in largest[:_CHIPS]]
+    return f"{title.capitalize()}: {', '.join(outcomes)}."
+
+
 def predictions_sheet(view: Any, theme: Theme) -> Sheet:
     """Return what a Predictions view shows: outcomes, and the surprisal of the text."""
     title = str(view.options["title"]) or "predictions"
@@ -126,6 +147,25 @@ def _change(view: Any) -> list[Part]:
     if meta["distance"] is not None:
         parts.append(Words(f"distance {meta['distance']:.3f}"))
     return parts
+
+
+def words_of_removal(view: Any) -> str:
+    """Return in a sentence what removing the first elements changes; "" where it takes long to compute."""
+    args = next(view._removals._opening("removal"), None)  # noqa: SLF001 - a part of the view
+    if args is None:
+        return ""
+    meta, (values, *_) = view._removals._steps(**args)  # noqa: SLF001
+    source = next(source for source in view.store.sources() if source.id == args["source"])
+    labels, steps = source.axes()[1]["labels"], meta["steps"]
+    left = np.frombuffer(values, "<f8").reshape(2, -1)[0]
+    order = [f"“{labels[element]}”" for element in meta["order"]]
+    form = ".1%" if meta["score"] == "probability" else ".4g"
+    parts = [
+        f"{left[at]:{form}} without {order[0] if steps[at] == 1 else f'the top {steps[at]} {source.unit}s'}"
+        for at in range(1, min(len(steps), 3))
+    ]
+    title = f"{source.title}, checked by removal ({meta['operator']})"
+    return f"{title}: “{meta['target']}” is at {left[0]:{form}}, {', '.join(parts)}."
 
 
 def removal_sheet(view: Any, theme: Theme) -> Sheet:

@@ -57,6 +57,12 @@ class Predictions(Intervening):
     def _handlers(self) -> Mapping[str, Handler]:
         return prediction_handlers(self.content.trace) | self._intervention_handlers(rows=False)
 
+    def describe(self) -> str:
+        """Return the largest outcomes in a sentence, or before and after the active interventions."""
+        from attnwidgets.views.still.predictions import words_of_predictions
+
+        return words_of_predictions(self)
+
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.predictions import predictions_sheet
 
