@@ -395,7 +395,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     const other = ctx.counterpart()?.source;
     const words = (of: Source): string => accountOf(of, query, of.accounts).join(" ");
     sum.show(words(source), detailsOf(source, accountOf(source, query, source.sums)));
-    reserve(sums, ...(other ? [`${words(other)} Details`] : []));
+    const room = other ? words(other) : "";
+    reserve(sums, room && `${room} Details`);
     sums.hidden = !(words(source) || sums.dataset.room);
   };
 
