@@ -11,9 +11,9 @@ export interface Account {
 
 export function createAccount(signal: AbortSignal): Account {
   const [words, panel] = [h("span"), h("div.menu.account")];
-  const button = h("button.details", { type: "button", hidden: true }, "Details");
+  const button = h("button.details", { type: "button", hidden: "" }, "Details");
   createPopover(button, panel, signal, () => undefined);
-  const element = h("p.sums", { hidden: true }, words, " ", button, panel);
+  const element = h("p.sums", { hidden: "" }, words, " ", button, panel);
   return {
     element,
     show(sentence, details = "") {
