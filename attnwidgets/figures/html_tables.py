@@ -48,13 +48,21 @@ def table(
 
 
 def cell(
-    content: str, *, left: bool = False, tint: float = 0.0, title: str = "", style: str = "", limit: int = 40
+    content: str,
+    *,
+    left: bool = False,
+    header: bool = False,
+    tint: float = 0.0,
+    title: str = "",
+    style: str = "",
+    limit: int = 40,
 ) -> str:
     """Return a cell of a row.
 
     Args:
         content: Its text.
         left: Whether it is aligned to the left, as words are.
+        header: Whether it names the row; it is then aligned to the left as well.
         tint: Strength of its colour, -1 (orange) to 1 (blue).
         title: Its tooltip.
         style: More CSS, from a semicolon on.
@@ -63,7 +71,9 @@ def cell(
     share = min(abs(tint), 1.0) * _STRONGEST
     colour = f";background:rgba({_POSITIVE if tint > 0 else _NEGATIVE},{share:.2f})" if tint else ""
     about = f" title='{text(title, 600)}'" if title else ""
-    return f"<td style='{_LEFT if left else _RIGHT}{colour}{style}'{about}>{text(content, limit)}</td>"
+    look = f"style='{_LEFT if left or header else _RIGHT}{colour}{style}'{about}"
+    shown = text(content, limit)
+    return f"<th scope='row' {look}>{shown}</th>" if header else f"<td {look}>{shown}</td>"
 
 
 def text(content: str, limit: int = 40) -> str:

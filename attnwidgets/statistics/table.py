@@ -291,7 +291,7 @@ def _row(stats: HeadStatistics, place: int) -> list[str]:
     heads = ", ".join(spoken(head) for head in stats.top(name, _LEAD))
     tooltip = f"{about.definition} Range: {about.scale}. {about.paper}"
     return [
-        cell(about.title, left=True, title=tooltip, limit=60),
+        cell(about.title, header=True, title=tooltip, limit=60),
         *(cell("–" if np.isnan(number) else f"{number:.3f}") for number in numbers),
         cell(heads, left=True, style=";white-space:nowrap", limit=120),
         cell(about.high, left=True, limit=200),

@@ -162,12 +162,12 @@ class ClassGrades(Mapping[str, Grades], Table):
             ]
             open_points = f" ({grades.proposed:g} ?)" if grades.proposed else ""
             total = cell(f"{shown(grades.points)} of {grades.of:g}{open_points}")
-            rows.append([cell(short, left=True, title=name, limit=60), *cells, total])
+            rows.append([cell(short, header=True, title=name, limit=60), *cells, total])
         statistics = list(self.statistics.values())
         for number, (name, line) in enumerate(_LINES.items()):
             style = LINE if number == 0 else ""
             cells = [cell(line(item), style=style, limit=30) for item in statistics]
-            rows.append([cell(name, left=True, style=style), *cells, cell("", style=style)])
+            rows.append([cell(name, header=True, style=style), *cells, cell("", style=style)])
         said = [note for grades in self._grades.values() for note in grades.notes]
         if any(grades.proposed for grades in self._grades.values()):
             said.insert(0, "?: only proposed, until you confirm it. .proposals lists these answers.")

@@ -162,7 +162,7 @@ class Grades(Mapping[str, Mark], Table):
     def _repr_html_(self) -> str:
         rows = (
             (
-                cell(name, left=True),
+                cell(name, header=True),
                 cell("–" if mark.answer is None else canonical(mark.answer), left=True, limit=60),
                 cell(f"{mark.share:.2f}", tint=mark.share),
                 cell(mark.written),

@@ -193,7 +193,7 @@ class Agreement(Explanation):
 
     def _repr_html_(self) -> str:
         rows = (
-            [cell(name, left=True, limit=60)]
+            [cell(name, header=True, limit=60)]
             + [cell(f"{value:.2f}", tint=value, title=f"{value:.4f}") for value in values]
             for name, values in zip(self.names, self._exact, strict=True)
         )

@@ -106,7 +106,7 @@ def _rows(card: Scorecard, columns: Sequence[tuple[int, int]]) -> Iterator[list[
         first = row_is_baseline(card, row) and place and not row_is_baseline(card, rows[place - 1])
         style = LINE if first else ""
         scores = [_score(card, (metric, row, x), tops[metric], style) for metric, x in columns]
-        yield [cell(card.row_name(row), left=True, style=f"{style};white-space:nowrap", limit=60), *scores]
+        yield [cell(card.row_name(row), header=True, style=f"{style};white-space:nowrap", limit=60), *scores]
 
 
 def _score(card: Scorecard, at: tuple[int, int, int], top: float, style: str) -> str:

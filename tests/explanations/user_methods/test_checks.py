@@ -23,7 +23,7 @@ def test_a_right_rollout_passes_everything():
     assert {result.word for result in report.results} == {"holds"}
     assert [row.largest < 1e-6 for row in report.beside.rows] == [True] * 3
     causal = next(result for result in report.results if result.name == "causal")
-    assert 0 < causal.asked < report.inputs
+    assert 0 < causal.inputs < report.inputs
 
 
 def smallest_by_brute_force(function):
