@@ -238,20 +238,22 @@ class Explorer(Intervening):
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import explorer_sheet
+        from attnwidgets.views.still.patches import picture_sheet
 
         if self._shows_picture:
-            from attnwidgets.views.still.patches import picture_sheet
-
             return picture_sheet(self)
         self.explain_predictions(1)
         return explorer_sheet(self, theme)
 
+    def _preview(self, theme: Theme) -> Sheet | None:
+        from attnwidgets.views.still.matrices import preview_sheet
+
+        return super()._preview(theme) if self._shows_picture else preview_sheet(self.presentation, theme)
+
     @property
     def _shows_picture(self) -> bool:
         """Whether the map that is shown lies over a picture."""
-        from attnwidgets.views.presentation import Presentation
-
-        return self.pictured is not None and bool(sides_of(Presentation.of(self).source)[1].patches)
+        return self.pictured is not None and bool(sides_of(self.presentation.source)[1].patches)
 
     def describe(self) -> str:
         """Return one or two sentences on what this view shows, from its numbers."""
@@ -260,13 +262,6 @@ class Explorer(Intervening):
         from attnwidgets.views.still.patches import words_of_picture
 
         return words_of_picture(self)
-
-    def _png(self) -> bytes:
-        if not self._shows_picture:
-            return super()._png()
-        from attnwidgets.views.still.patches import picture_png
-
-        return picture_png(self)
 
     def _follow(self, interventions: Any) -> Answer:
         """Record the attention of the changed model; answer with the method by which the maps show it."""

@@ -1,7 +1,7 @@
-"""The presentation of a view: what it shows now, in numbers and in words.
+"""The presentation of a view: its layer, head, row, numbers and words, decided without a widget.
 
-The browser resolves the same selection and options in the same way; figures, alternative texts and pages read
-this.
+`Presentation.of` resolves a selection against the sources of a view, as the browser does. Figures, small
+pictures, alternative texts and pages read the result, so that none of them decides for itself.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.base.options import APART, filter_words, filtered, stands_apart
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
-    from attnwidgets.views.base.view import View
+    from attnwidgets.views.base.opening import Opening
+    from attnwidgets.views.base.selection import Selection
     from attnwidgets.views.wire.sources import Source
 
     Float = NDArray[np.float64]
@@ -31,28 +34,50 @@ _MOST_CELLS = 2**22
 
 @dataclass(frozen=True)
 class Presentation:
-    """The source, layer, head and pinned cell that a view shows.
+    """The source, layer, head and pinned cell that a view shows, and the options that apply to them.
 
-    A selection that the view does not have is replaced by the nearest one that it has.
+    Attributes:
+        sources: All sources that the view offers.
+        source: The one that is shown.
+        layer: Its layer.
+        head: Its head: a number, "mean", "max", or "-" without a head axis.
+        pinned: The pinned (query, key) in the elements of the source; -1 for a side without one.
+        options: The options of the view, as the browser has them.
+        opening: Where the views of the trace opened, while no cell is pinned; else None.
+        explains: Key of the method that colours the text until a method, a cell or an intervention is
+            chosen; else "".
     """
 
-    view: View
+    sources: Sequence[Source]
     source: Source
     layer: int
     head: int | str
     pinned: tuple[int, int] | None
+    options: Mapping[str, Any]
+    opening: Opening | None = None
+    explains: str = ""
 
     @classmethod
-    def of(cls, view: View) -> Presentation:
-        """Return the present state of a view."""
-        options, selection = view.options, view.selection
-        sources = list(view.sources())
+    def of(
+        cls, sources: Sequence[Source], selection: Selection, options: Mapping[str, Any], explains: str = ""
+    ) -> Presentation:
+        """Return what a selection shows of the sources of a view.
+
+        A method, stack, unit, layer or head that they lack is replaced by the nearest one that they have.
+
+        Args:
+            sources: At least one.
+            selection: Only its values are read.
+            options: The options of the view: "method", "stack" and "unit" override the selection.
+            explains: Key of the method that explains predictions; "" without one.
+        """
+        remaining = list(sources)
         for name in ("method", "stack", "unit"):
             wanted = options[name] or getattr(selection, name)
-            if all(getattr(source, name) != wanted for source in sources):
-                wanted = getattr(sources[0], name)
-            sources = [source for source in sources if getattr(source, name) == wanted]
-        source = sources[0]
+            if all(getattr(source, name) != wanted for source in remaining):
+                wanted = getattr(remaining[0], name)
+            remaining = [source for source in remaining if getattr(source, name) == wanted]
+        source = remaining[0]
         layer = min(source.layers, key=lambda number: abs(number - selection.layer))
         head: int | str = selection.head
         if source.heads is None:
@@ -61,7 +86,17 @@ class Presentation:
             head = "mean"
         elif not isinstance(head, str):
             head = min(source.heads, key=lambda number: abs(number - int(selection.head)))
-        return cls(view, source, layer, head, _pinned(view, source))
+        is_chosen = options["method"] or selection.pinned or selection.interventions
+        return cls(
+            tuple(sources),
+            source,
+            layer,
+            head,
+            _pinned(selection, source),
+            options,
+            None if selection.pinned else selection.opening,
+            "" if is_chosen else explains,
+        )
 
     @cached_property
     def explanation_at_rest(self) -> Source | None:
@@ -69,16 +104,14 @@ class Presentation:
 
         Its twin is `explanationAtRest` in js/src/views/base/explained.ts.
         """
-        selection, source = self.view.selection, self.source
-        is_at_rest = not (self.view.options["method"] or selection.pinned or selection.interventions)
-        explains = self.view.store.explains
-        if not is_at_rest or source.of_targets or not explains:
+        source = self.source
+        if source.of_targets or not self.explains:
             return None
-        wanted = (explains, source.unit, source.stack)
+        wanted = (self.explains, source.unit, source.stack)
         return next(
             (
                 other
-                for other in self.view.sources()
+                for other in self.sources
                 if (other.method, other.unit, other.stack) == wanted and other.axes()[1] == source.axes()[1]
             ),
             None,
@@ -94,7 +127,7 @@ class Presentation:
     @property
     def filters(self) -> dict[str, Any]:
         """The filters that differ from the view's defaults: `Filters` of wire.ts."""
-        return dict(self.view.options.get("filters") or {})
+        return dict(self.options.get("filters") or {})
 
     @property
     def labels(self) -> tuple[list[str], list[str]]:
@@ -105,9 +138,9 @@ class Presentation:
     @property
     def row(self) -> int:
         """The pinned row, or without a pin that which a map opens on; -1 without either."""
-        opening, is_free = self.view.selection.opening, self.view.selection.pinned is None
+        opening = self.opening
         row = self.pinned[0] if self.pinned else -1
-        if is_free and opening is not None and opening.query >= 0 and not self.source.attributions:
+        if opening is not None and opening.query >= 0 and not self.source.attributions:
             axis = self.source.axes()[0]
             is_same = opening.unit == self.source.unit and opening.query < len(axis["labels"])
             row = opening.query if is_same else last_content(axis["labels"], axis["special"])
@@ -115,9 +148,9 @@ class Presentation:
 
     def title(self, head: int | str | None = None, about: str = "") -> str:
         """The view's title, or else the name of what is shown; then `about` and what the filters do."""
-        base = self.view.options["indexBase"]
-        words = [str(self.view.options["title"]) or self.source.title]
-        if not self.view.options["title"]:
+        base = self.options["indexBase"]
+        words = [str(self.options["title"]) or self.source.title]
+        if not self.options["title"]:
             if self.source.stack != "self":
                 words.append(self.source.stack)
             if not self.source.attributions:
@@ -185,15 +218,12 @@ class Presentation:
         return np.asarray(left[0])
 
 
-def words_of(view: View) -> str:
-    """Return what a view shows in one to three sentences, from the numbers that pass its filters.
+def words_of(state: Presentation) -> str:
+    """Return what is shown in one to three sentences, from the numbers that pass the filters.
 
     Args:
-        view: A view. Layers that are not computed yet are not computed for this.
+        state: What is shown. Layers that are not computed yet are not computed for this.
     """
-    if not view.sources():
-        return str(view.options["title"] or view.name)
-    state = Presentation.of(view)
     source = state.source
     rows, columns = source.shape
     if source.explanation.method == "comparison" or source.coarse or rows * columns > _MOST_CELLS:
@@ -211,7 +241,7 @@ def words_of(view: View) -> str:
             sentences.append(words)
         more = len(queries) - len(sentences)
         return " ".join([*sentences, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
-    base = view.options["indexBase"]
+    base = state.options["indexBase"]
     where = f" in layer {state.layer + base}"
     if state.head != "-":
         is_reduction = isinstance(state.head, str)
@@ -228,9 +258,9 @@ def title_of(title: str) -> str:
     return short[:1].upper() + short[1:]
 
 
-def _pinned(view: View, source: Source) -> tuple[int, int] | None:
+def _pinned(selection: Selection, source: Source) -> tuple[int, int] | None:
     """Return the pinned cell in the elements of a source; -1 for a side without one, None for no cell."""
-    cell = view.selection.pinned
+    cell = selection.pinned
     if cell is None or source.unit == cell.unit:
         return None if cell is None else (cell.query, cell.key)
     explanation = source.explanation

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.presentation import Presentation
 
 TEXT = "A wonderful film, and not too melodramatic."
 NAMED = """root => [...root.querySelectorAll("*")].filter((e) => e.checkVisibility()).flatMap((e) => [
@@ -70,7 +69,7 @@ def test_the_layer_and_the_head_are_the_same(places, trace, kind):
 def test_a_head_view_draws_the_lines_of_the_page(places, trace):
     view = aw.HeadView(trace)
     seen = places(view)
-    labels = Presentation.of(view).labels[0]
+    labels = view.presentation.labels[0]
     opened = labels[view.selection.opening.query]
     seen.name(f"three strongest of each token; all of “{opened}”")
     assert stands_apart(seen.figure, trace.tokens)
@@ -107,7 +106,7 @@ def test_an_explorer_names_the_probabilities_of_the_page(places, trace):
         share = f"{100 * prediction.probability:.1f} %"
         assert f"{prediction.label} {share}" in seen.figure
         assert share in seen.page
-    query = Presentation.of(view).row
+    query = view.presentation.row
     assert any(f"“{trace.tokens[query]}”" in text for text in seen.figure)
     assert any(f"“{trace.tokens[query]}”" in text for text in seen.page)
     assert stands_apart(seen.figure, trace.tokens, times=2)  # the text, and beside the map

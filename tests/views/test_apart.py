@@ -8,7 +8,6 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.base.options import filtered, stands_apart
-from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.matrices import grid_sheet, matrix_map
 from attnwidgets.views.wire.thumbnails import GAMMA, thumbnails
 
@@ -67,17 +66,17 @@ def test_a_map_of_special_tokens_only_keeps_them(softmax):
     [source, *_] = aw.HeadGrid(trace).sources()
     sheet = thumbnails(source)
     assert (sheet.rows, sheet.cols) == (3, 3)
-    assert not any(side.any() for side in Presentation.of(aw.Heatmap(trace)).apart())
+    assert not any(side.any() for side in aw.Heatmap(trace).presentation.apart())
 
 
 def test_a_figure_accounts_for_all_of_a_row(minilm_trace, special):
     view = aw.Heatmap(minilm_trace, layer=2, head=3)
-    part, _ = matrix_map(Presentation.of(view), LIGHT)
+    part, _ = matrix_map(view.presentation, LIGHT)
     values = aw.attention(minilm_trace).matrix(2, 3)[~special]
     np.testing.assert_allclose(part.values, values[:, ~special], rtol=1e-6)
     np.testing.assert_allclose(part.values.sum(axis=1) + part.apart, 1, atol=1e-4)
     assert part.apart_name == "share to [CLS] [SEP]"
-    plain, _ = matrix_map(Presentation.of(aw.Heatmap(minilm_trace, hide_special=False)), LIGHT)
+    plain, _ = matrix_map(aw.Heatmap(minilm_trace, hide_special=False).presentation, LIGHT)
     assert plain.values.shape == (len(special), len(special))
     assert not len(plain.apart)
 
@@ -89,7 +88,9 @@ def test_thumbnails_follow_a_map_that_shows_special_tokens(minilm_trace, special
     assert (sheet.rows, sheet.cols, sheet.special) == (len(special), len(special), True)
     values = aw.attention(minilm_trace).layer(2)
     np.testing.assert_allclose(sheet.scale[2], values.max(axis=(1, 2)), rtol=1e-5)
-    apart, shown = (grid_sheet(one, LIGHT).parts[0].values for one in (aw.HeadGrid(minilm_trace), view))
+    apart, shown = (
+        grid_sheet(one.presentation, LIGHT).parts[0].values for one in (aw.HeadGrid(minilm_trace), view)
+    )
     assert apart.shape != shown.shape, "so does the figure"
 
 

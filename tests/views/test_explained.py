@@ -11,7 +11,6 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.explanations.results.verbalise import findings_of
 from attnwidgets.views.base.linked_view import MOST_CHIPS
-from attnwidgets.views.presentation import Presentation
 
 FILM = "A wonderful film, and not too melodramatic."
 
@@ -131,15 +130,15 @@ def test_a_long_text_is_not_explained_unasked(monkeypatch, tmp_path):
 
 def test_the_text_at_rest_shows_the_explanation_and_a_pin_the_row(classified):
     view = aw.Explorer(aw.trace(classified.model, classified.tokenizer, FILM))
-    assert Presentation.of(view).explanation_at_rest is None, "nothing is computed yet"
+    assert view.presentation.explanation_at_rest is None, "nothing is computed yet"
     view.explain_predictions()
-    state = Presentation.of(view)
+    state = view.presentation
     values = aw.lrp(classified).values
     np.testing.assert_allclose(state.explanation_at_rest.matrix(0, "-")[0], values, rtol=1e-6)
     assert state.sentence == findings_of(aw.lrp(classified))[0]
     assert view.describe().startswith(state.sentence)
     view.selection.pinned = (3, 2)
-    assert Presentation.of(view).explanation_at_rest is None
+    assert view.presentation.explanation_at_rest is None
     assert not view.describe().startswith(state.sentence)
 
 

@@ -10,6 +10,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.views.media.handlers import FEW_BYTES, OUTLIER
+from attnwidgets.views.still.patches import picture_sheet
 from attnwidgets.views.wire.thumbnails import dequantise
 from attnwidgets.vision.token_norms import TIMES
 from tests.tracing import tiny
@@ -252,23 +253,13 @@ def test_a_text_is_refused_with_what_to_give(given):
 
 
 @pytest.mark.slow
-def test_a_figure_and_the_static_picture_show_the_map(trace, tmp_path):
-    from PIL import Image
-
+def test_a_figure_shows_the_map_over_the_picture(trace, tmp_path):
     view = aw.ImageView(trace)
     view.save(tmp_path / "figure.svg")
     text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
     assert "head 3" in text  # every head of the layer
     assert "24 patches" in text
-    (tmp_path / "still.png").write_bytes(view._png())
-    still = np.asarray(Image.open(tmp_path / "still.png").convert("RGB")).astype(float)
     row = trace.attention_layer(view.selection.layer)[view.selection.head, 0, 1:].numpy()
-    cell = [length // count for length, count in zip(still.shape, GRID, strict=False)]
-    middle = [
-        still[r * cell[0] + cell[0] // 2, c * cell[1] + cell[1] // 2, 2]
-        - still[r * cell[0] + cell[0] // 2, c * cell[1] + cell[1] // 2, 0]
-        for r in range(GRID[0])
-        for c in range(GRID[1])
-    ]
-    weak, strong = row.argmin(), np.argsort(row)[len(row) // 2 :]
-    assert max(middle[i] for i in strong) > middle[weak] + 40  # the heat is blue
+    large, _ = picture_sheet(view).parts[0].left.parts
+    np.testing.assert_allclose(large.maps[0], row.reshape(GRID), rtol=1e-6)
+    np.testing.assert_array_equal(large.pixels, trace.picture.seen)

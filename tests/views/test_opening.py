@@ -8,7 +8,6 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.statistics.patterns import PATTERNS, patterns_of
 from attnwidgets.views.base import opening
-from attnwidgets.views.presentation import Presentation
 
 TOKENS = ["[CLS]", "a", "b", "c", "d", "[SEP]"]
 
@@ -27,7 +26,7 @@ def test_every_view_opens_on_the_strongest_pattern(name):
     found = view.selection.opening
     assert (found.words, found.query, found.value) == ("reads the token before", 4, pytest.approx(1))
     assert view.selection.pinned is None
-    state = Presentation.of(view)
+    state = view.presentation
     assert (state.layer, state.head) == (2, 1)
 
 

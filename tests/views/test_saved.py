@@ -11,7 +11,6 @@ from PIL import Image
 
 import attnwidgets as aw
 from attnwidgets.figures import palettes
-from attnwidgets.views.presentation import Presentation
 
 
 def figure_of(view):
@@ -108,25 +107,25 @@ def test_what_tokens_receive_is_the_mean_of_all_queries_then_filtered(causal):
     trace = aw.from_attentions(causal((1, 1, 5, 5)), list("abcde"))
     values = aw.attention(trace).matrix(0, 0)
     mean = values.mean(axis=0)  # what cannot be read counts as nothing, as on the page
-    found = Presentation.of(aw.TokenStrip(trace)).received()
+    found = aw.TokenStrip(trace).presentation.received()
     np.testing.assert_allclose(found, mean, rtol=1e-6)
     cut = 0.99 * np.sort(mean)[-2]
-    left = Presentation.of(aw.TokenStrip(trace, threshold=float(cut))).received()
+    left = aw.TokenStrip(trace, threshold=float(cut)).presentation.received()
     np.testing.assert_allclose(left, np.where(mean >= cut, mean, np.nan), rtol=1e-6)
 
 
 def test_left_out_special_tokens_are_rows_and_columns_and_the_rest_is_divided(minilm_trace):
     view = aw.Heatmap(minilm_trace, layer=2, head=3, hide_special="renormalise")
     special = np.asarray(aw.attention(minilm_trace).key.units["token"].special, dtype=bool)
-    shown = Presentation.of(view).filtered(view.sources()[0].matrix(2, 3))
+    shown = view.presentation.filtered(view.sources()[0].matrix(2, 3))
     np.testing.assert_array_equal(np.isnan(shown), special[:, None] | special[None])
     np.testing.assert_allclose(np.nansum(shown[~special], axis=1), 1)
-    assert "divided by its sum" in Presentation.of(view).title()
+    assert "divided by its sum" in view.presentation.title()
 
 
 def test_ties_stay_together_as_on_the_page(given):
     view = aw.Heatmap(trace_of(), keep_mass=0.75)
-    shown = Presentation.of(view).filtered(VALUES)
+    shown = view.presentation.filtered(VALUES)
     assert np.isfinite(shown).sum(axis=1).tolist() == [2, 2, 3, 4]
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.texts import links_of
 
 SENTENCES = ["One is here.", "Two was there.", "Three reads one.", "Four."]
@@ -50,7 +49,7 @@ def test_the_result_of_sentence_attribution_opens_here(spelling, method):
     found = aw.circuits.sentence_attribution(spelling, method, unit=WORDS)
     view = found.view()
     assert isinstance(view, aw.SentenceView)
-    state = Presentation.of(view)
+    state = view.presentation
     head = {} if state.head == "-" else {"head": state.head}
     expected = found.matrix(state.layer, **head)
     np.testing.assert_allclose(state.source.matrix(state.layer, state.head), expected, atol=1e-6)

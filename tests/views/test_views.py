@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from IPython.core.formatters import DisplayFormatter
 
 import attnwidgets as aw
@@ -261,3 +262,11 @@ def test_zeros_and_negative_numbers_are_shown_as_what_they_are(tmp_path, number)
     found = decode(tile.data, tile.codec, tile.rows, tile.cols, tile.scale)
     np.testing.assert_allclose(found, numbers[1, 2], atol=1e-6)
     assert aw.to_html(views, tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("name", every_view())
+def test_the_picture_of_a_display_runs_no_model(given, name, monkeypatch):
+    view = make(name, given)
+    monkeypatch.setattr(torch.nn.LayerNorm, "forward", lambda *_: pytest.fail("the model ran"))
+    picture = view._png()
+    assert (picture is None) == (name == "LayerSlider")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.needs import Panel
     from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.texts import Texts
+    from attnwidgets.views.presentation import Presentation
     from attnwidgets.views.wire.sources import Source
 
 
@@ -53,6 +54,7 @@ class LinkedView(Suggesting, AnyWidget):
     _link: Link
     _options: dict[str, Any]
     _start: dict[str, Any]  # the layer, head and unit that it was given
+    options: Any  # of `View`
 
     store = WidgetTrait().tag(sync=True)
     selection = WidgetTrait().tag(sync=True)
@@ -227,6 +229,13 @@ class LinkedView(Suggesting, AnyWidget):
         units = self._options["units"]
         sources = [source for source in self.store.sources() if base_of(source.method) in self._link.keys]
         return [source for source in sources if source.unit in units] or sources
+
+    @property
+    def presentation(self) -> Presentation:
+        """What this view shows now, resolved against its sources; views without sources have none."""
+        from attnwidgets.views.presentation import Presentation
+
+        return Presentation.of(self.sources(), self.selection, self.options, self.store.explains)
 
     @property
     def shows_special(self) -> bool:

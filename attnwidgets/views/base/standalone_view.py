@@ -80,11 +80,6 @@ class StandaloneView(View):
         """Return the data as CSV."""
         raise NotImplementedError
 
-    def _png(self) -> bytes:
-        from attnwidgets.figures.maps import small_png
-
-        return small_png(self.figure())
-
 
 class TextsView(StandaloneView):
     """A view of many texts, which open in the views of a trace.

@@ -311,11 +311,9 @@ class View(DrawnView):
 
     def _send_along(self) -> None:
         """Send all that the selection needs, for a page without a kernel that is made of this notebook."""
-        from attnwidgets.views.presentation import Presentation
-
         self._moves = self.selection.moves
         if self.needs.matrices and self.sources():  # views of tables and of features have none
-            state = Presentation.of(self)
+            state = self.presentation
             self.store.send_along(self._holder, (state.source.id, state.layer, state.head))
         self.opening = self.requests.opening()
 
@@ -360,14 +358,17 @@ class View(DrawnView):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
         """Return the widget, a PNG for viewers without widgets (GitHub, nbviewer), and text.
 
-        The PNG is left out where matplotlib is missing, as on a page in the browser that did not wait for it.
+        The PNG is left out where it would run the model, and where matplotlib is missing, as on a page in the
+        browser that did not wait for it.
         """
         self.stand_ready()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         if "image/png" not in (exclude or ()) and find_spec("matplotlib"):
-            data["image/png"] = base64.b64encode(self._png()).decode("ascii")
-            metadata = {**metadata, "image/png": {"alt": self.describe()}}
+            picture = self._png()
+            if picture is not None:
+                data["image/png"] = base64.b64encode(picture).decode("ascii")
+                metadata = {**metadata, "image/png": {"alt": self.describe()}}
         return (_in_place_of_views(data), {}) if draws_no_views() else (data, metadata)
 
     def __repr__(self) -> str:

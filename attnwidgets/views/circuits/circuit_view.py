@@ -82,11 +82,6 @@ class CircuitView(View):
         """Return the name of one of several results in a table."""
         raise NotImplementedError
 
-    def _png(self) -> bytes:
-        from attnwidgets.figures.maps import small_png
-
-        return small_png(self.figure())
-
     def __repr__(self) -> str:
         return f"{self._VIEW}({self._shown!r})"
 

@@ -90,12 +90,12 @@ class SentenceView(View):
         """Return one or two sentences: what the chosen sentence depends on, and the strongest arcs of all."""
         from attnwidgets.views.still.texts import sentence_words
 
-        return sentence_words(self)
+        return sentence_words(self.presentation)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.texts import sentence_sheet
 
-        return sentence_sheet(self, theme)
+        return sentence_sheet(self.presentation, theme)
 
 
 def _axes(shown: Any, *, of_trace: bool) -> list[Any]:

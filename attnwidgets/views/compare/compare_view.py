@@ -274,6 +274,9 @@ class CompareView(View):
 
         return compare_sheet(self, theme)
 
+    def _preview(self, theme: Theme) -> Sheet | None:
+        return None if self._compared.on_demand else self._still(theme)
+
 
 def compare(
     shown: Any,

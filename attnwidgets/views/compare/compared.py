@@ -205,7 +205,7 @@ class Compared:
         return [", ".join(filter(None, (_layer_words(item, layer), item.note))) for item in self.items]
 
     def main(self, title: str = "comparison") -> Any:
-        """Return what the store holds and a static picture shows: a row for each item.
+        """Return what the store holds: a row for each item.
 
         It is a map by layers if any item has several, else attributions.
 

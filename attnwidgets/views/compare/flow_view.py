@@ -110,7 +110,7 @@ class FlowView(View):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.comparisons import flow_sheet
 
-        return flow_sheet(self, theme)
+        return flow_sheet(self.presentation, theme)
 
 
 def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:

@@ -232,6 +232,9 @@ class LayerProfile(View):
 
         return profile_sheet(self, theme)
 
+    def _preview(self, theme: Theme) -> Sheet | None:
+        return None if self._compared.on_demand else self._still(theme)
+
 
 def probe_lines(card: Any, layers: Sequence[int]) -> ProbeLines:
     """Return the accuracy of a probe and of its baselines by layer of explanations, each with its name.

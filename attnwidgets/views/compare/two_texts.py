@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 WINDOW = 96
 """Columns of a map that are shown at once; of longer texts, a part."""
 _PAGE_BYTES = 2_000_000
-_DPI = 110
 
 
 class TwoTexts(View):
@@ -379,11 +378,6 @@ class TwoTexts(View):
             elements = alignment.columns[_column_of(alignment, index)].second if index >= 0 else ()
             places.append(elements[0] if elements else -1)
         other.pinned = None if max(places) < 0 else (*places, pinned.unit)
-
-    def _png(self) -> bytes:
-        from attnwidgets.views.still.saving import figure_bytes
-
-        return figure_bytes(self.figure, self._names, ".png", dpi=_DPI)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.comparisons import two_texts_sheet

@@ -156,3 +156,8 @@ class RemovalView(View):
         from attnwidgets.views.still.predictions import removal_sheet
 
         return removal_sheet(self, theme)
+
+    def _preview(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.matrices import strip_sheet
+
+        return strip_sheet(self.presentation, theme)  # the curves take many passes of the model

@@ -185,6 +185,11 @@ class SteerView(FeatureView):
 
         return steer_sheet(self, theme)
 
+    def _preview(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.features import strip_sheet
+
+        return strip_sheet(self, theme)  # the comparison runs the model
+
 
 def _scales(kind: str) -> tuple[float, ...]:
     """Return the places of the slider that a page holds."""

@@ -95,7 +95,7 @@ class HeadView(View):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import lines_sheet
 
-        return lines_sheet(self, theme)
+        return lines_sheet(self.presentation, theme)
 
     def _handlers(self) -> Mapping[str, Handler]:
         return {"token": Handler(self._token, for_page=self._for_page)} | pair_handlers(self)
@@ -200,7 +200,7 @@ class HeadGrid(Intervening):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import grid_sheet
 
-        return grid_sheet(self, theme)
+        return grid_sheet(self.presentation, theme)
 
     def _handlers(self) -> Mapping[str, Handler]:
         interventions = self._intervention_handlers(rows=False)["interventions"]

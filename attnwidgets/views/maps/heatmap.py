@@ -39,7 +39,7 @@ class Heatmap(View):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import matrix_sheet
 
-        return matrix_sheet(self, theme)
+        return matrix_sheet(self.presentation, theme)
 
 
 class LayerSlider(View):
@@ -68,4 +68,4 @@ class RelevanceMap(View):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import layers_sheet
 
-        return layers_sheet(self, theme)
+        return layers_sheet(self.presentation, theme)

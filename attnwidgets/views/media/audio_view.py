@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.results.attributions import Attributions
@@ -233,11 +232,6 @@ class AudioView(View):
         ]
         said = "" if self._times is None else f"{len(self._times)} words. "
         return f"{seconds}{said}{label}: each row is highest for {', '.join(most)}."
-
-    def _png(self) -> bytes:
-        from attnwidgets.views.still.saving import figure_bytes
-
-        return figure_bytes(partial(self.figure, 2, "light"), self._names, ".png", dpi=110)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.sounds import audio_sheet

@@ -129,9 +129,7 @@ def _asked(source: Source, side: str, index: int) -> dict[str, Any]:
 
 def _first(view: View) -> Iterator[dict[str, Any]]:
     """Yield the map that a view opens with, unless it takes a computation."""
-    from attnwidgets.views.presentation import Presentation
-
-    source = Presentation.of(view).source
+    source = view.presentation.source
     if not source.ready or not sides_of(source)[1].patches:
         return
     side, index = element_of(view, source)

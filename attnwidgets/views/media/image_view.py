@@ -133,11 +133,6 @@ class ImageView(View):
 
         return words_of_picture(self)
 
-    def _png(self) -> bytes:
-        from attnwidgets.views.still.patches import picture_png
-
-        return picture_png(self)
-
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.patches import picture_sheet
 

@@ -161,9 +161,7 @@ def sound_handlers(view: View, trace: Trace, times: WordTimes | None, why: str) 
 
 def _first(view: View) -> Iterator[dict[str, Any]]:
     """Yield the map that a view opens with, unless it takes a computation."""
-    from attnwidgets.views.presentation import Presentation
-
-    state = Presentation.of(view)
+    state = view.presentation
     if state.layer in state.source.ready and state.source in heard_sources(view):
         yield {"source": state.source.id, "layer": state.layer, "head": state.head}
 

@@ -174,7 +174,6 @@ def _models(
 
     The first `count` views have a place on the page; the others are shown inside these, or instead of them.
     """
-    from attnwidgets.views.presentation import Presentation
     from attnwidgets.views.wire.header import Pack, describe, opening_first, opening_matrix
 
     models: dict[str, Any] = {}
@@ -203,7 +202,7 @@ def _models(
             # view opens with.
             room = Pack([], matrix)
             room.room_for_tiles = _OPENING_BYTES
-            shown = {Presentation.of(other).source.id for other in linked if other.sources()}
+            shown = {other.presentation.source.id for other in linked if other.sources()}
             show = overview and not is_large
             reads = any(other.needs.matrices for other in linked)
             pack = Pack(packed, matrix, room, overview=show, special=special, shown=shown)

@@ -16,7 +16,6 @@ from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
 from attnwidgets.views.base.options import APART, filter_words, filtered, stands_apart
 from attnwidgets.views.compare.compared import nearest
-from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.colours import strip_colours
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.aligned import Aligned
     from attnwidgets.figures.sheet import Part
     from attnwidgets.figures.theme import Theme
-    from attnwidgets.views.base.view import View
+    from attnwidgets.views.presentation import Presentation
 
 _LEAST, _BUDGET = 0.04, 1000  # the opening threshold of a FlowView, and its largest number of edges
 _FEWEST = 2
@@ -171,11 +170,10 @@ def _profile_lines(view: Any) -> tuple[str, list[Line], str]:
     return title, lines, "share of the row" if meta["alike"] else "value"
 
 
-def flow_sheet(view: View, theme: Theme) -> Sheet:
+def flow_sheet(state: Presentation, theme: Theme) -> Sheet:
     """Return the tokens by layers of a FlowView, with the edges that carry most; or where one comes from."""
     del theme
-    state = Presentation.of(view)
-    source, base = state.source, view.options["indexBase"]
+    source, base = state.source, state.options["indexBase"]
     steps = [np.asarray(source.matrix(layer, state.head), dtype=np.float64) for layer in source.layers]
     labels = state.labels[1]
     top, row = len(steps), state.row
@@ -198,7 +196,7 @@ def flow_sheet(view: View, theme: Theme) -> Sheet:
     about = f": where “{labels[row]}” comes from" if row >= 0 else ""
     part = Levels(names, labels, edges, dots, (top, row) if row >= 0 else None)
     return Sheet(
-        (str(view.options["title"]) or source.title) + about,
+        (str(state.options["title"]) or source.title) + about,
         [part],
         f"{len(edges):,} edges of at least {_LEAST:g}, {carried:.0%} of the mass",
     )
@@ -226,7 +224,7 @@ def scores_sheet(view: Any, theme: Theme) -> Sheet:
 def two_texts_sheet(view: Any, theme: Theme) -> Sheet:
     """Return both texts under the selected method, the difference by columns, and both predictions."""
     pair, selection, filters = view._pair, view.selection, dict(view.options["filters"])  # noqa: SLF001
-    state = Presentation.of(view)
+    state = view.presentation
     key, unit = state.source.method.removesuffix(":layers"), state.source.unit
     pinned = view._pinned_query()  # noqa: SLF001
     found, values, query = pair.rows(key, state.source.stack, unit, state.layer, state.head, pinned)
@@ -292,7 +290,7 @@ def _title(state: Presentation, first: Any, query: int | None, found: Aligned) -
     if isinstance(first, Attributions):
         contrast = f" rather than “{first.foil}”" if first.foil else ""
         return f"{name} for “{first.targets[0]}”{contrast}"
-    base = state.view.options["indexBase"]
+    base = state.options["indexBase"]
     where = f"layer {state.layer + base}"
     if state.head != "-":
         where += (

@@ -33,19 +33,16 @@ class DrawnView(LinkedView):
         """
         from attnwidgets.views.presentation import words_of
 
-        return words_of(self)
+        return words_of(self.presentation) if self.sources() else str(self.options["title"] or self._VIEW)
 
-    def _png(self) -> bytes:
-        from attnwidgets.explanations.results.pictures import png
-        from attnwidgets.views.presentation import Presentation
-        from attnwidgets.views.still.matrices import overview_png
+    def _png(self) -> bytes | None:
+        """Return the figure as a small picture for viewers without widgets; None where nothing is drawn."""
+        from attnwidgets.figures.maps import small_png
+        from attnwidgets.figures.theme import theme_of
 
-        if Presentation.of(self).source.long:  # the selected matrix instead of a layer
-            return overview_png(self)
-        shown = self.content.main
-        # A static picture is not worth running the model for.
-        ready = getattr(shown, "computed_layers", None)
-        return png(shown if ready is None else shown.select(layer=ready))
+        theme = theme_of("light")
+        sheet = self._preview(theme)
+        return None if sheet is None else small_png(sheet.figure(2, theme))
 
     def save(
         self,
@@ -92,15 +89,30 @@ class DrawnView(LinkedView):
         from attnwidgets.figures.theme import theme_of
 
         colours = theme_of(theme)
-        return self._still(colours).figure(columns, colours)
+        sheet = self._still(colours)
+        if sheet is None:
+            raise TypeError(
+                f"{self._VIEW} draws nothing of its own that could be saved. Save a view of the numbers, "
+                "such as aw.Heatmap, aw.TokenStrip or aw.Explorer."
+            )
+        return sheet.figure(columns, colours)
 
-    def _still(self, theme: Theme) -> Sheet:
-        """Return what a figure of this view consists of; a view that draws something overrides this."""
+    def _still(self, theme: Theme) -> Sheet | None:
+        """Return what a figure of this view consists of; None of a view that draws nothing."""
         del theme
-        raise TypeError(
-            f"{self._VIEW} draws nothing of its own that could be saved. Save a view of the numbers, such as "
-            "aw.Heatmap, aw.TokenStrip or aw.Explorer."
-        )
+        return None
+
+    def _preview(self, theme: Theme) -> Sheet | None:
+        """Return what the small picture of a display consists of; None if it would take running the model."""
+        if self.needs.matrices and self.sources():
+            shown = self.presentation
+            if shown.layer not in shown.source.ready:
+                return None
+            if shown.source.large:  # no picture is worth reading every layer or drawing every word
+                from attnwidgets.views.still.matrices import matrix_sheet
+
+                return matrix_sheet(shown, theme)
+        return self._still(theme)
 
     def _names(self) -> tuple[str, str]:
         """Return the title and the alternative text of a figure."""

@@ -9,18 +9,15 @@ import numpy as np
 
 from attnwidgets.explanations.results.description import READING, AxisWords
 from attnwidgets.explanations.results.pictures import atlas_of
-from attnwidgets.figures.maps import heatmap, small_png
-from attnwidgets.figures.palettes import SCALE, amount_colour, round_up, sign_colours
+from attnwidgets.figures.palettes import amount_colour, round_up, sign_colours
 from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.numbers import Bar, Bars
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
-from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines
 from attnwidgets.views.still.predictions import chips_of
 from attnwidgets.views.wire.axes import by_layer, in_unit
-from attnwidgets.views.wire.reader import even, pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,15 +26,16 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Part
     from attnwidgets.figures.theme import Theme
-    from attnwidgets.views.base.view import View
+    from attnwidgets.views.presentation import Presentation
     from attnwidgets.views.wire.sources import Source
 
     Float = NDArray[np.floating]
 
-_OVERVIEW_SIDE = 384  # cells along a side of the static picture of a long text
 _STACKED = 3  # up to so many targets each have a strip; of more, one is chosen
+_TICKS = 10  # numbers along a side of a map too large for names
 _NAMED = 3  # special tokens named next to a map
 _LARGEST = 8  # values of a row that are listed
+_PREVIEWED = 128  # elements of a text up to which the small picture of a display draws it
 _NAMES = ("rows read", "columns are read")
 
 
@@ -49,6 +47,8 @@ def _axis_names(words: AxisWords) -> tuple[str, str]:
 def matrix_map(state: Presentation, theme: Theme, outlines: Sequence[tuple[int, int]] = ()) -> list[Part]:
     """Return the selected matrix with its legend; the pinned cell is outlined, special tokens stand apart."""
     source = state.source
+    if source.coarse:
+        return _pooled_map(state, theme)
     whole = source.matrix(state.layer, state.head)
     rows, columns = (np.flatnonzero(~side) for side in state.apart())
     matrix = state.filtered(whole)[np.ix_(rows, columns)]
@@ -76,6 +76,32 @@ def matrix_map(state: Presentation, theme: Theme, outlines: Sequence[tuple[int, 
     ]
 
 
+def _pooled_map(state: Presentation, theme: Theme) -> list[Part]:
+    """Return the blocks of a matrix with too many cells to draw each, as on the page, with their legend."""
+    source = state.source
+    blocks, _ = source.overview(state.layer, state.head)
+    steps = [-(-len(names) // side) for names, side in zip(state.labels, blocks.shape, strict=True)]
+    ticks = [np.arange(0, side, max(1, side // _TICKS)) for side in blocks.shape]
+    rows, columns = ([str(int(tick) * step) for tick in at] for at, step in zip(ticks, steps, strict=True))
+    if source.causal and len(blocks) == blocks.shape[1]:
+        blocks = np.where(np.tri(len(blocks), dtype=bool), blocks, np.nan)
+    colours, norm = map_colours(state.filters, theme, blocks, signed=source.signed, top=_top(state, blocks))
+    return [
+        Map(
+            blocks,
+            rows,
+            columns,
+            colours,
+            norm,
+            axis_names=_axis_names(source.words),
+            row_at=ticks[0].tolist(),
+            column_at=ticks[1].tolist(),
+        ),
+        Scale(colours, norm, _value_name(state)),
+        Words(f"each cell is the largest value of {steps[0]} by {steps[1]} {source.unit}s"),
+    ]
+
+
 def _shares_apart(state: Presentation, rows: Float, columns: NDArray[np.intp]) -> tuple[list[float], str]:
     """Return the share of each row that stands apart from the map, and what stands there; else nothing."""
     outside = np.setdiff1d(np.arange(rows.shape[1]), columns)
@@ -94,44 +120,19 @@ def _names_apart(labels: list[str], apart: NDArray[np.bool_]) -> str:
     return " ".join(names) if len(names) <= _NAMED else "special tokens"
 
 
-def matrix_sheet(view: View, theme: Theme) -> Sheet:
+def matrix_sheet(state: Presentation, theme: Theme) -> Sheet:
     """Return the matrix that a Heatmap shows, with its marks and the pinned cell outlined."""
-    state = Presentation.of(view)
-    marks = [tuple(cell) for cell in view.options["marks"] if isinstance(cell, (list, tuple))]
+    marks = [tuple(cell) for cell in state.options["marks"] if isinstance(cell, (list, tuple))]
     return Sheet(state.title(state.head), matrix_map(state, theme, marks))
 
 
-def overview_png(view: View) -> bytes:
-    """Return a small picture of the selected matrix, which may be too large to draw cell by cell."""
-    state = Presentation.of(view)
-    matrix, _ = state.source.overview(state.layer, state.head)
-    sides = [min(_OVERVIEW_SIDE, size) for size in matrix.shape]
-    labels = [
-        [names[at] for at in even(len(names), side)] for names, side in zip(state.labels, sides, strict=True)
-    ]
-    pooled = pool(matrix, *sides)
-    if state.source.causal and sides[0] == sides[1]:
-        pooled = np.where(np.tri(sides[0], dtype=bool), pooled, np.nan)
-    figure = heatmap(
-        pooled,
-        *labels,
-        title=state.title(state.head),
-        signed=state.source.signed,
-        value_name=_value_name(state),
-        names=state.source.words.labels,
-        scale=SCALE,
-    )
-    return small_png(figure)
-
-
-def grid_sheet(view: View, theme: Theme) -> Sheet:
+def grid_sheet(state: Presentation, theme: Theme) -> Sheet:
     """Return the thumbnails that a HeadGrid shows, of the layers computed so far."""
-    state = Presentation.of(view)
-    source, base = state.source, view.options["indexBase"]
+    source, base = state.source, state.options["indexBase"]
     explanation: Any = in_unit(source.explanation, source.unit) or source.explanation
     if source.on_demand:
         explanation = explanation.select(layer=list(source.ready))
-    kept = None if view.shows_special else source.content
+    kept = None if state.filters.get("special") == "show" else source.content
     atlas = atlas_of(explanation, common=state.filters.get("extent") == "all", kept=kept)
     colours, norm = map_colours(state.filters, theme, atlas.values, signed=source.signed, top=1.0)
     heads = explanation.heads
@@ -147,7 +148,7 @@ def grid_sheet(view: View, theme: Theme) -> Sheet:
         column_at=atlas.columns.tolist() if columns else (),
         cell=0.9 / max(1, atlas.values.shape[1] // max(1, len(atlas.columns))),
     )
-    title = str(view.options["title"]) or source.title
+    title = str(state.options["title"]) or source.title
     return Sheet(title, [part, Scale(colours, norm, atlas.note)])
 
 
@@ -159,7 +160,7 @@ def text_parts(state: Presentation, theme: Theme, least: float = 0.0) -> list[Pa
         theme: Colours of the page.
         least: The smallest end of the scale: the largest value of a picture with the same scale.
     """
-    source, filters, options = state.source, state.filters, state.view.options
+    source, filters, options = state.source, state.filters, state.options
     queries, keys = state.labels
     row = state.row
     names, note = [""], ""
@@ -214,30 +215,28 @@ def _own(state: Presentation) -> list[int]:
     return [state.row] if state.row >= 0 and not state.source.of_targets and queries == keys else []
 
 
-def strip_sheet(view: View, theme: Theme) -> Sheet:
+def strip_sheet(state: Presentation, theme: Theme) -> Sheet:
     """Return the text that a TokenStrip shows."""
-    state = Presentation.of(view)
     return Sheet(state.title(state.head), text_parts(state, theme))
 
 
-def lines_sheet(view: View, theme: Theme) -> Sheet:
+def lines_sheet(state: Presentation, theme: Theme) -> Sheet:
     """Return the lines that a HeadView shows between queries and keys."""
-    state = Presentation.of(view)
-    source = state.source
-    chosen = view.options.get("heads")
+    source, base = state.source, state.options["indexBase"]
+    chosen = state.options.get("heads")
     heads: list[tuple[int, str]] = []
     if chosen is None:
         values = source.matrix(state.layer, state.head)[None]
         if source.heads is not None and not isinstance(state.head, str):
-            heads = [(source.heads.index(state.head), str(state.head + view.options["indexBase"]))]
+            heads = [(source.heads.index(state.head), str(state.head + base))]
     else:
         values = source.layer(state.layer)
         numbers = (source.heads or ())[: len(values)]
         places = [i for i, number in enumerate(numbers) if number in chosen]
         values = values[places]
-        heads = [(place, str(numbers[place] + view.options["indexBase"])) for place in places]
+        heads = [(place, str(numbers[place] + base)) for place in places]
     lines = np.stack([state.filtered(matrix) for matrix in values]) if len(values) else values.astype(float)
-    between = view.options.get("between") or "all"
+    between = state.options.get("between") or "all"
     if between != "all":
         for side, (axis, text) in enumerate(zip(source.axes(), between.split("-"), strict=True)):
             others = (np.asarray(axis["segment"]) > 0) != (text == "B")
@@ -271,9 +270,8 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
     return Sheet(state.title(state.head if chosen is None else None, about=about), [part])
 
 
-def layers_sheet(view: View, theme: Theme) -> Sheet:
+def layers_sheet(state: Presentation, theme: Theme) -> Sheet:
     """Return what a RelevanceMap shows: the text, and one row in every layer."""
-    state = Presentation.of(view)
     return Sheet(state.title(), _text_and_layers(state, theme))
 
 
@@ -282,10 +280,10 @@ def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
     source = state.source
     if source.attributions:
         wanted = (by_layer(source.method), source.unit, source.stack)
-        known = [s for s in state.view.store.sources() if (s.method, s.unit, s.stack) == wanted]
-        if not known:
+        layers_of = [each for each in state.sources if (each.method, each.unit, each.stack) == wanted]
+        if not layers_of:
             return text_parts(state, theme)
-        source = known[0]
+        source = layers_of[0]
     queries, keys = (axis["labels"] for axis in source.axes())
     usual = len(queries) - 1 if source.causal else 0
     row = state.row if 0 <= state.row < len(queries) else usual
@@ -294,7 +292,7 @@ def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
     if not layers or not queries:
         return text_parts(state, theme)
     values = np.stack([np.asarray(source.row(layer, head, row), dtype=np.float64) for layer in layers])
-    names = [_layer_words(source, layer, state.view.options["indexBase"]) for layer in layers]
+    names = [_layer_words(source, layer, state.options["indexBase"]) for layer in layers]
     before = (source.explanation.provenance.get("states") or {}).get("input")
     if before and state.source.attributions and state.source is not source:
         values = np.vstack([state.source.row(state.layer, "-", row), values])
@@ -335,7 +333,7 @@ def _layer_words(source: Source, layer: int, base: int) -> str:
 
 def explorer_sheet(view: Any, theme: Theme) -> Sheet:
     """Return what an Explorer shows: predictions in a line, the text, the map, and the largest of its row."""
-    state = Presentation.of(view)
+    state = view.presentation
     parts = chips_of(view)
     if state.source.attributions:
         parts += _text_and_layers(state, theme)
@@ -344,6 +342,19 @@ def explorer_sheet(view: Any, theme: Theme) -> Sheet:
         whole = Stack(matrix_map(state, theme))
         parts.append(Beside(whole, _row_bars(state)) if state.row >= 0 else whole)
     return Sheet(state.title(state.head), parts)
+
+
+def preview_sheet(state: Presentation, theme: Theme) -> Sheet | None:
+    """Return the text and the map of an Explorer; None while its layer is not computed.
+
+    Of a long text the map alone: words take longest to draw.
+    """
+    if state.layer not in state.source.ready:
+        return None
+    if state.source.attributions:
+        return layers_sheet(state, theme)
+    text = text_parts(state, theme) if len(state.labels[1]) <= _PREVIEWED else []
+    return Sheet(state.title(state.head), [*text, *matrix_map(state, theme)])
 
 
 def _row_bars(state: Presentation) -> Bars:

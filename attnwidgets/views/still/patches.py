@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets.views.media.handlers import element_of, shown_sources, sides_of, values_of
-from attnwidgets.views.presentation import Presentation
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
@@ -17,11 +15,11 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.views.media.handlers import Places
+    from attnwidgets.views.presentation import Presentation
     from attnwidgets.views.wire.sources import Source
 
     Floats = NDArray[np.float32]
 
-_SIDE = 384  # pixels of the longer side of the static picture
 _NAMED = 4  # class and register tokens whose share is reported
 _PLAIN = 128  # grey beneath a map whose picture is not known
 
@@ -68,7 +66,7 @@ class Shown:
 
 def shown_of(view: Any) -> Shown:
     """Return what a view shows; of a method that is computed layer by layer, the nearest layer there is."""
-    state = Presentation.of(view)
+    state = view.presentation
     source = state.source if sides_of(state.source)[1].patches else shown_sources(view)[0]
     side, index = element_of(view, source)
     query, key = sides_of(source)
@@ -197,24 +195,3 @@ def _colours(view: Any, values: Floats, *, signed: bool) -> tuple[Colormap, Norm
     cmap = over_map(filters.get("palette", ""), signed=signed)
     scale, top = filters.get("scale") or SCALE, peak(values) or 1.0
     return colour_scale(values, signed=signed, cmap=cmap, vmin=None, vmax=top, scale=scale)
-
-
-def picture_png(view: Any) -> bytes:
-    """Return the picture with its map as a small PNG, for viewers without widgets."""
-    from PIL import Image
-
-    from attnwidgets.figures.parts.media import dimmed, shades
-
-    shown = shown_of(view)
-    values = shown.map(shown.row)
-    colours, norm = _colours(view, values, signed=shown.state.source.signed)
-    painted = shades(values, colours, norm, signed=shown.state.source.signed)
-    below = Image.fromarray(dimmed(pixels_of(view)))
-    size = [max(1, round(side * _SIDE / max(below.size))) for side in below.size]
-    below = below.resize((size[0], size[1])).convert("RGBA")
-    heat = Image.fromarray(np.round(255 * painted).astype(np.uint8)).resize(
-        below.size, Image.Resampling.NEAREST
-    )
-    out = BytesIO()
-    Image.alpha_composite(below, heat).convert("RGB").quantize(128).save(out, "PNG", optimize=True)
-    return out.getvalue()

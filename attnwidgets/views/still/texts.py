@@ -14,7 +14,7 @@ from attnwidgets.figures.parts.text import Arc, Arcs, Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
 from attnwidgets.figures.theme import printable
 from attnwidgets.views.base.opening import last_content
-from attnwidgets.views.presentation import Presentation, title_of
+from attnwidgets.views.presentation import title_of
 from attnwidgets.views.still.colours import map_colours, strip_colours
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from attnwidgets.figures.sheet import Part
     from attnwidgets.figures.theme import Theme
     from attnwidgets.views.concepts.coloured_texts import Part as ColouredPart
+    from attnwidgets.views.presentation import Presentation
 
     Float = NDArray[np.float64]
     Link = tuple[int, int, float]
@@ -68,8 +69,8 @@ class _Shown:
         return abs(self.links[0][2]) if self.links else 0.0
 
 
-def _shown(view: Any) -> _Shown:
-    state, options = Presentation.of(view), view.options
+def _shown(state: Presentation) -> _Shown:
+    options = state.options
     axis = state.source.axes()[0]
     labels, special = axis["labels"], np.asarray(axis["special"], dtype=bool)
     has_place = len(state.source.layers) > 1 or state.source.heads is not None
@@ -87,9 +88,9 @@ def _shown(view: Any) -> _Shown:
     )
 
 
-def sentence_sheet(view: Any, theme: Theme) -> Sheet:
+def sentence_sheet(state: Presentation, theme: Theme) -> Sheet:
     """Return what a SentenceView shows: the text with its arcs, and both lists of the chosen sentence."""
-    shown = _shown(view)
+    shown = _shown(state)
     source, top, chosen = shown.state.source, shown.top, shown.chosen
     if chosen < 0:
         return Sheet(shown.title, [Words(_NOTHING.format(source.unit))])
@@ -113,14 +114,14 @@ def sentence_sheet(view: Any, theme: Theme) -> Sheet:
         ]
         if bars:
             parts.append(Bars(bars, top=top, title=words))
-    distance = view.options["distance"]
+    distance = state.options["distance"]
     note = f"only {source.unit}s that are {distance} or more apart" if distance > 1 else ""
     return Sheet(shown.title, parts, note)
 
 
-def sentence_words(view: Any) -> str:
+def sentence_words(state: Presentation) -> str:
     """Return one or two sentences: what the chosen sentence depends on, and the strongest arcs of all."""
-    shown = _shown(view)
+    shown = _shown(state)
     title, chosen = title_of(shown.title), shown.chosen
     if chosen < 0:
         return f"{title}. {_NOTHING.format(shown.state.source.unit)}"

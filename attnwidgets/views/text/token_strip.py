@@ -70,7 +70,7 @@ class TokenStrip(View):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import strip_sheet
 
-        return strip_sheet(self, theme)
+        return strip_sheet(self.presentation, theme)
 
     def _own_options(self) -> dict[str, Any]:
         ranking = self._robustness
