@@ -1,8 +1,9 @@
-"""Explanations: labelled numbers computed from a trace, one method per file.
+"""Explanations: labelled numbers computed from a trace, by methods that register themselves by name.
 
-The result types are `MixingMap`, `Attributions` and `ContributionGraph`; the methods register themselves by
-name (`registry/`). Functions are not re-exported here, so that `explanations.rollout` stays the module.
-Loading this package imports neither torch, transformers nor matplotlib.
+In: a trace. Out: a `MixingMap`, `Attributions` or a `ContributionGraph` (`results/`). Begin with
+`results/mixing_map.py` and `mixing/rollout.py`; `registry/` checks what a method needs before it runs.
+Functions are not re-exported here, so that `explanations.rollout` stays the module. Loading this package
+imports neither torch, transformers nor matplotlib.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""aw.people: studies in which people say what they make of an explanation, and what follows from them."""
+"""aw.people: studies in which people say what they make of an explanation, and what follows from them.
+
+In: items and conditions. Out: a study page, then responses and their analysis. Begin with `study.py`;
+`kinds.py` lists the questions, `analysis.py` the intervals. Files and lines that people send are untrusted:
+they are read in `reading.py` alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Statistics of attention heads (`aw.statistics`): each is a function of a trace or a map."""
+"""Statistics of attention heads (`aw.statistics`): each is a function of a trace or a map.
+
+In: a trace or a map. Out: numbers [layer, head], collected in a `HeadStatistics` table. Begin with
+`rows.py`, then `statistic.py` for how a statistic registers itself. A statistic reads long maps in blocks
+of rows and runs no model; `head_importance.py` is the exception.
+"""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_the_architectures_folders_are_those_there_are(root):
     }
     assert [str(name) for name in packages if name.parts and f"`{name.name}/`" not in page] == []
     contributing = (root / "CONTRIBUTING.md").read_text()
-    names = re.findall(r"`([\w/]+\.(?:py|ts))`", page + contributing)
+    names = re.findall(r"[`\s]([\w/]+\.(?:py|ts))[`\s,]", page + contributing)
     files = {
         path.as_posix()
         for path in [

@@ -77,9 +77,11 @@ def test_a_misspelt_public_name_is_an_attribute_error():
 def test_the_version_is_the_same_everywhere(root):
     declared = re.search(r'^version = "(.+)"', (root / "pyproject.toml").read_text(), re.MULTILINE)
     newest = re.search(r"^## (\d+\.\d+\.\d+)", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    cited = re.search(r"^version: (.+)", (root / "CITATION.cff").read_text(), re.MULTILINE)
     assert declared is not None
     assert newest is not None
-    assert declared.group(1) == newest.group(1) == aw.__version__ == version("attnwidgets")
+    assert cited is not None
+    assert declared.group(1) == newest.group(1) == cited.group(1) == aw.__version__ == version("attnwidgets")
 
 
 def test_the_bundle_is_small(root):

@@ -1,1 +1,1 @@
-"""Methods that say how much every element of the input speaks for a target, one a file."""
+"""Methods that say how much every element of the input speaks for a target."""

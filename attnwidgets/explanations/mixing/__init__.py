@@ -1,1 +1,1 @@
-"""Methods that measure how much of each token is in each other token, one per file."""
+"""Methods that measure how much of each token is in each other token."""

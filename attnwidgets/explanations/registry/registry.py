@@ -160,7 +160,7 @@ def default_stack(trace: Any) -> str:
     return str(getattr(trace, "default_stack", None) or getattr(trace, "stack", "self"))
 
 
-# Packages of methods, one per file; the last stands above this one, on the removal of elements.
+# Packages of methods; the last stands above this one, on the removal of elements.
 _HOMES = (
     "attnwidgets.explanations.mixing",
     "attnwidgets.explanations.attribution",
