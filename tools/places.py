@@ -19,7 +19,7 @@ PROJECT = "attnwidgets"
 PLACEHOLDER = "YOUR_ACCOUNT"
 """The account in `Repository` until there is one: no account can have an underscore in its name."""
 
-_SUFFIXES = {".cff", ".css", ".html", ".ipynb", ".json", ".md", ".mjs", ".py", ".toml", ".ts", ".yaml", ".yml"}
+_SUFFIXES = {".cff", ".css", ".ipynb", ".json", ".md", ".mjs", ".py", ".toml", ".ts", ".yaml", ".yml"}
 _SKIPPED = {".git", ".venv", "build", "dist", "node_modules", "out", "static", "__pycache__"}
 _HOSTS = r"github\.com|raw\.githubusercontent\.com|colab\.research\.google\.com/github|nbviewer\.org/github"
 
