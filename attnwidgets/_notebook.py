@@ -13,7 +13,7 @@ from traitlets.config import MultipleInstanceError
 
 _IDLE = 0.2
 """Seconds after a cell's request for it in which the kernel begins to import; a running cell comes first."""
-_NEEDED = ("matplotlib.figure", "matplotlib.backends.backend_agg", "attnwidgets.views")
+_NEEDED = ("matplotlib.figure", "matplotlib.backends.backend_agg", "attnwidgets.views.explorer")
 """What the first view of a notebook and its static picture need: most of the time that they take."""
 
 

@@ -65,6 +65,7 @@ class Lens(Explanation):
     """
 
     kind = "Lens"
+    viewed_by = "circuits.lens_view:LensView"
     probability: Array
     rank: NDArray[np.int64]
     entropy: Array

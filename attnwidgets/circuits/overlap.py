@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import hypergeom
 
 from attnwidgets.circuits.patching import Patching
 
@@ -55,6 +54,8 @@ def overlap(first: Any, second: Any, *, top: float = 0.02) -> Overlap:
         >>> found.shared, round(found.expected, 2), round(found.p, 4)
         (((0, 1), (0, 2)), 0.09, 0.0018)
     """
+    from scipy.stats import hypergeom
+
     sizes = [np.abs(_heads(given, name)) for given, name in ((first, "first"), (second, "second"))]
     if sizes[0].shape != sizes[1].shape:
         raise ValueError(f"first has heads {sizes[0].shape} and second {sizes[1].shape}: not of one model.")

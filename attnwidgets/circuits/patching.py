@@ -115,6 +115,7 @@ class Patching(Explanation):
     """
 
     kind = "Patching"
+    viewed_by = "circuits.patch_view:PatchView"
     raw: Mapping[str, Array]
     direction: Direction
     clean: float

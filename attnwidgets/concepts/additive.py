@@ -68,6 +68,7 @@ class Additive(Table, Viewable):
     """
 
     kind: ClassVar[str] = "Additive"
+    viewed_by: ClassVar[str] = "concepts.shape_view:ShapeView"
 
     slots: Mapping[str, tuple[Any, ...]]
     numeric: tuple[str, ...]

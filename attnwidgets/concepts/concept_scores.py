@@ -69,6 +69,7 @@ class ConceptScores(Table, Viewable):
     """
 
     kind: ClassVar[str] = "ConceptScores"
+    viewed_by: ClassVar[str] = "concepts.concept_view:ConceptView"
 
     concepts: tuple[str, ...]
     layers: tuple[int, ...]

@@ -78,6 +78,7 @@ class Influence(Table, Viewable):
     """
 
     kind: ClassVar[str] = "Influence"
+    viewed_by: ClassVar[str] = "concepts.influence_view:InfluenceView"
 
     values: Float
     change: Float | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,10 +16,13 @@ class Viewable:
     """A result that a view can show.
 
     Attributes:
-        kind: Name of the kind of result, which determines its view.
+        kind: Name of the kind of result.
+        viewed_by: What shows it, as "module:name" in `attnwidgets.views`, which is imported when it is used;
+            "" of results without a view.
     """
 
     kind: ClassVar[str]
+    viewed_by: ClassVar[str] = ""
     figure: Any
     to_csv: Any
 
@@ -33,9 +37,10 @@ class Viewable:
         Raises:
             TypeError: If no view shows this kind of result.
         """
-        from attnwidgets.views import view_of
-
-        return view_of(self, **options)
+        if not self.viewed_by:
+            raise TypeError(f"{self.kind} has no widget; display the result itself, or call .figure().")
+        module, _, name = self.viewed_by.partition(":")
+        return getattr(import_module(f"attnwidgets.views.{module}"), name)(self, **options)
 
     def save(self, path: str | Path) -> Path:
         """Write a file for reading: the page or the picture of the view, or the table.

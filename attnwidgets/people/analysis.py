@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 from attnwidgets._errors import suggest
 from attnwidgets._significance import holm
@@ -56,7 +56,7 @@ def wilson(right: int, count: int, *, level: float = 0.95) -> tuple[float, float
         raise ValueError(f"right={right} of count={count}: give 0 to count, of at least 1.")
     if not 0 < level < 1:
         raise ValueError(f"level={level} is not above 0 and below 1.")
-    z2 = float(norm.ppf(0.5 + level / 2)) ** 2
+    z2 = float(ndtri(0.5 + level / 2)) ** 2
     share = right / count
     middle = (share + z2 / (2 * count)) / (1 + z2 / count)
     half = float(np.sqrt(z2 * (share * (1 - share) / count + z2 / (4 * count**2)))) / (1 + z2 / count)
@@ -115,7 +115,7 @@ def estimate(
     # Where people, say, do not differ, their variance is that of the answers but for chance.
     variance = max(sum(clustered) - (len(clustered) - 1) * answers, answers)
     error = float(np.sqrt(variance))
-    half = float(t.ppf(0.5 + level / 2, max(1, min(size for size in sizes if size > 1) - 1))) * error
+    half = float(stdtrit(max(1, min(size for size in sizes if size > 1) - 1), 0.5 + level / 2)) * error
     return Estimate(float(value), float(value - half), float(value + half), error)
 
 

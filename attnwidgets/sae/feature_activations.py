@@ -62,6 +62,7 @@ class FeatureActivations(Explanation):
     """
 
     kind = "FeatureActivations"
+    viewed_by = "features.feature_view:FeatureStrip"
     axis_names = ("token", "feature")
     axis: TokenAxis
     d_sae: int

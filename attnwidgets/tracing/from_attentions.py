@@ -61,7 +61,7 @@ class GivenTrace(Trace):
 
     def is_signed(self, stack: str | None = None) -> bool:
         """Return whether any weight is negative."""
-        return any(bool((self.attention_layer(layer, stack) < 0).any()) for layer in self.layers(stack))
+        return any(bool((self.layer_array(layer, stack) < 0).any()) for layer in self.layers(stack))
 
 
 @suggests_keywords

@@ -289,25 +289,25 @@ class Trace(Suggesting):
             IndexError: If the layer is out of range; the message names the range.
             ValueError: If the stack is unknown, or the layer does not fit into memory.
         """
-        name, number = self._index(layer, stack)
-        return as_tensor(self._layer_weights(name, number))
+        return as_tensor(self.layer_array(layer, stack))
 
-    def _layer_weights(self, stack: str, number: int) -> NDArray[np.floating]:
-        """Return a layer's attention, and keep it."""
+    def layer_array(self, layer: int, stack: str | None = None) -> NDArray[np.floating]:
+        """Return `attention_layer` as a numpy array, whether or not torch is installed."""
+        name, number = self._index(layer, stack)
         with self._lock:
-            weights = self._kept_layer(stack, number)
+            weights = self._kept_layer(name, number)
             if weights is None:
-                source = self.stack_table[stack].layers[number]
+                source = self.stack_table[name].layers[number]
                 heads, queries, keys = source.shape
                 require_room(
-                    f"the attention of layer {self.layers(stack)[number]} over {queries:,} tokens",
+                    f"the attention of layer {self.layers(name)[number]} over {queries:,} tokens",
                     heads * queries * keys * np.dtype(self.dtype).itemsize,
                     None,
                     "Read some rows with attention_rows, blocks of them with attention_blocks, or sums with "
                     "aw.circuits.sentence_attribution(trace, 'attention')",
                     can_force=False,
                 )
-                weights = self._kept[stack, number] = source.weights().astype(self.dtype, copy=False)
+                weights = self._kept[name, number] = source.weights().astype(self.dtype, copy=False)
                 held = sum(kept.nbytes for kept in self._kept.values())
                 while held > self.memory and self._kept:
                     held -= self._kept.popitem(last=False)[1].nbytes
@@ -339,9 +339,12 @@ class Trace(Suggesting):
             IndexError: If the layer, a head or a query is out of range; the message names the range.
             ValueError: If the stack is unknown.
         """
-        return as_tensor(self._rows(layer, heads, queries, stack))
+        return as_tensor(self.rows_array(layer, heads, queries, stack))
 
-    def _rows(self, layer: int, heads: Chosen, queries: Chosen, stack: str | None) -> NDArray[np.floating]:
+    def rows_array(
+        self, layer: int, heads: Chosen = None, queries: Chosen = None, stack: str | None = None
+    ) -> NDArray[np.floating]:
+        """Return `attention_rows` as a numpy array, whether or not torch is installed."""
         name, number = self._index(layer, stack)
         kept = self._kept_layer(name, number)
         source = self.stack_table[name].layers[number] if kept is None else GivenLayer(kept)
@@ -365,12 +368,18 @@ class Trace(Suggesting):
             IndexError: If the layer or a head is out of range; the message names the range.
             ValueError: If the stack is unknown.
         """
+        for rows, weights in self._blocks(layer, stack, heads, limit):
+            yield rows, as_tensor(weights)
+
+    def _blocks(
+        self, layer: int, stack: str | None, heads: Chosen, limit: int
+    ) -> Iterator[tuple[slice, NDArray[np.floating]]]:
         name, number = self._index(layer, stack)
         n_heads, queries, keys = self.stack_table[name].layers[number].shape
         n_chosen = len(numbers(positions(heads, n_heads, "head")))
         size = kept_dtype(self.dtype).itemsize
         for rows in blocks(queries, n_chosen * keys * size, limit):
-            yield rows, self.attention_rows(layer, heads, rows, stack)
+            yield rows, self.rows_array(layer, heads, rows, stack)
 
     def query_key(self, layer: int, stack: str | None = None) -> tuple[Tensor, Tensor]:
         """Return a layer's queries [head, query, dim] and keys [kv head, key, dim], after rotary embedding.
@@ -427,8 +436,8 @@ class Trace(Suggesting):
             return True, False
         some = False
         # Small blocks: if any query reads later keys, the first ones do.
-        for rows, weights in self.attention_blocks(layer, stack, limit=2**20):
-            if np.triu(np.asarray(weights), k=rows.start + 1).any():
+        for rows, weights in self._blocks(layer, stack, None, 2**20):
+            if np.triu(weights, k=rows.start + 1).any():
                 return True, True
             some = some or bool(weights.any())
         return some, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets._facade import groups
+from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.views.wire.runtime import COMMON_PARTS
 
 
@@ -67,6 +69,29 @@ def test_namespaces_are_there_from_the_start():
         *("zoo", "circuits", "concepts", "people", "speech", "vision"),
     ):
         assert imported_by(f"import attnwidgets; attnwidgets.{name}") >= {"attnwidgets"}
+
+
+@pytest.mark.slow
+def test_an_explorer_of_an_array_loads_no_library_that_runs_models():
+    weights = "np.full((2, 2, 3, 3), 1 / 3, dtype='f4')"
+    code = "import numpy as np, attnwidgets as aw\n"
+    code += f"view = aw.Explorer(aw.from_attentions({weights}, list('abc')))"
+    heavy = {"torch", "transformers", "scipy", "pandas"}
+    assert not {*heavy, "matplotlib"} & imported_by(code)
+    assert not heavy & imported_by(f"{code}\nview.describe(), view._repr_mimebundle_()")
+
+
+def test_every_result_names_a_view_that_exists():
+    for name in aw.__all__:
+        getattr(aw, name)
+    named, classes = set(), [Viewable]
+    while classes:
+        result = classes.pop()
+        classes += result.__subclasses__()
+        named |= {result.viewed_by} - {""}
+    assert len(named) > 8
+    for module, name in (each.split(":") for each in named):
+        assert callable(getattr(importlib.import_module(f"attnwidgets.views.{module}"), name))
 
 
 def test_a_misspelt_public_name_is_an_attribute_error():

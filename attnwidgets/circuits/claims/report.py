@@ -134,6 +134,7 @@ class ClaimReport(Explanation):
     """
 
     kind = "ClaimReport"
+    viewed_by = "circuits.claim_view:ClaimView"
     results: tuple[ClaimResult, ...]
     margin: float
     level: float

@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.stats import norm, t
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Bootstrap:
         n = len(values)
         if n < _FEWEST:
             return -np.inf, np.inf
-        wider = norm.cdf(t.ppf((1 - level) / 2, n - 1) * np.sqrt(n / (n - 1)))
+        wider = ndtr(stdtrit(n - 1, (1 - level) / 2) * np.sqrt(n / (n - 1)))
         low, high = np.quantile(self.means(values), [wider, 1 - wider])
         return float(low), float(high)
 
@@ -64,7 +64,7 @@ class Bootstrap:
         """Return the p value if `beyond` samples of `n` texts lie on the other side of the margin."""
         share = (1 + beyond) / (1 + self._resamples)
         # The level whose widened interval ends at the margin.
-        return 1.0 if share >= 1 else float(t.cdf(norm.ppf(share) * np.sqrt((n - 1) / n), n - 1))
+        return 1.0 if share >= 1 else float(stdtr(n - 1, ndtri(share) * np.sqrt((n - 1) / n)))
 
     def fewest(self, claims: int, level: float) -> int:
         """Return the smallest number of texts with which one of so many claims can hold or fail.

@@ -36,6 +36,7 @@ class Comparison(Mapping[str, Scorecard], Table, Viewable):
     """
 
     kind = "Comparison"
+    viewed_by = "evaluate.scorecard_view:ScorecardView"
 
     def __init__(self, cards: Mapping[str, Scorecard], texts: tuple[str, ...], reused: int = 0) -> None:
         self._cards = dict(cards)

@@ -69,6 +69,7 @@ class Scorecard(Explanation):
     """
 
     kind = "Scorecard"
+    viewed_by = "evaluate.scorecard_view:ScorecardView"
     metrics: tuple[str, ...]
     methods: tuple[str, ...]
     groups: tuple[str, ...]

@@ -71,13 +71,13 @@ def attention(
     counts = trace.n_heads(stack)
     n_heads = max(counts) if isinstance(counts, Iterable) else int(counts)
     return MixingMap.lazy(
-        lambda layer: trace.attention_layer(layer, stack),
+        lambda layer: trace.layer_array(layer, stack),
         query=query,
         key=key,
         layers=chosen_layers(trace, stack, layers),
         heads=range(n_heads),
         unit=next(name for name in query.units if name in key.units),
-        row_fn=lambda layer, heads, queries: trace.attention_rows(layer, heads, queries, stack),
+        row_fn=lambda layer, heads, queries: trace.rows_array(layer, heads, queries, stack),
         causal=trace.is_causal(stack),
         stochastic=trace.rows_sum_to_one(stack),
         signed=trace.is_signed(stack),

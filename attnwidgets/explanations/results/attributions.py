@@ -63,6 +63,7 @@ class Attributions(Explanation):
     """
 
     kind = "Attributions"
+    viewed_by = "best_view:view_of_attributions"
     axis: TokenAxis
     target: str | tuple[str, ...] | None
     foil: str | None

@@ -42,6 +42,7 @@ class ContributionGraph(MixingMap):
     """
 
     kind = "ContributionGraph"
+    viewed_by = "maps.heatmap:Heatmap"
     _others: dict[int, Array]
     _order: dict[str, bool]
 

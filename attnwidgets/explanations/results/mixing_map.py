@@ -57,6 +57,7 @@ class MixingMap(ReadByUnits):
     """
 
     kind = "MixingMap"
+    viewed_by = "best_view:view_of_map"
 
     def __init__(
         self,

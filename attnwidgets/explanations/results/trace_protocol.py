@@ -9,6 +9,9 @@ from attnwidgets._errors import suggest
 from attnwidgets.explanations.explanation import Outcomes
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from attnwidgets.tracing.text.units import TokenAxis
 
 
@@ -69,10 +72,10 @@ class TraceLike(Protocol):
     def axes(self, stack: str) -> tuple[TokenAxis, TokenAxis]:
         """Return the axes of queries and keys."""
 
-    def attention_layer(self, layer: int, stack: str) -> Any:
+    def layer_array(self, layer: int, stack: str) -> NDArray[np.floating]:
         """Return attention [head, query, key] in `dtype`; never runs the model."""
 
-    def attention_rows(self, layer: int, heads: Any, queries: Any, stack: str) -> Any:
+    def rows_array(self, layer: int, heads: Any, queries: Any, stack: str) -> NDArray[np.floating]:
         """Return some heads and queries of a layer [head, query, key] in `dtype`, without the rest."""
 
     def rows_sum_to_one(self, stack: str) -> bool | None:

@@ -78,6 +78,7 @@ class FeatureStats(Explanation):
     """
 
     kind = "FeatureStats"
+    viewed_by = "features.feature_view:FeatureTable"
     axis_names = ("feature",)
     facts: Mapping[str, Any]
     names: dict[int, str]
