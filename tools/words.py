@@ -1,8 +1,8 @@
 """Count words that stand for something unnamed, folder by folder: `python tools/words.py`.
 
-A name should say what a value is (`scores`, `layer_weights`, `cached`), not how it came (`found`, `kept`). The
-last row is the highest rate among six comparable packages (captum, treescope, inseq, TransformerLens, lonboard,
-nnsight). This reports and gates nothing.
+A name should say what a value is (`scores`, `layer_weights`, `cached`), not how it came (`found`, `kept`).
+The last row is the highest rate among six comparable packages: captum, treescope, inseq, TransformerLens,
+lonboard, nnsight. This reports and gates nothing.
 """
 
 from __future__ import annotations
