@@ -108,6 +108,7 @@ def test_a_finding_has_a_contrast_and_names_whole_words(classified):
     assert f"({value:.2f})." in findings_of(contrast)[0] or f"({value:.2f} of" in findings_of(contrast)[0]
 
 
+@pytest.mark.slow
 def test_a_page_explains_every_prediction_above_the_text(classified, capital, tmp_path):
     predictions = header_of(aw.Explorer(classified), tmp_path / "class.html")["predictions"]
     assert predictions["method"] == "lrp"
