@@ -233,6 +233,7 @@ def words_of(state: Presentation) -> str:
     queries, keys = state.labels
     name = title_of(source.title)
     matrix = state.filtered(source.matrix(state.layer, state.head), masked=False)
+    matrix[state.apart()[0]] = np.nan
     if source.of_targets:
         sentences = []
         for label, values in list(zip(queries, matrix, strict=True))[:SPANS]:

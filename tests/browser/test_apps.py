@@ -1,4 +1,4 @@
-"""Notebooks served as apps: views are linked, and the session of each reader answers that reader alone.
+"""Notebooks served as apps: views are linked, have a width, and are answered by the session of their reader.
 
 Readers of one app have a thread each in marimo and an object each in Solara and Panel, all in one process; in
 Voila a process each. marimo's editor has one reader, who runs the cells.
@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import nbformat
@@ -20,8 +21,9 @@ from playwright.sync_api import expect
 
 import attnwidgets as aw
 
-from .conftest import await_server
+from .conftest import OPEN, await_server
 from .lab import choose, place, shares
+from .settling import settle
 
 pytestmark = pytest.mark.extended
 
@@ -48,13 +50,10 @@ panel.Column(*(panel.pane.IPyWidget(view, width=1100) for view in {LISTED})).ser
 """
 
 
-def marimo():
+def marimo(data=DATA, names="aw, hostile, trace", views=VIEWS):
     cells = ["import marimo", "app = marimo.App()"]
-    for arguments, code, kept in (
-        ("", DATA, "aw, hostile, trace"),
-        *(("aw, hostile, trace", view, "") for view in VIEWS),
-    ):
-        lines = [f"    {line}" for line in (*code.splitlines(), f"return {kept}".strip())]
+    for arguments, code, returned in (("", data, names), *((names, view, "") for view in views)):
+        lines = [f"    {line}" for line in (*code.splitlines(), f"return {returned}".strip())]
         cells.append("\n".join(["@app.cell", f"def _({arguments}):", *lines]))
     return "\n\n".join(cells)
 
@@ -98,6 +97,36 @@ APPS = {
     ),
     "Voila": App(("voila",), "app.ipynb", notebook(), "app.ipynb --no-browser --Voila.ip=127.0.0.1 --port"),
 }
+# Two views in a row, and the same view twice in a row.
+PAIRS = """import numpy as np
+import attnwidgets as aw
+weights = np.random.default_rng(0).dirichlet(np.ones(5), (2, 3, 5)).astype("float32")
+trace = aw.from_attentions(weights, ["the", "cat", "sat", "on", "mats"])
+make = lambda: [[aw.Heatmap(trace), aw.HeadView(trace)], [aw.TokenStrip(trace)] * 2]"""
+MARIMO_PAIRS = marimo(
+    f"{PAIRS}\nimport marimo as mo\npairs = make()",
+    "mo, pairs",
+    ("mo.hstack(pairs[0])", "mo.hstack(pairs[1])"),
+)
+PANEL_PAIRS = f"""{PAIRS}
+import panel
+panel.extension("ipywidgets")
+panel.Column(*(panel.Row(*pair) for pair in make())).servable()
+"""
+SOLARA_PAIRS = f"""{PAIRS}
+import solara
+
+@solara.component
+def Page():
+    for pair in solara.use_memo(make, []):
+        with solara.Row():
+            for view in pair:
+                solara.display(view)
+"""
+ROWS = {
+    name: APPS[name]._replace(code=code)
+    for name, code in (("marimo", MARIMO_PAIRS), ("Panel", PANEL_PAIRS), ("Solara", SOLARA_PAIRS))
+}
 QUIET = {"SOLARA_TELEMETRY_MIXPANEL_ENABLE": "false"}
 
 
@@ -107,48 +136,69 @@ def trace():
     return aw.trace(*aw.demo_model("classifier"), TEXT)
 
 
-@pytest.fixture(params=APPS)
-def app(request, kernel_environment, tmp_path):
-    """The name of an app, its address and the number of its readers."""
-    app = APPS[request.param]
+@contextmanager
+def served(app, kernel_environment, folder):
+    """The address of an app while it is served."""
     for package in app.packages:
         name = package.replace("_", "-")
         pytest.importorskip(package, reason=f"pip install {name} (make test-all does it)")
-    (tmp_path / app.file).write_text(app.code)
+    (folder / app.file).write_text(app.code)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    log = tmp_path / "server.log"
+    log = folder / "server.log"
     command = [sys.executable, "-m", app.packages[0], *app.command.split(), str(port)]
     with log.open("wb") as out:
-        server = subprocess.Popen(
-            command, cwd=tmp_path, env=kernel_environment | QUIET, stdout=out, stderr=out
-        )
+        server = subprocess.Popen(command, cwd=folder, env=kernel_environment | QUIET, stdout=out, stderr=out)
     address = f"http://127.0.0.1:{port}{app.path}"
     try:
         await_server(server, log, 180, lambda: socket.create_connection(("127.0.0.1", port), timeout=5))
-        yield request.param, address, app.readers
+        yield address
     finally:
         server.terminate()
         server.wait(60)
 
 
+@pytest.fixture(params=APPS)
+def app(request, kernel_environment, tmp_path):
+    """The name of an app, its address and the number of its readers."""
+    app = APPS[request.param]
+    with served(app, kernel_environment, tmp_path) as address:
+        yield request.param, address, app.readers
+
+
 @pytest.fixture
-def read(open_page, app, embed_scripts):
-    """Open the app as one more reader, with files in place of what comes from a CDN."""
-    name, address, _ = app
+def new_page(open_page, embed_scripts):
+    """Open a page, with files in place of scripts of a CDN."""
+    answered = set()
 
     def serve(route):
+        answered.add(route.request.url)
         if "anywidget" in route.request.url:
             route.fulfill(path=embed_scripts / "anywidget.js", content_type="text/javascript")
         elif route.request.resource_type in {"stylesheet", "font"}:  # icons of the host
             route.abort()
         else:
+            answered.remove(route.request.url)
             route.fallback()
 
     def make():
         page = open_page(viewport={"width": 1200, "height": 2400})
         page.route(re.compile(r"^https://"), serve)
+        return page
+
+    yield make
+    for _, guard in OPEN:
+        guard.outside[:] = [url for url in guard.outside if url not in answered]
+
+
+@pytest.fixture
+def read(new_page, app):
+    """Open the app as another reader."""
+    name, address, _ = app
+
+    def make():
+        page = new_page()
         heard = []
         page.on("websocket", lambda wire: wire.on("framereceived", lambda said: heard.append(str(said))))
         page.goto(address, timeout=60_000)
@@ -241,3 +291,18 @@ def test_every_reader_has_linked_views_that_their_own_session_answers(app, read,
         check_method(page, trace)
         assert page.evaluate("window.hacked") is None
         page.screenshot(path=shots / f"app-{name.split()[-1].lower()}.png")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_views_of_a_row_share_its_width(name, kernel_environment, tmp_path, new_page):
+    with served(ROWS[name], kernel_environment, tmp_path) as address:
+        page = new_page()
+        page.goto(address, timeout=60_000)
+        expect(page.locator(".aw-root:has(> *)")).to_have_count(4, timeout=60_000)
+        settle(page)
+        boxes = [view.bounding_box() for view in page.locator(".aw-root").all()]
+    for left, right in (boxes[:2], boxes[2:]):
+        assert left["y"] == right["y"]
+        assert left["x"] + left["width"] <= right["x"]
+        assert min(left["width"], right["width"]) > 320
+        assert right["x"] + right["width"] <= 1200

@@ -14,7 +14,7 @@ SEEN = """view => {
     .filter(({ name }) => !name.startsWith("data-crawl")).map(({ name, value }) => name + value).join());
   const fields = [...view.querySelectorAll("input, select, textarea")]
     .map(({ value, checked }) => value + checked);
-  return JSON.stringify([words(document.querySelector("main")), painted, states, fields, view.clientHeight]);
+  return JSON.stringify([words(view.closest("main, .jp-Cell")), painted, states, fields, view.clientHeight]);
 }"""
 CONTROLS = """view => [...view.querySelectorAll("button, [role=tab]")]
   .filter(element => !element.disabled && element.checkVisibility() && element.ariaDisabled !== "true")
@@ -28,9 +28,15 @@ LEFT_OUT = (
 )
 
 
-def silent_controls(page, view):
-    """The names of controls whose click changes nothing in a view."""
-    silent = []
+def silent_controls(page, view, rest=None):
+    """The number of clicked controls of a view, and the names of those whose click changes nothing.
+
+    Args:
+        page: The page.
+        view: A part of it.
+        rest: Waits until a click is answered; None: until the page is at rest.
+    """
+    clicked, silent = 0, []
     for number, name in view.evaluate(CONTROLS):
         control = view.locator(f"[data-crawl='{number}']")
         if control.count() != 1 or not control.is_visible() or control.is_disabled():
@@ -39,11 +45,12 @@ def silent_controls(page, view):
             continue
         before = view.evaluate(SEEN)
         control.evaluate("element => element.click()")
-        settle(page)
+        clicked += 1
+        rest() if rest else settle(page)
         if view.evaluate(SEEN) == before:
             silent.append(name)
         page.keyboard.press("Escape")
-    return silent
+    return clicked, silent
 
 
 def test_every_control_of_the_gallery_answers(open_page, gallery_page):
@@ -52,6 +59,7 @@ def test_every_control_of_the_gallery_answers(open_page, gallery_page):
     drawn(page)
     silent = {}
     for view, heading in zip(page.locator(".aw-view").all(), names, strict=True):
-        if found := silent_controls(page, view):
-            silent[heading] = found
+        _, unanswered = silent_controls(page, view)
+        if unanswered:
+            silent[heading] = unanswered
     assert silent == {}

@@ -167,7 +167,9 @@ def _map(shown: MixingMap) -> str:
         if heads is not None:
             count += f" of {len(heads)} head{'s' * (len(heads) > 1)}"
         return f"{name}: {count}, {len(shown.query_labels)} by {len(shown.key_labels)} {shown.unit}s."
-    matrix = np.asarray(shown.layer(layers[0]), dtype=np.float64).reshape(shown.shape[-2:])
+    matrix = np.array(shown.layer(layers[0]), dtype=np.float64).reshape(shown.shape[-2:])
+    special = np.array(shown.query_unit.special, dtype=bool)
+    matrix[special & ~special.all()] = np.nan  # as in a view, whose rows are of the text
     where = f" in layer {layers[0]}" + (f", head {heads[0]}" if heads is not None else "")
     return matrix_words(
         f"{name}{where}", matrix, shown.query_labels, shown.key_labels, words=axis_words(shown)

@@ -107,6 +107,12 @@ class FlowView(View):
         named = {"layer": layer, "unit": None if unit == self.content.main.unit else unit}
         yield self, f".share({listed(query, key, **named)})"
 
+    def describe(self) -> str:
+        """Return in a sentence where the followed token comes from, and how much the drawn edges carry."""
+        from attnwidgets.views.still.comparisons import words_of_flow
+
+        return words_of_flow(self.presentation)
+
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.comparisons import flow_sheet
 

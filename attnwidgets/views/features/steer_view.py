@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.features.feature_view import FeatureView
@@ -179,6 +181,15 @@ class SteerView(FeatureView):
                 for i in side_by_side(before, after)
             ]
         return meta, []
+
+    def describe(self) -> str:
+        """Return in a sentence to which activation the feature is set; no model runs for it."""
+        feature, activations = self._opening_feature(), self.activations[0]
+        largest = float(np.max(activations.feature(feature).values, initial=0.0))
+        words = (
+            f"Feature {feature} is set to {self._steered.maximum(feature):.3g}, its maximum, on every token"
+        )
+        return f"{words}; in this text it is at most {largest:.3g}."
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.predictions import steer_sheet

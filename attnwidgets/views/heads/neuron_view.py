@@ -183,6 +183,12 @@ class NeuronView(View):
         is_here = opens and (opens["stack"], opens["layer"], opens["head"]) == (stack, layer, head)
         return tuple(opens["pair"]) if is_here else None
 
+    def describe(self) -> str:
+        """Return in a sentence how the weight of the shown pair is computed."""
+        from attnwidgets.views.still.neurons import neuron_words
+
+        return neuron_words(self)
+
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.neurons import neuron_sheet
 

@@ -167,6 +167,16 @@ class AudioView(View):
             return "mean"
         return chosen if isinstance(chosen, str) else min(heads, key=lambda number: abs(number - int(chosen)))
 
+    def _layer_and_head(self, name: str) -> str:
+        """Return the shown layer and head of a map, as ", layer 1, head 3"; "" of a map without either."""
+        if name == ALIGNMENT:
+            return ""
+        head, base = self._head_of(name), self.options["indexBase"]
+        layer = f", layer {self._layer_of(name) + base}" if len(self._maps.layers_of(name)) > 1 else ""
+        if isinstance(head, str):
+            return layer + (f", {head} over heads" if head != "-" else "")
+        return f"{layer}, head {head + base}"
+
     def _numbers(self) -> Kinds:
         return super()._numbers() | {"heard": self._heard_paths}
 
@@ -225,6 +235,7 @@ class AudioView(View):
         seconds = "" if sound is None else f"{sound.heard:.2f} s of sound. "
         name, (label, _) = next(iter(self._maps.names.items()))
         heard = self._heard_at(name, self._maps.rows_of(name)[0])
+        label += self._layer_and_head(name)
         peaks = heard.values.argmax(axis=1)
         most = [
             f"{label} at {column * heard.step:.2f} s"

@@ -14,8 +14,10 @@ from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.numbers import Bar, Bars
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
+from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.base.options import APART, filter_words, filtered, stands_apart
 from attnwidgets.views.compare.compared import nearest
+from attnwidgets.views.presentation import words_of
 from attnwidgets.views.still.colours import strip_colours
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _LEAST, _BUDGET = 0.04, 1000  # the opening threshold of a FlowView, and its largest number of edges
 _FEWEST = 2
+_NAMED = 5  # tokens of the input
+_MOST_CELLS = 2**22  # of all layers, up to which a flow is described
 _CELL = 0.34  # inches of a cell with a number
 _DARKEST = 0.7  # how far along the greys a full agreement is, as in agreementTable.ts
 
@@ -200,6 +204,21 @@ def flow_sheet(state: Presentation, theme: Theme) -> Sheet:
         [part],
         f"{len(edges):,} edges of at least {_LEAST:g}, {carried:.0%} of the mass",
     )
+
+
+def words_of_flow(state: Presentation) -> str:
+    """Return in a sentence where the followed token of a FlowView comes from, and what its edges carry."""
+    source = state.source
+    if source.coarse or len(source.layers) * source.shape[0] * source.shape[1] > _MOST_CELLS:
+        return words_of(state)
+    sheet = flow_sheet(state, LIGHT)
+    (levels,) = sheet.parts
+    origin = ""
+    if isinstance(levels, Levels) and levels.dots is not None:
+        largest = np.argsort(-levels.dots[0], kind="stable")[:_NAMED]
+        shares = (f"“{levels.labels[key]}” {levels.dots[0][key]:.1%}" for key in largest)
+        origin = f": {', '.join(shares)} of the input"
+    return f"{sheet.title[:1].upper()}{sheet.title[1:]}{origin}. {sheet.note}."
 
 
 def scores_sheet(view: Any, theme: Theme) -> Sheet:

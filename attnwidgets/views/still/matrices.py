@@ -14,6 +14,7 @@ from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.numbers import Bar, Bars
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
+from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines
 from attnwidgets.views.still.predictions import chips_of
@@ -285,7 +286,7 @@ def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
             return text_parts(state, theme)
         source = layers_of[0]
     queries, keys = (axis["labels"] for axis in source.axes())
-    usual = len(queries) - 1 if source.causal else 0
+    usual = 0 if source.of_targets else last_content(queries, source.axes()[0]["special"])
     row = state.row if 0 <= state.row < len(queries) else usual
     head: int | str = "-" if source.heads is None else "mean" if state.head == "-" else state.head
     layers = source.ready if source.on_demand else source.layers

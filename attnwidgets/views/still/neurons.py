@@ -9,6 +9,7 @@ import numpy as np
 from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.numbers import Table
 from attnwidgets.figures.sheet import Sheet, Words
+from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.still.colours import map_colours
 
 if TYPE_CHECKING:
@@ -59,6 +60,13 @@ def neuron_sheet(view: Any, theme: Theme) -> Sheet:
         ],
         f"{len(order)} of {len(keys)} keys" if len(order) < len(keys) else "",
     )
+
+
+def neuron_words(view: Any) -> str:
+    """Return in a sentence how the weight of the shown pair is computed."""
+    sheet = neuron_sheet(view, LIGHT)
+    steps = sheet.parts[0]
+    return f"{sheet.title}: {steps.text}." if isinstance(steps, Words) else sheet.title
 
 
 def product_of(row: AttentionRow, key: int) -> tuple[Float, str]:

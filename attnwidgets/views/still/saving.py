@@ -81,7 +81,8 @@ def figure_bytes(
     }
     with Quiet(), rc_context({**plain, **_SETTINGS}):
         figure = draw()
-        title, text = (_plain(words) for words in names())
+        title, text = names()
+        title, text = _plain(title), "\n".join(map(_plain, text[:_LONGEST].splitlines()))
         # Without a date, two files of the same picture are the same.
         metadata = {
             ".svg": {"Date": None, "Title": title},

@@ -48,9 +48,7 @@ def audio_sheet(view: Any, theme: Theme) -> Sheet:
         loudness=map_colours({}, theme, values, signed=False)[0],
         marked=None if pinned is None else (times.start[pinned], times.end[pinned]),
     )
-    flat = name == ALIGNMENT or len(maps.layers_of(name)) < 2  # noqa: PLR2004 - of one layer it says nothing
-    where = "" if flat else f", layer {view._layer_of(name) + view.options['indexBase']}"  # noqa: SLF001
-    title = str(view.options["title"]) or f"{label}{where}"
+    title = str(view.options["title"]) or label + view._layer_and_head(name)  # noqa: SLF001
     window = maps.frames.times[-1][1]
     note = f"{seconds:.2f} s of the {window:g} s window hold sound; the rest is padding, not drawn"
     return Sheet(title, [drawn, Scale(colours, norm, heard.what)], note if window > seconds + 1 else "")

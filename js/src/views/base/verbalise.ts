@@ -6,7 +6,7 @@ import type { ViewContext } from "../../context.ts";
 import { safeText } from "../../dom.ts";
 import type { Source } from "../../wire/wire.ts";
 import { rowOf } from "../text/rowValues.ts";
-import { filtered, filtersOf } from "./filters.ts";
+import { filtered, filtersOf, standApart } from "./filters.ts";
 
 /** The number of spans, relations and targets that are named. */
 const MOST = 3;
@@ -191,6 +191,7 @@ export function describeView(ctx: ViewContext): string {
   const at = head === "-" ? "" : typeof head === "number" ? `, head ${ctx.headName(head)}` : `, ${head} over heads`;
   const begin = `${name} in layer ${ctx.layerName(layer)}${at}`;
   if (tile.rows * tile.cols > MOST_CELLS) return `${begin}: ${tile.rows} by ${tile.cols} ${source.unit}s.`;
-  const rows = queries.map((_, row) => rowOf(tile, row));
+  const apart = standApart(ctx.axisOf(source.query).special, filtersOf(ctx));
+  const rows = queries.map((_, row) => (apart[row] ? new Float32Array() : rowOf(tile, row)));
   return describeMatrix(begin, rows, queries, keys, source.stochastic, source.words);
 }

@@ -14,7 +14,7 @@ import { createFrame } from "../base/frame.ts";
 import { pickAlong } from "../base/gestures.ts";
 import { failed, type Missing } from "../base/missing.ts";
 import { navigation } from "../base/navigation.ts";
-import { lastContent } from "../base/opening.ts";
+import { openedAt } from "../base/opening.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
 import { createUnitControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
@@ -138,10 +138,10 @@ export const renderFlowView = view((ctx, root, signal) => {
   };
 
   const special = (): readonly number[] => ctx.axisOf(ctx.source().key).special;
-  /** The pinned token, else the last that is not special. */
+  /** The pinned token, else that at which the maps of the text open. */
   const restingSpot = (): Spot => {
     const level = chosenLevel > 0 && chosenLevel <= levels() ? chosenLevel : levels();
-    return { level, token: pinnedQuery(ctx) ?? lastContent(ctx.axisOf(ctx.source().key)) };
+    return { level, token: pinnedQuery(ctx) ?? openedAt(ctx, ctx.source()) };
   };
   const pinnedSpot = (): Spot | null => (pinnedQuery(ctx) === null ? null : restingSpot());
   /** The followed token: under the pointer here or in a linked view, or the one that rests. */

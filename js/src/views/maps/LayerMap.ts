@@ -14,6 +14,7 @@ import { createFrame } from "../base/frame.ts";
 import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
 import { layerWords, moveLayer, navigation, plural } from "../base/navigation.ts";
+import { openedAt } from "../base/opening.ts";
 import { joinScale } from "../base/sharedScale.ts";
 import { only, view } from "../base/view.ts";
 import { peak, rowOf } from "../text/rowValues.ts";
@@ -72,12 +73,12 @@ export const renderLayerMap = view((ctx, root, signal) => {
   /** Whether rows are targets rather than tokens. */
   const ofTargets = ({ query, key }: Source): boolean => query !== key;
 
-  /** The shown row (target or query): the pinned one, otherwise the position from which the model predicts. */
+  /** The shown row (target or query): the pinned one, else the first target, or the query at which the text opens. */
   const rowShown = (source: Source): number => {
     const count = ctx.axisOf(source.query).labels.length;
     const row = ctx.cell("pinned")?.query ?? -1;
     if (row >= 0 && row < count) return row;
-    return source.causal ? count - 1 : 0;
+    return ofTargets(source) ? 0 : openedAt(ctx, source);
   };
 
   /** Exact rows of coarse matrices; null: requested. */

@@ -90,7 +90,9 @@ export function createReading(
     let best = 0;
     for (let i = 1; i < values.length; i += 1)
       if (Math.abs(values[i] as number) > Math.abs(values[best] as number)) best = i;
-    return { element: rows.patches[best] ?? -1, how: "strongest" };
+    // Values are rounded: several may seem the strongest.
+    const isAlone = values.every((value, i) => i === best || Math.abs(value) !== Math.abs(values[best] as number));
+    return { element: rows.patches[best] ?? -1, how: isAlone ? "strongest" : "among the strongest" };
   };
 
   const spot = (el: HTMLElement, cell: number): void => {
