@@ -221,7 +221,7 @@ export async function createContext(
       source: () => ctx.resolved().source,
       axisOf(id) {
         const axis = header().axes[id];
-        if (!axis) throw new Error(`attnwidgets: the store has no axis ${JSON.stringify(id)}`);
+        if (!axis) throw new Error(`attnwidgets: unknown axis in the store: ${JSON.stringify(id)}`);
         return axis;
       },
       cell: (which) => selection.cellIn(which, header(), ctx.source()),

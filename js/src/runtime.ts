@@ -101,7 +101,7 @@ function mount(name: string, common: Common): Renderer {
       });
       const { views } = common;
       const render = views[name];
-      if (!render) throw new Error(`there is no view ${name}`);
+      if (!render) throw new Error(`unknown view ${name}`);
       atEnd(signal, render(ctx, root));
       const corner = h("div");
       (root.querySelector(":scope > .aw-toolbar > .aw-end") ?? root).append(corner);

@@ -305,7 +305,7 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   const method = inside ? layers : wantedMethod;
   const [byMethod, hasMethod] = choose(header.sources, (s) => s.method === method);
   const first = byMethod[0];
-  if (!first) throw new Error("attnwidgets: there is no map to show: the store is empty");
+  if (!first) throw new Error("attnwidgets: nothing to show: the store is empty");
   if (!hasMethod && method) notes.push(`${method} is not available: showing ${first.title}`);
   const ofMethod = byMethod.filter((s) => s.method === first.method);
   const stack = options.stack ?? selection.get("stack");

@@ -71,7 +71,7 @@ def test_a_head_view_draws_the_lines_of_the_page(places, trace):
     seen = places(view)
     labels = view.presentation.labels[0]
     opened = labels[view.selection.opening.query]
-    seen.name(f"three strongest of each token; all of “{opened}”")
+    seen.name(f"three strongest per token; all of “{opened}”")
     assert stands_apart(seen.figure, trace.tokens)
     assert stands_apart(seen.page, trace.tokens)
 

@@ -63,7 +63,7 @@ export const renderLiveBar = view((ctx, root, signal) => {
   const writing = createWriting(signal, answers, shown, ask);
   root.classList.add("aw-live");
   root.role = "group";
-  root.ariaLabel = "a text of your own";
+  root.ariaLabel = "type a text";
   setChildren(root, h("div.live-row", field, show), said, writing.element, about);
 
   const submit = (): void => {

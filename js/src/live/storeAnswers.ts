@@ -54,7 +54,7 @@ export function answerRequest(text: LiveText, request: Request): Answered<Reply>
     return [{ kind, id, ...meta }, [data]];
   }
   const side = Math.sqrt(values.length);
-  if (!(request.row >= 0 && request.row < side)) throw new Unreadable(`there is no row ${request.row}.`);
+  if (!(request.row >= 0 && request.row < side)) throw new Unreadable(`row ${request.row} does not exist.`);
   const row = values.subarray(request.row * side, (request.row + 1) * side);
   return [{ kind, id, source: source.id, layer, head, row: request.row }, [bytesOf(row)]];
 }

@@ -135,7 +135,7 @@ function attentionKeys({ live: { model }, text, args }: Asked): Answer {
   const { layer, head } = args as unknown as Place;
   const { keys, tokens } = text.pass();
   const [{ sources, size }, all] = [model, keys[layer]];
-  if (!all || !(head < sources)) throw new Unreadable("there is no such layer or head.");
+  if (!all || !(head < sources)) throw new Unreadable("this layer or head does not exist.");
   const own = tokens.flatMap((_, key) => [
     ...all.slice((key * sources + head) * size, (key * sources + head + 1) * size),
   ]);

@@ -5,7 +5,7 @@
 import type { AnyModel } from "@anywidget/types";
 
 /** Why numbers are missing, and what the reader can do. */
-export const NO_BYTES = "its numbers did not come along. Run the cell again, or end it with view.frame()";
+export const NO_BYTES = "its data was not transferred. Run the cell again, or end it with view.frame()";
 
 type Heard = (message: unknown, buffers: DataView[]) => void;
 

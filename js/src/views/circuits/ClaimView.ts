@@ -30,9 +30,9 @@ export const renderClaimView = view((ctx, root, signal) => {
   const texts = svg("svg", { role: "img", class: "aw-claim-plot" });
   const [unit, head] = [h("span"), h("b")];
   const run = h("div.claim-run");
-  const left = h("div.claim-panel", h("div.claim-head", h("b", "effect beside controls"), unit), effect);
+  const left = h("div.claim-panel", h("div.claim-head", h("b", "effect and controls"), unit), effect);
   const middle = h("div.claim-panel", h("div.claim-head", head, h("span", "beyond the control")), texts);
-  const right = h("div.claim-panel", h("div.claim-head", h("b", "what was run")), run);
+  const right = h("div.claim-panel", h("div.claim-head", h("b", "details of the run")), run);
   const worst = h("div.claim-worst");
   const opening = createOpening(ctx, signal, () => frame);
   /** Stands below the frame, so that neither picture becomes smaller. */

@@ -126,7 +126,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     lead: [texts.element],
     body: [h("div.patch-body", left, panel.element)],
     skeleton: "cells",
-    hint: "Click a cell: what does this place change?",
+    hint: "Click a cell to see the effect of patching it.",
     says: true,
     actions: [claim.element, copy.element],
   });
@@ -237,7 +237,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     const args = { direction, cells: cells() };
     if (!cells().length) return [null, "choose a place"];
     const isPage = ctx.model.get("runtime") === "";
-    if (!runs) return [null, "a result that was loaded or aligned runs no model"];
+    if (!runs) return [null, "loaded and aligned results cannot run the model"];
     const isRested = rested !== null && JSON.stringify(rested) === JSON.stringify(cells());
     if (!isRested && !isPage) {
       clearTimeout(timer);

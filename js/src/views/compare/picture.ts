@@ -291,7 +291,7 @@ export function createPicture(
       const part = some ? size((i) => Boolean(apart[i])) / (size(() => true) || 1) : 0;
       if (!share.firstElementChild) setChildren(share, h("i"));
       setStyles(share.firstElementChild as HTMLElement, { width: `${(100 * part).toFixed(1)}%` });
-      assign(share, { title: `special tokens hold ${(100 * part).toFixed(1)} % of its magnitudes` });
+      assign(share, { title: `special tokens account for ${(100 * part).toFixed(1)} % of its magnitudes` });
       setText(
         sum,
         printed(

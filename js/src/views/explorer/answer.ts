@@ -216,8 +216,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const both = Math.abs(inTokens) + Math.abs(inNone);
     assign(balance, {
       hidden: !both || !source.signed,
-      ariaLabel: `tokens hold ${tickText(inTokens)}, no token ${tickText(inNone)}`,
-      title: `tokens: ${tickText(inTokens)} · hatched, no token: ${tickText(inNone)}`,
+      ariaLabel: `in tokens ${tickText(inTokens)}, in no token ${tickText(inNone)}`,
+      title: `in tokens: ${tickText(inTokens)} · hatched, in no token: ${tickText(inNone)}`,
     });
     setStyles(held, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
     sums.show(source.accounts[row] ?? "", detailsOf(source, source.sums.slice(row, row + 1)));

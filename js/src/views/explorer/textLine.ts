@@ -51,7 +51,7 @@ export function createTextLine(
     "text" in wanted ? shownText() === wanted.text : read()?.shown === wanted.index;
   const menu = createMenu("text", signal, (value) => ask({ index: Number(value) }, "menu"));
   const count = menu.field.querySelector(".aw-menu-name") as HTMLElement;
-  const back = iconButton(signal, "", "back to the text before", () => {
+  const back = iconButton(signal, "", "back to the previous text", () => {
     const previous = read()?.previous;
     if (typeof previous === "number") ask({ index: previous }, "back");
   });

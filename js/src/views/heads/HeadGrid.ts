@@ -36,7 +36,7 @@ const ENLARGED = 148;
 const largestOf = (sheet: ThumbSheet): number => Math.max(0, ...peaksOf(sheet).flat());
 
 /** Every head is filtered out. */
-const NONE: Missing = { kind: "none", words: "No head passes the filter", advice: "Change it with “Filter” above." };
+const NONE: Missing = { kind: "none", words: "No head matches the filter", advice: "Change it with “Filter” above." };
 
 export const renderHeadGrid = view((ctx, root, signal) => {
   const canvas = h("canvas.cells");
@@ -364,7 +364,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const wordsAt = (source: Source, at: Spot): string => {
     const layer = source.layers[at.layer] as number;
     const name = placeWords(ctx, layer, source.heads?.[at.head] ?? "-");
-    if (isPruned(sheet, at)) return `${name} · pruned: this layer has no such head`;
+    if (isPruned(sheet, at)) return `${name} · pruned from this layer`;
     const peak = sheet && peaksOf(sheet)[at.layer]?.[at.head];
     const later = source.computed?.includes(layer) === false ? " · computed when opened" : "";
     const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;

@@ -155,7 +155,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const { head } = ctx.resolved();
     const note = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
     const title = frame.show(note, placeWords(ctx, at.layer, at.head));
-    root.ariaLabel = `how one weight comes about, ${title}`;
+    root.ariaLabel = `how one weight is computed, ${title}`;
     controls.show();
     choices();
     draw();

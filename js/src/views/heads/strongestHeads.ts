@@ -50,7 +50,7 @@ export function createStrongestHeads(ctx: ViewContext, signal: AbortSignal): Str
     const args = { source: source.id, query, key };
     setText(title, isPair ? pair : "");
     setText(where, isPair ? (heads.length > 1 ? `in the ${heads.length} strongest heads` : "by head") : "");
-    setText(said, isPair && heads.length === 0 ? (answers.failure("pair", args) ?? "on their way …") : "");
+    setText(said, isPair && heads.length === 0 ? (answers.failure("pair", args) ?? "loading …") : "");
     rows.forEach((one, i) => {
       const here = heads[i];
       assign(one.row, { hidden: !here });

@@ -24,7 +24,7 @@ interface Run {
 
 const RUNS = new WeakMap<object, Run>();
 const CODE = /^[a-z0-9]{4,16}$/;
-const BAD_CODE = "A code is 4 to 16 small letters and digits, and no name.";
+const BAD_CODE = "A code consists of 4 to 16 lowercase letters and digits. Do not use your name.";
 
 export const renderStudyView = view((ctx, root, signal) => {
   const study = (): AskedStudy => (ctx.options as StudyOptions).study;
@@ -81,7 +81,7 @@ export const renderStudyView = view((ctx, root, signal) => {
     });
     const note = h(
       "span.study-note.dim",
-      "A random code, unless you were given one. Keep it if you may want to ask for your answers.",
+      "A random code; replace it if you were given another. Note it down in case you want to request your answers.",
     );
     const agree = h("button.button.study-next", { type: "button" }, "I agree");
     const start = (): void => {
@@ -163,7 +163,7 @@ export const renderStudyView = view((ctx, root, signal) => {
   /** After a practice item, its right answer. */
   const drawTold = (now: Run, words: string): void => {
     renew();
-    const on_ = h("button.button.study-next", { type: "button" }, "Go on");
+    const on_ = h("button.button.study-next", { type: "button" }, "Continue");
     on(on_, step.signal, { click: () => goOn(now) });
     next = on_;
     chooser = null;
@@ -201,7 +201,7 @@ export const renderStudyView = view((ctx, root, signal) => {
         "p.study-consent",
         isPage
           ? "This page cannot send anything: hand in the file, or paste the line into the form that you were given."
-          : "While its kernel runs, this notebook has your answers. Hand in the file, or paste the line, if you were asked to.",
+          : "While the kernel runs, this notebook has your answers. Hand in the file or paste the line if your instructions say so.",
       ),
       h("p.study-consent", "Your code is ", h("b", now.code), "."),
       h("div.study-foot", file, copy.element),
@@ -230,10 +230,10 @@ export const renderStudyView = view((ctx, root, signal) => {
     frame.readout.show(hint(now, total), false);
   };
   const hint = (now: Run | undefined, total: number): string => {
-    if (!now) return "Nothing is kept before you agree.";
+    if (!now) return "Nothing is stored before you agree.";
     if (now.at >= total) return "Withdraw deletes your answers.";
     if (study().kind === "remove_words") return "← → move · Space marks";
-    return `Keys 1 to ${Math.min(9, choicesOf(study()).length)} choose · Enter goes on`;
+    return `Keys 1 to ${Math.min(9, choicesOf(study()).length)} choose · Enter continues`;
   };
   on(withdraw, signal, {
     click() {

@@ -190,10 +190,10 @@ export const renderQuestion = view((ctx, root, signal) => {
     fields.follow();
     const offered = isOpen && !draft && !fault && choices === null && kind !== "order" ? taken(ctx, record) : null;
     assign(take, { hidden: offered === null });
-    if (offered !== null) setText(take, `Take ${said({ ...record, value: offered }, places)}`);
+    if (offered !== null) setText(take, `Use ${said({ ...record, value: offered }, places)}`);
     else if (isOpen && kind === "order" && choices && draft === null) {
       assign(take, { hidden: false });
-      setText(take, "Take this order");
+      setText(take, "Use this order");
     }
     assign(submit, { hidden: mode === "answered", disabled: mode !== "chosen" || sent !== null });
     assign(change, { hidden: mode !== "answered" });

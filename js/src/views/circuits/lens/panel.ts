@@ -94,8 +94,8 @@ export function createLensPanel(
       setText(
         note,
         fitted
-          ? "Fitted: one linear map per layer, least squares. It is told what late layers look like, not what this text says."
-          : "Plain: the model's own norm and head read the state. Early states are written in other directions: a low rank does not say that the answer is not there.",
+          ? "Fitted: one linear map per layer, least squares. The maps are fitted to states of late layers in general, not to this text."
+          : "Plain: the model's own norm and head read the state. Early states use other directions: a poor rank does not mean that the answer is absent.",
       );
       patch.disabled = !canPatch;
     },

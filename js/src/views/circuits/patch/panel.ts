@@ -50,7 +50,7 @@ export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (plac
   const [name, about] = [h("b"), h("span.patch-about")];
   const line = svg("svg", { class: "aw-patch-line", role: "img", height: 62 });
   const boxes = [h("div.patch-box"), h("div.patch-box", { "data-after": "" })];
-  const list = h("div.patch-list", { role: "group", "aria-label": "places that carry most" });
+  const list = h("div.patch-list", { role: "group", "aria-label": "places with the largest effect" });
   const element = h(
     "div.patch-panel",
     h("div.patch-head", h("b", "share of the gap")),
