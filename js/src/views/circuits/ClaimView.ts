@@ -66,11 +66,11 @@ export const renderClaimView = view((ctx, root, signal) => {
       const at = Number(button?.dataset.open ?? -1);
       const text = shown?.worst[at];
       if (!button || !text) return;
-      asked = true;
+      isOpening = true;
       opening.open(at, text[0], button, text[4], { claim: place() });
     },
   });
-  let asked = false;
+  let isOpening = false;
   root.after(below);
   atEnd(signal, () => below.remove());
   let inside = new AbortController();
@@ -88,7 +88,7 @@ export const renderClaimView = view((ctx, root, signal) => {
     }
     // The reader opened it now.
     const now = String(options().opened ?? "");
-    if (drawn && opened !== now && asked) void drawn.then(() => below.scrollIntoView({ block: "nearest" }));
+    if (drawn && opened !== now && isOpening) void drawn.then(() => below.scrollIntoView({ block: "nearest" }));
     opened = now;
   };
 

@@ -71,7 +71,7 @@ export function createTextLine(
   const state = h("div.row.text-state", { role: "status", hidden: "" }, doing, bar, steps, stop);
   /** Why nothing can be typed, once somebody wants to. */
   let note = "";
-  let asked: Wanted | null = null;
+  let requested: Wanted | null = null;
 
   const edit = (draft = shownText()): void => {
     const why = read()?.refusal ?? "";
@@ -95,11 +95,11 @@ export function createTextLine(
     pencil.focus();
     show();
   };
-  const isAsking = (): boolean => asked !== null && !answers.failure(TOPIC, asked);
+  const isAsking = (): boolean => requested !== null && !answers.failure(TOPIC, requested);
   const ask = (wanted: Wanted, focus: Kept["focus"] = "edit"): void => {
     // Of several texts typed one after the other, only the last is traced.
     if (isAsking()) answers.cancel(TOPIC);
-    [asked, note] = [wanted, ""];
+    [requested, note] = [wanted, ""];
     Object.assign(kept, { wanted, draft: undefined, focus });
     answers.retry(TOPIC, true);
     answers.get(TOPIC, { ...wanted });
@@ -150,7 +150,7 @@ export function createTextLine(
       ariaDisabled: String(Boolean(refusal)),
       ariaPressed: String(!field.hidden),
     });
-    const why = asked && (answers.failure(TOPIC, asked) ?? "");
+    const why = requested && (answers.failure(TOPIC, requested) ?? "");
     if (why) kept.wanted = undefined;
     const job = answers.job(TOPIC);
     const waits = job?.done === null ? ": waits for the running cell" : "";
@@ -167,7 +167,7 @@ export function createTextLine(
   queueMicrotask(() => {
     if (signal.aborted || !read()) return;
     if (wanted && !isShown(wanted)) {
-      asked = wanted;
+      requested = wanted;
       answers.get(TOPIC, { ...wanted });
     }
     const isFree = document.activeElement === document.body || document.activeElement === null;

@@ -169,9 +169,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     if (width <= 0) return;
     const source = ctx.source();
     const special = showsSpecial(ctx, source);
-    const asked = ctx.tiles.thumbs(source.id, special, source.parts ? null : undefined);
-    const thumbs = asked ?? ctx.tiles.thumbs(source.id, !special, null);
-    isOther = thumbs !== asked;
+    const requested = ctx.tiles.thumbs(source.id, special, source.parts ? null : undefined);
+    const thumbs = requested ?? ctx.tiles.thumbs(source.id, !special, null);
+    isOther = thumbs !== requested;
     const [rows, cols] = sizes(source);
     const why = thumbs
       ? ""

@@ -49,7 +49,7 @@ export const renderStudyView = view((ctx, root, signal) => {
   let step = new AbortController();
   let chooser: Chooser | null = null;
   let next: HTMLButtonElement | null = null;
-  let isAsked = false; // whether the reader was asked if all answers should go
+  let isConfirming = false; // whether the reader must confirm that all answers are deleted
   let shownAt = 0;
   let firstAt: number | null = null;
   let draft: unknown;
@@ -114,17 +114,17 @@ export const renderStudyView = view((ctx, root, signal) => {
     if (next) assign(next, { disabled: false });
   };
   const drawStep = (now: Run, isFocused: boolean): void => {
-    const asked = study();
+    const shownStudy = study();
     const at = now.steps[now.at] as Step;
-    const item = itemOf(asked, at);
+    const item = itemOf(shownStudy, at);
     draft = undefined;
     next = h("button.button.study-next", { type: "button" }, "Next");
     assign(next, { disabled: true });
     on(next, step.signal, { click: () => send(now, at) });
     const parts: HTMLElement[] = [];
-    if (asked.kind === "remove_words") {
-      const shown = item?.shown[(asked.cells[at.cell] ?? [0])[0] as number]?.[0];
-      const words = item ?? { words: asked.checkWords, gaps: asked.checkWords.map(() => true) };
+    if (shownStudy.kind === "remove_words") {
+      const shown = item?.shown[(shownStudy.cells[at.cell] ?? [0])[0] as number]?.[0];
+      const words = item ?? { words: shownStudy.checkWords, gaps: shownStudy.checkWords.map(() => true) };
       chooser = createMarks(words, item ? shown : undefined, step.signal, choose);
       parts.push(chooser.element, ...(item ? marksLegend(item, shown) : []));
       if (item?.prediction[0])
@@ -133,10 +133,10 @@ export const renderStudyView = view((ctx, root, signal) => {
       draft = [];
       assign(next, { disabled: false });
     } else {
-      chooser = createChoices(choicesOf(asked), step.signal, choose);
-      parts.push(...shownOf(asked, at), chooser.element);
+      chooser = createChoices(choicesOf(shownStudy), step.signal, choose);
+      parts.push(...shownOf(shownStudy, at), chooser.element);
     }
-    const question = at.role === "check" ? checkWords(asked, at.at) : asked.question;
+    const question = at.role === "check" ? checkWords(shownStudy, at.at) : shownStudy.question;
     fill(
       isFocused,
       h(
@@ -216,7 +216,7 @@ export const renderStudyView = view((ctx, root, signal) => {
   };
   const draw = (isFocused = false): void => {
     renew();
-    isAsked = false;
+    isConfirming = false;
     setText(withdraw, "Withdraw");
     const now = run();
     const total = now?.steps.length ?? 1;
@@ -237,8 +237,8 @@ export const renderStudyView = view((ctx, root, signal) => {
   };
   on(withdraw, signal, {
     click() {
-      if (!isAsked) {
-        isAsked = true;
+      if (!isConfirming) {
+        isConfirming = true;
         setText(withdraw, "Delete all answers?");
         return;
       }
