@@ -207,15 +207,15 @@ export function labelRoom(width: number, texts: readonly string[], legend: Eleme
  */
 export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly LineEnd[]): SVGElement[] {
   const { width, right, top, bottom } = chart;
-  const beside = labelsAreBeside(width);
+  const isWide = labelsAreBeside(width);
   const wanted = ends.map(({ y }) => y);
   const heights = spreadOut(wanted, LINE, top + 4, bottom);
-  setFlag(legend, "data-beside", beside);
+  setFlag(legend, "data-wide", isWide);
   setChildren(
     legend,
     ...ends.map(({ name, value, look, title = "" }, line) => {
       const item = h("li", drawSwatch(look), h("span.profile-name", { title }, name), " ", h("b", value));
-      if (beside) {
+      if (isWide) {
         item.style.top = `${(heights[line] ?? 0) - LINE / 2}px`;
         item.style.left = `${right + 10}px`;
         item.style.maxWidth = `${width - right - 10}px`;
@@ -223,7 +223,7 @@ export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly Lin
       return item;
     }),
   );
-  if (!beside) return [];
+  if (!isWide) return [];
   return ends.map(({ x, y }, line) => {
     const points = `${x + 4},${y} ${right},${heights[line]} ${right + 8},${heights[line]}`;
     return svg("polyline", { class: "aw-leader", points, fill: "none" });

@@ -53,7 +53,7 @@ const WIDEST = { head: 27, token: 56 };
 /** px of a row at least, and at most. */
 const ROWS = [8, 26] as const;
 /** px from which the panel stands beside the maps. */
-const BESIDE = 640;
+const WIDE = 640;
 
 /** Steppers and a list for the head of the chosen layer. */
 function createHeads(
@@ -325,12 +325,12 @@ export const renderPatchView = view((ctx, root, signal) => {
   const lay = (): void => {
     const p = patching;
     if (!p || box.width <= 0) return;
-    const isBeside = box.width >= BESIDE;
-    setFlag(body, "data-stacked", !isBeside);
-    const side = isBeside ? Math.round(Math.max(290, Math.min(430, 0.4 * box.width))) : box.width;
-    panelWidth = side - (isBeside ? 13 : 0);
+    const isWide = box.width >= WIDE;
+    setFlag(body, "data-stacked", !isWide);
+    const side = isWide ? Math.round(Math.max(290, Math.min(430, 0.4 * box.width))) : box.width;
+    panelWidth = side - (isWide ? 13 : 0);
     setSizes(body, { side });
-    const width = (isBeside ? box.width - side : box.width) - 24;
+    const width = (isWide ? box.width - side : box.width) - 24;
     const sites = fitting(p, width);
     const isOne = sites.filter((site) => site !== "head").length < p.sites.filter((site) => site !== "head").length;
     assign(which.element, { hidden: !isOne && sites.length === p.sites.length });
@@ -355,7 +355,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     const shown = sites.map(mapOf);
     const head = Math.max(...shown.map((map, i) => map.head(p, widths[i] as number)));
     const room = box.height - 22 - head - (which.element.hidden ? 0 : 32);
-    const tall = isBeside || ctx.options.height === null ? room : 0.6 * room;
+    const tall = isWide || ctx.options.height === null ? room : 0.6 * room;
     const row = Math.max(ROWS[0], Math.min(ROWS[1], Math.floor(tall / p.layers)));
     const isSet = shown.every(({ element }, i) => maps.children[i] === element);
     if (!isSet || maps.childElementCount !== shown.length) setChildren(maps, ...shown.map(({ element }) => element));

@@ -41,7 +41,7 @@ import {
 import { attributionSentence, readout, rowSentence, signedText } from "./twoTexts/words.ts";
 
 /** Width in px from which the predictions stand beside the rows, and below which the totals stand under them. */
-const [BESIDE, NARROW] = [1000, 600];
+const [WIDE, NARROW] = [1000, 600];
 /** Tokens of a text that stand in its line: of a longer one, those around the current column. */
 const MOST_TOKENS = 160;
 
@@ -464,7 +464,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
     frame.readout.show(words || (isOtherRow ? "click to read this row" : ""), true);
   };
   onResize(root, signal, ({ width }) => {
-    setFlag(root, "data-beside", width >= BESIDE);
+    setFlag(root, "data-wide", width >= WIDE);
     setFlag(root, "data-narrow", width < NARROW);
   });
   return (changed) => {

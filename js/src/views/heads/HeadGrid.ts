@@ -257,7 +257,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const rearrange = (source: Source, ranking: Ranking | null): void => {
     const [layers, heads] = sizes(source);
     const statistic = controls.statistic();
-    setFlag(content, "data-beside", isBeside());
+    setFlag(content, "data-wide", isBeside());
     const layerName = (layer: number): string => ctx.layerName(source.layers[layer] as number);
     const headName = (head: number): string => (source.heads ? ctx.headName(source.heads[head] as number) : "");
     const keeps = (at: Spot): boolean => controls.keeps(at, layerName(at.layer), headName(at.head));

@@ -187,7 +187,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   };
   const step = (by: number) => (): void => {
     const { side, index } = current.cursor();
-    goTo(side, columns[side].beside(index, by));
+    goTo(side, columns[side].neighbour(index, by));
   };
   const cross = (side: Side) => (): void => {
     const at = current.cursor();

@@ -97,13 +97,13 @@ export function createFigure(
       const [rows, cols] = [query.inside.length, key.inside.length];
       const names = namesApart(wanted.labels, key.apart);
       const isNarrow = box.width < NARROW;
-      const beside = shares.room(names, numbers, isNarrow);
+      const sharesWidth = shares.room(names, numbers, isNarrow);
       let leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));
-      const across = (): number => Math.max(24, box.width - leftRoom - beside - 4);
+      const across = (): number => Math.max(24, box.width - leftRoom - sharesWidth - 4);
       // Labels lie flat where all of them fit, or else rise; the height left to the cells depends on it.
       const longest = Math.min(slantLength(Math.min(TALLEST_LABELS, box.height / 4)), 160);
       const high = (above: number): Box => ({ width: across(), height: Math.max(24, box.height - above - 4) });
-      const least = beside ? HEADING_HEIGHT : FLAT;
+      const least = sharesWidth ? HEADING_HEIGHT : FLAT;
       let above = least;
       size = fit(rows, cols, high(least), whole);
       const plain = fit(rows, cols, high(least));
@@ -117,7 +117,7 @@ export function createFigure(
         size = fit(rows, cols, high(above + foot), whole);
         // A last long label must not reach beyond the box.
         const heading = names && above > least ? HEADING + 8 : 0;
-        const over = Math.max(0, overhang(key, size, font, topRoom) + heading - beside);
+        const over = Math.max(0, overhang(key, size, font, topRoom) + heading - sharesWidth);
         if (over > 0) size = fit(rows, cols, { ...high(above + foot), width: Math.max(24, across() - over) }, whole);
       }
       sizes = { leftRoom, topRoom };

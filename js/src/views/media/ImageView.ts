@@ -112,8 +112,8 @@ export const renderImageView = view((ctx, root, signal) => {
   const panes = { heads: "all heads", norms: "norms" };
   /** Buttons that show one thing in place of another where there is no room for both. */
   const swaps = [
-    ["heads", norms.element.firstElementChild, "image-beside"],
-    ["norms", atlas.element.firstElementChild, "image-beside"],
+    ["heads", norms.element.firstElementChild, "image-option"],
+    ["norms", atlas.element.firstElementChild, "image-option"],
     ["heads", null, "image-alone"],
     ["norms", null, "image-alone"],
   ].map(([name, place, kind]) => {
@@ -271,8 +271,8 @@ export const renderImageView = view((ctx, root, signal) => {
     if (!rows || !cols || width <= 0) return;
     const ratio = picture.ratio() ?? rows / cols;
     if (!isFitted(rows, cols, ratio, column.element.hidden, ...room, root.dataset.size)) return;
-    const beside = column.element.hidden ? 0 : column.element.offsetWidth + GAP;
-    const wide = Math.max(cols, Math.min(room[0] - beside, room[1] / ratio));
+    const columnWidth = column.element.hidden ? 0 : column.element.offsetWidth + GAP;
+    const wide = Math.max(cols, Math.min(room[0] - columnWidth, room[1] / ratio));
     const across = Math.max(1, Math.floor(wide / cols));
     const down = Math.max(1, Math.round((across * cols * ratio) / rows));
     const now = cols > wide || !down ? ([wide, wide * ratio] as const) : ([across * cols, down * rows] as const);

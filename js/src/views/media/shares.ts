@@ -40,7 +40,7 @@ export function createShares(
   const query = h("span.chip.image-query");
   const chips = h("span.image-chips", { role: "group", "aria-label": "tokens that are not patches" });
   const words = h("span.image-words", { role: "group", "aria-label": "words" });
-  const element = h("div.image-beside-picture", h("div.image-shares", what, query, chips), words);
+  const element = h("div.image-others", h("div.image-shares", what, query, chips), words);
   const isOther = createWatch();
   let made = new Map<number, Chip>();
   let buttons = new Map<number, HTMLElement>();

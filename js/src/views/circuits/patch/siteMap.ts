@@ -148,8 +148,8 @@ export function createSiteMap(ctx: ViewContext, site: Site, signal: AbortSignal,
       shown = patching;
       const first = firstOf(patching, site);
       const columns = Math.max(1, columnsOf(patching, site));
-      const beside = first ? FOLDED : 0;
-      size = { cell: (width - beside) / columns, row };
+      const foldedWidth = first ? FOLDED : 0;
+      size = { cell: (width - foldedWidth) / columns, row };
       const height = patching.layers * row;
       setChildren(name, h("b", SITES[site]));
       if (site === "head") name.append(` ${patching.layers} × ${columns}`);
