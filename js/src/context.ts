@@ -60,7 +60,7 @@ export interface ViewContext {
   resolved(): Resolved;
   /** For attributions, the selected layer of their by-layer values; for a map, the same as `resolved()`. */
   layered(): Resolved;
-  /** For attributions at the input, the same attributions in a layer, and vice versa; null if there is no such pair. */
+  /** For attributions at the input, the same attributions in a layer, and vice versa; null without such a pair. */
   counterpart(): Resolved | null;
   /** Axis by its key in `Header.axes` (`Source.query`, `Source.key`). */
   axisOf(id: string): Axis;

@@ -99,7 +99,7 @@ function reader(id: string): Read {
   };
 }
 
-/** The bytes of an element that is already in the page; none if there is no such element. */
+/** The bytes of an element that is already in the page; none without such an element. */
 async function unpacked(id: string): Promise<Uint8Array<ArrayBuffer>> {
   const text = textOf(id);
   return text ? inflate(base64Slice(text, 0, decodedLength(text))) : new Uint8Array(0);

@@ -34,7 +34,7 @@ export interface LiveText {
   matrix(source: Source, layer: number, head: HeadKey): Float32Array;
 }
 
-/** What stands between a method and the number of a change: "attention#2" is a method that a cell asked for otherwise. */
+/** Separates a method from the number of a change: "attention#2" is a method called with other arguments. */
 const CHANGED = "#changed";
 
 /** Whether a page computes a source of a recorded text for others, too. */

@@ -35,7 +35,7 @@ function layerOf(
   return [{ kind: "layer", id, source: name, layer, tiles, refused }, [all]];
 }
 
-/** Throws `Unreadable` where a page has no answer. */
+/** Throws `Unreadable` where a page lacks an answer. */
 export function answerRequest(text: LiveText, request: Request): Answered<Reply> {
   const { id, kind } = request;
   if (kind === "ping") return [{ kind: "pong", id }, []];

@@ -59,7 +59,7 @@ export interface Declared<State extends Record<string, unknown>> extends AnyMode
   hear(message: unknown, buffers: readonly unknown[]): void;
 }
 
-/** The same model with its state and messages as declared: DataViews, empty where there is no buffer, and nulls. */
+/** The same model with its state and messages as declared: DataViews, empty without a buffer, and nulls. */
 export function asDeclared<State extends Record<string, unknown>>(model: AnyModel<State>): Declared<State> {
   const heard = new Set<Heard>();
   const listeners = new WeakMap<Heard, Heard>();

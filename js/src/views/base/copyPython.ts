@@ -52,7 +52,7 @@ export function createCopyButton(
   reserve(button, label, COPIED);
 
   const close = (): void => assign(told, { hidden: true });
-  /** Say something beside the button, with the text to copy by hand. */
+  /** Show a message next to the button, with the text to copy by hand. */
   const tell = (words: string, code: string): void => {
     const view = element.closest(".aw-root") ?? document.body;
     const [own, whole] = [element, view].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];

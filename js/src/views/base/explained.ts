@@ -27,5 +27,5 @@ export function requestExplanation(ctx: ViewContext): void {
   ctx.tiles.make(offer.method, layer, () => undefined);
 }
 const EXPLAINED = "explained";
-/** Tokens up to which a prediction is explained without being asked for: `MOST_EXPLAINED` of linked_view.py. */
+/** Tokens up to which a prediction is explained without a request: `MOST_EXPLAINED` of linked_view.py. */
 const LONGEST = 512;

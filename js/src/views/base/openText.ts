@@ -19,7 +19,7 @@ export interface TextsOptions extends ViewOptions {
 export interface Opening {
   /** What the button of a text says. */
   button(at: number): HTMLButtonElement;
-  /** Open the text with this number; `code` is the Python that does, `more` what names the text beside its number. */
+  /** Open the text with this number; `code` is Python that does the same, `more` identifies the text further. */
   open(at: number, text: string, button: HTMLElement | null, code?: string, more?: Record<string, number>): void;
 }
 
@@ -48,7 +48,7 @@ export function createOpening(ctx: ViewContext, signal: AbortSignal, frame: () =
     const done = answers.get("open", request);
     const why = answers.failure("open", request);
     const { readout, lacks } = frame();
-    // The picture is there; a job is said in the footer, with a button that ends it.
+    // The picture is complete; the footer shows the job, with a button that stops it.
     lacks(done || why ? null : { ...missingAnswer(answers, "open", request, inWords(words)), part: true });
     if (!done && !why) readout.show(`opening: ${inWords(words)}`, false);
     else

@@ -1,4 +1,4 @@
-/** Claims about heads: the verdict, the effect beside its controls, and the texts that speak against it. */
+/** Claims about heads: the verdict, the effect compared with its controls, and the counterexamples. */
 import { atEnd, h, on, onResize, setChildren, setStyles, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
@@ -12,7 +12,7 @@ import { bestControl, type ClaimOptions, marked, type Report, type ShownClaim, S
 import { drawEffect, drawTexts } from "./claims/plots.ts";
 import { decimal } from "./words.ts";
 
-/** px from which what was run has a column, and from which the two pictures stand beside each other. */
+/** Smallest widths in px with a column for the details of the run, and with the two pictures side by side. */
 const [THREE, TWO] = [960, 560];
 const TALL = 176;
 const WORST = 3;

@@ -207,7 +207,7 @@ export const renderLensView = view((ctx, root, signal) => {
         .map(([label, p]) => h("span.lens-chip", h("bdi", word(label, 14)), " ", h("b", p.toFixed(2)))),
     );
     setChildren(answer, "answer ", h("b", h("bdi", word(l.answer))), options().answer === null ? "" : " ×");
-    answer.disabled = options().answer === null; // there is no other to leave
+    answer.disabled = options().answer === null; // the default is active
     answer.title =
       options().answer === null ? "the token whose rank and probability are followed" : "follow the given answer again";
   };

@@ -52,7 +52,7 @@ const [GAP, AXIS, COLUMN] = [20, 26, 30];
 const WIDEST = { head: 27, token: 56 };
 /** px of a row at least, and at most. */
 const ROWS = [8, 26] as const;
-/** px from which the panel stands beside the maps. */
+/** Smallest width in px with the panel next to the maps. */
 const WIDE = 640;
 
 /** Steppers and a list for the head of the chosen layer. */
@@ -138,7 +138,7 @@ export const renderPatchView = view((ctx, root, signal) => {
   let box = { width: 0, height: 0 };
   let panelWidth = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
-  /** The places for which the model was asked. */
+  /** The places for which the model was run. */
   let rested: readonly Place[] | null = null;
   /** The selection as this view knows it, to tell what others choose from its own choice. */
   let known = "";
@@ -300,7 +300,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     return map;
   };
 
-  /** Which maps stand beside each other, in a width. */
+  /** The maps that share a row at this width. */
   const fitting = (p: Patching, width: number): Site[] => {
     const tokens: Site[] = p.sites.filter((site) => site !== "head");
     const withHeads = p.sites.filter((site) => site === "head");
@@ -316,7 +316,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     const one: Site = p.sites.includes(wanted) ? wanted : (tokens[0] ?? "head");
     if (one === "head") return ["head"];
     const both: Site[] = [one, ...withHeads];
-    // Heads have a place of their own where they do not fit beside the tokens.
+    // Heads have a separate row where they do not fit next to the tokens.
     const small = AXIS + 2 * GAP + columnsOf(p, one) * 7 + FOLDED + (withHeads.length ? columnsOf(p, "head") * 12 : 0);
     return small <= width ? both : [one];
   };

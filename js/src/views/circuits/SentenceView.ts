@@ -31,7 +31,7 @@ interface SentenceOptions extends ViewOptions {
 
 /** Characters of a sentence that are shown, of more than three lines of text. */
 const LONGEST = 400;
-/** px from which the lists stand beside the text, and the room of the arcs. */
+/** Smallest width in px with the lists next to the text, and the widths of the arcs. */
 const WIDE = 700;
 const [ROOM, NARROW] = [116, 64];
 /** Where the weakest arcs begin on the ramp, so that they are seen on the page. */
@@ -177,7 +177,7 @@ export const renderSentenceView = view((ctx, root, signal) => {
     setChildren(list, ...rows);
   };
 
-  /** What a view opens on: the last sentence; if it has no arc, the one with the strongest. */
+  /** The initial sentence: the last, or without an arc there, the sentence with the strongest. */
   const opening = (): number => {
     const last = lastContent(axis());
     const drawn = strongest(links, options().least);

@@ -23,7 +23,7 @@ import { type Compared, createPicture, type Pair } from "./picture.ts";
 import { createRows, currentElement } from "./rows.ts";
 import { createCompareWords } from "./words.ts";
 
-/** Minimum width in px for placing the matrix beside the rows. */
+/** Minimum width in px for placing the matrix next to the rows. */
 const WIDE = 940;
 
 const PANES = { rows: "rows", agreement: "agreement" };

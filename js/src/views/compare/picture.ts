@@ -194,7 +194,7 @@ export function createPicture(
     pen.textBaseline = "middle";
     row.forEach((value, i) => {
       const short = shortForm(text(value, i));
-      // A rounded number would differ in precision from those beside it.
+      // A rounded number would differ in precision from its neighbours.
       if (textWidth(short, pen.font) > size.cell - 2) return;
       pen.fillStyle = ink(i);
       pen.fillText(short, (i + 0.5) * size.cell, y(i));

@@ -1,4 +1,4 @@
-/** Influence: the training texts that help a test and those that harm it, beside all others; one may be left out. */
+/** Influence: the training texts that help a test and those that harm it, among all others; one may be left out. */
 import {
   assign,
   createWatch,
@@ -39,7 +39,7 @@ import {
 import { type Against, drawScatter, type Place } from "./scatter.ts";
 import { colouredStrip, readWords, showNotes, textStrip } from "./texts.ts";
 
-/** Width in px from which the scatter stands beside the lists, and its height below them. */
+/** Smallest width in px at which the scatter is next to the lists, and its height below them. */
 const [WIDE, LOW] = [960, 120];
 
 const measureWords = (value: number | null | undefined): string =>
@@ -202,7 +202,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
       return;
     }
     const args = { test: options().test, train };
-    // What a page holds, and what was asked for, is shown at once.
+    // Results that the page contains or that were requested are shown immediately.
     const done = requested ? answers.get<Refitted>("refit", args) : undefined;
     const why = requested ? answers.failure("refit", args) : undefined;
     const change = what.change?.[chosen];

@@ -1,6 +1,6 @@
 /**
- * The answer in words beside the map: what the pinned query reads, who reads the pinned key, or which words speak for and
- * against a prediction; with the largest values, the rest summed, and special tokens apart.
+ * The answer in words next to the map: what the pinned query reads, who reads the pinned key, or which words
+ * speak for and against a prediction; with the largest values, the rest summed, and special tokens apart.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, listed, on, quoted, setStyles, setText, shortLabel } from "../../dom.ts";
@@ -66,7 +66,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     },
   });
 
-  /** The query or the key that is asked about: the pinned one, else the one that the view opens with. */
+  /** The query or key that the answer is about: the pinned one, or else the default of the view. */
   const current = (): { query: number; key: number } => {
     const source = ctx.source();
     const pinned = ctx.cell("pinned");

@@ -12,7 +12,7 @@ import { BACK, EDIT } from "../base/signs.ts";
 import { drawing } from "../charts/svg.ts";
 
 export interface TextLine {
-  /** Buttons beside the text. */
+  /** Buttons next to the text. */
   tools: HTMLElement;
   /** The field that stands in the text's place while it is edited. */
   field: HTMLElement;
@@ -22,14 +22,14 @@ export interface TextLine {
 }
 
 const TOPIC = "text";
-/** What a page says that has no kernel; there no text is typed. */
+/** Message of a page without a kernel, where no text can be typed. */
 const NEEDS_KERNEL = "needs a running kernel";
 /** Characters of a text in the menu. */
 const LABEL = 72;
 
 type Wanted = { text: string } | { index: number };
 
-/** What a line keeps when another text is drawn: what was asked for last, what is half typed, and where the focus was. */
+/** State that survives a new text: the last request, the unfinished input, and the position of the focus. */
 interface Kept {
   wanted?: Wanted | undefined;
   draft?: string | undefined;

@@ -1,6 +1,6 @@
 /**
  * Every layer and head at a glance: one atlas of max-pooled thumbnails, by layer or in the order of a statistic; a heat
- * table of one value where there are too many. Beneath or beside it the heads ranked by a pattern. The head under the
+ * table of one value where there are too many. Below or next to it, the heads ranked by a pattern. The head under the
  * pointer is shown enlarged, a click selects it.
  */
 

@@ -1,6 +1,6 @@
 /**
  * Heads of a layer as lines between two columns of tokens: the strongest lines of every token, and all lines of the
- * current one, with its values as bars beside the tokens of the other side. At first one head is shown.
+ * current one, with its values as bars next to the tokens of the other side. At first one head is shown.
  */
 import type { Change } from "../../context.ts";
 import { assign, atEnd, createWatch, h, keyboard, on, onResize, setText, watchWidth } from "../../dom.ts";

@@ -1,6 +1,6 @@
 /**
  * How one attention weight is computed: q, k, their products and the sum of these for one query and key, then scaling,
- * mask and softmax, as steps of one picture; beside it the same step for every key of the row.
+ * mask and softmax, as steps of one picture; next to it, the same step for every key of the row.
  */
 
 import {

@@ -24,7 +24,7 @@ export interface Column {
   neighbour(index: number, by: number): number;
   /** First row in view, and the one after the last. */
   range(): [number, number];
-  /** Write a value beside every element, the `strong` one bold; null: none has one. */
+  /** Write a value next to every element, the `strong` one bold; null: none has one. */
   tell(textOf: ((index: number) => string) | null, strong: number): void;
   /** Mark the current and pinned elements, and the masked ones (from, to); -1: none. */
   mark(looked: number, pinned: number, masked: readonly [number, number]): void;

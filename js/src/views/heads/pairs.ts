@@ -114,7 +114,7 @@ export interface Edge {
 
 /**
  * The strongest pairs of each of these queries over all given heads, at most `most` each, of a magnitude of at least
- * `least`; zeros are no pairs.
+ * `least`; zeros do not count as pairs.
  */
 export function strongestOfEach(
   tiles: readonly (Tile | undefined)[],

@@ -10,7 +10,7 @@ const MOST = 6;
 
 export interface StrongestHeads {
   element: HTMLElement;
-  /** Show a pair, with words about the picture beside it; -1: none. */
+  /** Show a pair, with a description of the picture next to it; -1: none. */
   show(query: number, key: number, about: string): void;
 }
 

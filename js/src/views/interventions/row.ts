@@ -268,7 +268,8 @@ export function createRowEditor(
     if (spec?.to === "free") tellFree(at);
     else {
       state.show(null);
-      if (spec?.to === "one_hot" && !before[key]) setText(message, "This token cannot attend to that key: its row is unchanged.");
+      if (spec?.to === "one_hot" && !before[key])
+        setText(message, "This token cannot attend to that key: its row is unchanged.");
     }
     say(-1);
   };

@@ -1,4 +1,4 @@
-/** A matrix on the page: its canvas, its overlays, the labels beside it, and what stands apart from its rows. */
+/** A matrix on the page: its canvas, its overlays, its labels, and the separate tokens of its rows. */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, setSizes } from "../../dom.ts";
 import { styleValue } from "../base/styleValue.ts";
@@ -15,7 +15,7 @@ export const LINED = 12;
 const FOOT = 24;
 const FLAT = 18;
 const TALLEST_LABELS = 84;
-/** px of a box below which the bars beside it are short. */
+/** px of a box below which the bars next to it are short. */
 const NARROW = 420;
 
 export interface FigureLayout {
@@ -108,7 +108,7 @@ export function createFigure(
       size = fit(rows, cols, high(least), whole);
       const plain = fit(rows, cols, high(least));
       isLong = plain.rows < rows || plain.cols < cols;
-      // What is left out above is said in the corner, which must not reach into the labels of the columns.
+      // The corner shows the number of rows hidden above, and must not overlap the labels of the columns.
       if (plain.rows < rows && !whole) leftRoom = Math.max(leftRoom, textWidth(`↑ ${rows} earlier`, font) + 8);
       const foot = isLong ? FOOT : 0;
       const topRoom = labelRoom(key.names, size.cellWidth, font, longest);

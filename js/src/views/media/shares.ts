@@ -8,7 +8,7 @@ import type { PatchRows } from "./rows.ts";
 
 export interface Shares {
   element: HTMLElement;
-  /** Show the elements of both axes that are no patches, with the values of a layer and head. */
+  /** Show the elements of both axes that are not patches, with the values of a layer and head. */
   show(state: SharesState): void;
 }
 

@@ -102,7 +102,7 @@ export interface Chooser {
   pick(at: number): boolean;
 }
 
-/** Choices of which one is taken. */
+/** Choices, of which the reader selects one. */
 export function createChoices(
   choices: readonly Choice[],
   signal: AbortSignal,

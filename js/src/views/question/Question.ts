@@ -1,5 +1,5 @@
 /**
- * A question: what is asked, what was taken from the view, and the answer, with its receipt. The reader acts in the view,
+ * A question: its prompt, the selection in the view, and the answer, with its receipt. The reader acts in the view,
  * which stands below or elsewhere, types, or copies the line of code; an answer counts once it is submitted.
  */
 import type { ViewContext } from "../../context.ts";
@@ -246,7 +246,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     void drawInside(ctx, inside, place, signal);
   }
   return () => {
-    // What is chosen in the view is taken along; looking on after an answer changes nothing.
+    // A selection in the view becomes the draft; exploring further after an answer changes nothing.
     const value = selected(ctx, questionOf(ctx).record);
     const now = canonical(value);
     if (now !== seen && value !== null && modeOf() !== "answered" && !sent) {

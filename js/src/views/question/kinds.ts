@@ -1,4 +1,4 @@
-/** The kinds of answers: how each is said, read from a typed line, and written as Python; twin of attnwidgets/ask/kinds.py. */
+/** The kinds of answers: their words, parser and Python code; twin of attnwidgets/ask/kinds.py. */
 import { quoted, safeText } from "../../dom.ts";
 import type { AnswerRecord, AskedQuestion } from "../../wire/questions.ts";
 import type { Places } from "./places.ts";

@@ -1,4 +1,4 @@
-/** A list that is put into an order: by dragging, by arrows beside each place, or by keys. */
+/** A list that the reader sorts: by dragging, by arrows next to each item, or by keys. */
 import { assign, h, iconButton, keyboard, on, safeText, setChildren, setFlag } from "../../dom.ts";
 import type { Field } from "./fields.ts";
 

@@ -1,4 +1,4 @@
-/** Beside the maps: the scale, what the chosen places change, and the heads that carry most. */
+/** The panel next to the maps: the scale, the effect of the chosen places, and the heads with the largest effects. */
 import { barColours, heatMap } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { h, on, setChildren, setText } from "../../../dom.ts";
@@ -38,7 +38,7 @@ export interface PanelState {
   others: readonly Patching[];
   chosen: readonly Place[];
   run: PatchedRun | null;
-  /** Why there is no run. */
+  /** Why the run is missing. */
   why: string;
   width: number;
 }

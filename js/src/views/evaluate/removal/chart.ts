@@ -1,4 +1,4 @@
-/** The curve of an explanation beside chance and single removals, with a point at the current step. */
+/** The curve of an explanation with those of chance and single removals, with a point at the current step. */
 
 import type { ViewContext } from "../../../context.ts";
 import { on } from "../../../dom.ts";

@@ -1,4 +1,4 @@
-/** Beside the picture: how sure the model was of each word, and the chosen word over time. */
+/** The panel next to the picture: the probability of each word, and the chosen word over time. */
 import { h, on, setChildren, setFlag, setStyles, setText, shortLabel } from "../../../dom.ts";
 import { setAttributes, svg } from "../../charts/svg.ts";
 import { type HeardMap, peakOf, type SpokenWord, seconds } from "./heard.ts";
