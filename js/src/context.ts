@@ -60,7 +60,7 @@ export interface ViewContext {
   resolved(): Resolved;
   /** For attributions, the selected layer of their by-layer values; for a map, the same as `resolved()`. */
   layered(): Resolved;
-  /** For attributions at the input, the same attributions in a layer, and vice versa; null if there is no such pair. */
+  /** For attributions at the input, the same attributions in a layer, and vice versa; null without such a pair. */
   counterpart(): Resolved | null;
   /** Axis by its key in `Header.axes` (`Source.query`, `Source.key`). */
   axisOf(id: string): Axis;
@@ -221,7 +221,7 @@ export async function createContext(
       source: () => ctx.resolved().source,
       axisOf(id) {
         const axis = header().axes[id];
-        if (!axis) throw new Error(`attnwidgets: the store has no axis ${JSON.stringify(id)}`);
+        if (!axis) throw new Error(`attnwidgets: unknown axis in the store: ${JSON.stringify(id)}`);
         return axis;
       },
       cell: (which) => selection.cellIn(which, header(), ctx.source()),

@@ -32,7 +32,7 @@ export function withinError(value: number, error: number): string {
   return signed(value, size.toFixed(Math.max(0, Math.min(8, Math.max(decimals, leading)))));
 }
 
-/** The same for a column of numbers, `error` being the largest in it: all have as many decimals. */
+/** The same for a column of numbers, `error` being the largest in it: all have equally many decimals. */
 export function inColumn(value: number, error: number): string {
   if (Number.isNaN(value)) return "";
   const decimals = Math.max(0, Math.min(8, Math.floor(-Math.log10(error))));

@@ -1,6 +1,6 @@
 /**
  * The model-only widget that carries the code: its `initialize` returns the renderers, and every view's own module is a
- * stub that asks for one of them. There is no module-level state.
+ * stub that asks for one of them. Nothing is stored at module level.
  */
 import type { AnyModel, Initialize } from "@anywidget/types";
 import { type Common, createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
@@ -101,7 +101,7 @@ function mount(name: string, common: Common): Renderer {
       });
       const { views } = common;
       const render = views[name];
-      if (!render) throw new Error(`there is no view ${name}`);
+      if (!render) throw new Error(`unknown view ${name}`);
       atEnd(signal, render(ctx, root));
       const corner = h("div");
       (root.querySelector(":scope > .aw-toolbar > .aw-end") ?? root).append(corner);

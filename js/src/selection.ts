@@ -4,7 +4,7 @@ import type { AnyModel } from "@anywidget/types";
 import { followMoves, sign } from "./wire/moves.ts";
 import type { Axis, Cell, Header, HeadKey, SelectionState, Source, Span, ViewOptions } from "./wire/wire.ts";
 
-/** As many cells can be pinned at once. */
+/** Most cells that can be pinned at once. */
 export const MOST_PINS = 400;
 
 /** The shared selection, as one view sees it. */
@@ -285,7 +285,7 @@ function choose<T>(list: T[], wanted: (item: T) => boolean): [T[], boolean] {
   return matching.length > 0 ? [matching, true] : [list, false];
 }
 
-/** The head to show for a selected one: itself, a reduction, or "-" if there is no head axis. */
+/** The head to show for a selected one: itself, a reduction, or "-" without a head axis. */
 export function resolveHead(source: Source, wanted: HeadKey): HeadKey {
   if (source.heads === null) return "-";
   if (wanted === "mean" || wanted === "max") return wanted;
@@ -305,7 +305,7 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   const method = inside ? layers : wantedMethod;
   const [byMethod, hasMethod] = choose(header.sources, (s) => s.method === method);
   const first = byMethod[0];
-  if (!first) throw new Error("attnwidgets: there is no map to show: the store is empty");
+  if (!first) throw new Error("attnwidgets: nothing to show: the store is empty");
   if (!hasMethod && method) notes.push(`${method} is not available: showing ${first.title}`);
   const ofMethod = byMethod.filter((s) => s.method === first.method);
   const stack = options.stack ?? selection.get("stack");
@@ -331,7 +331,7 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   return { source, layer, head, notes };
 }
 
-/** For attributions at the input, the same in a layer, and vice versa; null if the store has no such pair. */
+/** For attributions at the input, the same in a layer, and vice versa; null if the store lacks such a pair. */
 export function counterpart(header: Header, shown: Resolved, selection: Pick<SelectionStore, "get">): Resolved | null {
   const { method, unit, stack } = shown.source;
   const other = isByLayer(method) ? method.replace(BY_LAYER, "") : method + BY_LAYER;

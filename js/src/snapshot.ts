@@ -60,7 +60,7 @@ export function toSvg(root: HTMLElement, css: string, without: string): string {
   copyState(root, copy);
   for (const el of copy.querySelectorAll(`${without}, [hidden], .aw-sr`)) el.remove();
   const computed = getComputedStyle(root);
-  // The file has no access to the page's colours and fonts: write down their current values.
+  // The file cannot access the page's colours and fonts: store their current values.
   for (const name of new Set(css.match(/--(?:aw|jp|vscode)-[\w-]+/g))) {
     const value = computed.getPropertyValue(name);
     if (value) copy.style.setProperty(name, value);

@@ -104,7 +104,7 @@ test("choices, attention checks, and the feedback on practice items", () => {
   const words: AskedStudy = { ...STUDY, kind: "remove_words", labels: [], practice: [item("p", { truth: [1] })] };
   assert.match(told(words, { ...step, side: 0 }), /“b”/);
   assert.deepEqual(choicesOf(words), []);
-  assert.match(checkWords(words, 0), /follow the text/);
+  assert.match(checkWords(words, 0), /follow the instructions in the text/);
 });
 
 test("a row has the names of its conditions, and times in whole milliseconds", () => {

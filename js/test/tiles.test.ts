@@ -188,7 +188,7 @@ test("refused or truncated thumbnails have a reason and are not requested again"
   const other = "attention/word/self";
   store.thumbs(other, false);
   kernel.reply({ kind: "thumbs", id: kernel.last.id, ...SHEET, source: other }, Uint8Array.from([1]));
-  assert.match(store.failure(other) ?? "", /did not come along/);
+  assert.match(store.failure(other) ?? "", /was not transferred/);
 });
 
 test("thumbnails among the eager bytes cost no message", () => {
@@ -347,7 +347,7 @@ test("a truncated message of several heads is an error, not a picture", () => {
   ];
   kernel.reply({ kind: "layer", id: kernel.last.id, source: ID, layer: 1, tiles, refused: [] }, new Uint8Array(6));
   assert.equal(store.get(ID, 1, 0), undefined);
-  assert.match(store.failure(ID, 1) ?? "", /did not come along/);
+  assert.match(store.failure(ID, 1) ?? "", /was not transferred/);
 });
 
 test("a quiet request fails silently, until something missing is needed", async () => {

@@ -161,7 +161,7 @@ def test_a_head_view_draws_the_lines_of_the_page(see, trace):
     view = aw.HeadView(trace)
     seen = see(view)
     query = view.selection.opening.query
-    seen.names(f"three strongest of each token; all of “{trace.tokens[query]}”", beside={"words"})
+    seen.names(f"three strongest per token; all of “{trace.tokens[query]}”", beside={"words"})
     assert stands_apart(seen.figure, trace.tokens)
     assert stands_apart(seen.page, trace.tokens)
     row = aw.attention(trace).matrix(view.selection.layer, view.selection.head)[query]

@@ -203,7 +203,7 @@ def test_hostile_texts_stay_texts_and_their_receipts_are_pythons(page_of):
     for box in page.get_by_role("checkbox").all():
         box.check()
     submit(page)
-    page.get_by_role("button", name="Take this order").click()
+    page.get_by_role("button", name="Use this order").click()
     submit(page, 1)
     page.locator("textarea").fill("".join(HOSTILE))
     submit(page, 2)

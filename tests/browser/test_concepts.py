@@ -99,7 +99,7 @@ def test_a_training_text_is_chosen_and_left_out(page_of):
     page.keyboard.press("Escape")
     assert page.locator(".aw-point-chosen").count() == 0
     page.get_by_text("loss", exact=True).first.click()
-    assert "its own loss" in plot.inner_text()
+    assert "loss of the text" in plot.inner_text()
     page.get_by_role("combobox", name="test").click()
     page.get_by_role("option").nth(1).click()
     assert page.locator(".aw-taught-test").inner_text() == taught.tests[1]

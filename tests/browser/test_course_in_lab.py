@@ -49,7 +49,7 @@ def put_in_order(page, question, value):
         for _ in range(names.index(one) - to):
             page.keyboard.press("Shift+ArrowUp")
     settle(page)
-    take = question.get_by_role("button", name="Take this order")
+    take = question.get_by_role("button", name="Use this order")
     if take.is_visible():
         take.click()
 

@@ -199,7 +199,7 @@ def test_a_grid_opens_in_the_order_given_and_pruned_heads_are_no_dark_ones(open_
     side = plot.bounding_box()["width"] / 4
     plot.hover(position={"x": 2.5 * side, "y": 1.5 * side})
     readout = page.locator(".aw-readout").nth(1)
-    assert "pruned: this layer has no such head" in readout.inner_text()
+    assert "pruned from this layer" in readout.inner_text()
     plot.hover(position={"x": 1.5 * side, "y": 1.5 * side})
     assert "largest value" in readout.inner_text()
     clear = """(plot, [x, y]) => {

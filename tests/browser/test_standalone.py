@@ -200,7 +200,7 @@ def test_the_first_picture_needs_only_what_comes_before_the_script(open_page, tm
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("aw-data-store0", "This could not be read: the file is damaged."),
+        ("aw-data-store0", "This file is damaged and cannot be read."),
         ("aw-tiles-store0", "this could not be read from the file"),
     ],
 )

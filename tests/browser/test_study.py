@@ -44,7 +44,7 @@ def go_through(page, total, key=lambda question, at: "1"):
         question = page.locator(".aw-study-question").inner_text()
         page.keyboard.press(key(question, at))
         page.keyboard.press("Enter")
-        if page.get_by_role("button", name="Go on").count():
+        if page.get_by_role("button", name="Continue").count():
             page.keyboard.press("Tab")
             page.keyboard.press("Enter")
     assert mode(page) == "end"

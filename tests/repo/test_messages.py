@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,29 @@ TEMPLATES = {  # messages in which a name is filled in: that of a registered met
     *("explanations/user_methods/invariants.py", "tracing/interventions.py", "views/base/accepts.py"),
     "zoo/compiled/circuit.py",
 }
-IDIOMS = {r"\bis no [a-z]+": 6, r"\bbeside\b": 19, r"\basked\b": 11}
-"""Largest count of each translated idiom in the package; the rest are names of the API and saved fields."""
+RARE = r"\btaken\b|\bis (?:said|told)\b|\bas many\b"
+IDIOMS = {
+    "package": {r"\bis no [a-z]+": 6, r"\bbeside\b": 19, r"\basked\b": 11},
+    "JavaScript": {r"\b(?:is|has|are) no\b": 6, r"\bbeside\b": 6, r"\basked\b": 0, RARE: 0},
+    "notebooks": {r"\b(?:is|has|are) no\b": 11, r"\bbeside\b": 0, r"\basked\b": 1, RARE: 1},
+}
+"""Largest counts of translated idioms in the code and prose; the rest are names of the API and plain uses."""
+
+
+def prose(part: str) -> Iterator[tuple[str, str]]:
+    """Yield the paths and texts of a part of the repository; of notebooks, the text without the code."""
+    root = PACKAGE.parent
+    files = {
+        "package": PATHS,
+        "JavaScript": [path for path in (root / "js" / "src").rglob("*") if path.suffix in (".ts", ".css")],
+        "notebooks": (root / "notebooks").glob("**/*.ipynb"),
+    }
+    for path in sorted(files[part]):
+        text = path.read_text("utf-8")
+        if part == "notebooks":
+            cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+            text = "\n".join("".join(cell["source"]) for cell in cells)
+        yield path.relative_to(root).as_posix(), text
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -134,12 +156,14 @@ def test_a_call_that_does_not_exist_is_noticed(message: str, wrong: str | None) 
     assert list(faults(message)) == ([] if wrong is None else [wrong])
 
 
-@pytest.mark.parametrize(("idiom", "most"), IDIOMS.items())
-def test_translated_idioms_are_rare(idiom: str, most: int) -> None:
+@pytest.mark.parametrize(
+    ("part", "idiom", "most"), [(part, *budget) for part, all_ in IDIOMS.items() for budget in all_.items()]
+)
+def test_translated_idioms_are_rare(part: str, idiom: str, most: int) -> None:
     lines = [
-        f"{path.relative_to(PACKAGE).as_posix()}:{number}"
-        for path in PATHS
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        f"{name}:{number}"
+        for name, text in prose(part)
+        for number, line in enumerate(text.splitlines(), 1)
         for _ in re.findall(idiom, line)
     ]
     assert len(lines) <= most, (

@@ -159,7 +159,7 @@ export function noteOf({ lacks, ofAnother }: Pick<Wanted, "lacks" | "ofAnother">
     .join(" ");
 }
 
-/** What an address moves; what the reader hovers, and interventions, are no part of it. */
+/** The state that an address restores; hovering and interventions are excluded. */
 const MOVED = [
   ...["method", "unit", "stack", "layer", "head", "inside", "target", "foil", "feature"],
   ...["heads", "pins", "pinned", "span"],

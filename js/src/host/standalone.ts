@@ -99,7 +99,7 @@ function reader(id: string): Read {
   };
 }
 
-/** The bytes of an element that is already in the page; none if there is no such element. */
+/** The bytes of an element that is already in the page; none without such an element. */
 async function unpacked(id: string): Promise<Uint8Array<ArrayBuffer>> {
   const text = textOf(id);
   return text ? inflate(base64Slice(text, 0, decodedLength(text))) : new Uint8Array(0);
@@ -295,7 +295,7 @@ async function start(): Promise<void> {
   for (const code of [...(awParts ?? []), ...(live ? [() => live] : [])]) renderers.add(code);
   const named = (ref: string): PageModel => {
     const model = models.get(nameIn(ref));
-    if (!model) throw new Error(`this page has no model ${ref}`);
+    if (!model) throw new Error(`unknown model in this page: ${ref}`);
     return model;
   };
   const shown = [...document.querySelectorAll<HTMLElement>(VIEWS)].flatMap((el) => {
@@ -338,7 +338,7 @@ function refuse(error: unknown): void {
   console.error(error);
   for (const el of document.querySelectorAll<HTMLElement>(VIEWS)) {
     el.role = "alert";
-    el.textContent = "This could not be read: the file is damaged. Write the page again with to_html().";
+    el.textContent = "This file is damaged and cannot be read. Write the page again with to_html().";
   }
 }
 

@@ -54,16 +54,16 @@ export const renderLiveBar = view((ctx, root, signal) => {
   const show = h("button.button", { type: "button" }, "Show");
   const said = h("div.live-said", { role: "status" });
   const about = h("div.live-about");
-  let asked = "";
+  let requested = "";
   const ask = (text: string): void => {
-    asked = text;
+    requested = text;
     answers.retry("text", true);
     answers.get("text", { text });
   };
   const writing = createWriting(signal, answers, shown, ask);
   root.classList.add("aw-live");
   root.role = "group";
-  root.ariaLabel = "a text of your own";
+  root.ariaLabel = "type a text";
   setChildren(root, h("div.live-row", field, show), said, writing.element, about);
 
   const submit = (): void => {
@@ -93,7 +93,7 @@ export const renderLiveBar = view((ctx, root, signal) => {
     const preview = answers.get<Preview>("preview", args)?.meta;
     const why =
       answers.failure("preview", args) ??
-      (asked === field.value ? answers.failure("text", { text: asked }) : undefined);
+      (requested === field.value ? answers.failure("text", { text: requested }) : undefined);
     assign(show, { disabled: Boolean(why) });
     setFlag(said, "data-wrong", Boolean(why));
     if (isOther(why, preview)) setChildren(said, ...(why ? [why] : preview ? predictedParts(preview) : []));

@@ -11,7 +11,7 @@ export function rowOf({ attention, tokens }: Pass, layer: number, head: number, 
   const n = tokens.length;
   const at = (head * n + query) * n;
   const row = attention[layer]?.subarray(at, at + n) ?? new Float32Array();
-  if (query >= n || row.length < n) throw new Unreadable("There is no such layer, head or token.");
+  if (query >= n || row.length < n) throw new Unreadable("This layer, head or token does not exist.");
   return row;
 }
 

@@ -34,7 +34,7 @@ export interface LiveText {
   matrix(source: Source, layer: number, head: HeadKey): Float32Array;
 }
 
-/** What stands between a method and the number of a change: "attention#2" is a method that a cell asked for otherwise. */
+/** Separates a method from the number of a change: "attention#2" is a method called with other arguments. */
 const CHANGED = "#changed";
 
 /** Whether a page computes a source of a recorded text for others, too. */
@@ -97,7 +97,7 @@ export function createText(
     const [method = "", number] = source.method.split(CHANGED);
     const specs = followed[Number(number)] ?? [];
     const read = METHODS[method];
-    if (!read || !model.layers[layer]) throw new Unreadable(`${source.id} has no layer ${layer} in this page.`);
+    if (!read || !model.layers[layer]) throw new Unreadable(`${source.id} lacks layer ${layer} in this page.`);
     const axis = header().axes[source.query] as Axis;
     return read(after(specs), layer).map((matrix) => inUnit(matrix, axis));
   };
@@ -118,7 +118,7 @@ export function createText(
       if (source.heads === null) return all[0] as Float32Array;
       if (typeof head === "string") return reduced(all, head === "max" ? "max" : "mean");
       const found = all[head];
-      if (!found) throw new Unreadable(`layer ${layer} has no head ${head}.`);
+      if (!found) throw new Unreadable(`layer ${layer} does not have head ${head}.`);
       return found;
     },
     follow(specs, method) {

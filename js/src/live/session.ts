@@ -259,7 +259,7 @@ async function add(live: Live, host: Host, text: string, found: ReturnType<typeo
       const { texts, ...rest } = state.options as ExplorerOptions;
       const own = { ...rest, marks: [], ...(texts && { texts: { ...texts, text: null } }) };
       const at = { store: `anywidget:${store}`, selection: `anywidget:${selection}` };
-      // The line for typed texts is told the text, and is not drawn anew.
+      // The line for typed texts receives the text, and is not redrawn.
       const isLine = "text" in rest;
       host.add(name, "view", { ...state, ...(isLine ? { options: { ...own, text } } : { options: own, ...at }) });
     }

@@ -118,7 +118,7 @@ export function createStandIn(): StandIn {
           look(view);
           void answerStore(desk, nameIn(ref), request).then((answer) => answer && view.store.hear(...answer));
         };
-        // As if the kernel answered again: what nobody answered is asked once more.
+        // As if the kernel answered again: unanswered requests are sent again.
         view.store.hear({ kind: "pong", id: 0 }, []);
       }
       view.tiles.say(WORDS);

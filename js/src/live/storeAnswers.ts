@@ -35,7 +35,7 @@ function layerOf(
   return [{ kind: "layer", id, source: name, layer, tiles, refused }, [all]];
 }
 
-/** Throws `Unreadable` where a page has no answer. */
+/** Throws `Unreadable` where a page lacks an answer. */
 export function answerRequest(text: LiveText, request: Request): Answered<Reply> {
   const { id, kind } = request;
   if (kind === "ping") return [{ kind: "pong", id }, []];
@@ -54,7 +54,7 @@ export function answerRequest(text: LiveText, request: Request): Answered<Reply>
     return [{ kind, id, ...meta }, [data]];
   }
   const side = Math.sqrt(values.length);
-  if (!(request.row >= 0 && request.row < side)) throw new Unreadable(`there is no row ${request.row}.`);
+  if (!(request.row >= 0 && request.row < side)) throw new Unreadable(`row ${request.row} does not exist.`);
   const row = values.subarray(request.row * side, (request.row + 1) * side);
   return [{ kind, id, source: source.id, layer, head, row: request.row }, [bytesOf(row)]];
 }

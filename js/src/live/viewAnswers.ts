@@ -22,7 +22,7 @@ type Args = Record<string, unknown>;
 type Answer = [meta: unknown, numbers: (Float32Array | Float64Array)[]];
 
 /** What an answer is about: the text of the view that asks, and the method that is selected in it. */
-export interface Asked {
+export interface ViewRequest {
   live: LiveModel;
   text: LiveText;
   method: string;
@@ -42,7 +42,7 @@ interface Place {
 }
 
 /** Predictions before and after a change: `Changed` of js/src/views/interventions/change.ts. */
-function changed({ live, text, args }: Asked): Answer {
+function changed({ live, text, args }: ViewRequest): Answer {
   const { predicts } = live;
   const [before, after] = [text.pass(), text.changed(args.interventions as Spec[])];
   const [was, is] = [predicted(predicts, before), predicted(predicts, after)];
@@ -76,7 +76,7 @@ function moved(before: Float32Array, after: Float32Array): { kind: "states"; dis
 }
 
 /** The sum of products of a query and a key. */
-function product({ live: { model }, text }: Asked, { layer, head, query, key }: Place): number {
+function product({ live: { model }, text }: ViewRequest, { layer, head, query, key }: Place): number {
   const { heads, sources, size } = model;
   const { queries, keys } = text.pass();
   const [q, k] = [(query * heads + head) * size, (key * sources + Math.floor((head * sources) / heads)) * size];
@@ -88,13 +88,13 @@ function product({ live: { model }, text }: Asked, { layer, head, query, key }: 
 const MASKED = "This key comes later than the query, or is padding: it is masked.";
 
 /** From a query and a key to a weight of attention: the steps, each with its number. */
-function computed(asked: Asked): Answer {
-  const { live, text, args } = asked;
+function computed(request: ViewRequest): Answer {
+  const { live, text, args } = request;
   const place = args as unknown as Place;
   const { layer, head, query, key } = place;
   const row = rowOf(text.pass(), layer, head, query);
   if (live.model.causal && key > query) return [{ steps: [], note: MASKED }, []];
-  const [dot, scale] = [product(asked, place), live.model.scales[layer] as number];
+  const [dot, scale] = [product(request, place), live.model.scales[layer] as number];
   const { size } = live.model;
   const isRoot = Math.abs(scale - size ** -0.5) < 1e-9;
   const readable = live.model.causal ? query + 1 : row.length;
@@ -106,13 +106,13 @@ function computed(asked: Asked): Answer {
   return [{ steps, note: "" }, []];
 }
 
-function attentionRow(asked: Asked): Answer {
-  const { live, text, args } = asked;
+function attentionRow(request: ViewRequest): Answer {
+  const { live, text, args } = request;
   const { layer, head, query } = args as unknown as Place;
   const { causal, heads, sources, size, scales } = live.model;
   const weights = rowOf(text.pass(), layer, head, query);
   const scaling = scales[layer] as number;
-  const dot = weights.map((_, key) => product(asked, { layer, head, query, key }));
+  const dot = weights.map((_, key) => product(request, { layer, head, query, key }));
   const scaled = dot.map((value) => value * scaling);
   const masked = scaled.map((value, key) => (causal && key > query ? Number.NEGATIVE_INFINITY : value));
   const series = { dot, scaled, masked, softmax: weights, recorded: weights };
@@ -131,11 +131,11 @@ function attentionRow(asked: Asked): Answer {
   return [meta, [own, ...Object.values(series)]];
 }
 
-function attentionKeys({ live: { model }, text, args }: Asked): Answer {
+function attentionKeys({ live: { model }, text, args }: ViewRequest): Answer {
   const { layer, head } = args as unknown as Place;
   const { keys, tokens } = text.pass();
   const [{ sources, size }, all] = [model, keys[layer]];
-  if (!all || !(head < sources)) throw new Unreadable("there is no such layer or head.");
+  if (!all || !(head < sources)) throw new Unreadable("this layer or head does not exist.");
   const own = tokens.flatMap((_, key) => [
     ...all.slice((key * sources + head) * size, (key * sources + head + 1) * size),
   ]);
@@ -143,7 +143,7 @@ function attentionKeys({ live: { model }, text, args }: Asked): Answer {
 }
 
 /** What a query reads in every head, or who reads a key [head, element]. */
-function token({ text, args }: Asked): Answer {
+function token({ text, args }: ViewRequest): Answer {
   const { source: name, layer, side, index } = args as { source: string; layer: number; side: string; index: number };
   const source = text.source(name);
   const all = text.matrices(source, layer);
@@ -155,7 +155,7 @@ function token({ text, args }: Asked): Answer {
 }
 
 /** One pair in every layer and head. */
-function pair({ text, args }: Asked): Answer {
+function pair({ text, args }: ViewRequest): Answer {
   const { source: name, query, key } = args as { source: string; query: number; key: number };
   const source = text.source(name);
   const values = source.layers.flatMap((layer) =>
@@ -164,7 +164,7 @@ function pair({ text, args }: Asked): Answer {
   return [{}, [Float32Array.from(values)]];
 }
 
-function outcomes({ live: { predicts }, text, args }: Asked): Answer {
+function outcomes({ live: { predicts }, text, args }: ViewRequest): Answer {
   const position = typeof args.position === "number" ? args.position : null;
   const { title, logits, actual } = outcomesAt(predicts, text.pass(), position);
   const ids = largest(logits, MOST);
@@ -180,7 +180,7 @@ function outcomes({ live: { predicts }, text, args }: Asked): Answer {
   return [meta, [Float32Array.from(ids, (id) => logits[id] as number), restOf(logits, ids, TEMPERATURES)]];
 }
 
-function surprisal({ live: { predicts }, text }: Asked): Answer {
+function surprisal({ live: { predicts }, text }: ViewRequest): Answer {
   const bits = surprisals(predicts, text.pass());
   const known = bits.filter(Number.isFinite);
   const mean = known.reduce((sum, value) => sum + value, 0) / (known.length || 1);
@@ -188,7 +188,7 @@ function surprisal({ live: { predicts }, text }: Asked): Answer {
   return [{ labels, special, mean }, [bits]];
 }
 
-function ownRow({ text, args }: Asked): Answer {
+function ownRow({ text, args }: ViewRequest): Answer {
   const { layer, head, query } = args as unknown as Place;
   const row = rowOf(text.pass(), layer, head, query);
   const { labels } = text.tokens();
@@ -196,7 +196,7 @@ function ownRow({ text, args }: Asked): Answer {
 }
 
 /** By topic. Statistics and patterns of heads are not computed here: their lists are empty. */
-const TOPICS: Record<string, (asked: Asked) => Answer> = {
+const TOPICS: Record<string, (request: ViewRequest) => Answer> = {
   interventions: () => [{ refusal: "" }, []],
   changed,
   computed,
@@ -218,9 +218,9 @@ const TOPICS: Record<string, (asked: Asked) => Answer> = {
 };
 
 /** The answer to a view, and its buffers; throws `Unreadable` where a page has none. */
-export function answerView(topic: string, asked: Asked): [meta: unknown, buffers: Uint8Array<ArrayBuffer>[]] {
+export function answerView(topic: string, request: ViewRequest): [meta: unknown, buffers: Uint8Array<ArrayBuffer>[]] {
   const answer = TOPICS[topic];
   if (!answer) throw new Unreadable("not in this file; it needs a running kernel");
-  const [meta, numbers] = answer(asked);
+  const [meta, numbers] = answer(request);
   return [meta, numbers.map(bytesOf)];
 }

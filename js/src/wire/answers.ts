@@ -18,10 +18,10 @@ const GONE = "No answer from the kernel: it is busy or gone, or there is none. R
 export interface Answers {
   /**
    * The answer if it is here; otherwise it is requested, and `changed` is called when it arrives or fails. Where nobody
-   * answers, all views say so, unless the reader asked for nothing (`quiet`).
+   * answers, all views say so, unless the reader requested nothing (`quiet`).
    */
   get<T>(topic: string, args?: Record<string, unknown>, quiet?: boolean): Answer<T> | undefined;
-  /** Why a request has no answer; after `retry` it is sent again. */
+  /** Why a request failed; after `retry` it is sent again. */
   failure(topic: string, args?: Record<string, unknown>): string | undefined;
   /** The running job of a topic, once it takes longer than a moment. */
   job(topic: string): Job | null;

@@ -5,7 +5,7 @@
 import type { AnyModel } from "@anywidget/types";
 
 /** Why numbers are missing, and what the reader can do. */
-export const NO_BYTES = "its numbers did not come along. Run the cell again, or end it with view.frame()";
+export const NO_BYTES = "its data was not transferred. Run the cell again, or end it with view.frame()";
 
 type Heard = (message: unknown, buffers: DataView[]) => void;
 
@@ -59,7 +59,7 @@ export interface Declared<State extends Record<string, unknown>> extends AnyMode
   hear(message: unknown, buffers: readonly unknown[]): void;
 }
 
-/** The same model with its state and messages as declared: DataViews, empty where there is no buffer, and nulls. */
+/** The same model with its state and messages as declared: DataViews, empty without a buffer, and nulls. */
 export function asDeclared<State extends Record<string, unknown>>(model: AnyModel<State>): Declared<State> {
   const heard = new Set<Heard>();
   const listeners = new WeakMap<Heard, Heard>();

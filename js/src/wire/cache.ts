@@ -10,7 +10,7 @@ import type { AnyTileMeta, Part, Placed, Reply } from "./wire.ts";
 /** Bytes of decoded tiles to keep; thumbnails and exact rows may each take a fraction of that. */
 export const CACHE_BYTES = 64 * 2 ** 20;
 
-const NO_MORE = "there are no more thumbnails";
+const NO_MORE = "no more thumbnails";
 
 export type DataReply = Extract<Reply, { kind: "tile" | "layer" | "row" | "thumbs" }>;
 

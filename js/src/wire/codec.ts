@@ -1,4 +1,4 @@
-/** Decoding tiles: codes to values, and values to text with as many digits as the code supports. */
+/** Decoding tiles: codes to values, and values to text with the digits that the code supports. */
 
 import { withinError } from "../numbers.ts";
 import type { Codes, ThumbSheet, Tile } from "./tile.ts";

@@ -26,7 +26,7 @@ export function followMoves(model: Model, page: number, signal: AbortSignal): vo
     try {
       model.send(question, undefined, []);
     } catch {
-      // The comm is closed: there is no kernel, and no other page.
+      // The comm is closed: neither a kernel nor another page is connected.
     }
   }
   model.on("msg:custom", (({ kind, writer, values }: Moved) => {

@@ -9,10 +9,10 @@ export interface QuestionOptions extends ViewOptions {
   inner: { name: string; model: string }[];
 }
 
-/** A question, its answer, and what is said of it. */
+/** A question, its answer, and the feedback on it. */
 export interface AskedQuestion {
   prompt: string;
-  /** What stands beside the points. */
+  /** The label next to the points. */
   about: string;
   points: number;
   /** What can be chosen or put into an order; null: anything. */

@@ -44,7 +44,7 @@ export interface AskedItem {
   truth: unknown;
 }
 
-/** An explanation: values of words, or a sentence; neither is no explanation. */
+/** An explanation: values of words, or a sentence; neither means no explanation. */
 export interface ShownExplanation {
   /** null: those of the item. */
   words: string[] | null;

@@ -1,5 +1,5 @@
 /**
- * Tiles in the browser: what came eagerly, what was asked for, and what happens when nobody answers.
+ * Tiles in the browser: sent with the view or requested later, and the fallback when nobody answers.
  *
  * One request is in flight at a time and the latest wish wins, so holding an arrow key down never builds a
  * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
@@ -229,7 +229,7 @@ export function createTiles(): TileStore {
     flight = null;
     jobs.all.clear();
     rows.finishAll();
-    // Data that is not visible (a neighbour, an exact row beside drawn values) needs no warning.
+    // Data that is not visible (a neighbour, an exact row in addition to drawn values) needs no warning.
     setStatus("no-kernel", unsent.size > 0 || ended.some(isAwaited) ? UNANSWERED : "");
     pings = 0;
     pingLater();

@@ -39,7 +39,7 @@ export interface Source {
   stack: string;
   query: string; // key into Header.axes
   key: string;
-  /** The AxisWords of Python: what rows and columns are called, what one does to the other, and what is asked of {}. */
+  /** The AxisWords of Python: the names of rows and columns, the relation between them, and the question about {}. */
   words: [row: string, column: string, verb: string, back: string, question: string, askedBack: string];
   layers: number[]; // original layer numbers
   /**
@@ -78,7 +78,7 @@ export interface Source {
   verdict: string;
 }
 
-/** Head of a tile: a head by number, a reduction over heads by name, or "-" if there is no head axis. */
+/** Head of a tile: a head by number, a reduction over heads by name, or "-" without a head axis. */
 export type HeadKey = number | "mean" | "max" | "-";
 
 export type Codec = "u8" | "u8tri" | "i8";
@@ -208,7 +208,7 @@ export type Request =
   | { kind: "ping"; id: number };
 
 /**
- * "tile", "thumbs": one buffer of codes; for a source in `parts`, as many heads of one layer as can be computed
+ * "tile", "thumbs": one buffer of codes; for a source in `parts`, all heads of one layer that can be computed
  * quickly, starting at the layer and head indices `from`. "layer": one buffer with the tiles of several heads, and why
  * others are unavailable; what would exceed the size limit is omitted and can be requested again. "row": one buffer of
  * little-endian float32, exact. A request that runs the model waits until no cell is running (`done` is null), reports
@@ -484,7 +484,7 @@ export interface Ranks {
 export interface TwoTextsOptions extends ViewOptions {
   /** What the texts are called. */
   names: [string, string];
-  /** As many columns of a map are shown at once. */
+  /** Most columns of a map that are shown at once. */
   window: number;
   /** Methods whose maps are read without running a model. */
   recorded: string[];
@@ -501,7 +501,7 @@ export interface HeadViewOptions extends ViewOptions {
 /** What a view hides in its maps, and how it colours them; "": the view's default. */
 export interface Filters {
   /**
-   * Special tokens stand apart (beside a map, outside its scale: the default), are shown in it, hidden, or hidden with
+   * Special tokens are separate (next to a map, outside its scale: the default), shown in it, hidden, or hidden with
    * the rest of every row divided by its sum.
    */
   special: "apart" | "show" | "hide" | "renormalise";

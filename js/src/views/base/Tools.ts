@@ -149,13 +149,13 @@ export const renderTools = view((ctx, root, signal) => {
       act() {
         wanted = values();
         handOver();
-        if (wanted) setText(message, "asking the kernel …");
+        if (wanted) setText(message, "waiting for the kernel …");
       },
     },
     {
       label: "Copy link",
       async act() {
-        setText(message, "asking the kernel …");
+        setText(message, "waiting for the kernel …");
         const { text, words } = await link();
         const isCopied = await toClipboard(text, panel);
         setText(message, `${isCopied ? "Copied" : "Copy this by hand"}: ${words}`);
@@ -257,7 +257,7 @@ export const renderTools = view((ctx, root, signal) => {
     if (only(changed, "hover")) return;
     claim?.show();
     assign(dot, { hidden: !isFiltered(filtersOf(ctx)) });
-    assign(button, { ariaLabel: dot.hidden ? "menu" : "menu, something is filtered or coloured otherwise" });
+    assign(button, { ariaLabel: dot.hidden ? "menu" : "menu, filters or colours have been changed" });
     clearTimeout(resting);
     resting = setTimeout(tell, RESTS_MS);
   };

@@ -7,7 +7,7 @@ export interface Outcome {
   before: number | null;
   /** Null while nothing is changed: then what stands is what is predicted now. */
   after: number | null;
-  /** The text beside the label. */
+  /** The text next to the label. */
   mark?: string;
   /** Whether this is the top outcome after the change but not before. */
   turned?: boolean;

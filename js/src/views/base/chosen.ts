@@ -5,7 +5,7 @@ import type { Cell, Span } from "../../wire/wire.ts";
 import { setAttributes, svg } from "../charts/svg.ts";
 
 /** Distance in px of a span's bar from the picture, and its ends. */
-const [BESIDE, TICK] = [2, 4];
+const [GAP, TICK] = [2, 4];
 
 /** Left, top, width and height in px. */
 export type Box = readonly [number, number, number, number];
@@ -39,7 +39,7 @@ export function createChosen(over: Element): Chosen {
   return {
     draw(boxes, rows = [], cols = []) {
       const outline = outlineOf(boxes);
-      const side = TICK - BESIDE;
+      const side = TICK - GAP;
       const down = joined(rows)
         .map(([from, to]) => `M${side} ${from + 1}h${-TICK}V${to - 1}h${TICK}`)
         .join("");

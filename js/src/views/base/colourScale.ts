@@ -1,4 +1,4 @@
-/** The colour scale beside every picture: its ramp and its range in numbers. The view's menu chooses among scales. */
+/** The colour scale next to every picture: its ramp and its range in numbers. The view's menu chooses among scales. */
 import { type MapName, type Mode, rampCss, SCALE, valueAt } from "../../colour.ts";
 import { assign, h, setStyles, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";

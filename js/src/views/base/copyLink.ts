@@ -10,19 +10,19 @@ export interface Link {
   words: string;
 }
 
-const ASKED = { of: "place" };
+const PLACE_QUERY = { of: "place" };
 
 /** Returns what gives the link of what is shown now. */
 export function createLinks(ctx: ViewContext, signal: AbortSignal): () => Promise<Link> {
   let arrived = (): void => undefined;
   const answers = createAnswers(ctx, signal, () => arrived());
-  const asked = (): Promise<Link> =>
+  const request = (): Promise<Link> =>
     new Promise((done) => {
       // Names change, and so does what is shown: an earlier answer does not count.
       answers.retry("expression", true);
       arrived = () => {
-        const answer = answers.get<Expression>("expression", ASKED)?.meta;
-        const why = answers.failure("expression", ASKED);
+        const answer = answers.get<Expression>("expression", PLACE_QUERY)?.meta;
+        const why = answers.failure("expression", PLACE_QUERY);
         if (answer) done({ text: answer.code, words: said("a line of Python that opens this", answer.note) });
         else if (why)
           done({
@@ -36,7 +36,7 @@ export function createLinks(ctx: ViewContext, signal: AbortSignal): () => Promis
     });
   return async () => {
     const address = addressOf(ctx);
-    return address ? { text: address, words: "an address that opens this page at what this view shows" } : asked();
+    return address ? { text: address, words: "an address that opens this page at what this view shows" } : request();
   };
 }
 

@@ -44,7 +44,7 @@ export function createCopyButton(
   const region = h("div.sr", { role: "status" });
   const element = h("span.copy-place", button, told, region);
   const answers = createAnswers(ctx, signal, () => receive());
-  let asked: NumberPlace | null = null;
+  let requested: NumberPlace | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   told.hidden = true;
@@ -52,7 +52,7 @@ export function createCopyButton(
   reserve(button, label, COPIED);
 
   const close = (): void => assign(told, { hidden: true });
-  /** Say something beside the button, with the text to copy by hand. */
+  /** Show a message next to the button, with the text to copy by hand. */
   const tell = (words: string, code: string): void => {
     const view = element.closest(".aw-root") ?? document.body;
     const [own, whole] = [element, view].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];
@@ -81,12 +81,12 @@ export function createCopyButton(
     }, COPIED_MS);
   };
   const receive = (): void => {
-    if (!asked) return;
-    const answer = answers.get<Expression>("expression", asked)?.meta;
-    const failure = answers.failure("expression", asked);
+    if (!requested) return;
+    const answer = answers.get<Expression>("expression", requested)?.meta;
+    const failure = answers.failure("expression", requested);
     if (!answer && !failure) return;
-    const place = asked;
-    asked = null;
+    const place = requested;
+    requested = null;
     if (answer) void deliver(answer);
     else void withoutKernel(place, failure ?? "");
   };
@@ -102,8 +102,8 @@ export function createCopyButton(
   on(button, signal, {
     click() {
       close();
-      asked = pinned();
-      if (!asked) return;
+      requested = pinned();
+      if (!requested) return;
       // Names change: the answer of an earlier click does not count.
       answers.retry("expression", ctx.tiles.status().state === "ok");
       receive();

@@ -22,10 +22,10 @@ export function requestExplanation(ctx: ViewContext): void {
   const { source, layer } = ctx.resolved();
   const offer = methods.find(({ method }) => method === predictions.method);
   const isLong = ctx.axisOf(source.key).labels.length > LONGEST;
-  if (!offer || offer.refusal || isLong || ctx.lasting.get(ASKED) === text) return;
-  ctx.lasting.set(ASKED, text);
+  if (!offer || offer.refusal || isLong || ctx.lasting.get(EXPLAINED) === text) return;
+  ctx.lasting.set(EXPLAINED, text);
   ctx.tiles.make(offer.method, layer, () => undefined);
 }
-const ASKED = "explained";
-/** Tokens up to which a prediction is explained without being asked for: `MOST_EXPLAINED` of linked_view.py. */
+const EXPLAINED = "explained";
+/** Tokens up to which a prediction is explained without a request: `MOST_EXPLAINED` of linked_view.py. */
 const LONGEST = 512;

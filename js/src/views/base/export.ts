@@ -68,7 +68,7 @@ export function exportActions(
   };
 
   const save = async (format: Format, columns: number): Promise<void> => {
-    say("asking the kernel …");
+    say("waiting for the kernel …");
     const file = await drawn(format, columns).catch((error: Error) => {
       if (format === "pdf") throw new Error(`No PDF: ${error.message}`);
       return photographed(format);

@@ -35,7 +35,7 @@ export const isFiltered = (filters: Filters): boolean =>
 /** What the menu of a view offers to change. */
 export interface Adjustable {
   ctx: ViewContext;
-  /** Whether single values can be hidden, beside choosing their colours and what becomes of special tokens; or colours only. */
+  /** Whether values can be hidden, in addition to options of colours and special tokens; or colours only. */
   hides: boolean | "colours";
   /** What the view itself has to offer, below the filters. */
   more: readonly HTMLElement[];
@@ -77,7 +77,7 @@ export const hidesValues = (filters: Filters): boolean =>
 
 type Flags = readonly boolean[];
 
-/** What stands apart, of each axis: asked for at every pointer move, and the same as long as the axis is. */
+/** The separate tokens of each axis: read at every pointer move, and constant for an axis. */
 const [APART, NOWHERE] = [new WeakMap<readonly number[], Flags>(), new WeakMap<readonly number[], Flags>()];
 const INSIDE = new WeakMap<Flags, readonly number[]>();
 

@@ -16,14 +16,14 @@ export interface FrameParts {
   lead?: readonly HTMLElement[];
   /** At the right of the caption. */
   legend?: HTMLElement;
-  /** Beside the caption's words. */
+  /** Next to the caption's words. */
   tags?: readonly HTMLElement[];
   body: readonly HTMLElement[];
   /** The outline of the picture while it is on its way; rows by default. */
   skeleton?: Skeleton;
   /** What to try first: it stands in the footer until the first click in any view with this hint; not inside another. */
   hint?: string;
-  /** Whether the readout says something while nobody points: the hint stands beside it, not in its place. */
+  /** Whether the readout has text without a pointer: the hint is then next to it and does not replace it. */
   says?: boolean;
   /** Buttons of the footer. */
   actions?: readonly HTMLElement[];
@@ -93,7 +93,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
   }
   /** In the footer: what the dimmed picture waits for, or what the kernel computes for any view of this text. */
   const showProgress = (): void => {
-    // Inside another view, and over the picture, it is said already.
+    // Inside another view, and over the picture, this is redundant.
     const job = isInside || (missing?.job && !isDrawn) ? null : ctx.tiles.job();
     const own = isDrawn && missing?.job !== null ? missing : null;
     progress.show(own ?? (job && { kind: "awaited", words: "", job, cancel: () => ctx.tiles.cancel() }));
@@ -114,7 +114,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
     show(where, fallback) {
       const { height } = ctx.options;
       if (!isInside) setStyles(root, { "--aw-tall": height ? `${height}px` : "auto" });
-      // A view of numbers that belong to no text has no source.
+      // A view of numbers without a text lacks a source.
       if (ctx.header().sources.length === 0) {
         const own = ctx.options.title || (fallback ?? "");
         setText(title, own);

@@ -34,7 +34,7 @@ export interface Picks {
 
 const adds = (event: MouseEvent): boolean => event.shiftKey || event.ctrlKey || event.metaKey;
 
-/** Listen to an element for choices in a picture: the picture itself, or the labels beside it. */
+/** Listen to an element for choices in a picture: the picture itself, or its labels. */
 export function createPicking(el: HTMLElement, picture: Picture, signal: AbortSignal, picks: Picks): void {
   const { along, most = Number.POSITIVE_INFINITY } = picks;
   const band = h("div.picking");
@@ -159,7 +159,7 @@ export function togglePin(ctx: ViewContext, cell: Cell): void {
   ctx.selection.pinAll(toggled(ctx.pins(), cell));
 }
 
-/** Pin all cells of a drag, in place of or beside those that are pinned. */
+/** Pin all cells of a drag, replacing the pinned cells or in addition to them. */
 export function pinDragged(ctx: ViewContext, cells: readonly Cell[], more: boolean): void {
   ctx.selection.pinAll(more ? joined(ctx.pins(), cells) : cells);
 }
@@ -219,7 +219,7 @@ export function pickAlong(
   });
 }
 
-/** Pin a cell beside the last one, with the others kept: Shift and arrows then move it. */
+/** Pin a neighbour of the last cell in addition to all others: Shift and arrows then move it. */
 export function pinAnother(ctx: ViewContext): void {
   const { query, key } = ctx.source();
   const [rows, cols] = [query, key].map((id) => ctx.axisOf(id).labels.length) as [number, number];

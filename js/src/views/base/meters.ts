@@ -22,7 +22,7 @@ interface Row {
   index: number;
 }
 
-/** An amount with as many decimals as the largest of its list needs to have two digits. */
+/** An amount with the decimals that the largest of its list needs for two digits. */
 export function amountText(value: number, top: number): string {
   if (Number.isNaN(value)) return "–";
   const decimals = top > 0 ? Math.max(0, Math.min(8, 2 - Math.max(-6, Math.ceil(Math.log10(top) - 1e-9)))) : 2;

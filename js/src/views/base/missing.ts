@@ -20,7 +20,7 @@ export interface Missing {
   retry?: (() => void) | undefined;
   /** Whether the picture that was there before would be wrong, even dimmed. */
   other?: boolean;
-  /** Whether the picture is there, and something beside it is missing. */
+  /** Whether the picture is complete and something next to it is missing. */
   part?: boolean;
 }
 

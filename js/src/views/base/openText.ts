@@ -19,7 +19,7 @@ export interface TextsOptions extends ViewOptions {
 export interface Opening {
   /** What the button of a text says. */
   button(at: number): HTMLButtonElement;
-  /** Open the text with this number; `code` is the Python that does, `more` what names the text beside its number. */
+  /** Open the text with this number; `code` is Python that does the same, `more` identifies the text further. */
   open(at: number, text: string, button: HTMLElement | null, code?: string, more?: Record<string, number>): void;
 }
 
@@ -42,21 +42,21 @@ export const hasKernel = (ctx: ViewContext): boolean =>
 export function createOpening(ctx: ViewContext, signal: AbortSignal, frame: () => Frame): Opening {
   const answers = createAnswers(ctx, signal, () => heard());
   const options = (): TextsOptions => ctx.options as TextsOptions;
-  let [asked, words] = [null as Record<string, number> | null, ""];
+  let [request, words] = [null as Record<string, number> | null, ""];
   const heard = (): void => {
-    if (!asked) return;
-    const done = answers.get("open", asked);
-    const why = answers.failure("open", asked);
+    if (!request) return;
+    const done = answers.get("open", request);
+    const why = answers.failure("open", request);
     const { readout, lacks } = frame();
-    // The picture is there; a job is said in the footer, with a button that ends it.
-    lacks(done || why ? null : { ...missingAnswer(answers, "open", asked, inWords(words)), part: true });
+    // The picture is complete; the footer shows the job, with a button that stops it.
+    lacks(done || why ? null : { ...missingAnswer(answers, "open", request, inWords(words)), part: true });
     if (!done && !why) readout.show(`opening: ${inWords(words)}`, false);
     else
       readout.show(
         done ? `Opened ${WHERE[options().opens || "below"]}: ${inWords(words)}` : `Not opened: ${why}`,
         true,
       );
-    if (done || why) asked = null;
+    if (done || why) request = null;
   };
   return {
     button(at) {
@@ -70,7 +70,7 @@ export function createOpening(ctx: ViewContext, signal: AbortSignal, frame: () =
     open(at, text, button, code = openingCode(text), more = {}) {
       const { opens, why } = options();
       if (opens && hasKernel(ctx)) {
-        [asked, words] = [{ ...more, at }, text];
+        [request, words] = [{ ...more, at }, text];
         answers.retry("open", true);
         heard();
         return;

@@ -1,5 +1,5 @@
 /**
- * Panels in the top layer of the page, beside the element that they belong to: nothing clips or covers them, and the
+ * Panels in the top layer of the page, next to the element that they belong to: nothing clips or covers them, and the
  * browser closes them. They are placed here, not by anchors of the style sheet: with `position-try-fallbacks`, WebKit 2.50
  * (Safari 26) lays out a page without an end.
  */
@@ -20,7 +20,7 @@ export function besideIn(room: number, start: number, end: number, size: number)
   return start - GAP >= size ? start - GAP - size : Math.max(0, room - size);
 }
 
-/** Place a panel beside `el` when it opens, and whenever one of them moves or grows. */
+/** Place a panel next to `el` when it opens, and whenever one of them moves or grows. */
 export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal): void {
   const place = (): void => {
     if (!isOpen(panel)) return;

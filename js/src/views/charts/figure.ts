@@ -1,4 +1,4 @@
-/** A chart: its picture, and a legend beside or below it. */
+/** A chart: its picture, and a legend next to or below it. */
 
 import { h } from "../../dom.ts";
 import { setAttributes, svg } from "./svg.ts";

@@ -68,7 +68,7 @@ export function drawUpright(chart: Chart, place: number, name: string): SVGEleme
   return rule(x, chart.top, x, chart.bottom, { class: name });
 }
 
-/** The sample beside a legend entry: a piece of its line. */
+/** The sample next to a legend entry: a piece of its line. */
 export function drawSwatch({ stroke, dash }: Look): SVGElement {
   const box = svg("svg", { width: 18, height: 8, "aria-hidden": "true" });
   box.append(rule(0, 4, 18, 4, { stroke, "stroke-width": 2, "stroke-dasharray": dash }));
@@ -78,7 +78,7 @@ export function drawSwatch({ stroke, dash }: Look): SVGElement {
 /** Minimum distance in px between names below the axis. */
 const NAME_ROOM = 22;
 
-/** Both axes, with as many layer names as fit; `places` gives their positions, by default 0, 1, 2, ... */
+/** Both axes, with the layer names that fit; `places` gives their positions, by default 0, 1, 2, ... */
 export function drawAxes(chart: Chart, layers: readonly string[], places?: readonly number[]): SVGElement {
   const { left, right, bottom, low, high } = chart;
   const group = svg("g", { class: "aw-axes" });
@@ -185,14 +185,14 @@ export interface LineEnd {
   title?: string;
 }
 
-/** In figures narrower than this (px), labels are below the picture, not beside it. */
+/** In figures narrower than this (px), labels are below the picture, not next to it. */
 const NARROW = 520;
 const LINE = 16;
 
-/** Whether labels are beside the ends of the lines in a figure of this width. */
+/** Whether labels are next to the ends of the lines in a figure of this width. */
 export const labelsAreBeside = (width: number): boolean => width >= NARROW;
 
-/** Width in px that the labels need beside the lines; a small margin if they are below. */
+/** Width in px that the labels need next to the lines; a small margin if they are below. */
 export function labelRoom(width: number, texts: readonly string[], legend: Element): number {
   if (!labelsAreBeside(width)) return 8;
   // The `font` shorthand is empty with tabular figures.
@@ -207,15 +207,15 @@ export function labelRoom(width: number, texts: readonly string[], legend: Eleme
  */
 export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly LineEnd[]): SVGElement[] {
   const { width, right, top, bottom } = chart;
-  const beside = labelsAreBeside(width);
+  const isWide = labelsAreBeside(width);
   const wanted = ends.map(({ y }) => y);
   const heights = spreadOut(wanted, LINE, top + 4, bottom);
-  setFlag(legend, "data-beside", beside);
+  setFlag(legend, "data-wide", isWide);
   setChildren(
     legend,
     ...ends.map(({ name, value, look, title = "" }, line) => {
       const item = h("li", drawSwatch(look), h("span.profile-name", { title }, name), " ", h("b", value));
-      if (beside) {
+      if (isWide) {
         item.style.top = `${(heights[line] ?? 0) - LINE / 2}px`;
         item.style.left = `${right + 10}px`;
         item.style.maxWidth = `${width - right - 10}px`;
@@ -223,7 +223,7 @@ export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly Lin
       return item;
     }),
   );
-  if (!beside) return [];
+  if (!isWide) return [];
   return ends.map(({ x, y }, line) => {
     const points = `${x + 4},${y} ${right},${heights[line]} ${right + 8},${heights[line]}`;
     return svg("polyline", { class: "aw-leader", points, fill: "none" });

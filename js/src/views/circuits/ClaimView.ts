@@ -1,4 +1,4 @@
-/** Claims about heads: the verdict, the effect beside its controls, and the texts that speak against it. */
+/** Claims about heads: the verdict, the effect compared with its controls, and the counterexamples. */
 import { atEnd, h, on, onResize, setChildren, setStyles, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
@@ -12,7 +12,7 @@ import { bestControl, type ClaimOptions, marked, type Report, type ShownClaim, S
 import { drawEffect, drawTexts } from "./claims/plots.ts";
 import { decimal } from "./words.ts";
 
-/** px from which what was run has a column, and from which the two pictures stand beside each other. */
+/** Smallest widths in px with a column for the details of the run, and with the two pictures side by side. */
 const [THREE, TWO] = [960, 560];
 const TALL = 176;
 const WORST = 3;
@@ -30,9 +30,9 @@ export const renderClaimView = view((ctx, root, signal) => {
   const texts = svg("svg", { role: "img", class: "aw-claim-plot" });
   const [unit, head] = [h("span"), h("b")];
   const run = h("div.claim-run");
-  const left = h("div.claim-panel", h("div.claim-head", h("b", "effect beside controls"), unit), effect);
+  const left = h("div.claim-panel", h("div.claim-head", h("b", "effect and controls"), unit), effect);
   const middle = h("div.claim-panel", h("div.claim-head", head, h("span", "beyond the control")), texts);
-  const right = h("div.claim-panel", h("div.claim-head", h("b", "what was run")), run);
+  const right = h("div.claim-panel", h("div.claim-head", h("b", "details of the run")), run);
   const worst = h("div.claim-worst");
   const opening = createOpening(ctx, signal, () => frame);
   /** Stands below the frame, so that neither picture becomes smaller. */
@@ -66,11 +66,11 @@ export const renderClaimView = view((ctx, root, signal) => {
       const at = Number(button?.dataset.open ?? -1);
       const text = shown?.worst[at];
       if (!button || !text) return;
-      asked = true;
+      isOpening = true;
       opening.open(at, text[0], button, text[4], { claim: place() });
     },
   });
-  let asked = false;
+  let isOpening = false;
   root.after(below);
   atEnd(signal, () => below.remove());
   let inside = new AbortController();
@@ -88,7 +88,7 @@ export const renderClaimView = view((ctx, root, signal) => {
     }
     // The reader opened it now.
     const now = String(options().opened ?? "");
-    if (drawn && opened !== now && asked) void drawn.then(() => below.scrollIntoView({ block: "nearest" }));
+    if (drawn && opened !== now && isOpening) void drawn.then(() => below.scrollIntoView({ block: "nearest" }));
     opened = now;
   };
 

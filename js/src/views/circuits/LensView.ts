@@ -119,7 +119,7 @@ export const renderLensView = view((ctx, root, signal) => {
   });
   const [title, folded] = [h("b", "top token"), h("span.lens-folded")];
   const legend = h("span.lens-legend", { role: "img" });
-  const side = createSegments("beside", { rank: "rank", top: "top" }, signal, () => lay());
+  const side = createSegments("second column", { rank: "rank", top: "top" }, signal, () => lay());
   const [rankTitle, rankAt] = [h("b"), h("span.lens-folded")];
   const left = h("div.lens-left", h("div.lens-caption", title, folded, legend), table.element);
   const middle = h("div.lens-middle", h("div.lens-caption", rankTitle, rankAt, side.element), curve.element);
@@ -207,7 +207,7 @@ export const renderLensView = view((ctx, root, signal) => {
         .map(([label, p]) => h("span.lens-chip", h("bdi", word(label, 14)), " ", h("b", p.toFixed(2)))),
     );
     setChildren(answer, "answer ", h("b", h("bdi", word(l.answer))), options().answer === null ? "" : " ×");
-    answer.disabled = options().answer === null; // there is no other to leave
+    answer.disabled = options().answer === null; // the default is active
     answer.title =
       options().answer === null ? "the token whose rank and probability are followed" : "follow the given answer again";
   };
@@ -225,11 +225,11 @@ export const renderLensView = view((ctx, root, signal) => {
     if (panel.element.parentElement !== panelPlace) panelPlace.append(panel.element);
     curve.element.style.display = isTop ? "none" : "";
     panel.element.hidden = columns < 3 && !isTop;
-    const beside = columns === 3 ? 310 : 0;
+    const panelWidth = columns === 3 ? 310 : 0;
     const middleWidth =
       columns === 1 ? box.width : Math.round(Math.max(250, 0.27 * box.width + (columns === 2 ? 0.1 * box.width : 0)));
-    const width = (columns === 1 ? box.width : box.width - middleWidth - beside) - 26;
-    setSizes(body, { middle: middleWidth, beside });
+    const width = (columns === 1 ? box.width : box.width - middleWidth - panelWidth) - 26;
+    setSizes(body, { middle: middleWidth, panel: panelWidth });
     const [row, token] = options().cell;
     const most = Math.max(4, Math.floor((box.height - CAPTION - HEADS - 14) / LEAST));
     const count = l.layers + 1;

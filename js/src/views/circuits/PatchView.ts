@@ -52,8 +52,8 @@ const [GAP, AXIS, COLUMN] = [20, 26, 30];
 const WIDEST = { head: 27, token: 56 };
 /** px of a row at least, and at most. */
 const ROWS = [8, 26] as const;
-/** px from which the panel stands beside the maps. */
-const BESIDE = 640;
+/** Smallest width in px with the panel next to the maps. */
+const WIDE = 640;
 
 /** Steppers and a list for the head of the chosen layer. */
 function createHeads(
@@ -126,7 +126,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     lead: [texts.element],
     body: [h("div.patch-body", left, panel.element)],
     skeleton: "cells",
-    hint: "Click a cell: what does this place change?",
+    hint: "Click a cell to see the effect of patching it.",
     says: true,
     actions: [claim.element, copy.element],
   });
@@ -138,7 +138,7 @@ export const renderPatchView = view((ctx, root, signal) => {
   let box = { width: 0, height: 0 };
   let panelWidth = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
-  /** The places for which the model was asked. */
+  /** The places for which the model was run. */
   let rested: readonly Place[] | null = null;
   /** The selection as this view knows it, to tell what others choose from its own choice. */
   let known = "";
@@ -237,7 +237,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     const args = { direction, cells: cells() };
     if (!cells().length) return [null, "choose a place"];
     const isPage = ctx.model.get("runtime") === "";
-    if (!runs) return [null, "a result that was loaded or aligned runs no model"];
+    if (!runs) return [null, "loaded and aligned results cannot run the model"];
     const isRested = rested !== null && JSON.stringify(rested) === JSON.stringify(cells());
     if (!isRested && !isPage) {
       clearTimeout(timer);
@@ -300,7 +300,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     return map;
   };
 
-  /** Which maps stand beside each other, in a width. */
+  /** The maps that share a row at this width. */
   const fitting = (p: Patching, width: number): Site[] => {
     const tokens: Site[] = p.sites.filter((site) => site !== "head");
     const withHeads = p.sites.filter((site) => site === "head");
@@ -316,7 +316,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     const one: Site = p.sites.includes(wanted) ? wanted : (tokens[0] ?? "head");
     if (one === "head") return ["head"];
     const both: Site[] = [one, ...withHeads];
-    // Heads have a place of their own where they do not fit beside the tokens.
+    // Heads have a separate row where they do not fit next to the tokens.
     const small = AXIS + 2 * GAP + columnsOf(p, one) * 7 + FOLDED + (withHeads.length ? columnsOf(p, "head") * 12 : 0);
     return small <= width ? both : [one];
   };
@@ -325,12 +325,12 @@ export const renderPatchView = view((ctx, root, signal) => {
   const lay = (): void => {
     const p = patching;
     if (!p || box.width <= 0) return;
-    const isBeside = box.width >= BESIDE;
-    setFlag(body, "data-stacked", !isBeside);
-    const side = isBeside ? Math.round(Math.max(290, Math.min(430, 0.4 * box.width))) : box.width;
-    panelWidth = side - (isBeside ? 13 : 0);
+    const isWide = box.width >= WIDE;
+    setFlag(body, "data-stacked", !isWide);
+    const side = isWide ? Math.round(Math.max(290, Math.min(430, 0.4 * box.width))) : box.width;
+    panelWidth = side - (isWide ? 13 : 0);
     setSizes(body, { side });
-    const width = (isBeside ? box.width - side : box.width) - 24;
+    const width = (isWide ? box.width - side : box.width) - 24;
     const sites = fitting(p, width);
     const isOne = sites.filter((site) => site !== "head").length < p.sites.filter((site) => site !== "head").length;
     assign(which.element, { hidden: !isOne && sites.length === p.sites.length });
@@ -355,7 +355,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     const shown = sites.map(mapOf);
     const head = Math.max(...shown.map((map, i) => map.head(p, widths[i] as number)));
     const room = box.height - 22 - head - (which.element.hidden ? 0 : 32);
-    const tall = isBeside || ctx.options.height === null ? room : 0.6 * room;
+    const tall = isWide || ctx.options.height === null ? room : 0.6 * room;
     const row = Math.max(ROWS[0], Math.min(ROWS[1], Math.floor(tall / p.layers)));
     const isSet = shown.every(({ element }, i) => maps.children[i] === element);
     if (!isSet || maps.childElementCount !== shown.length) setChildren(maps, ...shown.map(({ element }) => element));

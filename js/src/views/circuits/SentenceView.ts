@@ -31,8 +31,8 @@ interface SentenceOptions extends ViewOptions {
 
 /** Characters of a sentence that are shown, of more than three lines of text. */
 const LONGEST = 400;
-/** px from which the lists stand beside the text, and the room of the arcs. */
-const BESIDE = 700;
+/** Smallest width in px with the lists next to the text, and the widths of the arcs. */
+const WIDE = 700;
 const [ROOM, NARROW] = [116, 64];
 /** Where the weakest arcs begin on the ramp, so that they are seen on the page. */
 const PALEST = 0.3;
@@ -177,7 +177,7 @@ export const renderSentenceView = view((ctx, root, signal) => {
     setChildren(list, ...rows);
   };
 
-  /** What a view opens on: the last sentence; if it has no arc, the one with the strongest. */
+  /** The initial sentence: the last, or without an arc there, the sentence with the strongest. */
   const opening = (): number => {
     const last = lastContent(axis());
     const drawn = strongest(links, options().least);
@@ -260,7 +260,7 @@ export const renderSentenceView = view((ctx, root, signal) => {
       links: strongest(links, slider.valueAsNumber),
       followed: followed(),
       middles: rows.map((row) => row.offsetTop + row.offsetHeight / 2),
-      width: width >= BESIDE ? ROOM : NARROW,
+      width: width >= WIDE ? ROOM : NARROW,
       height: list.offsetHeight,
       top: end(),
       colour: (value: number) => colour(value, PALEST),
@@ -361,8 +361,8 @@ export const renderSentenceView = view((ctx, root, signal) => {
     const now = Math.floor(box.width);
     if (now <= 0 || now === width) return;
     width = now;
-    body.dataset.beside = String(width >= BESIDE);
-    body.style.setProperty("--aw-arcs", `${width >= BESIDE ? ROOM : NARROW}px`);
+    body.dataset.wide = String(width >= WIDE);
+    body.style.setProperty("--aw-arcs", `${width >= WIDE ? ROOM : NARROW}px`);
     if (rows.length && tile) {
       point();
       reveal(focus);

@@ -23,8 +23,8 @@ import { type Compared, createPicture, type Pair } from "./picture.ts";
 import { createRows, currentElement } from "./rows.ts";
 import { createCompareWords } from "./words.ts";
 
-/** Minimum width in px for placing the matrix beside the rows. */
-const BESIDE = 940;
+/** Minimum width in px for placing the matrix next to the rows. */
+const WIDE = 940;
 
 const PANES = { rows: "rows", agreement: "agreement" };
 
@@ -182,7 +182,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     copy.show();
     if (!explanations.stale) point();
   };
-  onResize(root, signal, ({ width }) => setFlag(root, "data-beside", width >= BESIDE));
+  onResize(root, signal, ({ width }) => setFlag(root, "data-wide", width >= WIDE));
   return (changed) => {
     if (only(changed, "hover")) point();
     else draw();

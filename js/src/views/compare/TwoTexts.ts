@@ -1,6 +1,6 @@
 /**
- * Two texts under one method: both as coloured columns on one axis with the difference as bars, or as maps beside each
- * other; their predictions, and in words what moved. Where the texts differ, a dashed frame goes through all rows.
+ * Two texts under one method: both as coloured columns on one axis with the difference as bars, or as maps side by
+ * side; their predictions, and in words what moved. Where the texts differ, a dashed frame goes through all rows.
  */
 
 import { SCALE } from "../../colour.ts";
@@ -40,8 +40,8 @@ import {
 } from "./twoTexts/texts.ts";
 import { attributionSentence, readout, rowSentence, signedText } from "./twoTexts/words.ts";
 
-/** Width in px from which the predictions stand beside the rows, and below which the totals stand under them. */
-const [BESIDE, NARROW] = [1000, 600];
+/** Smallest width in px with the predictions next to the rows, and largest with the totals below them. */
+const [WIDE, NARROW] = [1000, 600];
 /** Tokens of a text that stand in its line: of a longer one, those around the current column. */
 const MOST_TOKENS = 160;
 
@@ -425,7 +425,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
     };
   };
   const amount = (value: number): string => value.toFixed(2).replace("-", "−");
-  /** Sums of shares differ by rounding errors, which are no difference. */
+  /** Sums of shares differ by rounding errors, which do not count as a difference. */
   const difference = (value: number): string => (Math.abs(value) < 5e-6 ? "0" : signedText(value));
 
   const drawSentence = (now: Texts, values: Rows): void => {
@@ -464,7 +464,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
     frame.readout.show(words || (isOtherRow ? "click to read this row" : ""), true);
   };
   onResize(root, signal, ({ width }) => {
-    setFlag(root, "data-beside", width >= BESIDE);
+    setFlag(root, "data-wide", width >= WIDE);
     setFlag(root, "data-narrow", width < NARROW);
   });
   return (changed) => {

@@ -91,7 +91,7 @@ export function createAgreementTable(
         element.dataset.names = joined;
         build(names);
       }
-      // A neutral ramp, since agreement is no amount of a text; what is negative is hatched.
+      // A neutral ramp, since agreement is not an amount of a text; negative values are hatched.
       const map = heatMap(false, theme, "greys");
       cells.forEach((cell, index) => {
         const [row, col] = at(index);

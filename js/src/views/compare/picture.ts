@@ -194,7 +194,7 @@ export function createPicture(
     pen.textBaseline = "middle";
     row.forEach((value, i) => {
       const short = shortForm(text(value, i));
-      // A rounded number would differ in precision from those beside it.
+      // A rounded number would differ in precision from its neighbours.
       if (textWidth(short, pen.font) > size.cell - 2) return;
       pen.fillStyle = ink(i);
       pen.fillText(short, (i + 0.5) * size.cell, y(i));
@@ -291,7 +291,7 @@ export function createPicture(
       const part = some ? size((i) => Boolean(apart[i])) / (size(() => true) || 1) : 0;
       if (!share.firstElementChild) setChildren(share, h("i"));
       setStyles(share.firstElementChild as HTMLElement, { width: `${(100 * part).toFixed(1)}%` });
-      assign(share, { title: `special tokens hold ${(100 * part).toFixed(1)} % of its magnitudes` });
+      assign(share, { title: `special tokens account for ${(100 * part).toFixed(1)} % of its magnitudes` });
       setText(
         sum,
         printed(

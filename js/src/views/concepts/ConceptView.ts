@@ -1,4 +1,4 @@
-/** Concepts: scores over layers beside random texts, and examples by how much their state shows a concept. */
+/** Concepts: scores over layers compared with random texts, and examples by how much their state shows a concept. */
 import { assign, h, keyboard, on, onResize, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createAccount } from "../base/account.ts";

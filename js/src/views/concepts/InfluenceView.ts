@@ -1,4 +1,4 @@
-/** Influence: the training texts that help a test and those that harm it, beside all others; one may be left out. */
+/** Influence: the training texts that help a test and those that harm it, among all others; one may be left out. */
 import {
   assign,
   createWatch,
@@ -39,7 +39,7 @@ import {
 import { type Against, drawScatter, type Place } from "./scatter.ts";
 import { colouredStrip, readWords, showNotes, textStrip } from "./texts.ts";
 
-/** Width in px from which the scatter stands beside the lists, and its height below them. */
+/** Smallest width in px at which the scatter is next to the lists, and its height below them. */
 const [WIDE, LOW] = [960, 120];
 
 const measureWords = (value: number | null | undefined): string =>
@@ -52,7 +52,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
   let what: Influential | null = null;
   let chosen = -1; // index among the points
   let hovered = -1;
-  let asked: { test: number; train: number } | null = null; // whose refit was asked for
+  let requested: { test: number; train: number } | null = null; // the refit that was requested
   let coloured: Coloured | null = null;
   /** A page holds the words by this method, of the test that it opens with. */
   const held = options().colouredBy;
@@ -63,7 +63,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     ctx.model.save_changes();
   };
   const tests = createMenu("test", signal, (value) => {
-    [chosen, hovered, asked] = [-1, -1, null];
+    [chosen, hovered, requested] = [-1, -1, null];
     set({ test: Number(value) });
   });
   const methods = createMenu("words by", signal, (colouredBy) => set({ colouredBy }));
@@ -124,7 +124,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
 
   const choose = (at: number): void => {
     chosen = at === chosen ? -1 : at;
-    asked = null;
+    requested = null;
     draw();
   };
   const nameOf = (at: number): string => {
@@ -202,9 +202,9 @@ export const renderInfluenceView = view((ctx, root, signal) => {
       return;
     }
     const args = { test: options().test, train };
-    // What a page holds, and what was asked for, is shown at once.
-    const done = asked ? answers.get<Refitted>("refit", args) : undefined;
-    const why = asked ? answers.failure("refit", args) : undefined;
+    // Results that the page contains or that were requested are shown immediately.
+    const done = requested ? answers.get<Refitted>("refit", args) : undefined;
+    const why = requested ? answers.failure("refit", args) : undefined;
     const change = what.change?.[chosen];
     const estimate =
       change === null || change === undefined ? "" : `estimated ${signedWords(change, Math.abs(change))}`;
@@ -219,7 +219,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
         ` (${signedWords(own, Math.abs(own ?? 0))}; ${estimate})`,
       );
     } else if (why) setText(outcome, `${why}${estimate ? ` (${estimate})` : ""}`);
-    else if (asked) setText(outcome, `${answers.job("refit")?.text || "fitting"} …`);
+    else if (requested) setText(outcome, `${answers.job("refit")?.text || "fitting"} …`);
     else setText(outcome, estimate ? `${estimate}: the ${taught.measure} of the test without it` : "");
     outcome.title = outcome.textContent ?? "";
   };
@@ -322,9 +322,9 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     click() {
       const train = what?.points[chosen];
       if (train === undefined) return;
-      asked = { test: options().test, train };
+      requested = { test: options().test, train };
       answers.retry("refit");
-      answers.get<Refitted>("refit", asked);
+      answers.get<Refitted>("refit", requested);
       drawDetail();
     },
   });

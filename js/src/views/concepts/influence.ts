@@ -19,7 +19,7 @@ export interface Taught {
   agreement: number | null;
   model: string;
   notes: string[];
-  /** Methods whose attributions can colour words; none where there is no model to run. */
+  /** Methods whose attributions can colour words; none without a model to run. */
   methods: Offer[];
   /** Whether labels are classes, which words speak for; otherwise they speak for what the model predicts. */
   classes: boolean;
@@ -70,7 +70,7 @@ export function sideWords({ of, measure }: Pick<Taught, "of" | "measure">, side:
   return `leaving one out ${does} the ${measure}`;
 }
 
-/** A signed number with as many decimals as the largest needs for three digits. */
+/** A signed number with the decimals that the largest needs for three digits. */
 export function signedWords(value: number | null | undefined, top: number): string {
   if (value === null || value === undefined) return "–";
   const digits = top > 0 ? Math.max(0, Math.min(7, 3 - Math.ceil(Math.log10(top) - 1e-9))) : 2;

@@ -39,7 +39,7 @@ export function drawScatter(
     svg(
       "text",
       { x: right, y: height - 4, "text-anchor": "end" },
-      against === "loss" ? "its own loss →" : "distance from the test →",
+      against === "loss" ? "loss of the text →" : "distance from the test →",
     ),
     svg("text", { x: LEFT + 4, y: 12 }, "harms ↑"),
     svg("text", { x: LEFT + 4, y: height - 4 }, "helps ↓"),

@@ -32,9 +32,9 @@ const MODES: Record<Mode, string> = { gone: "remove top", kept: "keep top" };
 const PANELS = { curve: "curve", order: "order" };
 /** Tokens named in the readout. */
 const NAMED = 3;
-/** px from which two and three columns stand beside each other. */
+/** Smallest widths in px of layouts with two and three columns. */
 const COLUMNS = [560, 960];
-/** Height in px of the chart where the view has no height of its own. */
+/** Height in px of the chart of a view without a fixed height. */
 const INSIDE = 260;
 
 export const renderRemovalView = view((ctx, root, signal) => {
@@ -90,7 +90,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     actions: [copy.element],
   });
   const grid = alone ? (root.querySelector(":scope > .aw-body") as HTMLElement) : root;
-  // The caption heads the curve, which is read after the step beside it.
+  // The caption heads the curve, which is read after the step next to it.
   side.after(grid.querySelector(":scope > .aw-caption") as HTMLElement);
   let removal: Removal | null = null;
   /** Whether the slider stands where the view opens. */

@@ -1,6 +1,6 @@
 /**
- * Scores of methods beside chance and an oracle: curves, one of them with its interval, one metric at a time, and a table
- * of means. Everything is in the view's options; nothing is requested.
+ * Scores of methods compared with chance and an oracle: curves, one of them with its interval, one metric at a time,
+ * and a table of means. Everything is in the view's options; nothing is requested.
  */
 
 import { assign, h, keyboard, on, onResize, setText } from "../../dom.ts";
@@ -17,7 +17,7 @@ import { type ScorecardOptions, type Shown, shownOf, UNKNOWN, wordsOf } from "./
 import { createScoreTable } from "./scorecard/table.ts";
 import { wordsAt } from "./scorecard/words.ts";
 
-/** Heights in px of the curves beside the table and above it, and the width of the view from which they are beside. */
+/** Heights in px of the curves next to the table and above it, and the smallest width of the former layout. */
 const [TALL, LOW, WIDE] = [300, 190, 960];
 
 export const renderScorecardView = view((ctx, root, signal) => {

@@ -1,6 +1,6 @@
 /**
- * The answer in words beside the map: what the pinned query reads, who reads the pinned key, or which words speak for and
- * against a prediction; with the largest values, the rest summed, and special tokens apart.
+ * The answer in words next to the map: what the pinned query reads, who reads the pinned key, or which words
+ * speak for and against a prediction; with the largest values, the rest summed, and special tokens apart.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, listed, on, quoted, setStyles, setText, shortLabel } from "../../dom.ts";
@@ -34,7 +34,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const exactRows = createExactRows(plain, () => show());
   const [title, where, against, sums] = [h("b"), h("span.dim"), h("b"), createAccount(signal)];
   const pin = (index: number): void => {
-    const { query, key } = asked();
+    const { query, key } = current();
     const unit = ctx.source().unit;
     ctx.selection.pin(query >= 0 ? { unit, query, key: index } : { unit, query: index, key });
   };
@@ -66,8 +66,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     },
   });
 
-  /** The query or the key that is asked about: the pinned one, else the one that the view opens with. */
-  const asked = (): { query: number; key: number } => {
+  /** The query or key that the answer is about: the pinned one, or else the default of the view. */
+  const current = (): { query: number; key: number } => {
     const source = ctx.source();
     const pinned = ctx.cell("pinned");
     if (pinned && (pinned.query >= 0 || pinned.key >= 0)) return { query: pinned.query, key: pinned.key };
@@ -131,7 +131,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const topOf = (...lists: Meter[][]): number => Math.max(...lists.flat().map(({ value }) => Math.abs(value)), 0);
 
   const showMap = (source: Source): void => {
-    const { query, key } = asked();
+    const { query, key } = current();
     const { layer, head } = ctx.resolved();
     const place = typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, head);
     const at = source.layers.length > 1 ? `layer ${ctx.layerName(layer)}` : source.title;
@@ -197,7 +197,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   };
 
   const showAttributions = (source: Source): void => {
-    const { query } = asked();
+    const { query } = current();
     const row = Math.max(0, Math.min(query, ctx.axisOf(source.query).labels.length - 1));
     const label = quoted(ctx.axisOf(source.query).labels, row, ctx.options.indexBase);
     const axis = ctx.axisOf(source.key);
@@ -216,8 +216,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const both = Math.abs(inTokens) + Math.abs(inNone);
     assign(balance, {
       hidden: !both || !source.signed,
-      ariaLabel: `tokens hold ${tickText(inTokens)}, no token ${tickText(inNone)}`,
-      title: `tokens: ${tickText(inTokens)} · hatched, no token: ${tickText(inNone)}`,
+      ariaLabel: `in tokens ${tickText(inTokens)}, in no token ${tickText(inNone)}`,
+      title: `in tokens: ${tickText(inTokens)} · hatched, in no token: ${tickText(inNone)}`,
     });
     setStyles(held, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
     sums.show(source.accounts[row] ?? "", detailsOf(source, source.sums.slice(row, row + 1)));

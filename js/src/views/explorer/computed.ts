@@ -34,7 +34,7 @@ export function createComputed(ctx: ViewContext, signal: AbortSignal, answers: A
     const args = { stack: source.stack, layer, head, query: pair[0], key: pair[1] };
     const answer = answers.get<Steps>("computed", args)?.meta;
     const key = JSON.stringify([args, answer]);
-    setText(note, answer?.note ?? answers.failure("computed", args) ?? "asking the kernel …");
+    setText(note, answer?.note ?? answers.failure("computed", args) ?? "waiting for the kernel …");
     if (key === drawn) return;
     drawn = key;
     setChildren(

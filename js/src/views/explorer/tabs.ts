@@ -1,7 +1,7 @@
 /**
- * The panes of an Explorer: the map in the middle, heads at its left, and beside it one of several panels. On a wide page
- * all three stand side by side; on a narrower one the panel takes the place of the heads (the drawer), and on a phone there
- * is one at a time.
+ * The panes of an Explorer: the map in the middle, heads at its left, and one of several panels at its right. On a wide
+ * page all three stand side by side; on a narrower page the panel replaces the heads (the drawer), and on a phone
+ * one is visible at a time.
  */
 import type { ViewContext } from "../../context.ts";
 import { h, on, setFlag, setText } from "../../dom.ts";
@@ -33,7 +33,7 @@ export interface Panes {
   isOpen(name: string): boolean;
 }
 
-/** The first panel is shown at first, or what was open beside an earlier text; a menu beside its tab leads to the others. */
+/** Shows the first panel, or the one open for the previous text; a menu next to its tab leads to the others. */
 export function createPanes(
   { lasting }: ViewContext,
   signal: AbortSignal,
@@ -58,7 +58,7 @@ export function createPanes(
   const isOpen = (name: string): boolean => name === chosen && (isWide || element.dataset.tab === "side");
   const show = (name: string): void => {
     now = name;
-    // Where there are no heads, their place is the panel's.
+    // Without heads, the panel has their space.
     const wanted = name === "heads" && isHeadless ? chosen : name;
     const panel = offered.find((candidate) => candidate.name === wanted);
     if (panel) chosen = wanted;
@@ -67,7 +67,7 @@ export function createPanes(
     if (isOpen(chosen)) panels.find((candidate) => candidate.name === chosen)?.open();
     setFlag(element, "data-roomy", Boolean(panels.find((candidate) => candidate.name === chosen)?.roomy));
     for (const other of panels) other.element.hidden = other.name !== chosen;
-    // On a wide page the panel always stands beside the map.
+    // On a wide page the panel always is next to the map.
     const selected = isWide || panel ? "" : now;
     for (const button of tabs) button.ariaSelected = String(button.dataset.name === selected);
     const items: Item[] = offered.map(({ name: value, title: label }) => ({ value, label }));

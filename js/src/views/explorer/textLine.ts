@@ -12,7 +12,7 @@ import { BACK, EDIT } from "../base/signs.ts";
 import { drawing } from "../charts/svg.ts";
 
 export interface TextLine {
-  /** Buttons beside the text. */
+  /** Buttons next to the text. */
   tools: HTMLElement;
   /** The field that stands in the text's place while it is edited. */
   field: HTMLElement;
@@ -22,14 +22,14 @@ export interface TextLine {
 }
 
 const TOPIC = "text";
-/** What a page says that has no kernel; there no text is typed. */
+/** Message of a page without a kernel, where no text can be typed. */
 const NEEDS_KERNEL = "needs a running kernel";
 /** Characters of a text in the menu. */
 const LABEL = 72;
 
 type Wanted = { text: string } | { index: number };
 
-/** What a line keeps when another text is drawn: what was asked for last, what is half typed, and where the focus was. */
+/** State that survives a new text: the last request, the unfinished input, and the position of the focus. */
 interface Kept {
   wanted?: Wanted | undefined;
   draft?: string | undefined;
@@ -51,7 +51,7 @@ export function createTextLine(
     "text" in wanted ? shownText() === wanted.text : read()?.shown === wanted.index;
   const menu = createMenu("text", signal, (value) => ask({ index: Number(value) }, "menu"));
   const count = menu.field.querySelector(".aw-menu-name") as HTMLElement;
-  const back = iconButton(signal, "", "back to the text before", () => {
+  const back = iconButton(signal, "", "back to the previous text", () => {
     const previous = read()?.previous;
     if (typeof previous === "number") ask({ index: previous }, "back");
   });
@@ -71,7 +71,7 @@ export function createTextLine(
   const state = h("div.row.text-state", { role: "status", hidden: "" }, doing, bar, steps, stop);
   /** Why nothing can be typed, once somebody wants to. */
   let note = "";
-  let asked: Wanted | null = null;
+  let requested: Wanted | null = null;
 
   const edit = (draft = shownText()): void => {
     const why = read()?.refusal ?? "";
@@ -95,11 +95,11 @@ export function createTextLine(
     pencil.focus();
     show();
   };
-  const isAsking = (): boolean => asked !== null && !answers.failure(TOPIC, asked);
+  const isAsking = (): boolean => requested !== null && !answers.failure(TOPIC, requested);
   const ask = (wanted: Wanted, focus: Kept["focus"] = "edit"): void => {
     // Of several texts typed one after the other, only the last is traced.
     if (isAsking()) answers.cancel(TOPIC);
-    [asked, note] = [wanted, ""];
+    [requested, note] = [wanted, ""];
     Object.assign(kept, { wanted, draft: undefined, focus });
     answers.retry(TOPIC, true);
     answers.get(TOPIC, { ...wanted });
@@ -150,7 +150,7 @@ export function createTextLine(
       ariaDisabled: String(Boolean(refusal)),
       ariaPressed: String(!field.hidden),
     });
-    const why = asked && (answers.failure(TOPIC, asked) ?? "");
+    const why = requested && (answers.failure(TOPIC, requested) ?? "");
     if (why) kept.wanted = undefined;
     const job = answers.job(TOPIC);
     const waits = job?.done === null ? ": waits for the running cell" : "";
@@ -167,7 +167,7 @@ export function createTextLine(
   queueMicrotask(() => {
     if (signal.aborted || !read()) return;
     if (wanted && !isShown(wanted)) {
-      asked = wanted;
+      requested = wanted;
       answers.get(TOPIC, { ...wanted });
     }
     const isFree = document.activeElement === document.body || document.activeElement === null;

@@ -269,7 +269,7 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
       empty();
       frame.lacks({
         kind: "none",
-        words: "There are no statistics for this SAE",
+        words: "No statistics for this SAE",
         advice: "Compute them with aw.feature_stats and pass them as stats=.",
       });
       return;

@@ -156,7 +156,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     if (why) return { kind: "failed", words: why, part: true };
     if (rows.length > 0) return null;
     const wanted = search.value.trim();
-    if (wanted) return { kind: "none", words: `No feature matches “${wanted}”`, advice: "Search for less of it." };
+    if (wanted) return { kind: "none", words: `No feature matches “${wanted}”`, advice: "Try a shorter search term." };
     return { kind: "none", words: "No feature fires on this text" };
   };
 

@@ -1,4 +1,4 @@
-/** Numbers beside their bars, in a list whose names may be tokens or buttons. */
+/** Numbers next to their bars, in a list whose names may be tokens or buttons. */
 import { h } from "../../dom.ts";
 import type { Meter } from "../base/meters.ts";
 

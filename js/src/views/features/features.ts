@@ -40,7 +40,7 @@ export function shownSae(ctx: ViewContext): number {
   return saes.findIndex((sae) => sae.layer === layer);
 }
 
-/** A choice among SAEs of several layers: the layer control, or a menu where the shown source has no layers itself. */
+/** A choice among SAEs of several layers: the layer control, or a menu if the shown source lacks layers. */
 export function createSaeControl(ctx: ViewContext, signal: AbortSignal): Control {
   const control = createLayerControl(ctx, signal);
   const menu = createMenu("layer", signal, (layer) => ctx.selection.set({ layer: Number(layer) }));

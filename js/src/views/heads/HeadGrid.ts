@@ -1,6 +1,6 @@
 /**
  * Every layer and head at a glance: one atlas of max-pooled thumbnails, by layer or in the order of a statistic; a heat
- * table of one value where there are too many. Beneath or beside it the heads ranked by a pattern. The head under the
+ * table of one value where there are too many. Below or next to it, the heads ranked by a pattern. The head under the
  * pointer is shown enlarged, a click selects it.
  */
 
@@ -36,7 +36,7 @@ const ENLARGED = 148;
 const largestOf = (sheet: ThumbSheet): number => Math.max(0, ...peaksOf(sheet).flat());
 
 /** Every head is filtered out. */
-const NONE: Missing = { kind: "none", words: "No head passes the filter", advice: "Change it with “Filter” above." };
+const NONE: Missing = { kind: "none", words: "No head matches the filter", advice: "Change it with “Filter” above." };
 
 export const renderHeadGrid = view((ctx, root, signal) => {
   const canvas = h("canvas.cells");
@@ -169,9 +169,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     if (width <= 0) return;
     const source = ctx.source();
     const special = showsSpecial(ctx, source);
-    const asked = ctx.tiles.thumbs(source.id, special, source.parts ? null : undefined);
-    const thumbs = asked ?? ctx.tiles.thumbs(source.id, !special, null);
-    isOther = thumbs !== asked;
+    const requested = ctx.tiles.thumbs(source.id, special, source.parts ? null : undefined);
+    const thumbs = requested ?? ctx.tiles.thumbs(source.id, !special, null);
+    isOther = thumbs !== requested;
     const [rows, cols] = sizes(source);
     const why = thumbs
       ? ""
@@ -257,7 +257,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const rearrange = (source: Source, ranking: Ranking | null): void => {
     const [layers, heads] = sizes(source);
     const statistic = controls.statistic();
-    setFlag(content, "data-beside", isBeside());
+    setFlag(content, "data-wide", isBeside());
     const layerName = (layer: number): string => ctx.layerName(source.layers[layer] as number);
     const headName = (head: number): string => (source.heads ? ctx.headName(source.heads[head] as number) : "");
     const keeps = (at: Spot): boolean => controls.keeps(at, layerName(at.layer), headName(at.head));
@@ -364,7 +364,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const wordsAt = (source: Source, at: Spot): string => {
     const layer = source.layers[at.layer] as number;
     const name = placeWords(ctx, layer, source.heads?.[at.head] ?? "-");
-    if (isPruned(sheet, at)) return `${name} · pruned: this layer has no such head`;
+    if (isPruned(sheet, at)) return `${name} · pruned from this layer`;
     const peak = sheet && peaksOf(sheet)[at.layer]?.[at.head];
     const later = source.computed?.includes(layer) === false ? " · computed when opened" : "";
     const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;

@@ -1,6 +1,6 @@
 /**
  * Heads of a layer as lines between two columns of tokens: the strongest lines of every token, and all lines of the
- * current one, with its values as bars beside the tokens of the other side. At first one head is shown.
+ * current one, with its values as bars next to the tokens of the other side. At first one head is shown.
  */
 import type { Change } from "../../context.ts";
 import { assign, atEnd, createWatch, h, keyboard, on, onResize, setText, watchWidth } from "../../dom.ts";
@@ -125,7 +125,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     if (!pairs) return;
     const { source } = ctx.resolved();
     const words = { ctx, source, heads, pairs };
-    let text = `Hover a token for what it ${source.words[2]}, or ${source.words[3]}; click to pin it.`;
+    let text = `Hover a token to see what it ${source.words[2]} or ${source.words[3]}; click to pin it.`;
     if (heads.length === 0) text = "No head is chosen.";
     else if (token) {
       const values = numbers.valuesOf(token.side, token.index);
@@ -150,7 +150,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     const strongest = (): number =>
       relations(numbers.valuesOf(side, index).values, 1, pairs?.[opposite(side)].apart)[0]?.index ?? -1;
     const best = pinned && pinned[opposite(side)] >= 0 ? pinned[opposite(side)] : strongest();
-    const apart = pairs.key.apart.length > 0 ? ` Grey: what goes to ${namesApart(pairs.key)}.` : "";
+    const apart = pairs.key.apart.length > 0 ? ` Grey: attention to ${namesApart(pairs.key)}.` : "";
     const about = `${strengthWords({ ctx, source, heads, pairs })}${apart}`;
     if (side === "query") other.show(index, best, about);
     else other.show(best, index, about);
@@ -187,7 +187,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   };
   const step = (by: number) => (): void => {
     const { side, index } = current.cursor();
-    goTo(side, columns[side].beside(index, by));
+    goTo(side, columns[side].neighbour(index, by));
   };
   const cross = (side: Side) => (): void => {
     const at = current.cursor();

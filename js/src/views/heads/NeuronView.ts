@@ -1,6 +1,6 @@
 /**
  * How one attention weight is computed: q, k, their products and the sum of these for one query and key, then scaling,
- * mask and softmax, as steps of one picture; beside it the same step for every key of the row.
+ * mask and softmax, as steps of one picture; next to it, the same step for every key of the row.
  */
 
 import {
@@ -155,7 +155,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const { head } = ctx.resolved();
     const note = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
     const title = frame.show(note, placeWords(ctx, at.layer, at.head));
-    root.ariaLabel = `how one weight comes about, ${title}`;
+    root.ariaLabel = `how one weight is computed, ${title}`;
     controls.show();
     choices();
     draw();

@@ -21,10 +21,10 @@ export interface Column {
   /** Scroll an element into view. */
   reveal(index: number): void;
   /** The element some rows further than another one; from none, counted from the top of what is in view. */
-  beside(index: number, by: number): number;
+  neighbour(index: number, by: number): number;
   /** First row in view, and the one after the last. */
   range(): [number, number];
-  /** Write a value beside every element, the `strong` one bold; null: none has one. */
+  /** Write a value next to every element, the `strong` one bold; null: none has one. */
   tell(textOf: ((index: number) => string) | null, strong: number): void;
   /** Mark the current and pinned elements, and the masked ones (from, to); -1: none. */
   mark(looked: number, pinned: number, masked: readonly [number, number]): void;
@@ -177,7 +177,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       if (at * row < top) scrollTo((at - 2) * row);
       else if ((at + 1) * row > top + height) scrollTo((at + 3) * row - height);
     },
-    beside(index, by) {
+    neighbour(index, by) {
       const at = index < 0 ? range()[0] - 1 : placeOf(index);
       return elementAt(Math.max(0, Math.min(count - 1, at + by)));
     },

@@ -9,7 +9,7 @@ import type { Token } from "./token.ts";
 const LEVELS = 10;
 /** Weaker lines would be invisible. */
 const FAINTEST = 0.03;
-/** Height of a bar, and the width of the value beside it. */
+/** Height of a bar, and the width of the value next to it. */
 const [BAR, VALUE] = [10, 52];
 
 /** How long a bar can be in a lane of this width. */

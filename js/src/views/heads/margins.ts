@@ -1,5 +1,5 @@
 /**
- * Around the two columns of a HeadView: words above, values beside the tokens, and below the row of what stands apart.
+ * Around the two columns of a HeadView: words above, values next to the tokens, and below the row of what stands apart.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, quoted, setFlag, setStyles, setText } from "../../dom.ts";
@@ -11,7 +11,7 @@ import { type Pairs, relations, type Side, type Values } from "./pairs.ts";
 import { namesApart } from "./rows.ts";
 import { opposite, SIDES, type Token } from "./token.ts";
 
-/** Width in px below which there are no values at the left. */
+/** Width in px below which values at the left are hidden. */
 export const NARROW = 420;
 
 /** Widths in px. */
@@ -29,7 +29,7 @@ export interface Margins {
   layOut(pairs: Pairs, widths: Widths): void;
   /** What the columns are. */
   name(names: Record<Side, string>): void;
-  /** Write the values of a token beside the other side; returns where its bars are full. */
+  /** Write the values of a token next to the other side; returns where its bars are full. */
   tell(token: Token): number;
 }
 
@@ -74,7 +74,7 @@ export function createMargins(
       const { shown, apart } = pairs[otherSide];
       const { values, exact } = numbers.valuesOf(token.side, token.index);
       const received = values.length === 1 ? values[0] : undefined;
-      // What stands apart has the same scale; its sum has no bar where readers are shown.
+      // Separate tokens have the same scale; their sum lacks a bar where readers are shown.
       const sum = token.side === "key" ? 0 : sumOf(values, apart);
       let top = received ? Math.abs(sum) : numbers.top(null);
       for (const i of received ? shown : []) top = Math.max(top, Math.abs(received?.[i] as number) || 0);

@@ -114,7 +114,7 @@ export interface Edge {
 
 /**
  * The strongest pairs of each of these queries over all given heads, at most `most` each, of a magnitude of at least
- * `least`; zeros are no pairs.
+ * `least`; zeros do not count as pairs.
  */
 export function strongestOfEach(
   tiles: readonly (Tile | undefined)[],
@@ -129,7 +129,7 @@ export function strongestOfEach(
     const table = tableOf(tile);
     return [{ head, table, sizes: table.map(Math.abs), codes: tile.codes }];
   });
-  const taken = pairs.keys.map((is, i) => Number(is && (key.place[i] as number) >= 0));
+  const usable = pairs.keys.map((is, i) => Number(is && (key.place[i] as number) >= 0));
   const shown: Edge[] = [];
   for (let i = 0; i < queries.length; i += 1) {
     const query = queries[i] as number;
@@ -142,7 +142,7 @@ export function strongestOfEach(
       const start = query * cols;
       for (let at = 0; at < end; at += 1) {
         const code = (codes[start + at] as number) & PLACE;
-        if (!((sizes[code] as number) > floor) || !taken[at]) continue;
+        if (!((sizes[code] as number) > floor) || !usable[at]) continue;
         best.push({ query, key: at, head, value: table[code] as number });
         best.sort((one, other) => Math.abs(other.value) - Math.abs(one.value)).splice(most);
         if (best.length === most) floor = Math.abs(best[most - 1]?.value as number);

@@ -187,7 +187,7 @@ export function createPlot(
   };
 }
 
-/** Widths of bars and values beside the tokens. */
+/** Widths of bars and values next to the tokens. */
 function lanesOf(width: number): Record<Side, number> {
   if (width < NARROW) return { query: Math.round(0.1 * width), key: Math.round(0.3 * width) };
   return { query: Math.round(Math.min(130, 0.14 * width)), key: Math.round(Math.min(260, 0.3 * width)) };

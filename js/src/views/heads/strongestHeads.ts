@@ -10,7 +10,7 @@ const MOST = 6;
 
 export interface StrongestHeads {
   element: HTMLElement;
-  /** Show a pair, with words about the picture beside it; -1: none. */
+  /** Show a pair, with a description of the picture next to it; -1: none. */
   show(query: number, key: number, about: string): void;
 }
 
@@ -50,7 +50,7 @@ export function createStrongestHeads(ctx: ViewContext, signal: AbortSignal): Str
     const args = { source: source.id, query, key };
     setText(title, isPair ? pair : "");
     setText(where, isPair ? (heads.length > 1 ? `in the ${heads.length} strongest heads` : "by head") : "");
-    setText(said, isPair && heads.length === 0 ? (answers.failure("pair", args) ?? "on their way …") : "");
+    setText(said, isPair && heads.length === 0 ? (answers.failure("pair", args) ?? "loading …") : "");
     rows.forEach((one, i) => {
       const here = heads[i];
       assign(one.row, { hidden: !here });

@@ -91,11 +91,11 @@ export function drawnWords(
   const all = token ? `all of ${nameOf(ctx, axis, index)}` : "";
   if (here < 0) return `${many(pairs.rows)} × ${many(pairs.cols)}: the lines of one token at a time`;
   if (here < heads.length && why) return `${here} of ${heads.length} heads are loaded (${why})`;
-  return [`three strongest of each ${source.unit}`, all].filter(Boolean).join("; ");
+  return [`three strongest per ${source.unit}`, all].filter(Boolean).join("; ");
 }
 
 /** How strong lines are drawn. */
 export function strengthWords({ source }: Names): string {
-  const value = source.stochastic ? "share of the row" : source.signed ? "size; colours tell the sign" : "value";
+  const value = source.stochastic ? "share of the row" : source.signed ? "magnitude; colours show the sign" : "value";
   return `Strength of a line: √ of the ${value}.`;
 }

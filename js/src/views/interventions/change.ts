@@ -23,7 +23,7 @@ export interface Changed {
 export const NOT_HERE = /not in this file/;
 const FEW = 8;
 
-/** What the answer to a request lacks; null: it is there. `away`: what to say where a file has no such answer. */
+/** What the answer to a request lacks; null if complete. `away`: the message of a file without such an answer. */
 export function lacking(
   answers: Answers,
   topic: string,

@@ -268,7 +268,8 @@ export function createRowEditor(
     if (spec?.to === "free") tellFree(at);
     else {
       state.show(null);
-      if (spec?.to === "one_hot" && !before[key]) setText(message, "This token may not read that key: its row stays.");
+      if (spec?.to === "one_hot" && !before[key])
+        setText(message, "This token cannot attend to that key: its row is unchanged.");
     }
     say(-1);
   };
@@ -282,14 +283,14 @@ export function createRowEditor(
     slider.ariaValueText = moved.textContent;
     if (!row) return;
     if (row.movable < NOTHING) {
-      setText(message, "This row has no free part: with so few keys, every other row changes the head's output.");
+      setText(message, "No part of this row is free: with so few keys, any other row changes the head's output.");
       return;
     }
     const specs = specsOf(ctx);
     const answer = live === null ? answers.get<Changed>("changed", { interventions: specs })?.meta : undefined;
     const size = `moved ${printed(slider.valueAsNumber * row.movable, false)} of the row`;
     const others = specs.length > 1 ? "with everything that is active, " : "";
-    setText(message, answer ? `${size}; ${others}${distanceWords(answer)}` : `${size}; asking the model …`);
+    setText(message, answer ? `${size}; ${others}${distanceWords(answer)}` : `${size}; running the model …`);
     if (!answer && live === null && answers.failure("changed", { interventions: specs })) setText(message, size);
   };
 

@@ -57,7 +57,7 @@ import { type Box, heightBeside, type Size } from "./size.ts";
 /** px that a lone map may take in all, and those of them that the frame's lines and its body's padding take. */
 const TALLEST = 560;
 const EDGES = 18;
-/** px of a lone map from which the pinned row has bars beside it, and what these need. */
+/** Smallest width in px at which a single map has bars of the pinned row next to it, and their width. */
 const WIDE = 676;
 const BARS_ROOM = 180;
 

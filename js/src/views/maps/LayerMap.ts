@@ -55,7 +55,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   let size: Size | null = null;
   let laidOut = "";
   let rows: Row[] = [];
-  /** The same attributions at the input, whose row stands above those of the layers; null: there is no such row. */
+  /** The same attributions at the input, whose row stands above those of the layers; null without such a row. */
   let input: Resolved | null = null;
   let spot: [number, number] | null = null;
 

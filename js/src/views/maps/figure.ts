@@ -1,4 +1,4 @@
-/** A matrix on the page: its canvas, its overlays, the labels beside it, and what stands apart from its rows. */
+/** A matrix on the page: its canvas, its overlays, its labels, and the separate tokens of its rows. */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, setSizes } from "../../dom.ts";
 import { styleValue } from "../base/styleValue.ts";
@@ -15,7 +15,7 @@ export const LINED = 12;
 const FOOT = 24;
 const FLAT = 18;
 const TALLEST_LABELS = 84;
-/** px of a box below which the bars beside it are short. */
+/** px of a box below which the bars next to it are short. */
 const NARROW = 420;
 
 export interface FigureLayout {
@@ -97,18 +97,18 @@ export function createFigure(
       const [rows, cols] = [query.inside.length, key.inside.length];
       const names = namesApart(wanted.labels, key.apart);
       const isNarrow = box.width < NARROW;
-      const beside = shares.room(names, numbers, isNarrow);
+      const sharesWidth = shares.room(names, numbers, isNarrow);
       let leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));
-      const across = (): number => Math.max(24, box.width - leftRoom - beside - 4);
+      const across = (): number => Math.max(24, box.width - leftRoom - sharesWidth - 4);
       // Labels lie flat where all of them fit, or else rise; the height left to the cells depends on it.
       const longest = Math.min(slantLength(Math.min(TALLEST_LABELS, box.height / 4)), 160);
       const high = (above: number): Box => ({ width: across(), height: Math.max(24, box.height - above - 4) });
-      const least = beside ? HEADING_HEIGHT : FLAT;
+      const least = sharesWidth ? HEADING_HEIGHT : FLAT;
       let above = least;
       size = fit(rows, cols, high(least), whole);
       const plain = fit(rows, cols, high(least));
       isLong = plain.rows < rows || plain.cols < cols;
-      // What is left out above is said in the corner, which must not reach into the labels of the columns.
+      // The corner shows the number of rows hidden above, and must not overlap the labels of the columns.
       if (plain.rows < rows && !whole) leftRoom = Math.max(leftRoom, textWidth(`↑ ${rows} earlier`, font) + 8);
       const foot = isLong ? FOOT : 0;
       const topRoom = labelRoom(key.names, size.cellWidth, font, longest);
@@ -117,7 +117,7 @@ export function createFigure(
         size = fit(rows, cols, high(above + foot), whole);
         // A last long label must not reach beyond the box.
         const heading = names && above > least ? HEADING + 8 : 0;
-        const over = Math.max(0, overhang(key, size, font, topRoom) + heading - beside);
+        const over = Math.max(0, overhang(key, size, font, topRoom) + heading - sharesWidth);
         if (over > 0) size = fit(rows, cols, { ...high(above + foot), width: Math.max(24, across() - over) }, whole);
       }
       sizes = { leftRoom, topRoom };

@@ -29,7 +29,7 @@ export function inkOn(pixel: number): string {
   return (light + 0.05) / (0.0103 + 0.05) > 1.05 / (light + 0.05) ? DARK : LIGHT;
 }
 
-/** A canvas with as many pixels as the screen has for a box, cleared; null if there is none. */
+/** A canvas with the screen's pixels for a box, cleared; null if unavailable. */
 export function sharpCanvas(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
   const dots = density();
   const [across, down] = [Math.round(width * dots), Math.round(height * dots)];

@@ -1,4 +1,4 @@
-/** Labels beside a matrix: as many as fit, and always the hovered one. Never more nodes than fit. */
+/** Labels of a matrix: those that fit, and always the hovered label. Never more nodes than fit. */
 import { assign, createWatch, h, setChildren, setFlag, setStyles, setText, shortLabel, thinned } from "../../dom.ts";
 
 const LINE = 14; // height in px that a label needs
@@ -71,7 +71,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
     const upright = side === "left";
     const middle = (i + 0.5) * cell;
     const at = `${flat ? i * cell : slanted() ? middle : middle - LINE / 2}px`;
-    const most = flat ? "" : `${room - 3}px`; // the style sheet keeps 3 px free beside the cells
+    const most = flat ? "" : `${room - 3}px`; // the style sheet leaves 3 px free next to the cells
     setStyles(span, {
       [upright ? "top" : "left"]: at,
       [upright || slanted() ? "max-width" : "max-height"]: most,

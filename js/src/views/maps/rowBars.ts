@@ -1,4 +1,4 @@
-/** The largest keys of the pinned row as bars, beside a map that leaves room for them. */
+/** The largest keys of the pinned row as bars, next to a map that leaves space for them. */
 
 import { h, listed, setFlag, setStyles, setText } from "../../dom.ts";
 import { amountText } from "../base/meters.ts";

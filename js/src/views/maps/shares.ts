@@ -18,8 +18,8 @@ export interface RowShare {
 
 const BAR = 68; // px of a bar that holds a whole row
 const NARROW_BAR = 32;
-const NUMBER = 50; // px of a number beside it
-/** px of the heading above the bars, which stands beside rising labels. */
+const NUMBER = 50; // px of the number next to it
+/** px of the heading above the bars, which is next to slanted labels. */
 export const HEADING = 72;
 /** px of its height: two lines. */
 export const HEADING_HEIGHT = 32;
@@ -54,9 +54,9 @@ export interface Shares {
   element: HTMLElement;
   /** The area of the bars, which takes the pointer. */
   bars: HTMLElement;
-  /** px that it takes beside a plot; 0 if nothing stands apart and rows have no sums. */
+  /** Width in px next to a plot; 0 without separate tokens and without sums of rows. */
   room(names: string, numbers: Numbers, narrow: boolean): number;
-  /** Name the heading; "": nothing stands apart. `overhang` px of slanted labels lie beside the plot. */
+  /** Name the heading; "": nothing stands apart. `overhang` px of slanted labels extend past the plot. */
   layout(names: string, numbers: Numbers, size: Size, overhang: number, narrow: boolean): void;
   draw(size: Size, rows: readonly RowShare[]): void;
   /** Outline the bar of the hovered and of the pinned row; -1: none. */

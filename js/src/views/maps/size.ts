@@ -49,7 +49,7 @@ function cellOf(rows: number, cols: number, { width, height }: Box): [number, nu
   ];
 }
 
-/** The size of rows x cols cells in a box: all of them if `whole`, or else as many as have a readable size. */
+/** The size of rows x cols cells in a box: all of them if `whole`, or else those that fit at a readable size. */
 export function fit(rows: number, cols: number, box: Box, whole = false): Size {
   const room = { width: Math.max(1, box.width), height: Math.max(1, box.height) };
   let shown: [number, number] = [rows, cols];

@@ -110,7 +110,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   let values: Float32Array = new Float32Array();
   let name = "";
   let stretch: Stretch = { from: 0, to: 1 };
-  /** A pinned word that is no element of the map, so that the selection cannot hold it; -1: none. */
+  /** A pinned word that is not an element of the map, so that the selection cannot hold it; -1: none. */
   let own = -1;
   /** A span that was dragged, in seconds; null: that of the pinned word. */
   let span: readonly [number, number] | null = null;

@@ -1,5 +1,5 @@
 /**
- * A picture and, over it, what a patch or the class token reads in one layer and head; beside it the same in every head.
+ * A picture and, over it, what a patch or the class token reads in one layer and head; next to it, every other head.
  * Click a patch to look at that one, arrow keys read patch after patch.
  */
 import { type Mode, SCALE } from "../../colour.ts";
@@ -110,10 +110,10 @@ export const renderImageView = view((ctx, root, signal) => {
   const column = createColumn(signal, picture, (at) => showMap(shown?.layer ?? 0, at));
   const norms = createNorms(ctx, signal, answers, picture, () => draw());
   const panes = { heads: "all heads", norms: "norms" };
-  /** Buttons that show one thing in place of another where there is no room for both. */
+  /** Buttons that switch between panels if only one fits. */
   const swaps = [
-    ["heads", norms.element.firstElementChild, "image-beside"],
-    ["norms", atlas.element.firstElementChild, "image-beside"],
+    ["heads", norms.element.firstElementChild, "image-option"],
+    ["norms", atlas.element.firstElementChild, "image-option"],
     ["heads", null, "image-alone"],
     ["norms", null, "image-alone"],
   ].map(([name, place, kind]) => {
@@ -203,7 +203,7 @@ export const renderImageView = view((ctx, root, signal) => {
     shown = { source, chosen, rows, layer: at, head: place, values: rows.map(at, place), grid, patches };
     return null;
   };
-  // For an answer in words beside it, which would ask for a whole matrix.
+  // For an answer in words next to it, which would request a whole matrix.
   ctx.lasting.set("pictured", (side: string, index: number): Float32Array | undefined => {
     if (!shown || (shown.source.kind === "map" && (shown.chosen.side !== side || shown.chosen.index !== index))) return;
     const { rows, layer, values, source } = shown;
@@ -271,8 +271,8 @@ export const renderImageView = view((ctx, root, signal) => {
     if (!rows || !cols || width <= 0) return;
     const ratio = picture.ratio() ?? rows / cols;
     if (!isFitted(rows, cols, ratio, column.element.hidden, ...room, root.dataset.size)) return;
-    const beside = column.element.hidden ? 0 : column.element.offsetWidth + GAP;
-    const wide = Math.max(cols, Math.min(room[0] - beside, room[1] / ratio));
+    const columnWidth = column.element.hidden ? 0 : column.element.offsetWidth + GAP;
+    const wide = Math.max(cols, Math.min(room[0] - columnWidth, room[1] / ratio));
     const across = Math.max(1, Math.floor(wide / cols));
     const down = Math.max(1, Math.round((across * cols * ratio) / rows));
     const now = cols > wide || !down ? ([wide, wide * ratio] as const) : ([across * cols, down * rows] as const);
@@ -378,7 +378,7 @@ export const renderImageView = view((ctx, root, signal) => {
     const { palette } = filtersOf(ctx);
     const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
     const targets = source.kind === "attributions";
-    // Maps of one layer stand beside the picture already.
+    // Maps of one layer are next to the picture already.
     setFlag(root, "data-flat", rows.layers.length < 2);
     column.element.hidden = rows.heads < 2;
     fit();
@@ -418,7 +418,7 @@ export const renderImageView = view((ctx, root, signal) => {
   watchWidth(root, signal, (now) => {
     width = now;
     root.dataset.size = now >= WIDE ? "wide" : now >= NARROW ? "middle" : "narrow";
-    // What has no room stands in the menu.
+    // Controls that do not fit are in the menu.
     const [inLead, inMenu] =
       now >= WIDE
         ? [[outlineField, smooth.element, heatField], []]

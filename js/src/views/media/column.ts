@@ -20,7 +20,7 @@ import type { PatchRows } from "./rows.ts";
 /** One of the small pictures. */
 export interface Entry {
   name: string;
-  /** What the number beside it says: "to [CLS]"; "" for none. */
+  /** The meaning of the number next to it: "to [CLS]"; "" for none. */
   about: string;
   value: number;
   shade: Shade;

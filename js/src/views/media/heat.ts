@@ -75,7 +75,7 @@ function tableOf(map: OverMap, signed: boolean): Uint32Array {
   return table;
 }
 
-/** Colours of values as RGBA: transparent at zero, and where there is no number. */
+/** Colours of values as RGBA: transparent at zero, and for NaN. */
 export function shades(values: ArrayLike<number>, { map, mode, range }: Shade): Uint8ClampedArray<ArrayBuffer> {
   const signed = range[0] < 0;
   const table = tableOf(map, signed);

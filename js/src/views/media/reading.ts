@@ -146,7 +146,7 @@ export function createReading(
     if (typeof head === "number") return `head ${headAddress(ctx, layer, head)}`;
     return `layer ${ctx.layerName(layer)}${head === "-" ? "" : `, ${head} of heads`}`;
   };
-  /** The exact number, asked for when it is pinned, or when the pointer rests. */
+  /** The exact number, requested when it is pinned, or when the pointer rests. */
   const exactOf = ({ source, chosen }: Shown, element: number, ask: boolean): number | undefined => {
     const targets = source.kind === "attributions";
     const row = targets

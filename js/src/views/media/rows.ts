@@ -30,7 +30,7 @@ export interface PatchRows {
   rest(layer: number, head: HeadKey): Float32Array;
   /** The exact sum over patches. */
   sum(layer: number, head: HeadKey): number;
-  /** The largest magnitude among patches; NaN if there is no such head. */
+  /** The largest magnitude among patches; NaN without such a head. */
   peak(layer: number, head: HeadKey): number;
 }
 
@@ -43,7 +43,7 @@ const elements = ([first, count]: Runs): readonly number[] =>
 const floats = (bytes: DataView | undefined): Float32Array =>
   Float32Array.from({ length: (bytes?.byteLength ?? 0) >> 2 }, (_, i) => (bytes as DataView).getFloat32(4 * i, true));
 
-/** Read an answer; decoded once, map by map as they are asked for. */
+/** Read an answer; decoded once, each map on first use. */
 export function readRows(answer: Answer<PatchRowsMeta>): PatchRows {
   const known = READ.get(answer);
   if (known) return known;

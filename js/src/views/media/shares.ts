@@ -8,7 +8,7 @@ import type { PatchRows } from "./rows.ts";
 
 export interface Shares {
   element: HTMLElement;
-  /** Show the elements of both axes that are no patches, with the values of a layer and head. */
+  /** Show the elements of both axes that are not patches, with the values of a layer and head. */
   show(state: SharesState): void;
 }
 
@@ -38,9 +38,9 @@ export function createShares(
 ): Shares {
   const what = h("span.where");
   const query = h("span.chip.image-query");
-  const chips = h("span.image-chips", { role: "group", "aria-label": "tokens beside the picture" });
+  const chips = h("span.image-chips", { role: "group", "aria-label": "tokens that are not patches" });
   const words = h("span.image-words", { role: "group", "aria-label": "words" });
-  const element = h("div.image-beside-picture", h("div.image-shares", what, query, chips), words);
+  const element = h("div.image-others", h("div.image-shares", what, query, chips), words);
   const isOther = createWatch();
   let made = new Map<number, Chip>();
   let buttons = new Map<number, HTMLElement>();
@@ -101,7 +101,7 @@ export function createShares(
       if (isOther(shown, wordsAxis, rows?.patches.length)) build(shown, wordsAxis, rows?.patches.length ?? 0);
       query.hidden = targets;
       const name = elementName(ctx, own, chosen.index);
-      setText(what, targets ? "beside the picture" : chosen.side === "query" ? "" : "who reads");
+      setText(what, targets ? "other tokens" : chosen.side === "query" ? "" : "who reads");
       setText(query, chosen.side === "query" ? `${name} attends to` : name);
       rows?.others.forEach((i, at) => {
         const one = made.get(i);

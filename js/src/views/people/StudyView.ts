@@ -24,7 +24,7 @@ interface Run {
 
 const RUNS = new WeakMap<object, Run>();
 const CODE = /^[a-z0-9]{4,16}$/;
-const BAD_CODE = "A code is 4 to 16 small letters and digits, and no name.";
+const BAD_CODE = "A code consists of 4 to 16 lowercase letters and digits. Do not use your name.";
 
 export const renderStudyView = view((ctx, root, signal) => {
   const study = (): AskedStudy => (ctx.options as StudyOptions).study;
@@ -49,7 +49,7 @@ export const renderStudyView = view((ctx, root, signal) => {
   let step = new AbortController();
   let chooser: Chooser | null = null;
   let next: HTMLButtonElement | null = null;
-  let isAsked = false; // whether the reader was asked if all answers should go
+  let isConfirming = false; // whether the reader must confirm that all answers are deleted
   let shownAt = 0;
   let firstAt: number | null = null;
   let draft: unknown;
@@ -81,7 +81,7 @@ export const renderStudyView = view((ctx, root, signal) => {
     });
     const note = h(
       "span.study-note.dim",
-      "A random code, unless you were given one. Keep it if you may want to ask for your answers.",
+      "A random code; replace it if you were given another. Note it down in case you want to request your answers.",
     );
     const agree = h("button.button.study-next", { type: "button" }, "I agree");
     const start = (): void => {
@@ -114,17 +114,17 @@ export const renderStudyView = view((ctx, root, signal) => {
     if (next) assign(next, { disabled: false });
   };
   const drawStep = (now: Run, isFocused: boolean): void => {
-    const asked = study();
+    const shownStudy = study();
     const at = now.steps[now.at] as Step;
-    const item = itemOf(asked, at);
+    const item = itemOf(shownStudy, at);
     draft = undefined;
     next = h("button.button.study-next", { type: "button" }, "Next");
     assign(next, { disabled: true });
     on(next, step.signal, { click: () => send(now, at) });
     const parts: HTMLElement[] = [];
-    if (asked.kind === "remove_words") {
-      const shown = item?.shown[(asked.cells[at.cell] ?? [0])[0] as number]?.[0];
-      const words = item ?? { words: asked.checkWords, gaps: asked.checkWords.map(() => true) };
+    if (shownStudy.kind === "remove_words") {
+      const shown = item?.shown[(shownStudy.cells[at.cell] ?? [0])[0] as number]?.[0];
+      const words = item ?? { words: shownStudy.checkWords, gaps: shownStudy.checkWords.map(() => true) };
       chooser = createMarks(words, item ? shown : undefined, step.signal, choose);
       parts.push(chooser.element, ...(item ? marksLegend(item, shown) : []));
       if (item?.prediction[0])
@@ -133,10 +133,10 @@ export const renderStudyView = view((ctx, root, signal) => {
       draft = [];
       assign(next, { disabled: false });
     } else {
-      chooser = createChoices(choicesOf(asked), step.signal, choose);
-      parts.push(...shownOf(asked, at), chooser.element);
+      chooser = createChoices(choicesOf(shownStudy), step.signal, choose);
+      parts.push(...shownOf(shownStudy, at), chooser.element);
     }
-    const question = at.role === "check" ? checkWords(asked, at.at) : asked.question;
+    const question = at.role === "check" ? checkWords(shownStudy, at.at) : shownStudy.question;
     fill(
       isFocused,
       h(
@@ -163,7 +163,7 @@ export const renderStudyView = view((ctx, root, signal) => {
   /** After a practice item, its right answer. */
   const drawTold = (now: Run, words: string): void => {
     renew();
-    const on_ = h("button.button.study-next", { type: "button" }, "Go on");
+    const on_ = h("button.button.study-next", { type: "button" }, "Continue");
     on(on_, step.signal, { click: () => goOn(now) });
     next = on_;
     chooser = null;
@@ -201,7 +201,7 @@ export const renderStudyView = view((ctx, root, signal) => {
         "p.study-consent",
         isPage
           ? "This page cannot send anything: hand in the file, or paste the line into the form that you were given."
-          : "While its kernel runs, this notebook has your answers. Hand in the file, or paste the line, if you were asked to.",
+          : "While the kernel runs, this notebook has your answers. Hand in the file or paste the line if your instructions say so.",
       ),
       h("p.study-consent", "Your code is ", h("b", now.code), "."),
       h("div.study-foot", file, copy.element),
@@ -216,7 +216,7 @@ export const renderStudyView = view((ctx, root, signal) => {
   };
   const draw = (isFocused = false): void => {
     renew();
-    isAsked = false;
+    isConfirming = false;
     setText(withdraw, "Withdraw");
     const now = run();
     const total = now?.steps.length ?? 1;
@@ -230,15 +230,15 @@ export const renderStudyView = view((ctx, root, signal) => {
     frame.readout.show(hint(now, total), false);
   };
   const hint = (now: Run | undefined, total: number): string => {
-    if (!now) return "Nothing is kept before you agree.";
+    if (!now) return "Nothing is stored before you agree.";
     if (now.at >= total) return "Withdraw deletes your answers.";
     if (study().kind === "remove_words") return "← → move · Space marks";
-    return `Keys 1 to ${Math.min(9, choicesOf(study()).length)} choose · Enter goes on`;
+    return `Keys 1 to ${Math.min(9, choicesOf(study()).length)} choose · Enter continues`;
   };
   on(withdraw, signal, {
     click() {
-      if (!isAsked) {
-        isAsked = true;
+      if (!isConfirming) {
+        isConfirming = true;
         setText(withdraw, "Delete all answers?");
         return;
       }

@@ -50,7 +50,7 @@ function legend(item: AskedItem, shown: ShownExplanation): HTMLElement {
         h("i.study-key", { "data-side": "against" }),
         "against it",
       ]
-    : [h("i.study-key", { "data-side": "amount" }), "darker counts more"];
+    : [h("i.study-key", { "data-side": "amount" }), "darker: larger weight"];
   return h("p.study-legend", ...keys, h("span.sr", ` Strongest words: ${heard.join("; ")}.`));
 }
 
@@ -102,7 +102,7 @@ export interface Chooser {
   pick(at: number): boolean;
 }
 
-/** Choices of which one is taken. */
+/** Choices, of which the reader selects one. */
 export function createChoices(
   choices: readonly Choice[],
   signal: AbortSignal,

@@ -19,7 +19,7 @@ export interface Choice {
   words: string;
 }
 
-const TRUST = ["not at all", "a little", "half and half", "mostly", "completely"];
+const TRUST = ["not at all", "a little", "moderately", "mostly", "completely"];
 const SIDES = ["first", "second"];
 
 export function stepsOf(study: AskedStudy, code: string): Step[] {
@@ -52,9 +52,9 @@ export function choicesOf(study: AskedStudy): Choice[] {
 /** What a check asks for, in words. */
 export function checkWords(study: AskedStudy, at: number): string {
   const wanted = study.checks[at];
-  if (study.kind === "remove_words") return "A check that you read on: follow the text.";
+  if (study.kind === "remove_words") return "An attention check: follow the instructions in the text.";
   const choice = choicesOf(study).find(({ value }) => value === wanted);
-  return `A check that you read on: please choose “${choice?.words ?? wanted}”.`;
+  return `An attention check: please choose “${choice?.words ?? wanted}”.`;
 }
 
 /** The right answer of a practice item, in words; "" without one. */

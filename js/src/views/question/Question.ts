@@ -1,5 +1,5 @@
 /**
- * A question: what is asked, what was taken from the view, and the answer, with its receipt. The reader acts in the view,
+ * A question: its prompt, the selection in the view, and the answer, with its receipt. The reader acts in the view,
  * which stands below or elsewhere, types, or copies the line of code; an answer counts once it is submitted.
  */
 import type { ViewContext } from "../../context.ts";
@@ -14,7 +14,7 @@ import { createCopy } from "./copyButton.ts";
 import { createLine, createOptions, createText, type Field } from "./fields.ts";
 import { codeOf, HOW, said, typed } from "./kinds.ts";
 import { createOrder } from "./orderField.ts";
-import { placesOf, taken } from "./places.ts";
+import { placesOf, selected } from "./places.ts";
 import { canonical, fileOf, receiptOf } from "./record.ts";
 
 const NO_PAGE = "this page cannot save: paste the receipt, your answer as one line, into your course";
@@ -26,7 +26,7 @@ const RECORDS = "__awAnswers";
 
 type Mode = "open" | "chosen" | "answered";
 
-const asked = (ctx: ViewContext): AskedQuestion => (ctx.options as QuestionOptions).question;
+const questionOf = (ctx: ViewContext): AskedQuestion => (ctx.options as QuestionOptions).question;
 
 /** The records of all questions of the page, by id. */
 function recordsOfPage(): Map<string, AnswerRecord> {
@@ -37,7 +37,7 @@ function recordsOfPage(): Map<string, AnswerRecord> {
 
 export const renderQuestion = view((ctx, root, signal) => {
   const isPage = ctx.model.get("runtime") === "";
-  const { kind } = asked(ctx).record;
+  const { kind } = questionOf(ctx).record;
   const answers = createAnswers(ctx, signal, () => receive());
   /** What will be the answer once it is submitted. */
   let draft: unknown = null;
@@ -47,7 +47,7 @@ export const renderQuestion = view((ctx, root, signal) => {
   /** What was submitted, while it is on its way. */
   let sent: { value: unknown; count: number } | null = null;
   /** What the view had chosen last. */
-  let seen = canonical(taken(ctx, asked(ctx).record));
+  let seen = canonical(selected(ctx, questionOf(ctx).record));
 
   const prompt = h("b.question-prompt", { dir: "auto" });
   const about = h("span.question-about.dim");
@@ -71,7 +71,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     byHand.select();
   };
   const code = createCopy("question-code", () => codeLine(), signal, copyByHand);
-  const receipt = createCopy("question-receipt", () => receiptOf(asked(ctx).record), signal, copyByHand);
+  const receipt = createCopy("question-receipt", () => receiptOf(questionOf(ctx).record), signal, copyByHand);
   const file = h(
     "button.button",
     { type: "button", title: "All answers of this page as a file to hand in" },
@@ -83,7 +83,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     update();
   };
   const readLine = (line: string): void => {
-    const read = typed(asked(ctx), line, placesOf(ctx, asked(ctx).record.unit));
+    const read = typed(questionOf(ctx), line, placesOf(ctx, questionOf(ctx).record.unit));
     fault = typeof read === "string" ? read : "";
     draft = typeof read === "object" && read ? read.value : null;
     update();
@@ -125,7 +125,7 @@ export const renderQuestion = view((ctx, root, signal) => {
 
   /** Take an answer over in the browser alone. */
   const settle = (value: unknown, saved: string, problem: string): void => {
-    const now = asked(ctx);
+    const now = questionOf(ctx);
     const question = { ...now, record: { ...now.record, value }, saved, problem, feedback: "", right: null };
     const options: QuestionOptions = { ...(ctx.model.get("options") as QuestionOptions), question };
     ctx.model.set("options", options);
@@ -150,18 +150,18 @@ export const renderQuestion = view((ctx, root, signal) => {
     else update();
   };
   const modeOf = (): Mode => {
-    if (asked(ctx).record.value !== null && !isChanging) return "answered";
+    if (questionOf(ctx).record.value !== null && !isChanging) return "answered";
     return draft !== null && !fault ? "chosen" : "open";
   };
   const codeLine = (): string => {
-    const { record } = asked(ctx);
+    const { record } = questionOf(ctx);
     const value = modeOf() === "answered" ? record.value : draft;
     const name = /^[\p{L}_][\p{L}\p{N}_]*$/u.test(record.id) ? record.id : "question";
     return `${name}.answer = ${value === null ? (HOW[kind]?.code ?? "…") : codeOf(kind, value)}`;
   };
 
   const update = (): void => {
-    const now = asked(ctx);
+    const now = questionOf(ctx);
     const { record, choices } = now;
     const mode = modeOf();
     const places = placesOf(ctx, record.unit);
@@ -188,12 +188,12 @@ export const renderQuestion = view((ctx, root, signal) => {
       field.open(isOpen);
     }
     fields.follow();
-    const offered = isOpen && !draft && !fault && choices === null && kind !== "order" ? taken(ctx, record) : null;
+    const offered = isOpen && !draft && !fault && choices === null && kind !== "order" ? selected(ctx, record) : null;
     assign(take, { hidden: offered === null });
-    if (offered !== null) setText(take, `Take ${said({ ...record, value: offered }, places)}`);
+    if (offered !== null) setText(take, `Use ${said({ ...record, value: offered }, places)}`);
     else if (isOpen && kind === "order" && choices && draft === null) {
       assign(take, { hidden: false });
-      setText(take, "Take this order");
+      setText(take, "Use this order");
     }
     assign(submit, { hidden: mode === "answered", disabled: mode !== "chosen" || sent !== null });
     assign(change, { hidden: mode !== "answered" });
@@ -221,12 +221,12 @@ export const renderQuestion = view((ctx, root, signal) => {
 
   on(submit, signal, { click: submitted });
   on(take, signal, {
-    click: () => choose(kind === "order" ? fields.current() : taken(ctx, asked(ctx).record)),
+    click: () => choose(kind === "order" ? fields.current() : selected(ctx, questionOf(ctx).record)),
   });
   on(change, signal, {
     click() {
       isChanging = true;
-      draft = asked(ctx).record.value;
+      draft = questionOf(ctx).record.value;
       update();
       submit.focus();
     },
@@ -246,8 +246,8 @@ export const renderQuestion = view((ctx, root, signal) => {
     void drawInside(ctx, inside, place, signal);
   }
   return () => {
-    // What is chosen in the view is taken along; looking on after an answer changes nothing.
-    const value = taken(ctx, asked(ctx).record);
+    // A selection in the view becomes the draft; exploring further after an answer changes nothing.
+    const value = selected(ctx, questionOf(ctx).record);
     const now = canonical(value);
     if (now !== seen && value !== null && modeOf() !== "answered" && !sent) {
       [draft, fault] = [value, ""];
@@ -277,7 +277,7 @@ interface Acts {
 
 /** The fields of a question of this kind. */
 function createFields(ctx: ViewContext, signal: AbortSignal, { choose, readLine, enter }: Acts): Fields {
-  const { choices, multiple, record } = asked(ctx);
+  const { choices, multiple, record } = questionOf(ctx);
   const none = { follow: () => undefined, current: () => null };
   if (record.kind === "choice") {
     const options = createOptions(choices ?? [], multiple, signal, choose);
@@ -289,7 +289,7 @@ function createFields(ctx: ViewContext, signal: AbortSignal, { choose, readLine,
   }
   if (record.kind === "order") {
     const offered = (): string => {
-      const head = taken(ctx, { ...record, kind: "head" });
+      const head = selected(ctx, { ...record, kind: "head" });
       return Array.isArray(head) && !Array.isArray(head[0]) ? head.join(".") : "";
     };
     const order = createOrder(choices, signal, choose, offered);

@@ -1,4 +1,4 @@
-/** The fields of a question beside its view: a typed line, options to choose from, room for words. */
+/** The fields of a question next to its view: a typed line, options to choose from, room for words. */
 import { assign, h, on, safeText, setChildren, setFlag } from "../../dom.ts";
 import { HOW, MOST_CHARACTERS } from "./kinds.ts";
 

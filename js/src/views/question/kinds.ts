@@ -1,4 +1,4 @@
-/** The kinds of answers: how each is said, read from a typed line, and written as Python; twin of attnwidgets/ask/kinds.py. */
+/** The kinds of answers: their words, parser and Python code; twin of attnwidgets/ask/kinds.py. */
 import { quoted, safeText } from "../../dom.ts";
 import type { AnswerRecord, AskedQuestion } from "../../wire/questions.ts";
 import type { Places } from "./places.ts";
@@ -85,9 +85,9 @@ export function typed(question: AskedQuestion, line: string, places: Places): { 
   const within = (name: string, number: number, known: readonly number[]): string =>
     known.length === 0 || known.includes(number)
       ? ""
-      : `There is no ${name} ${number + base}: they are ${(known[0] ?? 0) + base} to ${(known.at(-1) ?? 0) + base}.`;
+      : `Out of range: ${name} ${number + base}. Valid: ${(known[0] ?? 0) + base} to ${(known.at(-1) ?? 0) + base}.`;
   const below = (number: number, length: number): string =>
-    length === 0 || number < length ? "" : `There is no position ${number}: they are 0 to ${length - 1}.`;
+    length === 0 || number < length ? "" : `Out of range: position ${number}. Valid: 0 to ${length - 1}.`;
   const [first, second] = numbers;
   if (first === undefined || /[^\d.,;:()[\]\s–-]/.test(text)) return `Type ${HOW[kind]?.form ?? "an answer"}.`;
   if (kind === "layer") {

@@ -1,4 +1,4 @@
-/** A list that is put into an order: by dragging, by arrows beside each place, or by keys. */
+/** A list that the reader sorts: by dragging, by arrows next to each item, or by keys. */
 import { assign, h, iconButton, keyboard, on, safeText, setChildren, setFlag } from "../../dom.ts";
 import type { Field } from "./fields.ts";
 
@@ -9,7 +9,7 @@ export function createOrder(
   changed: (value: unknown) => void,
   offered: () => string,
 ): Field & { follow(): void; current(): string[] | null } {
-  const list = h("ol.question-order", { "aria-label": "order, the first place first" });
+  const list = h("ol.question-order", { "aria-label": "order, first item first" });
   const input = h("input.button.question-line", {
     type: "text",
     placeholder: "a name",
@@ -61,7 +61,7 @@ export function createOrder(
         "Shift+ArrowUp": () => move(place, place - 1),
         "Shift+ArrowDown": () => move(place, place + 1),
       },
-      "↑ ↓: place · Shift + ↑ ↓: move it",
+      "↑ ↓: item · Shift + ↑ ↓: move it",
     );
     return item;
   };

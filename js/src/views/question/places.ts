@@ -48,7 +48,7 @@ export function placesOf(ctx: ViewContext, unit: string | null): Places {
 const tokensOf = (axis: Axis, place: number): number[] => (axis.spans ? (axis.spans[place] ?? []) : [place]);
 
 /** What the view has chosen that answers a question of this kind; null: nothing does. */
-export function taken(ctx: ViewContext, { kind, unit }: AnswerRecord): unknown {
+export function selected(ctx: ViewContext, { kind, unit }: AnswerRecord): unknown {
   if (ctx.header().sources.length === 0) return null;
   const { selection } = ctx;
   const [layer, head] = [selection.get("layer"), selection.get("head")];

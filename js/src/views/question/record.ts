@@ -35,7 +35,7 @@ export function receiptOf(record: AnswerRecord): string {
   return `aw${record.v}.${body}.${checksum(body)}`;
 }
 
-/** A file of answers, as it lies beside a notebook. */
+/** A file of answers, as saved next to a notebook. */
 export function fileOf(records: readonly AnswerRecord[]): string {
   const answered = records.filter(({ value }) => value !== null).sort((a, b) => (a.id < b.id ? -1 : 1));
   const answers = Object.fromEntries(answered.map((record) => [record.id, plain(record)]));

@@ -231,7 +231,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     const tile = tiles.get(source.id, layer, head);
     const chosen = filtersOf(ctx);
     const left = tile && filtered(ctx, tile, chosen);
-    // A coarse tile has no rows of single cells: a preview needs the exact row as well.
+    // A coarse tile lacks rows of single cells: a preview needs the exact row as well.
     const exact = query >= 0 ? exactRows(query, !preview || source.coarse) : undefined;
     if (!isRead(left, exact, query) && reading) return { ...reading, preview };
     const inside = (id: string): readonly number[] => insideOf(ctx.axisOf(id).special, chosen);
@@ -282,7 +282,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     )
       return;
     const rows = stacked() ? reading.all : [reading.values];
-    // What stands apart has no colour and no part in the scale.
+    // Separate tokens are not coloured and do not affect the scale.
     const apart = standApart(ctx.axisOf(ctx.source().key).special, filters);
     setFlag(texts, "data-apart", apart.includes(true));
     const inside = apart.includes(true) ? rows.map((row) => row.filter((_, i) => !apart[i])) : rows;

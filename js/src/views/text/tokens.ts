@@ -77,7 +77,7 @@ export function buildTokens(
   const chunks: Chunk[] = [];
   let holder: HTMLElement = list;
   axis.labels.forEach((label, i) => {
-    // The elements of a grid are laid out one by one: a chunk around them has no box that could come into sight.
+    // The elements of a grid are laid out one by one: a chunk around them would lack a box that can become visible.
     if (grid ? i === 0 : i % CHUNK === 0) {
       holder = h("span.chunk", { role: "presentation" });
       list.append(holder);

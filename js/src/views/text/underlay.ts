@@ -90,7 +90,7 @@ export function createUnderlay(
     frame = requestAnimationFrame(draw);
   };
 
-  // Only the strip's own size is observed; canvases are out of the flow, so there is no feedback.
+  // Only the strip's own size is observed; canvases are out of the flow, which prevents feedback.
   const resized = (box: DOMRectReadOnly): void => {
     const now = `${Math.round(box.width)}x${Math.round(box.height)}`;
     if (now === size) return;

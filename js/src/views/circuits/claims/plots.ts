@@ -1,4 +1,4 @@
-/** Pictures of a claim: its head beside the controls, and how the effect is spread over texts. */
+/** Pictures of a claim: its head compared with the controls, and the distribution of the effect over texts. */
 import { rule, setAttributes, svg } from "../../charts/svg.ts";
 import { decimal } from "../words.ts";
 import { bins, rangeOf, type ShownClaim } from "./claim.ts";
@@ -44,7 +44,7 @@ export function drawEffect(picture: SVGElement, claim: ShownClaim, margin: numbe
     rule(x(at), top, x(at), bottom, { class: Math.abs(at) < 1e-9 ? "aw-claim-zero" : "aw-claim-tick" }),
     svg("text", { x: x(at), y: bottom + 15, "text-anchor": "middle" }, String(Number(at.toFixed(2))).replace("-", "−")),
   ]);
-  // The margin's words stand beside the head's number where this is near.
+  // The label of the margin is next to the head's number if both are close.
   const apart = mean === null ? Infinity : x(margin) - x(mean);
   const isNear = Math.abs(apart) < 60;
   const words = !isNear

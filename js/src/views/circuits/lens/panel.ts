@@ -3,7 +3,7 @@ import { h, on, setChildren, setText } from "../../../dom.ts";
 import { decimal, inQuotes, word } from "../words.ts";
 import { type Lens, topOf, valueAt } from "./lens.ts";
 
-const BESIDE = 3;
+const MOST_OTHERS = 3;
 
 export interface PanelState {
   lens: Lens;
@@ -26,7 +26,7 @@ export function createLensPanel(
   });
   const [second, secondKind] = [h("b"), h("span")];
   const secondHead = h("div.lens-panel-head", second, secondKind);
-  const beside = h("div.lens-tops");
+  const otherTokens = h("div.lens-tops");
   const distance = h("div.lens-distance");
   const note = h("p.lens-note");
   const patch = h("button.button", { type: "button" }, "Patch this cell");
@@ -35,7 +35,7 @@ export function createLensPanel(
     h("div.lens-panel-head", title, kind),
     first,
     secondHead,
-    beside,
+    otherTokens,
     h("div.lens-panel-head", h("b", "from the output"), h("span", "KL in nats")),
     distance,
     note,
@@ -78,11 +78,11 @@ export function createLensPanel(
       setText(kind, other ? (names[0] as string) : "");
       shown = topOf(lens, row, token);
       setChildren(first, ...rows(lens, row, token, lens.k, true));
-      secondHead.hidden = beside.hidden = !other;
+      secondHead.hidden = otherTokens.hidden = !other;
       if (other) {
         setText(second, "the same state");
         setText(secondKind, names[1] as string);
-        setChildren(beside, ...rows(other, row, token, BESIDE, false));
+        setChildren(otherTokens, ...rows(other, row, token, MOST_OTHERS, false));
       }
       setChildren(
         distance,
@@ -94,8 +94,8 @@ export function createLensPanel(
       setText(
         note,
         fitted
-          ? "Fitted: one linear map per layer, least squares. It is told what late layers look like, not what this text says."
-          : "Plain: the model's own norm and head read the state. Early states are written in other directions: a low rank does not say that the answer is not there.",
+          ? "Fitted: one linear map per layer, least squares. The maps are fitted to states of late layers in general, not to this text."
+          : "Plain: the model's own norm and head read the state. Early states use other directions: a poor rank does not mean that the answer is absent.",
       );
       patch.disabled = !canPatch;
     },

@@ -18,7 +18,7 @@ export function rowsShown(count: number, ranks: readonly number[], most: number)
   return [count - 1];
 }
 
-/** The rows with a chosen one among them, in place of the one before it; as many as there were. */
+/** The rows with a chosen one among them, in place of the row before it; their number does not change. */
 export function withRow(rows: readonly number[], row: number): number[] {
   if (rows.includes(row)) return [...rows];
   const before = rows.findLastIndex((one) => one < row);

@@ -8,7 +8,7 @@ import { darkness, type Lens, type Measure, topOf } from "./lens.ts";
 /** px of a column at least, and of the layers' numbers. */
 const COLUMN = 52;
 export const AXIS = 44;
-/** As many tokens are in the table; of a longer text those around the chosen one. */
+/** Most tokens in the table; of a longer text, those around the chosen token. */
 const MOST = 64;
 
 export interface TableState {

@@ -1,4 +1,4 @@
-/** Beside the maps: the scale, what the chosen places change, and the heads that carry most. */
+/** The panel next to the maps: the scale, the effect of the chosen places, and the heads with the largest effects. */
 import { barColours, heatMap } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { h, on, setChildren, setText } from "../../../dom.ts";
@@ -38,7 +38,7 @@ export interface PanelState {
   others: readonly Patching[];
   chosen: readonly Place[];
   run: PatchedRun | null;
-  /** Why there is no run. */
+  /** Why the run is missing. */
   why: string;
   width: number;
 }
@@ -50,7 +50,7 @@ export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (plac
   const [name, about] = [h("b"), h("span.patch-about")];
   const line = svg("svg", { class: "aw-patch-line", role: "img", height: 62 });
   const boxes = [h("div.patch-box"), h("div.patch-box", { "data-after": "" })];
-  const list = h("div.patch-list", { role: "group", "aria-label": "places that carry most" });
+  const list = h("div.patch-list", { role: "group", "aria-label": "places with the largest effect" });
   const element = h(
     "div.patch-panel",
     h("div.patch-head", h("b", "share of the gap")),

@@ -104,7 +104,7 @@ export function rawOf(patching: Patching, place: Place): number {
 /** Its share of the difference of both runs; what it adds, if they do not differ. */
 export const shareOf = (patching: Patching, place: Place): number => rawOf(patching, place) / (patching.gap ?? 1);
 
-/** The end of the colour scale: 1, or the largest addition if there are no shares. */
+/** The end of the colour scale: 1, or the largest addition without shares. */
 export function endOf(patching: Patching): number {
   if (patching.gap !== null) return 1;
   let top = 0;

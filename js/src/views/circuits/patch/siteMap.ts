@@ -13,9 +13,9 @@ import { endOf, indexOf, type Patching, type Place, placeAt, SITES, type Site, w
 export const FOLDED = 36;
 /** px of a column from which its label stands upright. */
 const UPRIGHT = 30;
-/** px that a label beside others needs. */
+/** Width in px that a label needs among others. */
 const NARROW = 13;
-/** As many places can be patched together. */
+/** Most places that can be patched together. */
 const MOST = 64;
 const LABELS = 18;
 const TALL_LABELS = 58;
@@ -148,8 +148,8 @@ export function createSiteMap(ctx: ViewContext, site: Site, signal: AbortSignal,
       shown = patching;
       const first = firstOf(patching, site);
       const columns = Math.max(1, columnsOf(patching, site));
-      const beside = first ? FOLDED : 0;
-      size = { cell: (width - beside) / columns, row };
+      const foldedWidth = first ? FOLDED : 0;
+      size = { cell: (width - foldedWidth) / columns, row };
       const height = patching.layers * row;
       setChildren(name, h("b", SITES[site]));
       if (site === "head") name.append(` ${patching.layers} × ${columns}`);

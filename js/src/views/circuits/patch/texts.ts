@@ -1,4 +1,4 @@
-/** Both texts, token under token, with those in which they differ marked; beside them the target in each run. */
+/** Both texts with aligned tokens, differences marked; next to them, the target in each run. */
 import type { ViewContext } from "../../../context.ts";
 import { assign, createWatch, directionOf, h, on, setChildren, setText } from "../../../dom.ts";
 import { decimal, word } from "../words.ts";
@@ -72,7 +72,7 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
       setText(ends[1]?.[0] as HTMLElement, answer(predicted[1], foil ?? ""));
       setText(ends[0]?.[1] as HTMLElement, decimal(clean, 2, true));
       setText(ends[1]?.[1] as HTMLElement, decimal(corrupt, 2, true));
-      scroll(patching); // now that the answers have taken their room
+      scroll(patching); // after the layout of the answers
       for (const row of spans) {
         row.forEach((span, i) => {
           span.toggleAttribute("data-over", i === column);

@@ -15,7 +15,7 @@ export interface ArcsState {
   colour(value: number): string;
 }
 
-/** px of the widest arc, beside the text, and over which arcs reach half of the room. */
+/** Width in px of the widest arc next to the text, and the height at which arcs reach half of it. */
 const [WIDEST, GAP, HALF] = [6, 4, 120];
 
 export function drawArcs(picture: SVGElement, state: ArcsState): void {

@@ -1,4 +1,4 @@
-/** The maps of both texts over the same columns, beside each other, and their difference. */
+/** The maps of both texts side by side over the same columns, and their difference. */
 
 import { colourAt, heatMap, place, SCALE, type Theme } from "../../../colour.ts";
 import {

@@ -1,4 +1,4 @@
-/** The predictions of two texts: as chips beside each text, and as paired bars. */
+/** The predictions of two texts: as chips next to each text, and as paired bars. */
 
 import type { ViewContext } from "../../../context.ts";
 import { h, keyboard, on, setChildren, setFlag, setStyles, setText, shortLabel } from "../../../dom.ts";

@@ -103,7 +103,7 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
     },
     "← →: column · n p: next, previous difference · Esc: unpin",
   );
-  // The room of the bars: what stands below or beside them may take more of it at any time.
+  // The room of the bars: elements below or next to them may need more of it at any time.
   onResize(scroll, signal, ({ width, height }) => {
     if (size.width === Math.floor(width) && size.height === Math.floor(height)) return;
     [size.width, size.height] = [Math.floor(width), Math.floor(height)];
@@ -153,7 +153,7 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
   const bar = (now: Shown, column: number): HTMLElement[] => {
     const value = now.filtered[2][column] ?? Number.NaN;
     if (Number.isNaN(value)) return [];
-    // A bar that cannot be seen has no number that could be read off it.
+    // The number of an invisible bar cannot be read.
     const isTiny = value !== 0 && Math.abs(value) < LEAST * now.top;
     const text = h("span.two-amount", isTiny ? "≈ 0" : signedText(value));
     if (now.apart[column]) {

@@ -1,4 +1,4 @@
-/** The curve of an explanation beside chance and single removals, with a point at the current step. */
+/** The curve of an explanation with those of chance and single removals, with a point at the current step. */
 
 import type { ViewContext } from "../../../context.ts";
 import { on } from "../../../dom.ts";
@@ -56,7 +56,7 @@ export function createChart(
   let drawnKey = "";
   /** Where the lines run, and the boxes of their names. */
   let paths: Point[][] = [];
-  let taken: Box[] = [];
+  let occupied: Box[] = [];
   let scale = 1;
 
   const font = (weight: number): string => `${weight} 12px ${styleValue(ctx, element, "font-family")}`;
@@ -123,7 +123,7 @@ export function createChart(
     paths = lines.map(({ heights, places }) =>
       alongLine(heights.map((value, i): Point => [x(places[i] ?? i), y(value)])),
     );
-    taken = [];
+    occupied = [];
     const written = lines.flatMap(({ name, look }, i) => {
       const others = paths.filter((_, other) => other !== i).flat();
       // It is named where it can be told apart.
@@ -131,8 +131,8 @@ export function createChart(
       const size = { width: textWidth(name, font(i ? 400 : 600)) + 4, height: LINE };
       // No room for it.
       if (size.width > right - left) return [];
-      const box = freePlace(areaOf(axis), size, clear.length ? clear : (paths[i] ?? []), others, taken);
-      taken.push(box);
+      const box = freePlace(areaOf(axis), size, clear.length ? clear : (paths[i] ?? []), others, occupied);
+      occupied.push(box);
       const texts = write([name], box, i === 1 ? "var(--aw-quiet)" : look.stroke);
       if (i === 0) setAttributes(texts[0] as SVGElement, { "font-weight": 600 });
       return texts;
@@ -175,7 +175,7 @@ export function createChart(
       setAttributes(point, { cx: to[0], cy: to[1] });
       const words = what && !Number.isNaN(value) ? [what, dropWords(removal, value - valueWithAll(removal))] : [];
       const size = { width: Math.max(0, ...words.map((text) => textWidth(text, font(600)))) + 4, height: 2 * LINE };
-      const box = freePlace(areaOf(chart), size, [to], paths.flat(), taken);
+      const box = freePlace(areaOf(chart), size, [to], paths.flat(), occupied);
       told.replaceChildren(...write(words, box, "var(--aw-accent)", box.x + box.width < at));
     },
   };

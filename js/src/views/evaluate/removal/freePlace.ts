@@ -25,14 +25,14 @@ const overlap = (one: Box, other: Box): boolean =>
 
 /**
  * The place in `area` for a label of this size that is nearest to the points it names, off these and all `others`, nearer
- * to its own than to theirs where that can be, and off the boxes that are `taken`.
+ * to its own than to theirs where that can be, and off the boxes that are `occupied`.
  */
 export function freePlace(
   area: Box,
   { width, height }: { width: number; height: number },
   own: readonly Point[],
   others: readonly Point[],
-  taken: readonly Box[],
+  occupied: readonly Box[],
 ): Box {
   let best: Box = { x: area.x, y: area.y, width, height };
   let least = Infinity;
@@ -46,7 +46,7 @@ export function freePlace(
       const box = { x, y, width, height };
       const [mine, theirs] = [nearest(box, own), nearest(box, others)];
       const crossed = 200 * (Math.max(0, GAP - mine) + Math.max(0, GAP - theirs));
-      const covered = taken.some((other) => overlap(box, other)) ? 5000 : 0;
+      const covered = occupied.some((other) => overlap(box, other)) ? 5000 : 0;
       const unclear = Math.max(0, mine + 2 * GAP - theirs);
       const cost = mine + crossed + covered + 2 * unclear;
       if (cost < least) [best, least] = [box, cost];

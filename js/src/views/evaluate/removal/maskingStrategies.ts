@@ -8,10 +8,10 @@ export const EFFECTS: Record<string, string> = {
   delete: "removed; the following tokens move up",
   mask: "replaced by the mask token",
   pad: "replaced by the padding token",
-  zero: "its embedding is zeros",
-  mean: "its embedding is the mean over the vocabulary",
+  zero: "its embedding is set to zero",
+  mean: "its embedding is set to the mean over the vocabulary",
   attention_mask: "nothing attends to it",
-  silence: "its samples are zeros",
+  silence: "its samples are set to zero",
 };
 
 export const strategyName = (name: string): string => name.replace("_", " ");

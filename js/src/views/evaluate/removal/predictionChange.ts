@@ -23,7 +23,7 @@ export function createPredictionChange(): PredictionChange {
   const [predicted, chance] = [h("p"), h("p.dim")];
 
   /** What chance and single removals leave of it. */
-  const beside = (
+  const chanceWords = (
     { baselines, steps, values, score }: Removal,
     mode: Mode,
     step: number,
@@ -65,7 +65,7 @@ export function createPredictionChange(): PredictionChange {
       // The probability of the target stands above.
       const words = !found ? [] : found.label === target ? [found.label] : [`${found.label} ${found.certainty}`];
       setChildren(predicted, ...words.flatMap((text) => ["Now predicted: ", h("b", text)]));
-      setText(chance, beside(removal, mode, step, unit, first));
+      setText(chance, chanceWords(removal, mode, step, unit, first));
     },
   };
 }

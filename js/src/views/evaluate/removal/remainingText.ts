@@ -81,14 +81,14 @@ export function createRemainingText(
     },
     show(removal, gone, newest) {
       if (!strip) return;
-      const { requestKey: asked } = removal;
+      const { requestKey } = removal;
       const isMap = ctx.source().kind === "map";
       const name = strip.box.querySelector<HTMLElement>(".aw-strip-name");
       if (name) {
         setText(name, "what the model still sees");
         name.title = isMap ? "A token pins its row" : "A token moves the slider to its step";
       }
-      const stateKey = JSON.stringify([asked, builtFor, ctx.theme]);
+      const stateKey = JSON.stringify([requestKey, builtFor, ctx.theme]);
       const all = stateKey !== colouredFor;
       if (all) {
         colouredFor = stateKey;

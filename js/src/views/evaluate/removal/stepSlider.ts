@@ -26,7 +26,7 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
     stop();
     go(at() + step);
   };
-  const less = iconButton(signal, "‹", "one token less", by(-1));
+  const less = iconButton(signal, "‹", "one token fewer", by(-1));
   const more = iconButton(signal, "›", "one token more", by(1));
   let timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -72,7 +72,7 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
       moved();
     },
   });
-  keyboard(slider, signal, {}, "← →: one token more or less · Home, End: none, all");
+  keyboard(slider, signal, {}, "← →: one token more or fewer · Home, End: none, all");
   atEnd(signal, () => clearTimeout(timer));
   showPlay();
   play.hidden = matchMedia("(prefers-reduced-motion: reduce)").matches;

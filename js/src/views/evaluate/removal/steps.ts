@@ -65,11 +65,11 @@ export function removalAt(
   const failure = answers.failure("removal", question);
   const { source, target, operator } = question;
   const others = { source, target, operator };
-  const beside = answer && answers.get<Pick<Baselines, "steps" | "draws">>("removal_baselines", others);
+  const drawn = answer && answers.get<Pick<Baselines, "steps" | "draws">>("removal_baselines", others);
   const why = failure ?? answers.failure("removal_baselines", others);
   if (!answer) return [null, "removal", why];
   const [values, decided, certainty, weights] = answer.buffers;
-  const [mean, low, high, best] = (beside?.buffers ?? []).map(curvesOf);
+  const [mean, low, high, best] = (drawn?.buffers ?? []).map(curvesOf);
   const removal: Removal = {
     ...answer.meta,
     requestKey: JSON.stringify(question),
@@ -77,7 +77,7 @@ export function removalAt(
     decided: curvesOf(decided),
     certainty: curvesOf(certainty),
     weights: doubles(weights),
-    baselines: beside && mean && low && high && best ? { ...beside.meta, mean, low, high, best } : null,
+    baselines: drawn && mean && low && high && best ? { ...drawn.meta, mean, low, high, best } : null,
   };
   return [removal, "removal_baselines", why];
 }

@@ -67,7 +67,7 @@ export const scoreWords = (value: Score | undefined): string => {
   return size >= 0.01 && size < 100 ? value.toFixed(3).replace("-", "−") : printed(value, false);
 };
 
-/** "0.1 to 0.2"; `none` if there is no interval. */
+/** "0.1 to 0.2"; `none` without an interval. */
 export const intervalWords = (low: Score | undefined, high: Score | undefined, none: string): string =>
   low === null || low === undefined ? none : `${scoreWords(low)} to ${scoreWords(high)}`;
 

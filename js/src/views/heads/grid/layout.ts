@@ -11,10 +11,10 @@ const [NAMES, VALUES] = [34, 62];
 export const FOOT = 15;
 /** Height in px of names above the grid and of its scrollbar. */
 const AROUND = 28;
-/** Width in px from which the ranked heads stand beside the grid, and their width. */
+/** Smallest width in px at which the ranked heads are next to the grid, and their width. */
 export const TWO_COLUMNS = 640;
 const ASIDE = 300;
-/** Height in px of a view of its own, and of the grid in it: beside the ranked heads, or above them. */
+/** Height in px of a stand-alone view, and of the grid in it: next to the ranked heads, or above them. */
 const [HEIGHT, TALL, LOW] = [480, 318, 190];
 /** Width in px of a narrow grid: if its thumbnails would be too small there, it is a heat table at any width. */
 const NARROW = 300;
@@ -24,10 +24,10 @@ const LOW_TABLE = 112;
 /** What is to be laid out, and in how much room. */
 export interface Wanted extends Ordering {
   headName: (head: number) => string;
-  /** Width of grid and ranked heads in px, and the height that was asked for. */
+  /** Width of grid and ranked heads in px, and the requested height. */
   width: number;
   height: number | null;
-  /** Whether the ranked heads stand beside the grid. */
+  /** Whether the ranked heads are next to the grid. */
   isBeside: boolean;
 }
 
@@ -65,7 +65,7 @@ export function layOut(wanted: Wanted): Layout {
   const plain = thumbSide(layers, heads, across, tallest, LARGEST);
   const isTable = layers * heads > 1 && thumbSide(layers, heads, NARROW, LOW, LARGEST) < LEAST_SIDE;
   const names = !isTable && ["all", "groups"].includes(order) ? VALUES : NAMES;
-  const room = across - names + NAMES - 12; // beside a scrollbar
+  const room = across - names + NAMES - 12; // leaves space for a scrollbar
   const isPlain = order === "layers";
   const foot = isTable || isPlain ? 0 : FOOT;
   const size = (): Place => {

@@ -95,7 +95,7 @@ export function productWords(row: Row, key: number, i: number): string {
   return `v ${exact(row.v[i] as number)} × tanh(q ${exact(q)} + k ${exact(k)}) = ${product}`;
 }
 
-/** The key with the largest weight, of those that are not special tokens unless there are no others. */
+/** The key with the largest weight, of those that are not special tokens if there are any. */
 export function strongest({ by }: Row, special: readonly number[]): number {
   const shares = by.recorded ?? [];
   let best = -1;
@@ -107,7 +107,7 @@ export function strongest({ by }: Row, special: readonly number[]): number {
   return Math.max(0, best);
 }
 
-/** A number with as many decimals as the largest of its column needs for four digits. */
+/** A number with the decimals that the largest of its column needs for four digits. */
 export function aligned(value: number, top: number): string {
   const decimals = Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(top || 1))));
   const size = Math.abs(value);

@@ -33,7 +33,7 @@ export interface SpokenWords {
   /** Seconds that the model heard, and of its window, the rest of which is padding. */
   seconds: number;
   window: number;
-  /** Why there are no words, or what to know about them. */
+  /** Why words are missing, or a note on them. */
   why: string;
 }
 

@@ -1,4 +1,4 @@
-/** Beside the picture: how sure the model was of each word, and the chosen word over time. */
+/** The panel next to the picture: the probability of each word, and the chosen word over time. */
 import { h, on, setChildren, setFlag, setStyles, setText, shortLabel } from "../../../dom.ts";
 import { setAttributes, svg } from "../../charts/svg.ts";
 import { type HeardMap, peakOf, type SpokenWord, seconds } from "./heard.ts";
@@ -26,8 +26,8 @@ export function createPanel(
   number: (value: number) => string,
   choose: (word: number) => void,
 ): Panel {
-  const list = h("div.audio-sure", { role: "list", "aria-label": "how sure of each word" });
-  const sure = h("section", h("p.audio-h", h("b", "how sure of each word"), h("span", "p(word)")), list);
+  const list = h("div.audio-sure", { role: "list", "aria-label": "probability of each word" });
+  const sure = h("section", h("p.audio-h", h("b", "probability of each word"), h("span", "p(word)")), list);
   const [about, peak] = [h("b"), h("span")];
   const chart = svg("svg", { width: WIDE, height: TALL, viewBox: `0 0 ${WIDE} ${TALL}`, role: "img" });
   const over = h("section", h("p.audio-h", about, peak), chart as unknown as HTMLElement);

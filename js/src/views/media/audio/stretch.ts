@@ -8,7 +8,7 @@ export interface Stretch {
   to: number;
 }
 
-/** Show `factor` times as many seconds, so that `second` stays where it is. */
+/** Multiply the visible seconds by `factor`; `second` does not move. */
 export function zoomed({ from, to }: Stretch, factor: number, second: number, whole: number): Stretch {
   const width = Math.min(whole, Math.max(Math.min(SHORTEST, whole), (to - from) * factor));
   return within({ from: second - ((second - from) / (to - from || 1)) * width, to: 0 }, width, whole);

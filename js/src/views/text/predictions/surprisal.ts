@@ -52,7 +52,7 @@ export function createSurprisal(
     }
     const name = quoted(axis.labels, at, ctx.options.indexBase);
     const words = Number.isNaN(bits)
-      ? "is the first token, and has no surprisal"
+      ? "is the first token: it has no surprisal"
       : `${printed(bits, true)} bits, probability ${percent(2 ** -bits)}`;
     setText(readout, `${name}: ${words}`);
   };
@@ -84,7 +84,7 @@ export function createSurprisal(
     };
     strip = createStrip(ctx, axis, "", new Set(), events, bound.signal);
     setChildren(place, strip.box);
-    setText(mean, `mean ${tickText(answer.mean)} bits a token, perplexity ${tickText(2 ** answer.mean)}`);
+    setText(mean, `mean ${tickText(answer.mean)} bits per token, perplexity ${tickText(2 ** answer.mean)}`);
   };
   let builtAnswer: unknown;
   const show = (offered: boolean, now: number | null): void => {
