@@ -205,12 +205,13 @@ export function watchTheme(el: Element, signal: AbortSignal, cb: () => void): vo
 }
 
 /** Call with the content box of an element, now and on every resize. */
-export function onResize(el: Element, signal: AbortSignal, cb: (box: DOMRectReadOnly) => void): void {
-  const observer = new ResizeObserver((entries) => {
-    const last = entries.at(-1);
-    if (last) cb(last.contentRect);
-  });
-  observer.observe(el);
+export function onResize(
+  el: Element | readonly Element[],
+  signal: AbortSignal,
+  cb: (box: DOMRectReadOnly) => void,
+): void {
+  const observer = new ResizeObserver((entries) => cb((entries.at(-1) as ResizeObserverEntry).contentRect));
+  for (const one of [el].flat()) observer.observe(one);
   atEnd(signal, () => observer.disconnect());
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,9 @@ _TOGETHER = 0.8
 _MOSTLY = 0.5
 """Mean weight on the first token from which the other tokens count as attending to it."""
 
+_RIGHT_TO_LEFT = re.compile("“[^”]*[\u0590-\u08ff][^”]*”")
+"""Quotes that would turn around the numbers beside them, unless they are isolated."""
+
 _LEAST = 8  # patches, of which fewer cannot be few
 
 
@@ -81,7 +85,8 @@ class Opening(NamedTuple):
 
     def describe(self) -> dict[str, Any]:
         """Return the Opening of wire.ts."""
-        return self._asdict() | {"pair": None if self.pair is None else list(self.pair)}
+        sentence = _RIGHT_TO_LEFT.sub("\u2068\\g<0>\u2069", self.sentence)
+        return self._asdict() | {"pair": self.pair and list(self.pair), "sentence": sentence}
 
 
 def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str | None = None) -> Opening:

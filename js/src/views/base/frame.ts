@@ -3,7 +3,7 @@
  * the readout. A view inside another view has the caption and the picture only; its outer view has the rest.
  */
 import type { Readout, ViewContext } from "../../context.ts";
-import { createWatch, h, on, reserve, setChildren, setFlag, setStyles, setText, watchWidth } from "../../dom.ts";
+import { h, on, onResize, reserve, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import type { Resolved } from "../../selection.ts";
 import { createProgress, createVeil, type Missing, type Skeleton } from "./missing.ts";
 import { fitToolbar } from "./toolbar.ts";
@@ -57,8 +57,6 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
   const warning = h("div.warning", { role: "note" });
   const progress = createProgress(ctx.signal);
   const isPage = ctx.model.get("runtime") === "";
-  let fit = (): void => undefined;
-  const hasOtherControls = createWatch();
   let isDrawn = false;
   let missing: Missing | null = null;
   if (isInside) setChildren(root, caption, ...parts.body, veil.element);
@@ -66,7 +64,6 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
     const kernel = createKernelNote(ctx, root);
     root.classList.add("aw-framed");
     const toolbar = h(`div.toolbar${parts.plain ? ".plain" : ""}`, ...inBar, ...(parts.controls ?? []), h("span.end"));
-    fit = () => fitToolbar(toolbar);
     setChildren(
       root,
       toolbar,
@@ -89,7 +86,8 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       showProgress();
     });
     kernel.show();
-    watchWidth(root, ctx.signal, () => fit());
+    // Controls appear and change later, too.
+    onResize([toolbar, ...toolbar.children], ctx.signal, () => fitToolbar(toolbar));
   }
   /** In the footer: what the dimmed picture waits for, or what the kernel computes for any view of this text. */
   const showProgress = (): void => {
@@ -123,8 +121,6 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       }
       const shown = ctx.resolved();
       const { source, notes } = shown;
-      // After the view has shown its controls.
-      if (hasOtherControls(ctx.header(), ctx.options, source)) queueMicrotask(fit);
       const name = ctx.options.title || (fallback ?? source.title);
       setText(title, name);
       const words = (at: Resolved): string => {

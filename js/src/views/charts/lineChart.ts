@@ -108,7 +108,7 @@ export function drawAxes(chart: Chart, layers: readonly string[], places?: reado
 function withoutOverlaps(at: readonly number[], names: readonly string[]): number[] {
   let last = -Infinity;
   return [...at.keys()].filter((i) => {
-    const half = Math.max(NAME_ROOM, 7 * (names[i]?.length ?? 0)) / 2;
+    const half = Math.max(NAME_ROOM, 8 * (names[i]?.length ?? 0)) / 2;
     const fits = (at[i] ?? 0) - half >= last;
     if (fits) last = (at[i] ?? 0) + half;
     return fits;

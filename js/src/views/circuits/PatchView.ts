@@ -47,8 +47,8 @@ type Mode = Direction | "estimate";
 
 /** Milliseconds that a choice rests before the model runs. */
 const RESTS = 220;
-/** px between maps, of the layers' numbers, and of a column at least, where several maps are shown. */
-const [GAP, AXIS, COLUMN] = [20, 26, 30];
+/** px between maps, of the layers' numbers, of a column at least, where several maps are shown, and of the heads' name. */
+const [GAP, AXIS, COLUMN, HEADING] = [20, 26, 30, 76];
 const WIDEST = { head: 27, token: 56 };
 /** px of a row at least, and at most. */
 const ROWS = [8, 26] as const;
@@ -347,7 +347,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     const ofHeads = sites.includes("head") ? columnsOf(p, "head") : 0;
     // A token has twice the room of a head, where there is enough.
     const each = (width - fixed) / Math.max(1, 2 * tokens + ofHeads);
-    const headRoom = ofHeads * Math.max(12, Math.min(WIDEST.head, each));
+    const headRoom = ofHeads && Math.max(HEADING, ofHeads * Math.max(12, Math.min(WIDEST.head, each)));
     const tokenCell = Math.max(7, Math.min(WIDEST.token, (width - fixed - headRoom) / Math.max(1, tokens)));
     const widths = sites.map((site) =>
       site === "head" ? headRoom : columnsOf(p, site) * tokenCell + (p.first ? FOLDED : 0),

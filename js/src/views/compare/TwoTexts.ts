@@ -341,7 +341,10 @@ export const renderTwoTexts = view((ctx, root, signal) => {
       const more = [from > 0, to < keys.same.length].map((is) => (is ? [h("span.dim", " … ")] : []));
       setChildren(line, ...(more[0] ?? []), list, ...(more[1] ?? []));
       const differing = spans[columns.findIndex((column) => !keys.same[column])];
-      line.scrollLeft = differing ? Math.max(0, differing.offsetLeft - line.clientWidth / 2) : 0;
+      line.scrollLeft = 0;
+      // By boxes, since positions are negative in a line that runs from right to left.
+      const [at, room] = [differing ?? line, line].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];
+      if (differing) line.scrollLeft += at.left - room.left - room.width / 2;
     });
   };
   /** A token of the lines: the query of maps, else the pinned column. */
@@ -388,8 +391,9 @@ export const renderTwoTexts = view((ctx, root, signal) => {
     const look = [ctx.theme, isSigned, filters.palette, filters.scale || SCALE] as const;
     setStyles(ramp, { background: gradient(...look) });
     const [target, foil] = said?.about ? targetNames() : ["", ""];
-    setText(low, isSigned ? `${foil && `${foil} `}−${tickText(top)}` : "0");
-    setText(high, isSigned ? `+${tickText(top)}${target && ` ${target}`}` : tickText(top));
+    const end = tickText(top);
+    setChildren(low, ...(isSigned ? [h("bdi", foil), `${foil && " "}−${end}`] : ["0"]));
+    setChildren(high, ...(isSigned ? [`+${end}${target && " "}`, h("bdi", target)] : [end]));
     assign(legend, { ariaLabel: `${low.textContent} to ${high.textContent}` });
   };
   /** The target and the foil, in a word each; "" without one. */
@@ -412,7 +416,9 @@ export const renderTwoTexts = view((ctx, root, signal) => {
       if (!rests) return { heads: [unit], rows: wholes.map((whole) => [signedText(whole)]) };
       return {
         heads: [unit, `no ${ctx.source().unit}`, targetWords().length > MOST_HEAD ? "total" : targetWords()],
-        rows: wholes.map((whole, i) => [whole, rests[i] ?? 0, whole + (rests[i] ?? 0)].map(signedText)),
+        rows: wholes.map((whole, i) =>
+          [whole, rests[i] ?? 0, whole + (rests[i] ?? 0)].map((value) => signedText(value)),
+        ),
       };
     }
     if (!keys.special.some(Boolean)) return { heads: ["row"], rows: wholes.map((whole) => [amount(whole)]) };

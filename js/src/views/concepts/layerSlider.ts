@@ -16,7 +16,7 @@ export function createPlainLayers(signal: AbortSignal, choose: (place: number) =
   const number = h("output");
   on(range, signal, { input: () => choose(Number(range.value)) });
   return {
-    element: h("span.group", { role: "group", "aria-label": "layer" }, less, range, more, number),
+    element: h("span.group", { role: "group", "aria-label": "layer" }, less, range, number, more),
     show(layers, at) {
       [count, now] = [layers.length, at];
       assign(range, { max: String(Math.max(0, count - 1)), ariaValueText: `layer ${layers[at]}`, hidden: count < 2 });

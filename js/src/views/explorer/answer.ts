@@ -19,6 +19,8 @@ import { createComputed } from "./computed.ts";
 
 /** Elements that are named one by one: of a map, and on each side of attributions. */
 const [MOST, MOST_A_SIDE] = [6, 4];
+/** Share of the largest value below which an element is summed with the others. */
+const FAINT = 0.005;
 
 /** What an ImageView hands over by, and what it calls when it has drawn. */
 const [PICTURED, DRAWN] = ["pictured", "drawn"];
@@ -109,7 +111,9 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     }
     parts.sort((a, b) => Math.abs(values[b] as number) - Math.abs(values[a] as number));
     const kind = sign > 0 ? "for" : sign < 0 ? "against" : "amount";
-    const meters: Meter[] = parts.slice(0, most).map((index) => ({
+    const least = FAINT * Math.abs(values[parts[0] ?? -1] ?? 0);
+    const named = parts.slice(0, most).filter((i) => i === strong || Math.abs(values[i] as number) >= least);
+    const meters: Meter[] = named.map((index) => ({
       name: `\u2068${shortLabel(axis.labels[index] as string)}\u2069`,
       place: String(index + base),
       value: values[index] as number,
@@ -121,7 +125,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const add = (name: string, indices: number[], as: Meter["kind"]): void => {
       if (indices.length > 0) meters.push({ name, value: sum(indices), kind: as });
     };
-    const rest = parts.slice(most);
+    const rest = parts.filter((i) => !named.includes(i));
     add(`${rest.length} other${rest.length > 1 ? "s" : ""}`, rest, kind);
     const names = [...new Set(apart.map((i) => axis.labels[i] as string))];
     add(names.length > 2 ? "special tokens" : names.join(" "), apart, "apart");

@@ -46,7 +46,7 @@ const TITLES: Record<Column, string> = {
 };
 const WIDTHS: Record<Column, string> = {
   feature: "4.5em",
-  name: "minmax(5em, 1fr)",
+  name: "minmax(6.5em, 1.5fr)",
   token: "6.5em",
   here: "minmax(5.6em, 1fr)",
   density: "minmax(5.6em, 1fr)",

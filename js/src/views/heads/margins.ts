@@ -44,7 +44,8 @@ export function createMargins(
     key: h("span"),
     keyLane: h("span.hv-over"),
   };
-  const above = h("div.hv-sides", { "aria-hidden": "true" }, ...Object.values(over));
+  const overQueries = h("span.hv-queries", over.queryLane, over.query);
+  const above = h("div.hv-sides", { "aria-hidden": "true" }, overQueries, over.key, over.keyLane);
   const [name, bar, value] = [h("span.hv-name"), h("span.apart"), h("span.hv-number")];
   const room = h("span.hv-bar", bar);
   const below = h("div.hv-apart", name, room, value);
@@ -56,10 +57,10 @@ export function createMargins(
     below,
     layOut(now, { width: all, lanes, own }) {
       [pairs, width] = [now, all];
-      for (const side of SIDES) {
-        setStyles(over[side], { width: `${own[side]}px` });
-        setStyles(over[`${side}Lane`], { width: `${lanes[side]}px` });
-      }
+      setStyles(overQueries, { width: `${lanes.query + own.query}px` });
+      setStyles(over.query, { "max-width": `${own.query}px` });
+      setStyles(over.key, { width: `${own.key}px` });
+      setStyles(over.keyLane, { width: `${lanes.key}px` });
       setStyles(below, { "--aw-from": `${all - lanes.key - own.key}px`, "--aw-label-width": `${own.key}px` });
       setStyles(room, { width: `${barRoom(lanes.key)}px` });
       assign(below, { hidden: now.key.apart.length === 0 });

@@ -17,6 +17,8 @@ import { createOutOfSight } from "./outOfSight.ts";
 import type { Pairs, Side } from "./pairs.ts";
 import { opposite, SIDES, type Token } from "./token.ts";
 
+/** px that the words above and below a column need. */
+const LEAST = 78;
 /** Heights of a row in px: at least, and where there is room. */
 const [LOW, HIGH] = [20, 28];
 
@@ -78,7 +80,7 @@ export function createPlot(
       widest = Math.max(0, ...long.slice(0, 99).map((label) => textWidth(label, font)));
       widths.set(axis, widest);
     }
-    return Math.ceil(Math.max(34, Math.min(220, 0.24 * width, widest + 22)));
+    return Math.ceil(Math.max(34, Math.min(220, 0.24 * width, Math.max(LEAST, widest + 22))));
   };
 
   /** Scroll the pinned token into view, and the other column to the same height. */

@@ -156,7 +156,8 @@ export const renderHeatmap = view((around, root, signal) => {
     parts = [query, key];
     assign(bars.element, { hidden: !hasBars || box.width - figure.element.offsetWidth < BARS_ROOM });
     const opening = openingQuery(ctx);
-    if (opening >= 0 && reveal({ unit: source.unit, query: opening, key: -1 })) figure.label();
+    const [row, most = -1] = selection.get("opening")?.pair ?? [];
+    if (reveal({ unit: source.unit, query: opening, key: row === opening ? most : -1 })) figure.label();
     follow();
     mark();
   };

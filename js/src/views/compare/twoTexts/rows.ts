@@ -55,8 +55,8 @@ export interface RowsPicture {
   reveal(column: number): void;
 }
 
-/** px: the narrowest and the widest column. */
-const [NARROWEST, WIDEST] = [46, 76];
+/** px: the narrowest and the widest column, and that from which the numbers of bars have three digits. */
+const [NARROWEST, WIDEST, LONG] = [34, 76, 46];
 /** Columns drawn beyond what is in sight. */
 const BEYOND = 3;
 /** Share of the scale below which a difference is only said to be small. */
@@ -113,7 +113,9 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
   const layout = (now: Shown): void => {
     const count = now.columns.same.length;
     const room = scroll.clientWidth;
-    size.cell = Math.max(NARROWEST, Math.min(WIDEST, Math.floor(room / Math.max(1, count))));
+    // Of columns that do not all fit, whole ones are in sight.
+    const most = Math.max(1, Math.min(count, Math.floor(room / (count * NARROWEST <= room ? NARROWEST : LONG))));
+    size.cell = Math.min(WIDEST, room / most);
     const known = now.filtered[2].filter((value, i) => !Number.isNaN(value) && !now.apart[i]);
     let [low, high] = [0, 0];
     for (const value of known) [low, high] = [Math.min(low, value), Math.max(high, value)];
@@ -155,7 +157,7 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
     if (Number.isNaN(value)) return [];
     // The number of an invisible bar cannot be read.
     const isTiny = value !== 0 && Math.abs(value) < LEAST * now.top;
-    const text = h("span.two-amount", isTiny ? "≈ 0" : signedText(value));
+    const text = h("span.two-amount", isTiny ? "≈ 0" : signedText(value, size.cell < LONG ? 2 : 3));
     if (now.apart[column]) {
       setFlag(text, "data-apart", true);
       setStyles(text, { top: `${size.zero - NUMBER - 1}px` });
@@ -240,7 +242,7 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
       const left = column * size.cell;
       const { scrollLeft, clientWidth } = scroll;
       if (left >= scrollLeft && left + size.cell <= scrollLeft + clientWidth) return;
-      scroll.scrollLeft = Math.max(0, left - (clientWidth - size.cell) / 2);
+      scroll.scrollLeft = size.cell * Math.max(0, column - Math.floor((clientWidth / size.cell - 1) / 2));
     },
   };
 }

@@ -5,8 +5,8 @@ import { printed } from "../../../numbers.ts";
 import { plural } from "../../base/navigation.ts";
 import type { Columns, Rows } from "./texts.ts";
 
-/** A number with its sign, to two or three digits. */
-export function signedText(value: number): string {
+/** A number with its sign, to two or three digits; to so many decimals at most. */
+export function signedText(value: number, decimals = 3): string {
   if (!value) return "0";
   const size = Math.abs(value);
   const text =
@@ -14,9 +14,12 @@ export function signedText(value: number): string {
       ? size.toFixed(1)
       : size >= 0.0995
         ? size.toFixed(2)
-        : size >= 5e-4
-          ? size.toFixed(3)
-          : size.toExponential(0);
+        : size >= 0.5 * 10 ** -decimals
+          ? size.toFixed(decimals)
+          : decimals > 2
+            ? size.toExponential(0)
+            : "";
+  if (!text) return "≈ 0";
   return (value < 0 ? "−" : "+") + text;
 }
 
@@ -48,7 +51,8 @@ export function columnWords(
 function changeWords(columns: Columns, names: readonly [string, string]): string {
   const differing = columns.same.flatMap((same, i) => (same ? [] : [i]));
   const [only] = differing;
-  if (differing.length !== 1 || only === undefined) return `What differs in ${differing.length} places`;
+  if (only === undefined) return "What differs outside the text";
+  if (differing.length !== 1) return `What differs in ${differing.length} places`;
   const [has, hasOther] = columns.places[only] ?? [-1, -1];
   if (has < 0) return `${bare(columns.labels[1][only] ?? "")}, only in ${names[1]},`;
   if (hasOther < 0) return `${bare(columns.labels[0][only] ?? "")}, only in ${names[0]},`;

@@ -187,8 +187,8 @@ export function createStage(theme: () => Theme): Stage {
         const name = shortLabel(word, 24);
         const box = h("div.audio-box", { "aria-hidden": "true", "data-word": String(i), title: name });
         setStyles(box, { left: `${begin}px`, width: `${room}px` });
-        // A name that does not fit stands in the text above.
-        if (textWidth(name, font) <= room - 4) box.append(h("bdi", name));
+        // A name that does not fit, bold as it is when it is pinned, stands in the text above.
+        if (1.1 * textWidth(name, font) <= room - 4) box.append(h("bdi", name));
         return box;
       }),
     );
