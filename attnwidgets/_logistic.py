@@ -143,8 +143,8 @@ def fit_softmax(
             value = np.logaddexp(0.0, -sign * f).sum() + 0.25 * penalty * (w @ w)
             return float(value), (-sign * sigmoid(-sign * f)) @ wide + 0.5 * penalty * w
 
-        found = _minimum(margin, begin[1] - begin[0], len(x))
-        return np.stack([-found / 2, found / 2])
+        result = _minimum(margin, begin[1] - begin[0], len(x))
+        return np.stack([-result / 2, result / 2])
     truth = np.eye(classes)[labels]
 
     def objective(flat: Float) -> tuple[float, Float]:

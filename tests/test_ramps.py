@@ -46,7 +46,7 @@ def cielab(colours, vision="all cones"):
 
 
 def contrast(colour, ink):
-    a, b = (float(luminance(np.asarray(one))) + 0.05 for one in (colour, ink))
+    a, b = (float(luminance(np.asarray(item))) + 0.05 for item in (colour, ink))
     return max(a, b) / min(a, b)
 
 

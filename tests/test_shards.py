@@ -63,17 +63,17 @@ def dies_always(given: tuple[int, Path]) -> int:
 
 def test_one_job_runs_in_this_process_shard_by_shard() -> None:
     taken: list[int] = []
-    found = run(lambda number: (taken.append(number), os.getpid())[1], count(), 1)
-    assert list(islice(found, 3)) == [(place, os.getpid()) for place in range(3)]
+    result = run(lambda number: (taken.append(number), os.getpid())[1], count(), 1)
+    assert list(islice(result, 3)) == [(index, os.getpid()) for index in range(3)]
     assert taken == [0, 1, 2]
 
 
 @pytest.mark.slow
 def test_processes_return_results_in_order_also_of_functions_made_here() -> None:
-    found = list(run(lambda number: last_first(number), range(6), 2))  # noqa: PLW0108 - no name to pickle it by
-    assert [(place, number) for place, (number, _) in found] == [(at, at) for at in range(6)]
-    assert os.getpid() not in {process for _, (_, process) in found}
-    assert len({process for _, (_, process) in found}) == 2
+    result = list(run(lambda number: last_first(number), range(6), 2))  # noqa: PLW0108 - no name to pickle it by
+    assert [(place, number) for place, (number, _) in result] == [(at, at) for at in range(6)]
+    assert os.getpid() not in {process for _, (_, process) in result}
+    assert len({process for _, (_, process) in result}) == 2
 
 
 class Noted(Executor):
@@ -104,10 +104,10 @@ def test_a_stream_is_read_as_far_as_twice_the_workers_need_and_an_executor_stays
             yield number
 
     executor = Noted()
-    found = run(square, stream(), executor)
-    assert [next(found) for _ in range(5)] == [(at, at * at) for at in range(5)]
+    result = run(square, stream(), executor)
+    assert [next(result) for _ in range(5)] == [(at, at * at) for at in range(5)]
     assert len(read) == 5 + AHEAD * 3
-    found.close()
+    result.close()
     assert not executor.closed
 
 
@@ -126,19 +126,19 @@ def test_an_executor_of_threads_shares_this_process() -> None:
 
 @pytest.mark.slow
 def test_a_shard_whose_worker_died_runs_again(tmp_path: Path) -> None:
-    found = list(run(dies_once, [(at, tmp_path) for at in range(8)], 2))
+    result = list(run(dies_once, [(at, tmp_path) for at in range(8)], 2))
     assert (tmp_path / "died").exists()
-    assert found == [(at, at * at) for at in range(8)]
+    assert result == [(at, at * at) for at in range(8)]
 
 
 @pytest.mark.slow
 def test_a_shard_that_ends_every_worker_is_named_after_all_before_it(tmp_path: Path) -> None:
-    found = run(dies_always, [(at, tmp_path) for at in range(8)], 2, kept="The others are kept.")
-    assert [next(found), next(found)] == [(0, 0), (1, 1)]
+    result = run(dies_always, [(at, tmp_path) for at in range(8)], 2, kept="The others are kept.")
+    assert [next(result), next(result)] == [(0, 0), (1, 1)]
     with pytest.raises(
         RuntimeError, match=r"shard 2 \(number \(2, .*ended its worker 3 times.*others are kept"
     ):
-        next(found)
+        next(result)
     assert (tmp_path / "deaths").read_text() == "x" * TRIES
 
 
@@ -184,8 +184,8 @@ def test_dask_survives_a_dead_worker_and_names_what_ends_all(tmp_path: Path) -> 
         distributed.Client(cluster) as client,
     ):
         executor = client.get_executor()
-        found = list(run(lambda shard: dies_once(shard), shards, executor))  # noqa: PLW0108 - travels by value
-        assert found == [(at, at * at) for at in range(8)]
+        result = list(run(lambda shard: dies_once(shard), shards, executor))  # noqa: PLW0108 - travels by value
+        assert result == [(at, at * at) for at in range(8)]
         with pytest.raises(RuntimeError, match=r"shard 2 \(number \(2, .*ended its worker 3 times.*KilledW"):
             list(run(lambda shard: dies_always(shard), shards, executor))  # noqa: PLW0108
         client.wait_for_workers(2, timeout=60)  # a cluster that closes while it restarts one raises

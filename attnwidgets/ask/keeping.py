@@ -232,7 +232,9 @@ def answers() -> Answers:
         >>> aw.ask.answers()["layers"]["value"]
         6
     """
-    return Answers((one.id, one.record) for one in QUESTIONS.questions() if one.answer is not None)
+    return Answers(
+        (question.id, question.record) for question in QUESTIONS.questions() if question.answer is not None
+    )
 
 
 def summary() -> str:

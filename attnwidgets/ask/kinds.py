@@ -86,18 +86,18 @@ def valid(
         AnswerError: It does not fit its kind, not among the options, or is below the least number.
         IndexError: The layer, head or position is out of range; the message names the range.
     """
-    found = checked(kind, value)
+    result = checked(kind, value)
     if kind in OF_VIEWS:
-        _in_view(kind, found, places)
-    elif kind == "number" and least is not None and found < least:
+        _in_view(kind, result, places)
+    elif kind == "number" and least is not None and result < least:
         raise AnswerError(f"answer={value!r} is below {least:g}, the least that it can be.")
     elif kind == "choice":
-        _among(found, options or (), multiple=multiple)
+        _among(result, options or (), multiple=multiple)
     elif kind == "order" and options is not None:
-        given = [one for place in found for one in (place if isinstance(place, list) else [place])]
+        given = [item for place in result for item in (place if isinstance(place, list) else [place])]
         if sorted(map(str, given)) != sorted(options):
             raise AnswerError(f"answer={value!r} is not an order of all of {', '.join(map(repr, options))}.")
-    return found
+    return result
 
 
 def _in_view(kind: str, found: Any, places: Places) -> None:
@@ -144,7 +144,9 @@ def words(kind: str, value: Any, places: Places, unit: str | None = None) -> str
     if kind == "number":
         return f"{value:g}{f' {unit}' if unit else ''}"
     if kind == "order":
-        return " > ".join(" = ".join(map(str, one)) if isinstance(one, list) else str(one) for one in value)
+        return " > ".join(
+            " = ".join(map(str, item)) if isinstance(item, list) else str(item) for item in value
+        )
     if kind == "choice":
         return (", ".join(value) if isinstance(value, list) else value) or "none of them"
     return quoted(" ".join(value.split()), 200)[1:-1]
@@ -206,7 +208,7 @@ def selected_answer(question: Question) -> Any:
         if state.span is None:
             raise ValueError("No span is chosen in the view: drag over its text.")
         sides = _members(question, state.span.unit)[state.span.side != "query"]
-        tokens = [token for place in range(*state.span[:2]) for token in sides[place]]
+        tokens = [token for index in range(*state.span[:2]) for token in sides[index]]
         return [min(tokens), max(tokens) + 1]
     if kind in ("tokens", "cell"):
         return _pinned(question, state)
@@ -217,11 +219,11 @@ def _pinned(question: Question, state: Selection) -> Any:
     if question.kind == "tokens":
         if not state.pins:
             raise ValueError("No token is chosen in the view: click one, and more with Shift.")
-        found: set[int] = set()
+        result: set[int] = set()
         for pin in state.pins:
             queries, keys = _members(question, pin.unit)
-            found.update(keys[pin.key] if pin.key >= 0 else queries[pin.query])
-        return sorted(found)
+            result.update(keys[pin.key] if pin.key >= 0 else queries[pin.query])
+        return sorted(result)
     cell = state.pinned
     if cell is None or min(cell) < 0:
         raise ValueError("No cell is pinned in the view: click one in the map.")

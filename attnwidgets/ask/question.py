@@ -112,9 +112,9 @@ class Question(StandaloneView):
         self.panels = tuple(Panel(dict, Needs(view.needs.scripts)) for view in self.inner)
         make_record(id, kind, None, unit=self._unit, subject=self._subject)  # checks the id and the unit
         note = QUESTIONS.add(self)
-        found = find(id, kind, self._subject)
-        self._value = self._usable(found.record)
-        self._saved, self._problem = found.saved, " ".join(filter(None, (found.problem, note)))
+        result = find(id, kind, self._subject)
+        self._value = self._usable(result.record)
+        self._saved, self._problem = result.saved, " ".join(filter(None, (result.problem, note)))
         self._said, self._right = told_by(self._feedback, self._value)
         self._display = uuid4().hex
         self._picture: bytes | None = None

@@ -121,13 +121,13 @@ class ComponentRelevance(Table):
             raise ValueError(f"threshold must be above 0 and at most 1, not {threshold!r}.")
         sizes = np.abs(self.relevant)
         largest = float(sizes.max(initial=0.0))
-        found = set(np.flatnonzero(sizes >= threshold * largest).tolist()) if largest > 0 else set()
-        new = set(found)
+        result = set(np.flatnonzero(sizes >= threshold * largest).tolist()) if largest > 0 else set()
+        new = set(result)
         reaches = np.abs(np.nan_to_num(self.between)) >= threshold
         while new:
-            new = {int(i) for receiver in new for i in np.flatnonzero(reaches[:, receiver])} - found
-            found |= new
-        return tuple(self.components[i] for i in sorted(found))
+            new = {int(i) for receiver in new for i in np.flatnonzero(reaches[:, receiver])} - result
+            result |= new
+        return tuple(self.components[i] for i in sorted(result))
 
     def __repr__(self) -> str:
         shown = "; ".join(f"{part} {value:+.2f}" for part, value in self.top(3))
@@ -260,7 +260,7 @@ class _Sweep:
             row = layers[0].block.branch()[1]
             own = _written(layers[0], row)
             other = _written(layers[1], row) if len(layers) > 1 else None
-            joining = [place for place, part in enumerate(self._every) if part.layer == number]
+            joining = [index for index, part in enumerate(self._every) if part.layer == number]
             hidden = layers[0].block.hidden
             for start in range(0, len(joining), self._batch):
                 places = joining[start : start + self._batch]
@@ -300,11 +300,11 @@ class _Visit:
         rest = None if self._other is None else self._other.heads
         distinct = self._own.heads if rest is None else self._own.heads - rest
         shares = _shares(mixed.relevant, distinct)  # [copy, head]
-        for copy, place in enumerate(self.places[copies]):
-            part = self._every[place]
+        for copy, position in enumerate(self.places[copies]):
+            part = self._every[position]
             if part.layer < self._layer:
                 for head, share in enumerate(shares[copy]):
-                    self._between[place, self._place[Component("head", self._layer, head)]] = share
+                    self._between[position, self._place[Component("head", self._layer, head)]] = share
             elif part.head is not None:
                 mixed.relevant[copy, :, part.head] = distinct[:, part.head]
                 mixed.irrelevant[copy, :, part.head] = 0 if rest is None else rest[:, part.head]
@@ -316,12 +316,12 @@ class _Visit:
         distinct = self._own.mlp if rest is None else self._own.mlp - rest
         shares = _shares(fed.relevant[:, :, None], distinct[:, None])[:, 0]
         receiver = self._place[Component("mlp", self._layer)]
-        for copy, place in enumerate(self.places[copies]):
-            if place == receiver:
+        for copy, position in enumerate(self.places[copies]):
+            if position == receiver:
                 fed.relevant[copy] = distinct
                 fed.irrelevant[copy] = 0 if rest is None else rest
             else:
-                self._between[place, receiver] = shares[copy]
+                self._between[position, receiver] = shares[copy]
         return fed
 
 

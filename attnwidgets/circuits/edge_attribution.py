@@ -108,10 +108,10 @@ def _reached(edges: list[tuple[Component, Component]], *, forward: bool) -> set[
     """Return the components that are reached from the input, or that reach the output."""
     pairs = edges if forward else [(receiver, sender) for sender, receiver in edges]
     kind = "input" if forward else "output"
-    found = {start for start, _ in pairs if start.kind == kind}
-    while new := {end for start, end in pairs if start in found and end not in found}:
-        found |= new
-    return found
+    result = {start for start, _ in pairs if start.kind == kind}
+    while new := {end for start, end in pairs if start in result and end not in result}:
+        result |= new
+    return result
 
 
 def edge_attribution(
@@ -181,8 +181,8 @@ def edge_attribution(
         scores = np.zeros((len(senders), len(receivers)))
         for step in progress(range(steps), "edges"):
             point = embeddings[1] + (step / steps) * (embeddings[0] - embeddings[1])
-            found, parallel = _scores(passes.run(1, point), differences, senders, receivers)
-            scores += found
+            result, parallel = _scores(passes.run(1, point), differences, senders, receivers)
+            scores += result
     unread = [[_order(u, parallel) >= _order(v, parallel) for v in receivers] for u in senders]
     return EdgeAttribution(senders, receivers, np.where(unread, np.nan, scores / steps), steps)
 
@@ -268,10 +268,10 @@ def _scores(
 
 
 def _grad(of: Tensor, at: Tensor, weights: Tensor) -> Tensor:
-    (found,) = torch.autograd.grad(
+    (result,) = torch.autograd.grad(
         of, at, weights, retain_graph=True, allow_unused=True, materialize_grads=True
     )
-    return found
+    return result
 
 
 def _slopes(run: _Run, receivers: Sequence[Component]) -> tuple[Tensor, frozenset[int]]:
@@ -282,14 +282,14 @@ def _slopes(run: _Run, receivers: Sequence[Component]) -> tuple[Tensor, frozense
         the layers that are parallel.
     """
     places = [place for place in run.at if place[0] in ("head", "mlp")]
-    found = torch.autograd.grad(
+    result = torch.autograd.grad(
         run.score,
-        [run.at[place] for place in places],
+        [run.at[position] for position in places],
         retain_graph=True,
         allow_unused=True,
         materialize_grads=True,
     )
-    slope_at = dict(zip(places, found, strict=True))
+    slope_at = dict(zip(places, result, strict=True))
     last = max(layer for _, layer in places)
     slopes, parallel = [], set()
     for part in receivers:

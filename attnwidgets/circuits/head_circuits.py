@@ -233,13 +233,13 @@ def _query_key(block: Block) -> tuple[Tensor, Tensor]:
         else:
             each = columns.reshape(kv, 3, size)
             places = each[:, 0].flatten(), each[:, 1].flatten()
-        found = [(matrix[:, at], None if bias is None else bias[at]) for at in places]
+        result = [(matrix[:, at], None if bias is None else bias[at]) for at in places]
     elif last in _SIBLINGS:
-        found = [read_affine(block.part(f"{path}.{name}"), width, like) for name in _SIBLINGS[last]]
+        result = [read_affine(block.part(f"{path}.{name}"), width, like) for name in _SIBLINGS[last]]
     else:
         raise UnsupportedModelError(f"{_NAME}: the query projection of {layout.family} is not known.")
     read = block.norm1(like) if layout.order != "post" and block.norm1 is not None else like
-    for (matrix, bias), recorded in zip(found, (block.call.query, block.call.key), strict=True):
+    for (matrix, bias), recorded in zip(result, (block.call.query, block.call.key), strict=True):
         made = read[:1] @ matrix if bias is None else read[:1] @ matrix + bias
         expected = recorded[0, :, 0].flatten().to(made)  # rotations leave the first position as it is
         if not (made[0] - expected).norm() <= tolerance(block.call.query.dtype) * expected.norm():
@@ -247,12 +247,12 @@ def _query_key(block: Block) -> tuple[Tensor, Tensor]:
                 f"{_NAME}: queries and keys of {layout.family} are not a projection of the states (a norm or "
                 "a scale follows)."
             )
-    return found[0][0], found[1][0]
+    return result[0][0], result[1][0]
 
 
 def _embedding_of(model: Any) -> nn.Embedding:
-    found: nn.Embedding = model.get_input_embeddings()
-    return found
+    result: nn.Embedding = model.get_input_embeddings()
+    return result
 
 
 @dataclass(frozen=True)
@@ -293,13 +293,13 @@ class _Parts:
             for name, module in inner.named_modules()
             if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding)
         )
-        found = next(named, None)
-        if found is None:
+        result = next(named, None)
+        if result is None:
             raise UnsupportedModelError(
                 f"{_NAME}: {type(inner).__name__} has no position embeddings (they are rotations or biases)."
             )
-        start = len(found.weight) - int(getattr(inner.config, "max_position_embeddings", len(found.weight)))
-        return self._read(found.weight.detach()[max(0, start) :][:count])
+        start = len(result.weight) - int(getattr(inner.config, "max_position_embeddings", len(result.weight)))
+        return self._read(result.weight.detach()[max(0, start) :][:count])
 
     def logits(self, states: Tensor) -> Tensor:
         """Return what states [token, width] add to the logits, the final norm's statistics left out."""

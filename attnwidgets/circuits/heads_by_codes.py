@@ -99,10 +99,10 @@ class CodedHeads(Table):
             shape = None if heads is None else heads.shape
             raise ValueError(f"patched has heads {shape}; these are {self.scores.shape}.")
         known = ~np.isnan(self.scores) & ~np.isnan(heads)
-        found, scores = np.abs(heads[known]) >= share, self.scores[known]
-        if found.all() or not found.any():
+        result, scores = np.abs(heads[known]) >= share, self.scores[known]
+        if result.all() or not result.any():
             return float("nan")
-        pairs = scores[found][:, None] - scores[~found][None]
+        pairs = scores[result][:, None] - scores[~result][None]
         return float((np.sign(pairs) / _TWO + 0.5).mean())
 
     def __repr__(self) -> str:

@@ -162,7 +162,7 @@ def _rows(columns: Alignment) -> str:
         [printable(columns.label(column, side)) or "·" for side in (0, 1)] for column in range(start, end)
     ]
     shown = [["…"] * 2] * (start > 0) + shown + [["…"] * 2] * (end < len(columns))
-    lines = zip(*([one.ljust(max(map(len, pair))) for one in pair] for pair in shown), strict=True)
+    lines = zip(*([item.ljust(max(map(len, pair))) for item in pair] for pair in shown), strict=True)
     return "\n".join(
         f"  {name}: {' | '.join(line).rstrip()}"
         for name, line in zip(("clean  ", "corrupt"), lines, strict=True)
@@ -269,12 +269,14 @@ class AlignedTexts:
             width = ours.n_heads(self._stack) if site == "head" else len(self.columns)
             raw[site] = np.full((len(layers), width), np.nan)
             for layer in progress(layers, f"patching {site}"):
-                for place in self._places(site, layer, list(pairs)):
-                    if site != "head" and place < first:
-                        raw[site][layer, place] = 0.0  # what stands before the first difference is the same
+                for position in self._places(site, layer, list(pairs)):
+                    if site != "head" and position < first:
+                        raw[site][layer, position] = (
+                            0.0  # what stands before the first difference is the same
+                        )
                         continue
-                    change = self._change(site, layer, place, known[layer], pairs, ours)
-                    raw[site][layer, place] = scored(ours, targets[base], [change]) - before[base]
+                    change = self._change(site, layer, position, known[layer], pairs, ours)
+                    raw[site][layer, position] = scored(ours, targets[base], [change]) - before[base]
         return raw, (before[0], before[1])
 
     def _places(self, site: Site, layer: int, columns: list[int]) -> list[int]:

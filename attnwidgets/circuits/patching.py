@@ -167,7 +167,7 @@ class Patching(Explanation):
             corrupt=float(corrupt),
             clean_tokens=tuple(clean_tokens),
             corrupt_tokens=tuple(corrupt_tokens),
-            differs=tuple(int(place) for place in differs),
+            differs=tuple(int(differ) for differ in differs),
             target=target,
             foil=foil,
             estimate=bool(estimate),

@@ -123,9 +123,9 @@ def _frozen(base: Trace, first: Component, last: Component, stack: str) -> list[
     attentions = [layer for layer in layers if layer > first.layer]
     if last.kind == "mlp" and last.layer > first.layer:
         attentions.append(last.layer)
-    found = []
+    result = []
     if mlps:
-        found.append(set_activations(base, "mlp", mlps, base, stack=stack))
+        result.append(set_activations(base, "mlp", mlps, base, stack=stack))
     if attentions:
-        found.append(set_activations(base, "attention", attentions, base, stack=stack))
-    return found
+        result.append(set_activations(base, "attention", attentions, base, stack=stack))
+    return result

@@ -119,17 +119,17 @@ def claims_figure(report: ClaimReport, *, title: str | None) -> Figure:
     axes = figure.subplots()
     accent, quiet = LIGHT.accent, LIGHT.apart
     labels = []
-    for place, (result, group) in enumerate(rows):
+    for index, (result, group) in enumerate(rows):
         if group:
             means = [mean for _, _, mean in result.heads[group]]
             # Dots of equal height side by side, so that all of them are seen.
             offsets = np.linspace(-0.2, 0.2, len(means)) if len(means) > 1 else np.zeros(len(means))
-            axes.plot(means, place + offsets, ".", color=quiet, markersize=4)
+            axes.plot(means, index + offsets, ".", color=quiet, markersize=4)
             labels.append(f"{len(means)} {group}")
             continue
         if np.isfinite(result.interval).all():
-            axes.plot(result.interval, [place, place], color=accent, linewidth=2.5, solid_capstyle="round")
-        axes.plot(result.mean, place, "o", color=accent, markersize=6)
+            axes.plot(result.interval, [index, index], color=accent, linewidth=2.5, solid_capstyle="round")
+        axes.plot(result.mean, index, "o", color=accent, markersize=6)
         labels.append(f"{result.claim}: {result.verdict}" if len(report) > 1 else result.claim)
     axes.axvline(0, color=quiet, linewidth=0.6)
     axes.axvline(report.margin, color=quiet, linewidth=0.8, linestyle=":")

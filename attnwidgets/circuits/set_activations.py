@@ -316,7 +316,7 @@ def calibrate_attention(
     heads: dict[int, tuple[int, ...]] = {}
     for layer, head in sorted(by_head):
         heads[layer] = (*heads.get(layer, ()), head)
-    columns = {place: frozenset(found) for place, found in by_head.items()}
+    columns = {place: frozenset(result) for place, result in by_head.items()}
     said = f"sinks of {describe_heads(heads)} scaled by {scale:g}"
     return HeadIntervention(
         model, "circuits.calibrate_attention", said, stack, heads, weigh=_Calibration(columns, float(scale))

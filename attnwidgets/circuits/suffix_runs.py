@@ -191,10 +191,10 @@ class SuffixRuns:
         Args:
             base: One of the runs of `slopes_of`.
         """
-        found = self._slopes[base]
-        if found is None:  # never: runs are recorded on entering
+        result = self._slopes[base]
+        if result is None:  # never: runs are recorded on entering
             raise AssertionError
-        return found
+        return result
 
     def equal(self, cell: Cell) -> bool:
         """Return whether a cell holds the same in both runs, up to rounding if these read other lengths."""
@@ -319,8 +319,8 @@ class SuffixRuns:
                 return None
             score = self._score(outputs)
             if is_differentiated:
-                found = gradients(score, [kept[place] for place in self._wanted])
-                self._slopes[side] = dict(zip(self._wanted, found, strict=True))
+                result = gradients(score, [kept[place] for place in self._wanted])
+                self._slopes[side] = dict(zip(self._wanted, result, strict=True))
         activations = {place: tensor.detach() for place, tensor in kept.items()}
         if leaves_prefix:
             self._keep_prefix(outputs, self._pair.n_tokens - self._pair.first)
@@ -336,12 +336,12 @@ class SuffixRuns:
         logits = getattr(outputs, "logits", None)
         if trace.logits is None or logits is None:
             return True
-        found = widened(logits[0]).cpu()
+        result = widened(logits[0]).cpu()
         expected = widened(trace.logits)
-        expected = expected[-len(found) :] if found.dim() > 1 else expected
+        expected = expected[-len(result) :] if result.dim() > 1 else expected
         close = _CLOSE_IN_HALF if is_half(trace.logits) else _CLOSE
-        return found.shape == expected.shape and bool(
-            (found - expected).norm() <= close * expected.norm().clamp_min(1e-6)
+        return result.shape == expected.shape and bool(
+            (result - expected).norm() <= close * expected.norm().clamp_min(1e-6)
         )
 
     def _patched(self, base: int, patches: Sequence[Sequence[Cell]]) -> Any:
@@ -350,20 +350,20 @@ class SuffixRuns:
         changes: dict[tuple[Site, int], _FromOther] = {}
         for copied, cells in enumerate(patches):
             for cell in cells:
-                place = (cell.site, cell.layer)
-                if place not in changes:
-                    changes[place] = _FromOther(source[place], len(patches))
-                changes[place].add(copied, cell, self.first)
+                position = (cell.site, cell.layer)
+                if position not in changes:
+                    changes[position] = _FromOther(source[position], len(patches))
+                changes[position].add(copied, cell, self.first)
         start = 0 if self._must_run else min((layer for _, layer in changes), default=0)
         names, outputs = self._blocks[:start], self.recorded[base].blocks
         try:
-            for place, change in changes.items():
-                self._slots[place].change = change
+            for position, change in changes.items():
+                self._slots[position].change = change
             with recording(self._twin), returning(self._twin, names, outputs, len(patches)):
                 return self._call(base, len(patches))
         finally:
-            for place in changes:
-                self._slots[place].change = None
+            for position in changes:
+                self._slots[position].change = None
 
     def _call(self, side: int, copies: int, *, keeps_cache: bool = False) -> Any:
         """Return the outputs of a run over the tokens from the first different one on."""

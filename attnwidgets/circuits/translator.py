@@ -201,7 +201,7 @@ def _tuned_lens(folder: Path) -> Translator:
         matrices = weights.transpose(1, 2) + torch.eye(width)
         name = str(config.get("base_model_name_or_path", "an unnamed model"))
         said = f"tuned lens of {name}"
-        found = Translator(matrices, biases, unembedding=str(config.get("unembed_hash") or ""), said=said)
+        result = Translator(matrices, biases, unembedding=str(config.get("unembed_hash") or ""), said=said)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TranslatorError(
             f"{str(folder)!r} is not a tuned lens of a known form: {error}. Its config.json names d_model "
@@ -209,7 +209,7 @@ def _tuned_lens(folder: Path) -> Translator:
         ) from error
     if kind != "linear_tuned_lens":
         raise TranslatorError(f"{str(folder)!r} has lens_type {kind!r}; 'linear_tuned_lens' is known here.")
-    return found
+    return result
 
 
 def _hashes_of_head(model: Any) -> set[str]:
@@ -364,8 +364,8 @@ class _States:
         outputs: list[Tensor] = []
 
         def before(_: nn.Module, args: Any, kwargs: Any) -> None:
-            found = next(value for value in (*args, *kwargs.values()) if is_hidden(value))
-            inputs.append(found[0, _SKIPPED:].detach().float().cpu())
+            result = next(value for value in (*args, *kwargs.values()) if is_hidden(value))
+            inputs.append(result[0, _SKIPPED:].detach().float().cpu())
 
         def after(_: nn.Module, __: Any, output: Any) -> None:
             outputs[:] = [first_tensor(output)[0, _SKIPPED:].detach().float().cpu()]

@@ -120,11 +120,11 @@ class ConceptScores(Table, Viewable):
         """
         runs = self.cavs.shape[2]
         means = self.cavs.mean(2, dtype=np.float64)
-        found = np.einsum("ald,bld->abl", means, means)
+        result = np.einsum("ald,bld->abl", means, means)
         if runs > 1:
             diagonal = np.arange(len(self.concepts))
-            found[diagonal, diagonal] = (runs * found[diagonal, diagonal] - 1) / (runs - 1)
-        return found
+            result[diagonal, diagonal] = (runs * result[diagonal, diagonal] - 1) / (runs - 1)
+        return result
 
     def direction(self, concept: str, layer: int) -> Float:
         """Return a concept's unit direction, the mean over runs [dim].
@@ -262,5 +262,5 @@ def relative(scores: ConceptScores, concept: str, other: str) -> ConceptScores:
     name = f"{concept} rather than {other}"
     pair = ConceptSets(sets.texts, {name: first}, {}, second, (second,), notes)
     settings = replace(scores._settings, runs=1)  # noqa: SLF001
-    found = concept_scores(pair, scores.texts, scores.examples, settings)
-    return replace(found, random=scores.random, _sets=replace(sets, rows={name: first}, vectors={}))
+    result = concept_scores(pair, scores.texts, scores.examples, settings)
+    return replace(result, random=scores.random, _sets=replace(sets, rows={name: first}, vectors={}))

@@ -154,10 +154,10 @@ def _nmf(centred: Float, count: int, seed: int) -> dict[str, Float]:
     _quietly(model.fit, np.concatenate([above, below], axis=1))
     parts = model.components_
     width = centred.shape[1]
-    found = parts[:, :width] - parts[:, width:]
-    lengths = np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
-    found = found / lengths
-    return {"W_enc": np.linalg.pinv(found), "W_dec": found, "b_enc": np.zeros(count)}
+    result = parts[:, :width] - parts[:, width:]
+    lengths = np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
+    result = result / lengths
+    return {"W_enc": np.linalg.pinv(result), "W_dec": result, "b_enc": np.zeros(count)}
 
 
 def _kmeans(centred: Float, count: int, seed: int) -> dict[str, Float]:

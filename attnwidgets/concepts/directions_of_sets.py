@@ -68,16 +68,16 @@ class LayerStates:
 
         Weights sum to zero, so that the direction does not depend on where the origin is.
         """
-        found: list[tuple[Rows, Float, float] | None] = [None] * len(pairs)
+        result: list[tuple[Rows, Float, float] | None] = [None] * len(pairs)
         sizes = [(len(first), len(second)) for first, second in pairs]
         for size in dict.fromkeys(sizes):
             alike = [number for number, other in enumerate(sizes) if other == size]
             rows = np.stack([np.concatenate(pairs[number]) for number in alike])
             labels = np.repeat([1.0, 0.0], size)
             fits = self._fit(rows, labels)
-            for place, number in enumerate(alike):
-                found[number] = (rows[place], fits.alpha[place], float(fits.intercept[place]))
-        return [each for each in found if each is not None]
+            for index, number in enumerate(alike):
+                result[number] = (rows[index], fits.alpha[index], float(fits.intercept[index]))
+        return [each for each in result if each is not None]
 
     def _fit(self, rows: Rows, labels: Float) -> Fits:
         gram = self.gram[rows[:, :, None], rows[:, None, :]]

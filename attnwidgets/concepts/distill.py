@@ -117,8 +117,8 @@ def _scores(inputs: Inputs, target: Any, foil: Any, batch_size: int) -> tuple[Fl
     options = {"output_hidden_states": True} if targets.hidden else {}
     with inputs.running(back=False, batch_size=batch_size, desc="distilling") as (_, batches):
         for batch in batches:
-            found = targets.scores(batch.call(**options), batch).double().cpu().numpy()
-            values[[read.index for read in batch.reads]] = found
+            result = targets.scores(batch.call(**options), batch).double().cpu().numpy()
+            values[[read.index for read in batch.reads]] = result
     return values, targets.label
 
 

@@ -101,7 +101,7 @@ def _head_of(inputs: Inputs) -> str:
         raise UnsupportedModelError(
             f"{inputs.purpose}: {what} predicts no classes, so it has no head to fit. {_INSTEAD}"
         )
-    found: list[str] = []
+    result: list[str] = []
     with borrowed(inputs.model) as twin:
         handles = []
         for name, module in twin.named_modules():
@@ -112,7 +112,7 @@ def _head_of(inputs: Inputs) -> str:
                     if bool(
                         (rows - logits.float()).abs().max(-1).values.min() < 1e-4 * (1 + logits.abs().max())
                     ):
-                        found.append(name)
+                        result.append(name)
 
                 handles.append(module.register_forward_hook(keep))
         try:
@@ -120,9 +120,9 @@ def _head_of(inputs: Inputs) -> str:
         finally:
             for handle in handles:
                 handle.remove()
-    if not found:
+    if not result:
         raise UnsupportedModelError(f"{inputs.purpose}: no linear map of {what} gives its logits. {_INSTEAD}")
-    return found[-1]
+    return result[-1]
 
 
 def labels_of(given: Any, texts: Sequence[Any], classes: Sequence[str], purpose: str, name: str) -> Float:
@@ -269,5 +269,5 @@ def _gradients(inputs: Inputs, labels: Float, names: Sequence[str]) -> Iterator[
                 loss = torch.nn.functional.cross_entropy(out[0, :-1].float(), ids[1:])
             else:
                 loss = softmax_loss(out[0], float(labels[index]), regression=regression)
-            found = torch.autograd.grad(loss, list(free.values()), allow_unused=True, materialize_grads=True)
-            yield index, torch.cat([each.reshape(-1) for each in found]).detach(), float(loss.detach())
+            result = torch.autograd.grad(loss, list(free.values()), allow_unused=True, materialize_grads=True)
+            yield index, torch.cat([each.reshape(-1) for each in result]).detach(), float(loss.detach())

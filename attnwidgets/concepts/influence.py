@@ -122,17 +122,19 @@ def influence(
         sample = None if is_trace(read[0]) else learnt.first
         predicts = test_labels is None and not _labelled(tests)
         if of == "gradients":
-            found = _by_gradients(learnt, shown, (train, tests), (labels, test_labels), normalize, parameters)
-            has_labels = bool(found.test_labels[0])
-            about = _about(read, explained, found.train_labels, predicted=has_labels and predicts)
-            return replace(found, notes=(*about, *found.notes), _sample=sample)
+            result = _by_gradients(
+                learnt, shown, (train, tests), (labels, test_labels), normalize, parameters
+            )
+            has_labels = bool(result.test_labels[0])
+            about = _about(read, explained, result.train_labels, predicted=has_labels and predicts)
+            return replace(result, notes=(*about, *result.notes), _sample=sample)
         reading = read_head(learnt, batch_size=batch_size)
         test_reading = read_head(shown, batch_size=batch_size)
         classes = reading.classes
         y = labels_of(labels, train, classes, PURPOSE, "labels")
         given = _predicted(test_reading) if predicts else test_labels
         y_tests = labels_of(given, tests, classes, PURPOSE, "test_labels")
-        found = of_features(
+        result = of_features(
             reading,
             y,
             test_reading,
@@ -144,8 +146,8 @@ def influence(
             names=(learnt.names, shown.names),
             model=learnt.first.model_id,
         )
-        about = _about(read, explained, found.train_labels, predicted=predicts)
-        return replace(found, notes=(*about, *found.notes), _sample=sample)
+        about = _about(read, explained, result.train_labels, predicted=predicts)
+        return replace(result, notes=(*about, *result.notes), _sample=sample)
 
 
 def of_features(
@@ -246,16 +248,16 @@ def _by_gradients(
             spelled.append(("",) * len(y))
         numbers.append(y)
     names = parameter_names(train, parameters)
-    found = gradient_products(train, tests, numbers[0], numbers[1], names)
-    values = -found["products"]
+    result = gradient_products(train, tests, numbers[0], numbers[1], names)
+    values = -result["products"]
     if normalize:
-        values = values / np.sqrt(np.maximum(np.outer(found["tests"], found["train"]), 1e-300))
+        values = values / np.sqrt(np.maximum(np.outer(result["tests"], result["train"]), 1e-300))
     note = "similarity of gradients at the model's last checkpoint: not what leaving a text out does"
     return Influence(
         values=values,
         change=None,
-        self_influence=found["train"],
-        losses=found["losses"],
+        self_influence=result["train"],
+        losses=result["losses"],
         leverage=None,
         distance=None,
         tests=tests.names,

@@ -172,11 +172,11 @@ class Influence(Table, Viewable):
         chosen = list(every if train is None else (position(at, every, "training text") for at in train))
         features, labels = self._tests
         before = self._refit.measured(self._refit.says(features), labels, self.measure)  # type: ignore[arg-type]
-        found = np.zeros((len(self.tests), len(chosen)))
+        result = np.zeros((len(self.tests), len(chosen)))
         for column, text in enumerate(progress(chosen, "leaving out")):
             outputs = self._refit.outputs_without(text, features)
-            found[:, column] = self._refit.measured(outputs, labels, self.measure) - before  # type: ignore[arg-type]
-        return found
+            result[:, column] = self._refit.measured(outputs, labels, self.measure) - before  # type: ignore[arg-type]
+        return result
 
     def _columns(self) -> Iterator[Columns]:
         """Yield a part for each test."""

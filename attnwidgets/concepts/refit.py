@@ -84,12 +84,12 @@ class Refit:
             step = cho_solve(factor, slope.reshape(-1)).reshape(theta.shape)
             decrement = float((slope * step).sum())
             scale = 1.0
-            moved, found = theta - step, self._objective(theta - step, weights)
-            while found > value - 1e-4 * scale * decrement + 1e-14 * abs(value) and scale > 1e-10:  # noqa: PLR2004
+            moved, result = theta - step, self._objective(theta - step, weights)
+            while result > value - 1e-4 * scale * decrement + 1e-14 * abs(value) and scale > 1e-10:  # noqa: PLR2004
                 scale /= 2
                 moved = theta - scale * step
-                found = self._objective(moved, weights)
-            theta, value = moved, found
+                result = self._objective(moved, weights)
+            theta, value = moved, result
             if decrement < close * max(1.0, abs(value)):
                 break
         return theta
@@ -169,7 +169,7 @@ class Refit:
     def _spreads(self) -> Float:
         """How far a text's outputs move with its own weight: a_i' H^-1 a_i [text, output, output]."""
         rank = self._own.shape[1]
-        found = np.zeros((len(self.labels), self.outputs, self.outputs))
+        result = np.zeros((len(self.labels), self.outputs, self.outputs))
         block = max(1, int(2e8 / (8 * self.outputs**2 * rank)))
         for start in range(0, len(self.labels), block):
             rows = self._own[start : start + block]
@@ -178,8 +178,8 @@ class Refit:
                 right = np.zeros((self.outputs * rank, len(rows)))
                 right[output * rank : (output + 1) * rank] = rows.T
                 halves.append(solve_triangular(self._factor, right, lower=True))
-            found[start : start + block] = np.einsum("aen,ben->nab", halves, halves)
-        return found
+            result[start : start + block] = np.einsum("aen,ben->nab", halves, halves)
+        return result
 
     @cached_property
     def self_influence(self) -> Float:
@@ -217,10 +217,10 @@ class Refit:
         if without:
             share = np.einsum("nab,nbc->nac", self.curvatures(outputs), self._spreads) / len(self.labels)
             residuals = np.linalg.solve(np.eye(self.outputs) - share, residuals[:, :, None])[:, :, 0]
-        found = np.zeros((len(tests), len(self.labels)))
+        result = np.zeros((len(tests), len(self.labels)))
         for output in range(self.outputs):
-            found -= (residuals[:, output, None] * (self._own @ solved[output])).T
-        return found
+            result -= (residuals[:, output, None] * (self._own @ solved[output])).T
+        return result
 
     def slopes(self, features: Float, labels: Float, measure: Measure) -> Float:
         """Return the derivative of a measure by the outputs of tests [test, output]."""

@@ -312,11 +312,11 @@ def _index(inputs: Inputs, read: Read, number: Any) -> int:
 def _covering(inputs: Inputs, read: Read, start: int, stop: int) -> tuple[int, ...]:
     """Return the tokens that share characters with a span."""
     spans = _spans(inputs, read)
-    found = tuple(i for i, (begin, end) in enumerate(spans) if begin < stop and end > start and end > begin)
-    if not found:
+    result = tuple(i for i, (begin, end) in enumerate(spans) if begin < stop and end > start and end > begin)
+    if not result:
         where = quoted(inputs.names[read.index])
         raise ValueError(f"at[{read.index}]: characters {start} to {stop} hold no token of {where}.")
-    return found
+    return result
 
 
 def _spans(inputs: Inputs, read: Read) -> tuple[tuple[int, int], ...]:

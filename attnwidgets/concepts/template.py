@@ -142,11 +142,11 @@ def exact(values: Float, order: int) -> dict[Axes, Float]:
     effects: dict[Axes, Float] = {(): np.asarray(values.mean())}
     for size in range(1, order + 1):
         for chosen in combinations(axes, size):
-            found = values.mean(tuple(axis for axis in axes if axis not in chosen))
+            result = values.mean(tuple(axis for axis in axes if axis not in chosen))
             for smaller in range(size):
                 for inside in combinations(chosen, smaller):
-                    found = found - _spread(effects[inside], inside, chosen)
-            effects[chosen] = found
+                    result = result - _spread(effects[inside], inside, chosen)
+            effects[chosen] = result
     return effects
 
 
@@ -179,8 +179,8 @@ def estimated(
     at = 1
     for chosen, block in zip(sets, blocks, strict=True):
         own = weights[at : at + block.shape[1]].reshape([shape[axis] - 1 for axis in chosen])
-        for place, axis in enumerate(chosen):  # the last level is less the sum of the others
-            own = np.tensordot(own, _coding(shape[axis]), axes=([0], [1])) if place < len(chosen) else own
+        for index, axis in enumerate(chosen):  # the last level is less the sum of the others
+            own = np.tensordot(own, _coding(shape[axis]), axes=([0], [1])) if index < len(chosen) else own
         effects[chosen] = own
         at += block.shape[1]
     return effects, order
@@ -192,11 +192,11 @@ def _coding(levels: int) -> Float:
 
 
 def _columns(cells: NDArray[np.int64], shape: Sequence[int], chosen: Axes) -> Float:
-    found = np.ones((len(cells), 1))
+    result = np.ones((len(cells), 1))
     for axis in chosen:
         own = _coding(shape[axis])[cells[:, axis]]
-        found = (found[:, :, None] * own[:, None, :]).reshape(len(cells), -1)
-    return found
+        result = (result[:, :, None] * own[:, None, :]).reshape(len(cells), -1)
+    return result
 
 
 def predicted(effects: dict[Axes, Float], cells: NDArray[np.int64], order: int) -> Float:

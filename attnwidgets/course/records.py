@@ -159,10 +159,10 @@ def encode(record: Mapping[str, Any]) -> str:
     Raises:
         AnswerError: It is not a record, or its question is not answered yet.
     """
-    found = check_record(record)
-    if found["value"] is None:
-        raise AnswerError(f"{found['id']} is not answered yet: there is nothing to hand in")
-    body = urlsafe_b64encode(canonical(found).encode()).decode().rstrip("=")
+    result = check_record(record)
+    if result["value"] is None:
+        raise AnswerError(f"{result['id']} is not answered yet: there is nothing to hand in")
+    body = urlsafe_b64encode(canonical(result).encode()).decode().rstrip("=")
     return f"aw{VERSION}.{body}.{checksum(body)}"
 
 
@@ -209,10 +209,10 @@ def decode(receipt: str) -> Record:
     """
     if not isinstance(receipt, str):
         raise AnswerError(f"receipt is a {type(receipt).__name__}, not text")
-    found = RECEIPT.search(re.sub(r"\s+", "", receipt))
-    if not found:
+    result = RECEIPT.search(re.sub(r"\s+", "", receipt))
+    if not result:
         raise AnswerError(f"{quoted(receipt)} holds no receipt: it begins with aw{VERSION}.")
-    version, body, check = int(found[1]), found[2], found[3]
+    version, body, check = int(result[1]), result[2], result[3]
     if version > VERSION:
         raise NewerVersionError(
             f"the receipt is of version {version}, and this attnwidgets reads version {VERSION}: "

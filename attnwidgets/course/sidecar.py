@@ -67,8 +67,8 @@ def is_sidecar(path: PurePath) -> bool:
 
 def notebook_of(path: PurePath) -> str:
     """Return the notebook of a file of answers, without its ending; `NAMELESS` where it is not known."""
-    found = _NAME.fullmatch(path.name)
-    return (found and found["stem"]) or NAMELESS
+    result = _NAME.fullmatch(path.name)
+    return (result and result["stem"]) or NAMELESS
 
 
 def read_sidecar(path: str | Path) -> Kept:

@@ -193,7 +193,9 @@ def _head(value: Any) -> list[Any]:
     several = isinstance(value, list) and bool(value) and isinstance(value[0], list)
     if not several:
         return _one_head(value)
-    return sorted({tuple(_one_head(one)): _one_head(one) for one in _list(value, "a list of heads")}.values())
+    return sorted(
+        {tuple(_one_head(item)): _one_head(item) for item in _list(value, "a list of heads")}.values()
+    )
 
 
 def _one_head(value: Any) -> list[int]:
@@ -202,13 +204,13 @@ def _one_head(value: Any) -> list[int]:
 
 def _layer(value: Any) -> int | list[int]:
     if isinstance(value, list):
-        return sorted({_count(one, "layer") for one in _list(value, "a layer")})
+        return sorted({_count(item, "layer") for item in _list(value, "a layer")})
     return _count(value, "layer")
 
 
 def _tokens(value: Any) -> list[int]:
     positions = _list(value, "a list of positions: give tokens by position, from 0", empty=True)
-    return sorted({_count(one, "position") for one in positions})
+    return sorted({_count(position, "position") for position in positions})
 
 
 def _span(value: Any) -> list[int]:
@@ -232,11 +234,11 @@ def _name(value: Any) -> str:
 def _order(value: Any) -> list[Any]:
     places = []
     for place in _list(value, "an order: give a list of names, the first place first"):
-        names = [_label(one) for one in (place if isinstance(place, list) else [place])]
+        names = [_label(item) for item in (place if isinstance(place, list) else [place])]
         if not names:
             raise AnswerError("an order holds an empty place")
         places.append(sorted(names, key=str) if len(names) > 1 else names[0])
-    flat = [name for place in places for name in (place if isinstance(place, list) else [place])]
+    flat = [name for position in places for name in (position if isinstance(position, list) else [position])]
     _few(len(flat))
     seen = Counter(map(str, flat))
     if len(seen) < len(flat):
@@ -256,7 +258,7 @@ def _number(value: Any) -> int | float:
 
 def _choice(value: Any) -> str | list[str]:
     if isinstance(value, list):
-        return sorted({_name(one) for one in _list(value, "a choice", empty=True)})
+        return sorted({_name(item) for item in _list(value, "a choice", empty=True)})
     return _name(value)
 
 

@@ -67,20 +67,20 @@ def _weights(path: Path) -> dict[str, Any]:
     import torch
 
     tensors, nodes = read(path)
-    found = {name[len(_PREFIX) :]: value for name, value in tensors.items() if name.startswith(_PREFIX)}
+    result = {name[len(_PREFIX) :]: value for name, value in tensors.items() if name.startswith(_PREFIX)}
     products = {node.outputs[0]: node for node in nodes if node.operation == "MatMul"}
     for node in nodes:
         bias = next((i for i in node.inputs if i.startswith(_PREFIX) and i.endswith(".bias")), None)
         product = next((products[i] for i in node.inputs if i in products), None)
         if node.operation == "Add" and bias is not None and product is not None:
             weight = next(tensors[i] for i in product.inputs if i in tensors)
-            found[bias[len(_PREFIX) : -len("bias")] + "weight"] = weight.T
+            result[bias[len(_PREFIX) : -len("bias")] + "weight"] = weight.T
     first, rest = (
         next(value for name, value in tensors.items() if name.startswith(f"onnx::{operation}"))
         for operation in ("Concat", "Reshape")
     )
-    found["embeddings.position_embeddings"] = np.concatenate([first, rest], axis=1)
-    return {name: torch.from_numpy(np.array(value, dtype=np.float32)) for name, value in found.items()}
+    result["embeddings.position_embeddings"] = np.concatenate([first, rest], axis=1)
+    return {name: torch.from_numpy(np.array(value, dtype=np.float32)) for name, value in result.items()}
 
 
 def _as_in(name: str, own: dict[str, Any]) -> str:
@@ -143,16 +143,16 @@ def _node(message: memoryview) -> Node:
 def _tensor(message: memoryview) -> dict[str, NDArray[np.float32]]:
     """Return a tensor by its name; nothing for one of another type, as shapes are."""
     shape: list[int] = []
-    found: dict[int, int | memoryview] = {}
+    result: dict[int, int | memoryview] = {}
     for number, value in _fields(message):
         if number != _SIZE:
-            found[number] = value
+            result[number] = value
         elif isinstance(value, int):
             shape.append(value)
         else:  # all sizes in one field
             shape += _numbers(value)
-    name, raw = found.get(_NAME), found.get(_RAW)
-    if found.get(_KIND) != _FLOAT or not isinstance(name, memoryview) or not isinstance(raw, memoryview):
+    name, raw = result.get(_NAME), result.get(_RAW)
+    if result.get(_KIND) != _FLOAT or not isinstance(name, memoryview) or not isinstance(raw, memoryview):
         return {}
     return {str(name, "utf-8"): np.frombuffer(raw, "<f4").reshape(shape)}
 
@@ -180,11 +180,11 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def _numbers(message: memoryview) -> list[int]:
-    at, found = 0, []
+    at, result = 0, []
     while at < len(message):
         number, at = _number(message, at)
-        found.append(number)
-    return found
+        result.append(number)
+    return result
 
 
 def _number(message: memoryview, at: int) -> tuple[int, int]:

@@ -64,19 +64,19 @@ def whisper(folder: Path) -> tuple[WhisperForConditionalGeneration, WhisperProce
 
 def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights by their names in transformers."""
-    found: dict[str, Tensor] = {}
+    result: dict[str, Tensor] = {}
 
     def norm(target: str, source: str) -> None:
-        found[f"{target}.weight"] = variables[f"{source}/layer_norm/gamma"]
-        found[f"{target}.bias"] = variables[f"{source}/layer_norm/beta"]
+        result[f"{target}.weight"] = variables[f"{source}/layer_norm/gamma"]
+        result[f"{target}.bias"] = variables[f"{source}/layer_norm/beta"]
 
     def linear(targets: dict[str, bool], source: str) -> None:
         """Divide one matrix among modules, which have a bias or none."""
         weights, biases = (variables[f"{source}/{kind}"].chunk(len(targets)) for kind in ("weight", "bias"))
         for (target, biased), weight, bias in zip(targets.items(), weights, biases, strict=True):
-            found[f"{target}.weight"] = weight.contiguous()
+            result[f"{target}.weight"] = weight.contiguous()
             if biased:
-                found[f"{target}.bias"] = bias.contiguous()
+                result[f"{target}.bias"] = bias.contiguous()
 
     for side in ("encoder", "decoder"):
         own = f"model.{side}"
@@ -96,13 +96,13 @@ def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
             norm(f"{block}.final_layer_norm", f"{source}/ffn")
             linear({f"{block}.fc1": True}, f"{source}/ffn/linear_0")
             linear({f"{block}.fc2": True}, f"{source}/ffn/linear_1")
-        found[f"{own}.embed_positions.weight"] = variables[f"{side}/position_encodings/encodings"]
+        result[f"{own}.embed_positions.weight"] = variables[f"{side}/position_encodings/encodings"]
         norm(f"{own}.layer_norm", side)
     for number in (1, 2):
         linear({f"model.encoder.conv{number}": True}, f"encoder/conv{number}")
-    found["model.decoder.embed_tokens.weight"] = variables["decoder/embeddings/weight"]
-    found["proj_out.weight"] = found["model.decoder.embed_tokens.weight"]
-    return found
+    result["model.decoder.embed_tokens.weight"] = variables["decoder/embeddings/weight"]
+    result["proj_out.weight"] = result["model.decoder.embed_tokens.weight"]
+    return result
 
 
 def _variables(path: Path) -> dict[str, Tensor]:
@@ -128,12 +128,12 @@ def _variables(path: Path) -> dict[str, Tensor]:
     version, _, _ = number("I"), text(), number("I")
     if version != 6:  # noqa: PLR2004 - the only one that a package carries
         raise ValueError(f"{path.name} is of version {version}, and version 6 can be read")
-    found = {}
+    result = {}
     for _ in range(number("I")):
         name, shape = text(), [number("I") for _ in range(number("B"))]
         kind, size = number("B"), number("I")
         if kind == _HALF:
             values = np.frombuffer(data, "<f2", size // 2, at).astype(np.float32).reshape(shape)
-            found[name] = torch.from_numpy(values)
+            result[name] = torch.from_numpy(values)
         at += size
-    return found
+    return result

@@ -114,8 +114,8 @@ def minimal_edits(
     flips = [number for number in range(1, len(texts)) if margins[number] > 0]
     surprisals = np.full(len(texts), np.nan)
     if fluency is not None and flips:
-        found = text_surprisals(*fluency, [text, *(texts[number] for number in flips)], batch_size)
-        surprisals[flips] = found[1:] - found[0]
+        result = text_surprisals(*fluency, [text, *(texts[number] for number in flips)], batch_size)
+        surprisals[flips] = result[1:] - result[0]
     ranked = by or ("margin" if fluency is None else "surprisal")
     scores = surprisals if ranked == "surprisal" else -margins
     order = sorted(flips, key=lambda number: (scores[number], -margins[number]))
@@ -145,18 +145,18 @@ def _edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
         raise TypeError(f"candidates={candidates!r} is one text; give a list of words: [{candidates!r}].")
     given = None if callable(candidates) else list(dict.fromkeys(listed_texts(candidates, "candidates")))
     edits = []
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         tail = _TAIL.search(word)
         end = tail.group() if tail else ""
         if not word[: len(word) - len(end)]:
             continue
-        offered = list(dict.fromkeys(candidates(words, place))) if given is None else given
+        offered = list(dict.fromkeys(candidates(words, index))) if given is None else given
         for candidate in offered:
             if not isinstance(candidate, str) or not candidate or " " in candidate:
                 raise ValueError(f"candidates must be single words, without spaces; one is {candidate!r}.")
-            new = (candidate.capitalize() if place == 0 else candidate) + end
+            new = (candidate.capitalize() if index == 0 else candidate) + end
             if new != word:
-                edits.append((place, candidate, " ".join([*words[:place], new, *words[place + 1 :]])))
+                edits.append((index, candidate, " ".join([*words[:index], new, *words[index + 1 :]])))
     if not edits:
         raise ValueError("candidates is empty, or contains only the original words.")
     return edits
@@ -166,7 +166,7 @@ def _batches(
     tokenizer: Any, texts: Sequence[str], batch_size: int
 ) -> list[tuple[list[int], list[list[int]]]]:
     """Return numbers and ids of texts that run together: equally many tokens, so that nothing is padding."""
-    ids = [list(tokenizer(one)["input_ids"]) for one in texts]
+    ids = [list(tokenizer(text)["input_ids"]) for text in texts]
     order = sorted(range(len(texts)), key=lambda number: len(ids[number]))
     batches = []
     for _, alike in groupby(order, key=lambda number: len(ids[number])):
@@ -225,19 +225,19 @@ def text_surprisals(model: Any, tokenizer: Any, texts: Sequence[str], batch_size
 
         return np.array(
             [
-                float(surprisal(trace(model, tokenizer, one), measure="nats", pseudo=True).values.sum())
-                for one in progress(texts, "surprisal")
+                float(surprisal(trace(model, tokenizer, text), measure="nats", pseudo=True).values.sum())
+                for text in progress(texts, "surprisal")
             ]
         )
     start = getattr(tokenizer, "bos_token_id", None)
-    found = np.zeros(len(texts))
+    result = np.zeros(len(texts))
     with borrowed(inner) as twin, no_grad():
         for numbers, ids in progress(_batches(tokenizer, texts, batch_size), "surprisal"):
             led = [row if start is None or row[:1] == [start] else [start, *row] for row in ids]
             tokens = torch.tensor(led, device=_device(inner))
             log_p = twin(input_ids=tokens, return_dict=True).logits[:, :-1].double().log_softmax(-1)
-            found[numbers] = -log_p.gather(-1, tokens[:, 1:, None])[..., 0].sum(-1).cpu().numpy()
-    return found
+            result[numbers] = -log_p.gather(-1, tokens[:, 1:, None])[..., 0].sum(-1).cpu().numpy()
+    return result
 
 
 def _device(model: nn.Module) -> Any:

@@ -121,8 +121,8 @@ def probe(
         for name, each in inputs.items():
             rows[name].append(trial.scores(np.asarray(each[:, column], dtype=np.float64)))
     samples = {name: np.stack(parts, axis=-1) for name, parts in rows.items()}
-    for name, found in trial.baselines(states).items():
-        samples[name] = np.repeat(found[..., None], len(layers), axis=-1)
+    for name, result in trial.baselines(states).items():
+        samples[name] = np.repeat(result[..., None], len(layers), axis=-1)
     names = ["probe", *(name for name in (MAJORITY, POSITION, RANDOM) if name in samples)]
     card = scored(
         np.stack([samples[name] for name in names], axis=2),
@@ -183,18 +183,18 @@ class _Trial:
     @property
     def metrics(self) -> list[str]:
         """Metrics of the scorecard."""
-        found = list(self.folds)
-        found += ["selectivity"] if "control" in found else []
-        return [*found, *(["compression"] if self.order is not None else [])]
+        result = list(self.folds)
+        result += ["selectivity"] if "control" in result else []
+        return [*result, *(["compression"] if self.order is not None else [])]
 
     def scores(self, values: Float) -> Float:
         """Return what each example scores [example, raw metric]: 1 where it is right, and its bits."""
         spread = float(values.std(0).mean())
         scaled = (values - values.mean(0)) / (spread or 1.0)
-        found = [self._right(scaled, *each) for each in self.folds.values()]
+        result = [self._right(scaled, *each) for each in self.folds.values()]
         if self.order is not None:
-            found.append(self._bits(scaled))
-        return np.stack(found, axis=1)
+            result.append(self._bits(scaled))
+        return np.stack(result, axis=1)
 
     def _right(self, values: Float, labels: Rows, fold: Rows) -> Float:
         right = np.zeros(len(labels))
@@ -227,19 +227,19 @@ class _Trial:
 
     def baselines(self, states: Any) -> dict[str, Float]:
         """Return the scores of baselines that read no states [example, raw metric]."""
-        found = {MAJORITY: self.scores(np.zeros((self.task.n, 1)))}
+        result = {MAJORITY: self.scores(np.zeros((self.task.n, 1)))}
         places = _places(states, self.task.n)
-        return found if places is None else found | {POSITION: self.scores(places)}
+        return result if places is None else result | {POSITION: self.scores(places)}
 
     def summary(self, means: Float) -> Float:
         """Return the metrics of means of the raw ones [draw, raw metric, ...]."""
         by_name = dict(zip(self.raw, np.moveaxis(means, 1, 0), strict=True))
-        found = [by_name[name] for name in self.folds]
+        result = [by_name[name] for name in self.folds]
         if "control" in by_name:
-            found.append(by_name.get("accuracy_seen", by_name["accuracy"]) - by_name["control"])
+            result.append(by_name.get("accuracy_seen", by_name["accuracy"]) - by_name["control"])
         if self.order is not None:
-            found.append(np.log2(len(self.task.classes)) / np.maximum(by_name["bits"], _LEAST))
-        return np.stack(found, axis=1)
+            result.append(np.log2(len(self.task.classes)) / np.maximum(by_name["bits"], _LEAST))
+        return np.stack(result, axis=1)
 
 
 def _trial(task: ProbeTask, control: Control, folds: int, seed: int, penalty: float, *, mdl: bool) -> _Trial:
@@ -369,13 +369,13 @@ def control_labels(task: ProbeTask, control: Control, rng: np.random.Generator) 
 
 def random_folds(labels: Rows, folds: int, rng: np.random.Generator) -> Rows:
     """Return the fold of every example [example], with equal shares of every class."""
-    found = np.zeros(len(labels), np.int64)
+    result = np.zeros(len(labels), np.int64)
     start = 0
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))
-        found[rows] = (np.arange(len(rows)) + start) % folds
+        result[rows] = (np.arange(len(rows)) + start) % folds
         start += len(rows)
-    return found
+    return result
 
 
 def type_folds(types: Rows, folds: int, rng: np.random.Generator) -> Rows:

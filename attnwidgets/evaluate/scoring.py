@@ -215,8 +215,8 @@ class Scores:
 
     def only(self, texts: Collection[str], methods: Collection[str]) -> Scores:
         """Return some of the texts and methods, with all baselines."""
-        rows = [place for place, text in enumerate(self.texts) if text in texts]
-        kept = [place for place, method in enumerate(self.methods) if method in methods]
+        rows = [index for index, text in enumerate(self.texts) if text in texts]
+        kept = [index for index, method in enumerate(self.methods) if method in methods]
         return Scores(
             tuple(self.texts[row] for row in rows),
             tuple(self.methods[place] for place in kept),
@@ -238,8 +238,8 @@ class Scores:
         values: dict[str, Float] = {}
         notes: list[dict[str, None]] = [{} for _ in texts]
         places: dict[str, list[int]] = {}
-        for place, text in enumerate(texts):
-            places.setdefault(text, []).append(place)
+        for position, text in enumerate(texts):
+            places.setdefault(text, []).append(position)
         for part in sorted(parts, key=lambda part: min(part.methods), reverse=True):
             pairs = [
                 (source, place) for source, text in enumerate(part.texts) for place in places.get(text, ())
@@ -253,8 +253,8 @@ class Scores:
                 baselines = [(len(part.methods) + at, len(methods) + at) for at in range(count)]
                 source_columns, columns = ([pair[side] for pair in [*kept, *baselines]] for side in (0, 1))
                 whole[np.ix_(rows, columns)] = array[np.ix_(source_rows, source_columns)]
-            for source, place in pairs:
-                notes[place] |= dict.fromkeys(part.notes[source])
+            for source, position in pairs:
+                notes[position] |= dict.fromkeys(part.notes[source])
         return cls(tuple(texts), tuple(methods), values, tuple(map(tuple, notes)), parts[0].about)
 
     def to_bytes(self) -> bytes:

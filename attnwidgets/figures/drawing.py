@@ -160,7 +160,7 @@ def label_axis(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:
         set_ticks(range(len(labels)), texts, parse_math=False, family=families(FONTS), **options)
     else:
         places = range(0, len(labels), max(1, round(len(labels) / 160) * 10))
-        set_ticks(places, [str(place) for place in places])
+        set_ticks(places, [str(position) for position in places])
 
 
 def put(write: Any, *arguments: Any, **options: Any) -> Text:

@@ -325,7 +325,7 @@ def labelled(names: Sequence[str], places: Sequence[float] | None, side: float) 
     if side >= LEGIBLE:
         return list(enumerate(names))
     step = next((step for step in _STEPS if step * side >= 3 * LEGIBLE), _STEPS[-1])
-    return [(place, str(place)) for place in range(0, len(names), step)]
+    return [(index, str(index)) for index in range(0, len(names), step)]
 
 
 def flowed(wide: Sequence[float], width: float, *, gap: float = 0.0) -> tuple[list[tuple[int, float]], int]:

@@ -121,7 +121,7 @@ class ActivationIntervention(Intervention):
         super().__init__(model, kind, said, frozenset((stack, layer) for _, layer in changes))
         self._changes = dict(changes)
         points = points_of(self._model, changes, stack) if points is None else points
-        self._points = {place: points[place] for place in changes if place[0] != "head"}
+        self._points = {change: points[change] for change in changes if change[0] != "head"}
 
     def write(self, seen: Seen, output: Tensor) -> Tensor:
         """Return the outputs of heads to continue with."""

@@ -72,7 +72,7 @@ class Agent:
         Raises:
             ValueError: A condition has none, or one is out of range.
         """
-        found = []
+        result = []
         for cell in range(len(study.cells)):
             one, other = study.cell_names(cell)
             value = self.effects.get((one, other) if other else one)
@@ -85,8 +85,8 @@ class Agent:
             share = (value - 1) / (STEPS - 1) if study.kind == "trust" else value
             if not 0 <= share <= 1:
                 raise ValueError(f"the effect {value} of {one!r} is out of range for {study.kind!r}.")
-            found.append(float(share))
-        return np.array(found)
+            result.append(float(share))
+        return np.array(result)
 
     def draw(
         self, shares: NDArray[np.float64], cells: NDArray[np.int64], rng: np.random.Generator, trials: int = 1
@@ -127,7 +127,7 @@ class Trial:
 def trial_of(study: Study, turn: Turn) -> Trial:
     """Return what a person sees at a turn."""
     item, shown = study.items[turn.item], study.shown[turn.item]
-    ones = [one for condition in study.cells[turn.cell] for one in shown[condition]]
+    ones = [entry for condition in study.cells[turn.cell] for entry in shown[condition]]
     sides = tuple(reversed(ones)) if turn.side and len(ones) > 1 else tuple(ones)
     choices: tuple[Any, ...] = () if study.kind == "remove_words" else study.labels or SIDES
     prediction = "" if study.kind == "forward" else item.prediction
@@ -185,7 +185,7 @@ def _answer_of(study: Study, agent: Any, turn: Turn, rng: np.random.Generator) -
     """
     answer = agent(trial_of(study, turn), rng)
     if study.kind == "remove_words" and not isinstance(answer, str):
-        answer = sorted({int(one) for one in answer})
+        answer = sorted({int(entry) for entry in answer})
     if not is_answer(study.kind, answer, study.labels, len(study.words[turn.item])):
         choices = trial_of(study, turn).choices
         known = f"answers are {', '.join(map(repr, choices))}" if choices else "answer with places of words"
@@ -208,7 +208,7 @@ def _answer(study: Study, turn: Turn, drawn: int, rng: np.random.Generator) -> A
                 f"item {study.ids[turn.item]!r} has no words to remove: give remove=, or a function."
             )
         words = len(study.words[turn.item])
-        return list(truth) if drawn else [place for place in range(words) if place not in truth][:1]
+        return list(truth) if drawn else [index for index in range(words) if index not in truth][:1]
     if drawn:
         return truth
     wrong = [label for label in study.labels if label != truth]
@@ -284,8 +284,8 @@ def plan(
         for number in range(studies):
             rng = np.random.default_rng([seed, n, number])
             scores = agent.draw(shares, cells, rng, trials).astype(float)
-            found = estimate(Outcomes(scores, cells), one, other, _LEVEL, _RESAMPLES, rng)
-            count += not found.low <= null <= found.high
+            result = estimate(Outcomes(scores, cells), one, other, _LEVEL, _RESAMPLES, rng)
+            count += not result.low <= null <= result.high
         counts.append(count)
     return Plan(sizes, counts, studies, names)
 

@@ -91,16 +91,16 @@ def estimate(
     quantile is Student's, for the smaller of the two numbers.
     """
     signs = {one: 1.0} if other is None else {one: 1.0, other: -1.0}
-    found = {cell: outcomes.cells == cell for cell in signs}
-    totals = {cell: np.where(mask, outcomes.scores, 0.0) for cell, mask in found.items()}
-    value = sum(sign * totals[cell].sum() / found[cell].sum() for cell, sign in signs.items())
+    result = {cell: outcomes.cells == cell for cell in signs}
+    totals = {cell: np.where(mask, outcomes.scores, 0.0) for cell, mask in result.items()}
+    value = sum(sign * totals[cell].sum() / result[cell].sum() for cell, sign in signs.items())
     answers = 0.0
     for cell in signs:
-        scores = outcomes.scores[found[cell]]
+        scores = outcomes.scores[result[cell]]
         answers += scores.var(ddof=1) / len(scores) if len(scores) > 1 else 0.0
     clustered, sizes = [], []
     for axis in (0, 1):
-        used = np.any(np.logical_or.reduce(list(found.values())), axis=1 - axis)
+        used = np.any(np.logical_or.reduce(list(result.values())), axis=1 - axis)
         count = int(used.sum())
         sizes.append(count)
         if count < 2:  # noqa: PLR2004 - a single person or item cannot be resampled
@@ -110,7 +110,7 @@ def estimate(
         with np.errstate(invalid="ignore"):  # a resample may hold nobody of a cell
             for cell, sign in signs.items():
                 above = weights @ totals[cell].sum(1 - axis)[used]
-                means += sign * above / (weights @ found[cell].sum(1 - axis)[used])
+                means += sign * above / (weights @ result[cell].sum(1 - axis)[used])
         clustered.append(np.nanvar(means, ddof=1) * count / (count - 1))
     # Where people, say, do not differ, their variance is that of the answers but for chance.
     variance = max(sum(clustered) - (len(clustered) - 1) * answers, answers)
@@ -193,16 +193,20 @@ class Analysis(Table):
         Raises:
             ValueError: The comparison is unknown.
         """
-        for one in self.differences:
-            if one["condition"] == condition and reference in (None, one["reference"]):
-                return dict(one)
-        names = [one["condition"] for one in self.differences]
+        for item in self.differences:
+            if item["condition"] == condition and reference in (None, item["reference"]):
+                return dict(item)
+        names = [entry["condition"] for entry in self.differences]
         raise ValueError(
             f"{condition!r} was not compared; the comparisons are {names}.{suggest(condition, names)}"
         )
 
     def _columns(self) -> Iterator[Columns]:
-        compared = {one["condition"]: one for one in self.differences if one["condition"] != ""}
+        compared = {
+            difference["condition"]: difference
+            for difference in self.differences
+            if difference["condition"] != ""
+        }
         rows = []
         for mean in self.means:
             one = next(
@@ -222,15 +226,16 @@ class Analysis(Table):
 
     def __str__(self) -> str:
         lines = []
-        for one in self.means:
-            name = f"{one['condition']} rather than {one['other']}" if one["other"] else one["condition"]
-            lines.append(
-                f"{name}: {one['mean']:.2f} [{one['low']:.2f}, {one['high']:.2f}], {one['answers']} answers"
+        for mean in self.means:
+            name = f"{mean['condition']} rather than {mean['other']}" if mean["other"] else mean["condition"]
+            ends = f"[{mean['low']:.2f}, {mean['high']:.2f}]"
+            lines.append(f"{name}: {mean['mean']:.2f} {ends}, {mean['answers']} answers")
+        for item in self.differences:
+            name = "less a half" if self.kind == "forced_choice" else f"less {item['reference']}"
+            said = (
+                f"{item['difference']:+.2f} [{item['low']:+.2f}, {item['high']:+.2f}], p {_p(item['p_holm'])}"
             )
-        for one in self.differences:
-            name = "less a half" if self.kind == "forced_choice" else f"less {one['reference']}"
-            said = f"{one['difference']:+.2f} [{one['low']:+.2f}, {one['high']:+.2f}], p {_p(one['p_holm'])}"
-            lines.append(f"{one['condition']} {name}: {said}")
+            lines.append(f"{item['condition']} {name}: {said}")
         return "\n".join([*lines, *self.notes])
 
     def __repr__(self) -> str:
@@ -313,15 +318,18 @@ def analyse(
         for cell in order:
             if cell == base:
                 continue
-            found = estimate(outcomes, cell, base, level, resamples, rng)
+            result = estimate(outcomes, cell, base, level, resamples, rng)
             differences.append(
                 {
-                    "condition": cells[cell][0], "reference": cells[base][0], "difference": found.value,
-                    "low": found.low, "high": found.high, "p": permuted(outcomes, cell, base, resamples, rng),
+                    "condition": cells[cell][0], "reference": cells[base][0], "difference": result.value,
+                    "low": result.low, "high": result.high,
+                    "p": permuted(outcomes, cell, base, resamples, rng),
                 }
             )  # fmt: skip
-    for one, p in zip(differences, holm([one["p"] for one in differences]).tolist(), strict=True):
-        one["p_holm"] = p
+    for difference, p in zip(
+        differences, holm([difference["p"] for difference in differences]).tolist(), strict=True
+    ):
+        difference["p_holm"] = p
     return Analysis(
         kind, means, differences, level, tuple(_remarks(responses, out, unscored, outcomes, cells))
     )
@@ -340,11 +348,11 @@ def _mean(
 ) -> dict[str, Any]:
     mask = outcomes.cells == cell
     count = int(mask.sum())
-    found = estimate(outcomes, cell, None, level, resamples, rng)
+    result = estimate(outcomes, cell, None, level, resamples, rng)
     low, high = wilson(int(outcomes.scores[mask].sum()), count, level=level) if is_share else (None, None)
     return {
         "condition": names[0], "other": names[1], "people": int(mask.any(1).sum()), "answers": count,
-        "mean": found.value, "low": max(found.low, ends[0]), "high": min(found.high, ends[1]),
+        "mean": result.value, "low": max(result.low, ends[0]), "high": min(result.high, ends[1]),
         "wilson_low": low, "wilson_high": high,
     }  # fmt: skip
 

@@ -74,7 +74,7 @@ def item_of(given: Any, number: int) -> Item:
         ValueError: Its text is empty or too long.
     """
     if isinstance(given, Mapping):
-        known = [one.name for one in fields(Item)]
+        known = [item.name for item in fields(Item)]
         refuse_unknown("aw.people.Item", [name for name in given if name not in known], known)
         given = Item(**given)
     if not isinstance(given, Item):
@@ -138,7 +138,7 @@ def _of_explanation(given: Attributions | MixingMap, where: str) -> tuple[list[s
     else:
         unit = read.key.units[unit_name]
         values = np.asarray(read.values, float).reshape(-1, len(unit)).mean(0)
-    own = [place for place, special in enumerate(unit.special) if not special]
+    own = [index for index, special in enumerate(unit.special) if not special]
     return [str(unit.labels[place]) for place in own], values[own]
 
 
@@ -155,15 +155,15 @@ def words_of(text: str) -> tuple[str, ...]:
 
 def gaps(text: str, words: Sequence[str]) -> list[bool]:
     """Return of every word whether a space stands before it in the text."""
-    found, at = [], 0
+    result, at = [], 0
     for word in words:
         place = text.find(word, at)
         if place < 0:
-            found.append(True)
+            result.append(True)
             continue
-        found.append(bool(re.search(r"\s", text[at:place])))
+        result.append(bool(re.search(r"\s", text[at:place])))
         at = place + len(word)
-    return [False, *found[1:]]
+    return [False, *result[1:]]
 
 
 def places_to_remove(item: Item, words: Sequence[str], number: int) -> tuple[int, ...]:
@@ -175,7 +175,7 @@ def places_to_remove(item: Item, words: Sequence[str], number: int) -> tuple[int
     places: set[int] = set()
     for wanted in item.remove:
         if isinstance(wanted, str):
-            same = [place for place, word in enumerate(words) if word == wanted]
+            same = [index for index, word in enumerate(words) if word == wanted]
         else:
             same = [int(wanted)] if 0 <= int(wanted) < len(words) else []
         if not same:

@@ -81,15 +81,15 @@ def labels_of(kind: str, items: Sequence[Item], given: Sequence[str] | None) -> 
     """
     if kind not in SIMULATIONS:
         return ()
-    found = {str(getattr(item, name)) for item in items for name in _NEEDED[kind] if name != "changed"}
-    labels = tuple(sorted(found)) if given is None else tuple(str(label) for label in given)
+    result = {str(getattr(item, name)) for item in items for name in _NEEDED[kind] if name != "changed"}
+    labels = tuple(sorted(result)) if given is None else tuple(str(label) for label in given)
     if len(labels) < 2 or len(set(labels)) < len(labels):  # noqa: PLR2004 - a choice is of two
         raise ValueError(
             f"labels {list(labels)}: a choice needs two or more labels, each once; give labels=[...], or "
             "items with several predictions."
         )
-    if found - set(labels):
-        raise ValueError(f"labels {list(labels)} lack the predictions {sorted(found - set(labels))}.")
+    if result - set(labels):
+        raise ValueError(f"labels {list(labels)} lack the predictions {sorted(result - set(labels))}.")
     return labels
 
 
@@ -121,7 +121,7 @@ def is_answer(kind: str, answer: Any, labels: Sequence[str], words: int) -> bool
     if kind == "remove_words":
         return (
             isinstance(answer, list)
-            and all(isinstance(one, int) and 0 <= one < words for one in answer)
+            and all(isinstance(item, int) and 0 <= item < words for item in answer)
             and sorted(set(answer)) == answer
         )
     return answer in (labels or SIDES)
@@ -162,9 +162,9 @@ def refuse_named(
     Raises:
         ValueError: The message names item, condition and label.
     """
-    for number, (item, one) in enumerate(zip(items, shown, strict=True)):
-        said = " ".join((*one.words, one.text))
-        texts = item.text if one.words else ""  # a sentence is not a part of the text
+    for number, (item, entry) in enumerate(zip(items, shown, strict=True)):
+        said = " ".join((*entry.words, entry.text))
+        texts = item.text if entry.words else ""  # a sentence is not a part of the text
         for label in labels:
             if label and named(label, said) and not named(label, texts):
                 raise ValueError(
@@ -182,7 +182,7 @@ def refuse_coloured(items: Sequence[Item], condition: str, shown: Sequence[Shown
     Raises:
         ValueError: The message says in how many items, and what to do.
     """
-    if not any(one.signed for one in shown):
+    if not any(entry.signed for entry in shown):
         return
     sums = np.array([sum(one.values) for one in shown])
     answers = np.array([str(item.prediction) for item in items])

@@ -148,7 +148,7 @@ class _Reader:
             self.notes.append(f"{name}: {why}; set aside")
             self._put_aside(name, why, payload["code"], payload["rows"])
             return
-        others = {one["study"] for _, one in self.people.values()} - {payload["study"]}
+        others = {item["study"] for _, item in self.people.values()} - {payload["study"]}
         if others:
             self.notes.append(f"{name} answers another study than the files before it: read each study alone")
         self.add(name, payload)
@@ -333,7 +333,7 @@ def _malformed(payload: Mapping[str, Any]) -> str | None:
         return f"its rows do not hold {len(ROW)} values each"
     for row in rows:
         role, item, condition, other, position, side, _, first, ms = row
-        texts = all(isinstance(one, str) for one in (item, condition, other))
+        texts = all(isinstance(entry, str) for entry in (item, condition, other))
         times = all(one is None or isinstance(one, (int, float)) for one in (first, ms))
         if role not in ROLES or not texts or not times or not isinstance(position, int) or side not in (0, 1):
             return f"it has a malformed row: {str(row)[:80]}"

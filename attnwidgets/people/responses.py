@@ -253,16 +253,16 @@ def balanced_codes(count: int, salt: str, items: int, cells: int, seed: int) -> 
     rng = np.random.default_rng(seed)
     rest = rng.permutation(4 * items)  # side, direction and row, the same for the people of a block
     wanted = [int(rest[person // cells % len(rest)]) * cells + person % cells for person in range(count)]
-    found: dict[int, list[str]] = {}
+    result: dict[int, list[str]] = {}
     used: set[str] = set()
     codes = []
     for number in wanted:
-        while not found.get(number):
+        while not result.get(number):
             code = random_code(rng)
             if code not in used:
                 used.add(code)
-                found.setdefault(hashed(f"{salt}:{code}") % size_of(items, cells), []).append(code)
-        codes.append(found[number].pop(0))
+                result.setdefault(hashed(f"{salt}:{code}") % size_of(items, cells), []).append(code)
+        codes.append(result[number].pop(0))
     return codes
 
 

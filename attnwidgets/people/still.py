@@ -21,13 +21,13 @@ def sheet_of(study: Study, theme: Theme) -> Sheet:
     parts: list[Part] = [Words(study.question)] if study.question != study.title else []
     words = study.words[0]
     for condition, ones in zip(study.conditions, study.shown[0], strict=True):
-        for one in ones:
-            labels = one.words or words
-            values = np.array(one.values) if one.values else np.zeros(len(labels))
-            colours, norm = strip_colours({}, theme, values, signed=one.signed, top=1.0)
+        for item in ones:
+            labels = item.words or words
+            values = np.array(item.values) if item.values else np.zeros(len(labels))
+            colours, norm = strip_colours({}, theme, values, signed=item.signed, top=1.0)
             parts += [Words(condition), Text(values[None], labels, colours, norm)]
-            if one.text:
-                parts.append(Words(one.text))
+            if item.text:
+                parts.append(Words(item.text))
     answers = ", ".join(study.labels)
     count = f"item 1 of {len(study.items)}, in every condition; people see one"
     return Sheet(study.title, parts, f"{count}. Answers: {answers}." if answers else f"{count}.")

@@ -64,8 +64,8 @@ class Study:
         self.seed = int(options["seed"])
         self.conditions = _conditions(kind, conditions)
         self.between = options["design"] == "between"
-        given = [item_of(one, number) for number, one in enumerate(items)]
-        practice = [item_of(one, number) for number, one in enumerate(options["practice"])]
+        given = [item_of(entry, number) for number, entry in enumerate(items)]
+        practice = [item_of(option, number) for number, option in enumerate(options["practice"])]
         self.cells = _cells(kind, self.conditions)
         _require_balance(given, len(self.cells), between=self.between)
         require_fields(kind, given, "items")
@@ -95,7 +95,7 @@ class Study:
         texts = [[name, item.text, item.changed] for name, item in zip(self.ids, self.items, strict=True)]
         rest = [
             len(self.practice),
-            [str(one) for one in self.checks],
+            [str(check) for check in self.checks],
             list(self.labels),
             self.between,
             self.seed,
@@ -107,7 +107,7 @@ class Study:
     ) -> list[tuple[tuple[Shown, ...], ...]]:
         """Return the explanations [item][condition][one, or one a model]."""
         models = 2 if self.kind == "which_model" else 1
-        found = []
+        result = []
         for number, item in enumerate(items):
             by_name: dict[str, tuple[Shown, ...]] = {NONE: (NOTHING,) * models}
             for condition in self.conditions:
@@ -133,7 +133,7 @@ class Study:
                         f"{name}[{number}]: {RANDOM!r} shuffles another condition's values, and none has any."
                     )
                 by_name[RANDOM] = tuple(
-                    placebo(one, self.seed + 7 * number + k) for k, one in enumerate(source)
+                    placebo(entry, self.seed + 7 * number + k) for k, entry in enumerate(source)
                 )
             drawn_words = {one.words for ones in by_name.values() for one in ones if one.words}
             if self.kind == "remove_words" and len(drawn_words) > 1:
@@ -141,14 +141,14 @@ class Study:
                     f"{name}[{number}]: its explanations have different words, and words are marked in all "
                     "of them: bring them into one unit with .to('word')."
                 )
-            found.append(tuple(by_name[condition] for condition in self.conditions))
-        return found
+            result.append(tuple(by_name[condition] for condition in self.conditions))
+        return result
 
     def _refuse_leaks(self, items: Sequence[Item], shown: Sequence[Sequence[Sequence[Shown]]]) -> None:
         if self.kind != "forward":
             return
-        for place, condition in enumerate(self.conditions):
-            ones = [by_condition[place][0] for by_condition in shown]
+        for index, condition in enumerate(self.conditions):
+            ones = [by_condition[index][0] for by_condition in shown]
             refuse_named(items, condition, ones, self.labels)
             if condition != RANDOM:
                 refuse_coloured(items, condition, ones)
@@ -386,7 +386,9 @@ def _conditions(kind: str, given: Sequence[str]) -> tuple[str, ...]:
 def _cells(kind: str, conditions: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """Return what an item can be shown in: places of one condition, or of two."""
     numbers = range(len(conditions))
-    return tuple(combinations(numbers, 2)) if kind == "forced_choice" else tuple((one,) for one in numbers)
+    return (
+        tuple(combinations(numbers, 2)) if kind == "forced_choice" else tuple((number,) for number in numbers)
+    )
 
 
 def _require_balance(items: Sequence[Item], cells: int, *, between: bool) -> None:
@@ -424,7 +426,7 @@ def _names(items: Sequence[Item]) -> list[str]:
 
 def _text_words(item: Item, shown: Sequence[Sequence[Shown]]) -> tuple[str, ...]:
     """Return the words of a text: those of its first explanation that has words."""
-    drawn = (one.words for by_condition in shown for one in by_condition if one.words)
+    drawn = (entry.words for by_condition in shown for entry in by_condition if entry.words)
     return next(drawn, words_of(item.text))
 
 

@@ -158,7 +158,7 @@ def _item(
         "id": name,
         "words": list(words),
         "gaps": gaps(item.text, words),
-        "shown": [[_explanation(one, item.text, words) for one in ones] for ones in shown],
+        "shown": [[_explanation(entry, item.text, words) for entry in ones] for ones in shown],
         "prediction": [] if kind == "forward" else [text for text in predictions if text],
         "changed": item.changed if kind == "counterfactual" else "",
         "truth": list(truth) if isinstance(truth, tuple) else truth,

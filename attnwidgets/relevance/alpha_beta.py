@@ -96,8 +96,8 @@ class _Sum(Function):
         sums = [part.sum() for part in parts]
         whole = sums[0].abs() + sums[1].abs()
         first, second = (
-            part * _share(_share(one.abs(), whole) * arrived.sum(), one)
-            for part, one in zip(parts, sums, strict=True)
+            part * _share(_share(item.abs(), whole) * arrived.sum(), item)
+            for part, item in zip(parts, sums, strict=True)
         )
         return first, second
 
@@ -127,7 +127,7 @@ class _Shared(Function):
 
 def _passed(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a function of one tensor, or of a tensor and constants."""
-    number = next((place for place, value in enumerate(args) if live(value)), None)
+    number = next((index for index, value in enumerate(args) if live(value)), None)
     if number is None:
         return func(*args, **kwargs)
     rest = [constant(value) for value in args]
@@ -168,8 +168,8 @@ def _product(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
     def of_live(*tensors: Tensor) -> Tensor:
         given = list(args)
-        for place, tensor in zip(places, tensors, strict=True):
-            given[place] = tensor
+        for position, tensor in zip(places, tensors, strict=True):
+            given[position] = tensor
         output: Tensor = func(*given, **kwargs)
         return output
 
@@ -179,14 +179,14 @@ def _product(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 def _chosen(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Choose part of a tensor: one token's states as by a product with 1, anything else as it is."""
     where = args[1] if isinstance(args[1], tuple) else (args[1],)
-    single = live(args[0]) and any(isinstance(one, int) for one in where)
+    single = live(args[0]) and any(isinstance(item, int) for item in where)
     return _product(settings, func, args, kwargs) if single else func(*args, **kwargs)
 
 
 def _quotient(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance to what is divided; the divisor counts as a constant."""
     divisor = 0 if getattr(func, "__name__", "") in ("__rdiv__", "__rtruediv__") else 1
-    fixed = tuple(constant(value) if place == divisor else value for place, value in enumerate(args))
+    fixed = tuple(constant(value) if index == divisor else value for index, value in enumerate(args))
     return _passed(settings, func, fixed, {name: constant(value) for name, value in kwargs.items()})
 
 

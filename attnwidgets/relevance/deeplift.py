@@ -92,7 +92,7 @@ def _two_factors(
 def _contraction(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Contract two factors that depend on the input as their product; more have no rule."""
     flat = [value for group in args for value in (group if isinstance(group, (tuple, list)) else (group,))]
-    places = [place for place, value in enumerate(flat) if live(value)]
+    places = [index for index, value in enumerate(flat) if live(value)]
     if len(places) < _PAIR:
         return func(*args, **kwargs)
     if len(places) > _PAIR or func.__name__ != "einsum":
@@ -198,7 +198,7 @@ def _soft(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str
     if kept is None:
         return func(*args, **kwargs)
     axis = -1 if dim is None else dim
-    log_p, log_p0 = (_wide(one).log_softmax(axis) for one in (at, kept[0]))
+    log_p, log_p0 = (_wide(item).log_softmax(axis) for item in (at, kept[0]))
     apart = (log_p - log_p0).abs()
     ratio = torch.where(apart == 0, torch.ones_like(apart), -torch.expm1(-apart) / apart)
     # What a mask hides in both passes gives infinity less infinity, and has no weight.
@@ -241,9 +241,9 @@ def _norm(
     axes = tuple(range(-len(tuple(shape)), 0))
     inputs, inputs0 = _wide(x), _wide(kept[0])
     if centred:
-        inputs, inputs0 = (one - one.mean(axes, keepdim=True) for one in (inputs, inputs0))
+        inputs, inputs0 = (item - item.mean(axes, keepdim=True) for item in (inputs, inputs0))
     at = inputs.detach()
-    size, size0 = ((one.square().mean(axes, keepdim=True) + eps).sqrt() for one in (at, inputs0))
+    size, size0 = ((item.square().mean(axes, keepdim=True) + eps).sqrt() for item in (at, inputs0))
     grown = ((at + inputs0) * inputs).mean(axes, keepdim=True) / (size + size0)
     path = _divided(inputs, grown, (at / size, inputs0 / size0), (size, size0))
     return valued((path if weight is None else path * weight).to(y.dtype), y)

@@ -50,7 +50,7 @@ def _one_live(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any,
     options = dict(kwargs)
     if "input" in options:
         args = (options.pop("input"), *args)
-    places = [place for place, value in enumerate(args) if live(value)]
+    places = [index for index, value in enumerate(args) if live(value)]
     alone = len(places) == 1 and not any(map(live, options.values()))
     return args, options, places[0] if alone else -1
 
@@ -188,7 +188,7 @@ class Differences(Rules):
             self._kept.append((name, tuple(value.detach().clone() for value in values)))
             return None
         other, kept = self._kept.popleft() if self._kept else ("none", ())
-        if other != name or [one.shape for one in kept] != [one.shape for one in values]:
+        if other != name or [item.shape for item in kept] != [entry.shape for entry in values]:
             how = f"gives {name} numbers of another shape" if other == name else f"runs {other} for {name}"
             raise UnsupportedModelError(
                 f"deeplift: on the baseline the model {how}: which operations it runs depends on the numbers "

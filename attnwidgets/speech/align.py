@@ -216,8 +216,8 @@ def best_path(log_p: Float, ids: Sequence[int], blank: int) -> list[tuple[int, i
         state -= int(back[frame, state])
         states.append(state)
     path = np.array(states[::-1])
-    found = [np.flatnonzero(path == 2 * number + 1) for number in range(len(ids))]
-    return [(int(places[0]), int(places[-1]) + 1) for places in found]
+    result = [np.flatnonzero(path == 2 * number + 1) for number in range(len(ids))]
+    return [(int(places[0]), int(places[-1]) + 1) for places in result]
 
 
 def posteriors(log_p: Float, ids: Sequence[int], blank: int) -> Float:
@@ -289,13 +289,13 @@ def _ids_of(reader: Any, text: str) -> list[int]:
 def _words(ids: Sequence[int], divider: int | None) -> list[list[int]]:
     """Return the places of the ids of every word; without a divider, each id is one."""
     if divider is None:
-        return [[place] for place in range(len(ids))]
+        return [[index] for index in range(len(ids))]
     groups: list[list[int]] = [[]]
-    for place, i in enumerate(ids):
+    for index, i in enumerate(ids):
         if i == divider:
             groups.append([])
         else:
-            groups[-1].append(place)
+            groups[-1].append(index)
     return [group for group in groups if group]
 
 

@@ -265,8 +265,8 @@ def warp(cost: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]
         move = int(came[row_at, column_at])
         row_at -= move != _COLUMN
         column_at -= move != _ROW
-    found = np.array(path[::-1], dtype=np.intp)
-    return found[:, 0], found[:, 1]
+    result = np.array(path[::-1], dtype=np.intp)
+    return result[:, 0], result[:, 1]
 
 
 def median_filter(values: NDArray[np.floating], width: int) -> NDArray[np.floating]:

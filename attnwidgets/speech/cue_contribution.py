@@ -115,22 +115,22 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
     if refusal := refusal_of_sound(trace, "encoder"):
         raise ValueError(f"the cue cannot be silenced: {refusal}.")
     word = position(target, range(len(times)), "target")
-    cues = [position(one, range(len(times)), "cue") for one in ([cue] if isinstance(cue, int) else cue)]
+    cues = [position(item, range(len(times)), "cue") for item in ([cue] if isinstance(cue, int) else cue)]
     if word in cues or not cues:
         raise ValueError(f"cue must name words other than the target, {times.words[word]!r}.")
     unit = trace.axes("encoder")[0].units["frame"]
     gone = np.zeros((4, len(unit)), dtype=bool)
     begins = np.array([np.inf if span is None else span[0] for span in unit.times or ()]) + 1e-6
-    for one in cues:
-        inside = (times.start[one] <= begins) & (begins < times.end[one])
+    for item in cues:
+        inside = (times.start[item] <= begins) & (begins < times.end[item])
         gone[1] |= inside
         gone[3] |= inside
     inputs = silenced_inputs(trace, "encoder", gone)
     ids: Any = inputs["decoder_input_ids"].clone()
     places = _places(times)
     blank = _unknown(trace)
-    for one in cues:
-        for token in range(*times.tokens[one]):
+    for item in cues:
+        for token in range(*times.tokens[item]):
             ids[[2, 3], places[token]] = blank
     inputs["decoder_input_ids"] = ids
     require_same_model(trace, _PURPOSE)
@@ -141,7 +141,7 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
     log_p = cast("torch.Tensor", logits_in(outputs)).double().log_softmax(-1)
     # Every token is written by the row before it; what it is did not change, as the target is not a cue.
     own = [log_p[:, place - 1, int(ids[0, place])].exp() for place in chosen]
-    later = [times.words[one] for one in cues if one > word]
+    later = [times.words[entry] for entry in cues if entry > word]
     note = f"{', '.join(map(repr, later))} follows the target, whose text cannot see it" if later else ""
     return BlankedOut(
         times.words[word],
@@ -155,7 +155,7 @@ def _places(times: WordTimes) -> list[int]:
     """Return the places of the text's tokens among the decoder's ids."""
     special = times.trace.axes("decoder")[0].units["token"].special
     extra = len(special) - int(times.trace.inputs["decoder_input_ids"].shape[1])
-    return [place - extra for place in range(len(special)) if not special[place]]
+    return [index - extra for index in range(len(special)) if not special[index]]
 
 
 def _unknown(trace: Any) -> int:
@@ -261,15 +261,15 @@ def cue_contribution(
     scores = []
     for times, target, cue in given:
         word = position(target, range(len(times)), "target")
-        cues = [position(one, range(len(times)), "cue") for one in ([cue] if isinstance(cue, int) else cue)]
+        cues = [position(item, range(len(times)), "cue") for item in ([cue] if isinstance(cue, int) else cue)]
         if word in cues:
             raise ValueError(f"cue must name words other than the target, {times.words[word]!r}.")
         scores.append([_of_stack(times, word, cues, methods, stack) for stack in stacks])
-    layers = max(values.shape[1] for one in scores for values in one)
+    layers = max(values.shape[1] for score in scores for values in score)
     table = np.full((len(scores), len(stacks), len(methods) + 1, layers), np.nan)
-    for number, one in enumerate(scores):
-        for place, values in enumerate(one):
-            table[number, place, :, : values.shape[1]] = values
+    for number, score in enumerate(scores):
+        for index, values in enumerate(score):
+            table[number, index, :, : values.shape[1]] = values
     return SpokenCues(table, tuple(stacks), (*methods, RANDOM))
 
 
@@ -290,18 +290,18 @@ def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
     if stack == "encoder":
         units = (units[1], units[1])
     options: dict[str, Any] = {"stack": stack}
-    found: Any
+    result: Any
     zeroed: Any
     if method == "value_zeroing":
         zeroed = explain(trace, method, unit=units, final_norm=stack == "encoder", normalize=False, **options)
         whole = np.stack([zeroed.layer(number) for number in zeroed.layers])[:, : len(times), : len(times)]
     else:
-        found = explain(trace, method, **options)
-        found = found if found.heads is None else found.mean("head")
+        result = explain(trace, method, **options)
+        result = result if result.heads is None else result.mean("head")
         by_layer = []
-        for number in found.layers:
+        for number in result.layers:
             places = [place for span in units[0].spans[: len(times)] for place in span]
-            values = np.asarray(found.rows(number, None, places), dtype=np.float64)
+            values = np.asarray(result.rows(number, None, places), dtype=np.float64)
             owners = np.repeat(np.arange(len(times)), [len(span) for span in units[0].spans[: len(times)]])
             read = np.stack(
                 [
@@ -343,7 +343,7 @@ def _spans(times: WordTimes, units: Any, count: int) -> tuple[list[list[int]], l
         return known, known
     del count
     special = units["token"].special
-    places = [place for place in range(len(special)) if not special[place]]
+    places = [index for index in range(len(special)) if not special[index]]
     read = [[places[token] for token in range(*pair)] for pair in times.tokens]
     return read, [[place - 1 for place in span] for span in read]
 
@@ -351,7 +351,7 @@ def _spans(times: WordTimes, units: Any, count: int) -> tuple[list[list[int]], l
 def _unit(spans: list[list[int]], count: int) -> Unit:
     """Return words as the first elements, and everything else, each alone or together, as the last ones."""
     used = {place for span in spans for place in span}
-    rest = tuple(place for place in range(count) if place not in used)
+    rest = tuple(index for index in range(count) if index not in used)
     every = (*(tuple(span) for span in spans), *((rest,) if rest else ()))
     names = tuple(str(number) for number in range(len(every)))
     return Unit(_NAME, names, every, (False,) * len(every))

@@ -66,16 +66,16 @@ def demo_sentences() -> tuple[SpokenSentence, ...]:
     """
     packed = files("attnwidgets.speech").joinpath("homophones.xz").read_bytes()
     windows = np.frombuffer(lzma.decompress(packed), dtype=np.int8).reshape(-1, _HOP)
-    found, first = [], 0
+    result, first = [], 0
     for line in _SENTENCES.strip().splitlines():
         marked, homophone, count = line.rsplit(" ", 2)
         words = marked.split()
-        cue = next(place for place, word in enumerate(words) if word.startswith("["))
+        cue = next(index for index, word in enumerate(words) if word.startswith("["))
         wave = unpacked(windows[first : first + int(count)])
         text = marked.replace("[", "").replace("]", "")
-        found.append(SpokenSentence(text, len(words) - 1, cue, homophone, wave))
+        result.append(SpokenSentence(text, len(words) - 1, cue, homophone, wave))
         first += int(count)
-    return tuple(found)
+    return tuple(result)
 
 
 def unpacked(windows: NDArray[np.int8]) -> NDArray[np.float32]:

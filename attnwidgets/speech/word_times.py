@@ -113,7 +113,7 @@ class WordTimes(Sequence[WordTime], Table):
         return WordTime(self.words[place], *numbers)
 
     def __iter__(self) -> Iterator[WordTime]:
-        return (self[place] for place in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
     def _columns(self) -> Iterator[Columns]:
         """Yield word, start, end, probability and, of alignment heads, the share of padding."""

@@ -88,7 +88,7 @@ class ViewDirective(SphinxDirective):
 
 
 def _made(kind: str, explanation: Explanation, options: dict[str, Any]) -> View:
-    known = {name: found for name in dir(aw) if _is_view(found := getattr(aw, name))}
+    known = {name: result for name in dir(aw) if _is_view(result := getattr(aw, name))}
     if kind not in known:
         raise ValueError(f"unknown view {kind!r}.{suggest(kind, known)} The views are {', '.join(known)}.")
     view: View = known[kind](explanation, **options)
@@ -156,8 +156,8 @@ def joined(packs: Iterable[dict[str, Any]]) -> Packed:
     state: dict[str, Any] = {}
     blobs: dict[str, str] = {}
     first: frozenset[str] = frozenset()
-    for one in packs:
-        for name, value in one["state"].items():
+    for item in packs:
+        for name, value in item["state"].items():
             known = state.get(name, type(value)())
             state[name] = (
                 value
@@ -166,6 +166,6 @@ def joined(packs: Iterable[dict[str, Any]]) -> Packed:
                 if isinstance(value, dict)
                 else [*known, *value]
             )
-        blobs |= one["blobs"]
-        first |= frozenset(one["first"])
+        blobs |= item["blobs"]
+        first |= frozenset(item["first"])
     return Packed(state, blobs, first, "")

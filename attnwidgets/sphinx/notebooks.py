@@ -57,17 +57,17 @@ def _with_cell(text: str, code: str) -> str:
 
 def place_views(app: Sphinx, document: nodes.document) -> None:
     """Put the places of views where a document has the outputs of widgets, and keep what they need."""
-    held = [found for _, found in _scripts(document, MIME)]
+    held = [result for _, result in _scripts(document, MIME)]
     added = [node for node in document.findall(nodes.literal_block) if node.astext().startswith(_IMPORT)]
     for cell in {_cell_of(node) for node in [*added, *(node for node, _ in _scripts(document, MIME))]}:
         cell.parent.remove(cell)
-    packs = [one for one in held if one["places"]]
-    places = {model: names for one in packs for model, names in one["places"].items()}
-    models = {name: model["state"] for one in packs for name, model in one["state"]["models"].items()}
+    packs = [item for item in held if item["places"]]
+    places = {model: names for pack in packs for model, names in pack["places"].items()}
+    models = {name: model["state"] for pack in packs for name, model in pack["state"]["models"].items()}
     others = 0
-    for output, found in _scripts(document, _WIDGET):
+    for output, result in _scripts(document, _WIDGET):
         shown = _bundle_of(output)
-        names = places.get(found.get("model_id"), ())
+        names = places.get(result.get("model_id"), ())
         ours: list[nodes.Node] = [
             ViewPlace(model=name, height=models[name]["options"]["height"]) for name in names
         ]
@@ -81,8 +81,8 @@ def place_views(app: Sphinx, document: nodes.document) -> None:
     if added and not held:
         words = "attnwidgets: this notebook was not executed: its views are the pictures that are saved in it"
         LOGGER.warning(words, location=app.env.docname, type="attnwidgets", subtype="notebook")
-    for one in packs:
-        document += ViewData(packs=[one])
+    for pack in packs:
+        document += ViewData(packs=[pack])
     if packs and not others:
         # What ipywidgets needs, and myst-nb and nbsphinx add to such a page, is then of no use.
         getattr(app.env, "nb_metadata", {}).get(app.env.docname, {}).pop("js_files", None)
@@ -92,8 +92,8 @@ def place_views(app: Sphinx, document: nodes.document) -> None:
 def _scripts(document: nodes.document, mime: str) -> list[tuple[Element, Any]]:
     """Return the raw nodes that are one script element of a type, with what is in it."""
     raw = [node for node in document.findall(nodes.raw) if "html" in node.get("format", "")]
-    found = [(node, _SCRIPT.fullmatch(node.astext())) for node in raw]
-    return [(node, json.loads(one["json"])) for node, one in found if one and one["mime"] == mime]
+    result = [(node, _SCRIPT.fullmatch(node.astext())) for node in raw]
+    return [(node, json.loads(item["json"])) for node, item in result if item and item["mime"] == mime]
 
 
 def _cell_of(node: Element) -> Element:

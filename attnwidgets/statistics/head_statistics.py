@@ -203,14 +203,14 @@ def similar_heads(
             f"other has {sizes.queries} queries and {sizes.keys} keys, this map {roles.queries} and "
             f"{roles.keys}: rows can be compared only if they are over the same elements."
         )
-    found: list[RankedHead] = []
+    result: list[RankedHead] = []
     for index, first, rows in by_layer(among, unit, roles, "similar heads"):
         number = among.layers[index]
-        for place, value in enumerate(_divergence(own, rows), first):
-            name = None if among.heads is None else among.heads[place]
+        for position, value in enumerate(_divergence(own, rows), first):
+            name = None if among.heads is None else among.heads[position]
             if not np.isnan(value) and (other is not None or (number, name) != (layer, head)):
-                found.append(RankedHead(number, name, float(value)))
-    return sorted(found, key=lambda one: one.value)[:k]
+                result.append(RankedHead(number, name, float(value)))
+    return sorted(result, key=lambda one: one.value)[:k]
 
 
 def _rows_of(source: MixingMap, layer: int, head: int, unit: str, roles: Roles) -> Rows:

@@ -253,13 +253,13 @@ class HeadPatterns(Table):
         names = np.array([*self.names, "broad", MIXED, ""])
         broad, mixed, none = len(self.names), len(self.names) + 1, len(self.names) + 2
         breadth = self["broad"] if "broad" in self.names else np.zeros(self.values.shape[1:])
-        found = np.where(np.nan_to_num(breadth) >= BROAD, broad, mixed)
+        result = np.where(np.nan_to_num(breadth) >= BROAD, broad, mixed)
         for among in (of_special, of_text):
             shares = np.where(np.array(among)[:, None, None], np.nan_to_num(self.values), 0.0)
             if any(among):
-                found = np.where(shares.max(axis=0) >= CLEAR, shares.argmax(axis=0), found)
-        found = np.where(np.isnan(self.values).all(axis=0), none, found)
-        return [[str(names[place]) for place in layer] for layer in found]
+                result = np.where(shares.max(axis=0) >= CLEAR, shares.argmax(axis=0), result)
+        result = np.where(np.isnan(self.values).all(axis=0), none, result)
+        return [[str(names[place]) for place in layer] for layer in result]
 
     def strongest(self) -> tuple[Pattern, RankedHead] | None:
         """Return the head with the strongest pattern outside special tokens, and the pattern.
@@ -267,8 +267,8 @@ class HeadPatterns(Table):
         Those relate different elements of the text: previous, next, same word, duplicate. Ties: the first
         pattern, then the first layer and head. None if none applies, or no head has a value.
         """
-        found = [(pattern, self.top(pattern.name, 1)) for pattern in self.patterns if pattern.outside]
-        ranked = [(pattern, heads[0]) for pattern, heads in found if heads]
+        result = [(pattern, self.top(pattern.name, 1)) for pattern in self.patterns if pattern.outside]
+        ranked = [(pattern, heads[0]) for pattern, heads in result if heads]
         return max(ranked, key=lambda one: one[1].value, default=None)
 
     def _ranked(self, at: tuple[int, ...], values: Float) -> RankedHead:
@@ -325,25 +325,29 @@ def patterns_of(
         queries: Number of evenly spaced queries that are read; None: all. Means are then over these.
     """
     roles = Roles(source.to(unit), "text")
-    reasons = {one.name: reason for one in among if (reason := one.refusal(roles))}
-    patterns = tuple(one for one in among if one.name not in reasons)
+    reasons = {item.name: reason for item in among if (reason := item.refusal(roles))}
+    patterns = tuple(item for item in among if item.name not in reasons)
     counted = np.flatnonzero(roles.counted)
     read = (
         None if queries is None else counted[np.unique(np.linspace(0, len(counted) - 1, queries, dtype=int))]
     )
     rows = np.arange(roles.queries) if read is None else read
-    pairs = {one.name: _pairs(roles, one.targets, rows) for one in patterns if one.targets is not None}
+    pairs = {
+        pattern.name: _pairs(roles, pattern.targets, rows)
+        for pattern in patterns
+        if pattern.targets is not None
+    }
     heads = 1 if source.heads is None else len(source.heads)
     values = np.full((len(patterns), len(source.layers), heads), np.nan)
     for layer, first, numbers in values_by_layer(source, unit, roles, "head patterns", read):
         totals = numbers.sum(axis=2, dtype=np.float64)
         whole = rows_of(numbers, roles, "a layer") if len(pairs) < len(patterns) else None
-        for place, one in enumerate(patterns):
-            if one.name in pairs:
-                found = towards(numbers, totals, pairs[one.name])
+        for index, pattern in enumerate(patterns):
+            if pattern.name in pairs:
+                result = towards(numbers, totals, pairs[pattern.name])
             else:
-                found = _DENSE[one.name](whole)
-            values[place, layer, first : first + len(numbers)] = found
+                result = _DENSE[pattern.name](whole)
+            values[index, layer, first : first + len(numbers)] = result
     special = frozenset(["separator", *(["first"] if roles.special[0] else [])])
     return HeadPatterns(values, patterns, reasons, special, tuple(source.layers), source.heads)
 
@@ -353,9 +357,9 @@ Pairs = tuple["NDArray[np.intp]", "NDArray[np.intp]"]
 
 def _pairs(roles: Roles, targets: Callable[[Roles, int], list[int]], rows: NDArray[np.intp]) -> Pairs:
     """Return places among rows and the keys that these read by a pattern, as two lists of one length."""
-    counted = [(place, int(query)) for place, query in enumerate(rows) if roles.counted[query]]
-    found = [(at, key) for at, q in counted for key in targets(roles, q) if key <= q or not roles.causal]
-    both = np.array(found, dtype=np.intp).reshape(-1, 2)
+    counted = [(index, int(query)) for index, query in enumerate(rows) if roles.counted[query]]
+    result = [(at, key) for at, q in counted for key in targets(roles, q) if key <= q or not roles.causal]
+    both = np.array(result, dtype=np.intp).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 

@@ -85,19 +85,19 @@ class Roles:
     def occurrences(self) -> dict[str, list[int]]:
         """The places of every label, in order; special elements are left out."""
         places: dict[str, list[int]] = {label: [] for label in self.labels}
-        for place, label in enumerate(self.labels):
-            if not self.special[place]:
-                places[label].append(place)
+        for index, label in enumerate(self.labels):
+            if not self.special[index]:
+                places[label].append(index)
         return places
 
     @cached_property
     def rank(self) -> list[int]:
         """How often the label of every key occurred before it [key]; 0 for special elements."""
-        found = [0] * self.keys
+        result = [0] * self.keys
         for places in self.occurrences.values():
-            for before, place in enumerate(places):
-                found[place] = before
-        return found
+            for before, position in enumerate(places):
+                result[position] = before
+        return result
 
     @cached_property
     def sentences(self) -> NDArray[np.int64] | None:

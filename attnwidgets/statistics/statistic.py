@@ -177,7 +177,7 @@ def statistics() -> dict[str, Statistic]:
     """
     import attnwidgets.statistics  # noqa: F401 - its files register what they define
 
-    rank = {name: place for place, name in enumerate(_ORDER)}
+    rank = {name: index for index, name in enumerate(_ORDER)}
     return {
         name: _STATISTICS[name] for name in sorted(_STATISTICS, key=lambda name: rank.get(name, len(rank)))
     }

@@ -279,7 +279,7 @@ def html_of(stats: HeadStatistics) -> str:
     notes = [stats.title.replace("_", " "), str(stats.provenance.get("model") or ""), f"by {stats.unit}"]
     notes += [stats.warning]
     notes += [f"no {name.replace('_', ' ')}: {reason}" for name, reason in stats.left_out.items()]
-    rows = (_row(stats, place) for place in range(len(stats.names)))
+    rows = (_row(stats, index) for index in range(len(stats.names)))
     return table(head, rows, [" · ".join(filter(None, notes))], left=(0, 4, 5))
 
 

@@ -148,15 +148,17 @@ def _of_hooks(table: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _of_modules(table: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the weights that attention modules returned with their output (nnsight's cache of modules)."""
-    found = []
+    result = []
     for path, entry in table.items():
         match = _MODULE.fullmatch(str(path))
         weights = [part for part in _parts(entry.output) if _is_softmax(part)]
         if match is not None and "att" in match["module"].lower() and weights:
-            found.append((match["before"].lower(), match["module"].lower(), int(match["layer"]), weights[-1]))
-    both = all(any(side in before for before, *_ in found) for side in ("encoder", "decoder"))
+            result.append(
+                (match["before"].lower(), match["module"].lower(), int(match["layer"]), weights[-1])
+            )
+    both = all(any(side in before for before, *_ in result) for side in ("encoder", "decoder"))
     by_layer: dict[str, dict[int, Any]] = {}
-    for before, module, layer, values in found:
+    for before, module, layer, values in result:
         by_layer.setdefault(_stack_of(before, module) if both else "self", {})[layer] = values
     if not by_layer:
         raise ValueError(

@@ -70,7 +70,7 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
         few, many = queries.stop - queries.start, keys.stop - keys.start
         if len(buffer) < shared * few * many:
             buffer = query.new_empty(shared * few * n_keys)
-        found = query.new_empty((len(query), len(sums), many))
+        result = query.new_empty((len(query), len(sums), many))
         for number in range(len(key)):
             heads = slice(number * shared, (number + 1) * shared)
             scores = buffer[: shared * few * many].view(shared * few, many)
@@ -86,8 +86,8 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
             if not bounded or reach[heads, queries].max() > _SAFE:
                 weights -= weights.amax(-1, keepdim=True)
             weights.exp_()
-            found[heads] = (chosen / weights.sum(-1)[:, None]) @ weights
-        yield sums, keys.start, found
+            result[heads] = (chosen / weights.sum(-1)[:, None]) @ weights
+        yield sums, keys.start, result
 
 
 def _columns(mask: Any, queries: slice, keys: slice) -> Tensor | None:

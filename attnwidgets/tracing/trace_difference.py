@@ -98,7 +98,9 @@ class Difference(Table):
         return before.id != after.id
 
     def __repr__(self) -> str:
-        changes = [f"{one or 'nothing'!r} for {two or 'nothing'!r}" for one, two in self.alignment.changes()]
+        changes = [
+            f"{item or 'nothing'!r} for {two or 'nothing'!r}" for item, two in self.alignment.changes()
+        ]
         more = ["..."] if len(changes) > SAID else []
         texts = ", ".join([*changes[:SAID], *more])
         head = "; ".join([*self.interventions, *([texts] if texts else [])]) or "the same interventions"

@@ -162,7 +162,7 @@ class Explorer(Intervening):
             return begun
         if not isinstance(shown, (list, tuple)) or not shown or not all(map(is_trace, shown)):
             return shown
-        shown = [self._with_words(one) for one in dict.fromkeys(shown)]
+        shown = [self._with_words(fromkey) for fromkey in dict.fromkeys(shown)]
         if self._text_refusal(shown[0]) == _OF_FEATURES:
             raise TypeError(
                 "Explorer(features=...) holds the features of one text, and several were given: give the SAE."
@@ -185,7 +185,9 @@ class Explorer(Intervening):
 
         given = self._features_given
         listed = given if isinstance(given, (list, tuple)) else [given]
-        return _OF_FEATURES if any(isinstance(one, FeatureActivations) for one in listed) else refusal(trace)
+        return (
+            _OF_FEATURES if any(isinstance(item, FeatureActivations) for item in listed) else refusal(trace)
+        )
 
     def _join(self, start: Mapping[str, Any]) -> Link:
         link = super()._join(start)

@@ -83,7 +83,7 @@ def captions(traces: Sequence[Trace], *, start_layer: int = 0) -> Attributions:
         raise ValueError("vision.captions compares captions by one model, and these traces are of several.")
     if not all(torch.equal(trace.inputs["pixel_values"], pixels) for trace in traces):
         raise ValueError("vision.captions compares captions of one picture, and these traces are of several.")
-    found = [
+    result = [
         chefer(trace, stack="vision", start_layer=start_layer)
         for trace in progress(traces, "captions of the picture")
     ]
@@ -103,7 +103,7 @@ def captions(traces: Sequence[Trace], *, start_layer: int = 0) -> Attributions:
         facts={"logits_per_image": logits.tolist()},
     )
     return Attributions(
-        np.stack([one.values for one in found]),
+        np.stack([item.values for item in result]),
         axis=first.axes("vision")[0],
         target=names,
         unit="patch",

@@ -117,7 +117,7 @@ class _TestTimeRegisters(Intervention):
         self._units: dict[int, list[int]] = {}
         self._scale = scale
         unit = trace.axes(stack)[0].units["patch"]
-        self._patches = tuple(place for place, cell in enumerate(unit.cells or ()) if cell is not None)
+        self._patches = tuple(index for index, cell in enumerate(unit.cells or ()) if cell is not None)
         self._points = hidden_units(trace, self._model)
         for layer, numbers in units.items():
             number = position(layer, range(len(self._points)), "layer")

@@ -164,11 +164,11 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
         >>> aw.vision.outlier_tokens(norms).labels
         ('c',)
     """
-    found = norms if isinstance(norms, Attributions) else token_norms(norms)
-    values: NDArray[np.floating] = np.atleast_2d(found.values)
+    result = norms if isinstance(norms, Attributions) else token_norms(norms)
+    values: NDArray[np.floating] = np.atleast_2d(result.values)
     layer = position(layer, range(len(values)), "layer")
-    unit = found.source_unit
-    places = [place for place, special in enumerate(unit.special) if not special]
+    unit = result.source_unit
+    places = [index for index, special in enumerate(unit.special) if not special]
     row = values[layer]
     median = float(np.median(row[places]))
     if threshold is None:
@@ -255,16 +255,16 @@ def find_register_neurons(
     scores, elsewhere, first, largest = [], [], [], 0.0
     for trace in listed:
         norms = token_norms(trace)
-        found = outlier_tokens(norms, threshold, layer)
-        largest = max(largest, float(norms.values[layer].max()) / found.median)
-        if not len(found):
+        result = outlier_tokens(norms, threshold, layer)
+        largest = max(largest, float(norms.values[layer].max()) / result.median)
+        if not len(result):
             continue
         units = _activations(trace)
-        patches = [place for place, special in enumerate(norms.source_unit.special) if not special]
-        rest = [place for place in patches if place not in found.tokens]
-        scores.append([row[list(found.tokens)].mean(0) for row in units])
+        patches = [index for index, special in enumerate(norms.source_unit.special) if not special]
+        rest = [patch for patch in patches if patch not in result.tokens]
+        scores.append([row[list(result.tokens)].mean(0) for row in units])
         elsewhere.append([row[rest].mean(0) if rest else np.zeros(row.shape[1]) for row in units])
-        first.append(_first_layer(norms.values, found.tokens, patches, found.threshold / found.median))
+        first.append(_first_layer(norms.values, result.tokens, patches, result.threshold / result.median))
     if not scores:
         raise ValueError(
             f"no token is an outlier: the largest norm is {largest:.2f} times the median of the "

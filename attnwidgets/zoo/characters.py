@@ -19,9 +19,9 @@ class CharacterTokenizer(PreTrainedTokenizerFast):
     """
 
     def _encode_plus(self, text: Any, *args: Any, **kwargs: Any) -> Any:
-        for one in [text] if isinstance(text, str) else text:
-            if isinstance(one, str):
-                self.require(one)
+        for item in [text] if isinstance(text, str) else text:
+            if isinstance(item, str):
+                self.require(item)
         return super()._encode_plus(text, *args, **kwargs)
 
     def require(self, text: str) -> None:

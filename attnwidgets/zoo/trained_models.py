@@ -101,11 +101,11 @@ def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tupl
 
 def shipped() -> dict[str, tuple[int, ...]]:
     """Return the names of the models whose weights are in the package, with their seeds."""
-    found: dict[str, tuple[int, ...]] = {}
+    result: dict[str, tuple[int, ...]] = {}
     for path in sorted(WEIGHTS.glob("*-*.safetensors")):
         name, _, seed = path.stem.rpartition("-")
-        found[name] = (*found.get(name, ()), int(seed))
-    return found
+        result[name] = (*result.get(name, ()), int(seed))
+    return result
 
 
 def save(path: Path, model: Any, tokenizer: Mapping[str, Any], says: dict[str, Any]) -> None:

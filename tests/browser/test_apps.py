@@ -260,13 +260,13 @@ def check_removal(page, trace):
     page.keyboard.press("k")
     compared = explorer.locator(".aw-chips[data-compared]")
     compared.wait_for()
-    found = {label: after for label, (_, after) in shares(compared.locator(".aw-chip")).items()}
+    result = {label: after for label, (_, after) in shares(compared.locator(".aw-chip")).items()}
     same = aw.Explorer(trace)
     head = {"kind": "ablate", "stack": "self", "layer": 5, "head": 0, "how": "zero"}
     same.selection.interventions = [head]
     after = preview(trace, *same.interventions()).after
     same.close()
-    assert found == pytest.approx({p.label: 100 * p.probability for p in after}, abs=0.06)
+    assert result == pytest.approx({p.label: 100 * p.probability for p in after}, abs=0.06)
     explorer.get_by_role("button", name="undo").click()
     compared.wait_for(state="detached")
 

@@ -108,7 +108,7 @@ def test_a_click_is_submitted_and_saved(room, shots):
     room.page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty")
     assert room.records == room.kept == {"q1": [1, 2], "q2": "all"}
     assert {
-        name: one["value"] for name, one in read_answers(room.lab.folder / room.name).items()
+        name: item["value"] for name, item in read_answers(room.lab.folder / room.name).items()
     } == room.kept
 
 
@@ -170,7 +170,7 @@ def test_converted_to_a_page_and_to_a_script_the_answers_are_there(room, kernel_
         command = [sys.executable, "-m", "nbconvert", "--to", kind, str(folder / room.name)]
         subprocess.run(command, env=kernel_environment, check=True, capture_output=True, timeout=180)
     page = folder / "handout.html"
-    assert {name: one["value"] for name, one in read_answers(page).items()} == room.kept
+    assert {name: item["value"] for name, item in read_answers(page).items()} == room.kept
     assert "Which head?" in page.read_text()
     script = (folder / "handout.py").read_text().rsplit('aw.ask.text("Why?"', 1)[
         0

@@ -173,7 +173,7 @@ def test_an_order_is_made_by_keys_and_by_dragging(page_of):
     page.keyboard.press("Shift+ArrowUp")
     page.keyboard.press("Shift+ArrowUp")
     settle(page)
-    assert [place.split() for place in places.all_inner_texts()] == [
+    assert [all_inner_text.split() for all_inner_text in places.all_inner_texts()] == [
         [str(i + 1), name, "↑", "↓"] for i, name in enumerate("cab")
     ]
     first, last = places.nth(0).bounding_box(), places.nth(2).bounding_box()
@@ -209,7 +209,7 @@ def test_hostile_texts_stay_texts_and_their_receipts_are_pythons(page_of):
     submit(page, 2)
     asked[0].answer, asked[1].answer = HOSTILE, HOSTILE
     asked[2].answer = "".join(HOSTILE)
-    assert [receipt(page, nth) for nth in range(3)] == [one.receipt for one in asked]
+    assert [receipt(page, nth) for nth in range(3)] == [item.receipt for item in asked]
     assert page.evaluate("typeof hacked") == "undefined"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
     wide = (

@@ -135,7 +135,7 @@ def test_it_fits_and_keeps_its_height(page, shots):
     page.mouse.move(2, 2)
     assert view.bounding_box()["height"] == height
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert [found for found in page.evaluate(CLIPPED) if "audio" in found] == []
+    assert [result for result in page.evaluate(CLIPPED) if "audio" in result] == []
     width = page.viewport_size["width"]
     view.screenshot(path=shots / f"audio-{width}-{view.get_attribute('data-aw-theme')}.png")
     assert page.locator(".aw-audio-panel").is_visible() == (width > 1100)

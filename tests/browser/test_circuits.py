@@ -257,8 +257,8 @@ def test_where_the_texts_differ_is_in_sight_beside_long_answers(page_of):
 
 
 def test_without_a_gap_raw_numbers_are_shown_and_a_click_chooses(pair, open_page, tmp_path, shots):
-    found = aw.circuits.patch(*pair, "d", foil="e")
-    page = open_page(found.view().to_html(tmp_path / "page.html").as_uri())
+    result = aw.circuits.patch(*pair, "d", foil="e")
+    page = open_page(result.view().to_html(tmp_path / "page.html").as_uri())
     plot = page.locator(".aw-patch .aw-plot").first
     plot.wait_for()
     page.screenshot(path=shots / "patch-no-gap.png", full_page=True)

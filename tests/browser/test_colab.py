@@ -142,8 +142,8 @@ def scripts(root, tmp_path_factory):
     ]
     subprocess.run([tool, HERE / "manager.js", *options, f"--outfile={folder / 'manager.js'}"], check=True)
     find = "import anywidget; print(anywidget.__path__[0])"
-    found = subprocess.run([PYTHON, "-c", find], check=True, capture_output=True, text=True).stdout.strip()
-    (folder / "anywidget.js").write_bytes((Path(found) / "nbextension" / "index.js").read_bytes())
+    result = subprocess.run([PYTHON, "-c", find], check=True, capture_output=True, text=True).stdout.strip()
+    (folder / "anywidget.js").write_bytes((Path(result) / "nbextension" / "index.js").read_bytes())
     return folder
 
 
@@ -261,12 +261,12 @@ def test_a_head_is_knocked_out_with_the_numbers_of_python(colab, linked):
     colab.page.keyboard.press("k")
     compared = explorer.locator(".aw-chips[data-compared]")
     compared.wait_for()
-    found = shares(compared.locator(".aw-chip"))
+    result = shares(compared.locator(".aw-chip"))
     colab.do("from attnwidgets.intervene.preview import preview")
     change = "preview(trace, *explorer.interventions())"
     for i, when in enumerate(("before", "after")):
         wanted = dict(colab.ask(f"[[p.label, 100 * p.probability] for p in {change}.{when}]"))
-        assert {label: pair[i] for label, pair in found.items()} == pytest.approx(wanted, abs=0.06)
+        assert {label: pair[i] for label, pair in result.items()} == pytest.approx(wanted, abs=0.06)
     view = colab.show("intervention = aw.InterventionView(trace)\nintervention")
     settled(view)
     view.get_by_text("knocked out").first.wait_for()  # in another cell
@@ -313,7 +313,7 @@ def test_nothing_in_a_text_is_executed(colab):
     other = colab.show("aw.TokenStrip(bad)")
     settled(other)
     other.get_by_text("<img src=x", exact=False).first.wait_for()
-    assert [one.evaluate("window.hacked") for one in colab.page.frames] == [None] * len(colab.page.frames)
+    assert [item.evaluate("window.hacked") for item in colab.page.frames] == [None] * len(colab.page.frames)
 
 
 def test_a_cell_that_is_run_again_shows_one_view_that_follows(colab, linked):
@@ -425,7 +425,7 @@ def test_buffers_of_the_other_kinds(colab, passing):
     settled(frame)
     profile = colab.show("aw.LayerProfile(trace2)")
     settled(profile)
-    assert [one.get_by_role("alert").count() for one in (frame, profile)] == [0, 0]
+    assert [item.get_by_role("alert").count() for item in (frame, profile)] == [0, 0]
 
 
 def test_two_managers_in_one_page_follow_each_other(colab, passing):

@@ -26,8 +26,8 @@ def height(page, view):
 
 
 def test_layers_and_concepts_are_chosen_by_pointer_and_keys(page_of):
-    found = concept_scores()
-    page = page_of(found.view())
+    result = concept_scores()
+    page = page_of(result.view())
     page.locator(".aw-concept-row").first.wait_for()
     tall = height(page, "concepts")
     assert readout(page, "concepts").startswith("negation at layer 3: raises")
@@ -38,14 +38,14 @@ def test_layers_and_concepts_are_chosen_by_pointer_and_keys(page_of):
     plot.click(position={"x": 55, "y": box["height"] / 2})
     assert page.locator(".aw-concepts output").inner_text() == "layer 1 / 3"
     page.mouse.move(5, 5)
-    assert f"raises {found.scores[0, 0]:.2f}" in readout(page, "concepts")
+    assert f"raises {result.scores[0, 0]:.2f}" in readout(page, "concepts")
     assert "not significant: p 0.400 is above 0.05" in readout(page, "concepts")
     plot.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     assert readout(page, "concepts").startswith("food at layer 2")
     assert page.locator(".aw-concept-row .aw-concept-text").all_inner_texts() == [
-        one.text for one in found.sort("food", 2)
+        item.text for item in result.sort("food", 2)
     ]
     page.locator(".aw-concept-name", has_text="negation").click()
     page.get_by_role("slider", name="layer").press("End")
@@ -54,7 +54,7 @@ def test_layers_and_concepts_are_chosen_by_pointer_and_keys(page_of):
     page.wait_for_function(
         "() => /aw.explore/.test(document.querySelector('.aw-concepts .aw-readout').textContent)"
     )
-    assert found.sort("negation", 3)[1].text in readout(page, "concepts")
+    assert result.sort("negation", 3)[1].text in readout(page, "concepts")
     assert height(page, "concepts") == tall <= 560
 
 

@@ -45,8 +45,8 @@ def test_answers_of_a_study_reach_python(lab, notebook):
     assert field.input_value() == "abcd1234"
     field.press("Enter")
     notebook.locator(f"{OUTPUT} .aw-study[data-mode=step]").wait_for()
-    for place in range(3):
-        notebook.locator(f"{OUTPUT} .aw-study-place", has_text=f"{place + 1} of ").wait_for()
+    for index in range(3):
+        notebook.locator(f"{OUTPUT} .aw-study-place", has_text=f"{index + 1} of ").wait_for()
         notebook.keyboard.press("4")
         notebook.keyboard.press("Enter")
     lab.until("[row['answer'] for row in view.responses.rows]", [4, 4, 4])

@@ -39,14 +39,14 @@ def put_in_order(page, question, value):
     """Name what is to be ordered, if nothing is there; then move each up to its place."""
     places = question.locator(".aw-question-place")
     if not places.count():
-        for one in value:
-            question.get_by_label("a name to add").fill(one)
+        for item in value:
+            question.get_by_label("a name to add").fill(item)
             page.keyboard.press("Enter")
-    for to, one in enumerate(value):
+    for to, item in enumerate(value):
         settle(page)
         names = [" ".join(text.split()[1:-2]) for text in places.all_inner_texts()]
-        places.nth(names.index(one)).focus()
-        for _ in range(names.index(one) - to):
+        places.nth(names.index(item)).focus()
+        for _ in range(names.index(item) - to):
             page.keyboard.press("Shift+ArrowUp")
     settle(page)
     take = question.get_by_role("button", name="Use this order")
@@ -104,5 +104,5 @@ def test_a_student_who_knows_all_has_full_marks(name, made, teachers, lab, shots
     page.evaluate("window.jupyterapp.shell.currentWidget.context.save()")
     for path in (target, lab.folder / f"{name}.answers.json"):
         graded = aw.course.grade(aw.course.read_answers(path), key)
-        assert {one: mark for one, mark in graded.items() if mark.share < 1} == {}
+        assert {item: mark for item, mark in graded.items() if mark.share < 1} == {}
         assert graded.points == graded.of

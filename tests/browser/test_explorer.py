@@ -150,7 +150,7 @@ def test_a_prediction_is_explained_by_one_click_and_let_go_by_another(classifier
     page = page_of(explorer)
     chips = page.locator(".aw-chip")
     assert chips.count() == 2
-    share = [100 * one.probability for one in trace.predictions()]
+    share = [100 * prediction.probability for prediction in trace.predictions()]
     assert f"{share[0]:.1f}\N{NO-BREAK SPACE}%" in chips.first.inner_text()
     chips.first.click()
     page.locator(".aw-answer b", has_text="What speaks for").first.wait_for()
@@ -210,7 +210,7 @@ def test_tab_goes_through_an_explorer_as_it_is_read(classifier, page_of, width, 
         parts.append(page.evaluate(FOCUS))
     visited = list(dict.fromkeys(parts))
     assert visited in (order, [*order, "aw-footer"])
-    changes = sum(one != two for one, two in pairwise(parts))
+    changes = sum(item != two for item, two in pairwise(parts))
     assert changes == len(visited) - 1, parts  # no part is visited twice
 
 

@@ -41,20 +41,20 @@ def test_a_text_under_saes_of_several_layers_changes_its_layer(minilm, sentence,
     trace = aw.trace(*minilm, sentence)
     width = minilm[0].config.hidden_size
     drawn = [made.sae(d_in=width, d_sae=40, seed=layer, site=f"encoder.layer.{layer}") for layer in (1, 3)]
-    found = [aw.sae_features(trace, sae) for sae in drawn]
-    strip = page_of(aw.FeatureStrip(found)).locator(".aw-feature-strip")
-    for layer, one in zip((1, 3), found, strict=True):
+    result = [aw.sae_features(trace, sae) for sae in drawn]
+    strip = page_of(aw.FeatureStrip(result)).locator(".aw-feature-strip")
+    for layer, item in zip((1, 3), result, strict=True):
         strip.get_by_role("combobox", name="layer").click()
         strip.get_by_role("option", name=f"layer {layer}", exact=True).click()
-        most = one.ranked(1)[0].feature
+        most = item.ranked(1)[0].feature
         strip.get_by_role("tab", name=f"#{most}", selected=True).wait_for()
         assert strip.locator(".aw-feature-ranked button").first.inner_text() == f"#{most}"
 
 
 def test_tab_leads_from_a_token_to_its_features(seen, page_of):
     sae, _, trace = seen
-    found = aw.sae_features(trace, sae)
-    page = page_of(aw.FeatureStrip(found))
+    result = aw.sae_features(trace, sae)
+    page = page_of(aw.FeatureStrip(result))
     strip = page.locator(".aw-feature-strip")
     page.keyboard.press("Tab")
     strip.locator(".aw-tok").nth(4).focus()
@@ -73,12 +73,12 @@ def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_
     page = page_of(aw.FeaturePanel(stats, feature=first, page=[first, second]))
     panel = page.locator(".aw-feature-panel")
     panel.locator(".aw-context").first.wait_for()
-    found = stats.feature(first)
-    panel.get_by_label("statistics").get_by_text(f"({found.count})").first.wait_for()
+    result = stats.feature(first)
+    panel.get_by_label("statistics").get_by_text(f"({result.count})").first.wait_for()
     lines = panel.locator(".aw-block", has_text="fires most").locator(".aw-context")
-    assert lines.count() == len(found.top)
+    assert lines.count() == len(result.top)
     own = lines.first.locator(".aw-own")
-    assert own.inner_text() == found.top[0].tokens[found.top[0].at].strip("␣")
+    assert own.inner_text() == result.top[0].tokens[result.top[0].at].strip("␣")
     colour = "e => getComputedStyle(e).backgroundColor"
     assert own.evaluate(colour) != lines.first.locator(".aw-value").evaluate(colour)
     number = panel.get_by_label("feature", exact=True)
@@ -127,29 +127,29 @@ def test_a_table_is_searched_sorted_and_chosen_from(seen, page_of, shots, width)
 @pytest.mark.parametrize("width", [1100, 340])
 def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of, shots, width):
     sae, stats, trace = seen
-    found = aw.sae_features(trace, sae)
+    result = aw.sae_features(trace, sae)
     page = page_of(
-        aw.FeatureStrip(found, stats=stats), color_scheme="dark", viewport={"width": width, "height": 900}
+        aw.FeatureStrip(result, stats=stats), color_scheme="dark", viewport={"width": width, "height": 900}
     )
     strip = page.locator(".aw-feature-strip")
     tabs = strip.get_by_role("tab")
     tabs.first.wait_for()
-    opened = [fired.feature for fired in found.ranked(5)]
+    opened = [fired.feature for fired in result.ranked(5)]
     assert tabs.locator("b").all_inner_texts() == [f"#{j}" for j in opened]
     token = strip.locator(".aw-tok").nth(4)
     token.hover()
     line = strip.locator(".aw-footer > .aw-readout")
-    strip.get_by_text(f"fire most on \u2068“{found.labels[4]}”\u2069").wait_for()
+    strip.get_by_text(f"fire most on \u2068“{result.labels[4]}”\u2069").wait_for()
     values = tabs.locator(".aw-feature-value").all_inner_texts()
-    dense = found.values[4]
+    dense = result.values[4]
     for j, value in zip(opened, values, strict=True):
         assert float(value) == pytest.approx(float(dense[j]), rel=0.06, abs=1e-6)
         assert f"#{j} {value}" in line.inner_text()
     ranked = strip.locator(".aw-feature-ranked button")
-    assert ranked.all_inner_texts() == [f"#{one.feature}" for one in found.strongest(4, 8)]
+    assert ranked.all_inner_texts() == [f"#{item.feature}" for item in result.strongest(4, 8)]
     token.click()
     page.mouse.move(2, 2)
-    other = next(one.feature for one in found.strongest(4, 8) if one.feature not in opened)
+    other = next(item.feature for item in result.strongest(4, 8) if item.feature not in opened)
     ranked.get_by_text(f"#{other}", exact=True).click()
     strip.get_by_role("tab", name=f"#{other}", selected=True).wait_for()
     assert tabs.count() == len(opened) + 1
@@ -202,12 +202,12 @@ def test_a_slider_says_how_far_and_what_changes(seen, page_of, shots):
 def test_heights_never_change(seen, page_of, width):
     sae, stats, trace = seen
     first, second = stats.loudest(2)
-    found = aw.sae_features(trace, sae)
+    result = aw.sae_features(trace, sae)
     views = (
         aw.FeaturePanel(stats, feature=first, page=[first, second]),
-        aw.FeatureTable(found, stats=stats),
-        aw.FeatureStrip(found),
-        aw.FeatureStrip(found, stats=stats),
+        aw.FeatureTable(result, stats=stats),
+        aw.FeatureStrip(result),
+        aw.FeatureStrip(result, stats=stats),
         aw.SteerView(trace, sae, stats=stats, sentences=TEXTS[:4]),
     )
     page = page_of(*views, viewport={"width": width, "height": 900})

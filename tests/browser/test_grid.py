@@ -144,16 +144,16 @@ def test_three_thousand_heads_are_one_picture(open_page, tmp_path, shots, width,
     assert page.evaluate("document.querySelectorAll('.aw-headgrid *').length") < 250
     assert root.locator(".aw-grid-plot > canvas").evaluate(COLOURS) > 20
     # Layers across, heads down, by a pattern; the six highest have names, and the first is selected.
-    found = aw.statistics.head_patterns(trace).top("previous", 6)
+    result = aw.statistics.head_patterns(trace).top("previous", 6)
     rows = root.locator(".aw-pattern")
-    assert [row.locator("b").inner_text() for row in rows.all()] == [f"{h.layer}.{h.head}" for h in found]
+    assert [row.locator("b").inner_text() for row in rows.all()] == [f"{h.layer}.{h.head}" for h in result]
     assert rows.first.get_attribute("aria-selected") == "true"
     box = root.locator(".aw-grid-plot").bounding_box()
     page.mouse.move(
-        box["x"] + (found[2].layer + 0.5) * box["width"] / 48,
-        box["y"] + (found[2].head + 0.5) * box["height"] / 64,
+        box["x"] + (result[2].layer + 0.5) * box["width"] / 48,
+        box["y"] + (result[2].head + 0.5) * box["height"] / 64,
     )
-    assert named(found[2]) in root.locator(".aw-readout").inner_text()
+    assert named(result[2]) in root.locator(".aw-readout").inner_text()
     # Labels stand beside the picture, never on it.
     filters(root)
     plot, names = box, root.locator(".aw-grid-rows > span").all()
@@ -186,7 +186,7 @@ def test_three_thousand_heads_are_one_picture(open_page, tmp_path, shots, width,
 def test_a_grid_opens_in_the_order_given_and_pruned_heads_are_no_dark_ones(open_page, tmp_path, shots):
     rng = np.random.default_rng(5)
     layers = [np.exp(rng.normal(0, 2, (1, heads, 9, 9))) for heads in (4, 2, 4)]
-    trace = aw.from_attentions([one / one.sum(-1, keepdims=True) for one in layers], list("abcdefghi"))
+    trace = aw.from_attentions([layer / layer.sum(-1, keepdims=True) for layer in layers], list("abcdefghi"))
     sorted_ = aw.HeadGrid(trace, sort="entropy", order="within", lowest_first=True, palette="cividis")
     plain = aw.HeadGrid(trace)
     page = open_page(aw.to_html([sorted_, plain], tmp_path / "page.html").as_uri())

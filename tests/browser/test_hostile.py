@@ -85,13 +85,13 @@ def given():
 def differences(before, after):
     if len(before) != len(after):
         return [f"{len(before)} elements are {len(after)}"]
-    found = []
-    for one, two in zip(before, after, strict=True):
-        if any(abs(a - b) > 1 for a, b in zip(one["numbers"], two["numbers"], strict=True)):
-            found.append(f"{one['path']}: {one['numbers']} became {two['numbers']}")
-        elif one["words"] != two["words"]:
-            found.append(f"{one['path']}: {one['words']} became {two['words']}")
-    return found
+    result = []
+    for item, two in zip(before, after, strict=True):
+        if any(abs(a - b) > 1 for a, b in zip(item["numbers"], two["numbers"], strict=True)):
+            result.append(f"{item['path']}: {item['numbers']} became {two['numbers']}")
+        elif item["words"] != two["words"]:
+            result.append(f"{item['path']}: {item['words']} became {two['words']}")
+    return result
 
 
 @pytest.mark.parametrize("name", every_view())
@@ -115,4 +115,4 @@ def test_no_sheet_of_the_page_reaches_into_a_view(page_of, given, minilm, name):
         told[sheet] = differences(before, page.evaluate(BOXES))[:4]
         page.evaluate("document.getElementById('hostile').remove()")
         settle(page)
-    assert "\n".join(f"{sheet}: {line}" for sheet, found in told.items() for line in found) == ""
+    assert "\n".join(f"{sheet}: {line}" for sheet, result in told.items() for line in result) == ""

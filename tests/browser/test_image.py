@@ -237,8 +237,8 @@ def test_the_answer_beside_a_map_of_caption_words_is_of_the_word_that_is_shown(p
 
 def test_a_patch_shows_the_words_that_it_speaks_for_and_a_word_its_patches(page_of):
     recorded = traced_captions("CLIP")[1]
-    found = aw.vision.caption_words(recorded)
-    page = page_of(aw.ImageView(found))
+    result = aw.vision.caption_words(recorded)
+    page = page_of(aw.ImageView(result))
     words = page.locator(".aw-image-word")
     assert words.all_inner_texts() == ["the", "unbelievable", "cat"]
     two = (2, 2)
@@ -250,13 +250,13 @@ def test_a_patch_shows_the_words_that_it_speaks_for_and_a_word_its_patches(page_
         page.mouse.move(2, 2)
         assert query(page) == f"patch {row},{column}"
         values = [float(word.get_attribute("title").split()[-1]) for word in words.all()]
-        np.testing.assert_allclose(values, found.layer(0)[:, 1 + 2 * row + column], rtol=6e-3)
+        np.testing.assert_allclose(values, result.layer(0)[:, 1 + 2 * row + column], rtol=6e-3)
         spot = page.locator(".aw-image-query-spot").bounding_box()
         assert spot["x"] == pytest.approx(box["x"] + column * box["width"] / 2, abs=3)
         assert spot["width"] == pytest.approx(box["width"] / 2, abs=5)
     words.nth(1).click()
     settle(page)
-    row = found.layer(0)[1, 1:]
+    row = result.layer(0)[1, 1:]
     share = np.round(255 * np.clip((row / row.max() - 0.04) * 1.6, 0, 0.94)).reshape(two)
     data = page.locator(".aw-image-plot .aw-image-heat").evaluate(
         "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"

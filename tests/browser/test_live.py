@@ -54,8 +54,8 @@ def test_a_typed_text_is_shown_in_all_views(page, traced):
     expected = aw.trace(traced.model, traced.tokenizer, "abcdabcdab").predictions(1)[0]
     assert expected.label == "c"
     for place in (".aw-live-said", ".aw-explorer .aw-chips", ".aw-view > .aw-predicts"):
-        found = page.locator(place).get_by_text(re.compile(r"^c\b"))
-        found.filter(visible=True).first.wait_for()
+        result = page.locator(place).get_by_text(re.compile(r"^c\b"))
+        result.filter(visible=True).first.wait_for()
     page.wait_for_function(
         f"() => {WRITTEN}.split('abcdabcdab').length === 3"
     )  # in the Explorer and in the strip
@@ -92,7 +92,7 @@ def knock(page, head):
 
 def shares_of(page):
     text = page.locator(".aw-explorer .aw-chips[data-compared]").first.inner_text()
-    return [float(one) for one in re.findall(r"([\d.]+)\s*%", text)]
+    return [float(item) for item in re.findall(r"([\d.]+)\s*%", text)]
 
 
 def test_without_the_decoy_nothing_changes_and_without_the_first_head_all_are_equal(page):

@@ -236,10 +236,10 @@ def test_a_live_page_computes_what_the_model_says_of_a_typed_text(open_in, tmp_p
     page.keyboard.press("k")
     page.wait_for_function("s => document.querySelector(s) !== null", arg=CHANGED)
     after = preview(trace, aw.ablate_heads(trace, (1, 0))).after
-    wanted = {one.label: 100 * one.probability for one in after}
-    found = {label: float(share[:-2]) for _, label, _, _, share, *_ in page.evaluate(AFTER, CHANGED)}
-    assert found, "predictions before and after"
-    assert found == pytest.approx({label: wanted[label] for label in found}, abs=0.06)
+    wanted = {item.label: 100 * item.probability for item in after}
+    result = {label: float(share[:-2]) for _, label, _, _, share, *_ in page.evaluate(AFTER, CHANGED)}
+    assert result, "predictions before and after"
+    assert result == pytest.approx({label: wanted[label] for label in result}, abs=0.06)
 
 
 @pytest.fixture(scope="module")
@@ -308,8 +308,8 @@ def test_a_head_that_is_knocked_out_changes_the_prediction_as_python_says(live, 
     live.until("explorer.selection.interventions", [out])
     chips = f"{OUTPUT} {CHANGED}"
     page.wait_for_function("s => document.querySelector(s) !== null", arg=chips)
-    found = {label: float(after[:-2]) for _, label, _, _, after, *_ in page.evaluate(AFTER, chips)}
+    result = {label: float(after[:-2]) for _, label, _, _, after, *_ in page.evaluate(AFTER, chips)}
     given = "preview(trace, aw.ablate_heads(trace, (3, 2)))"
     wanted = live.ask(f"[[p.label, 100 * p.probability] for p in {given}.after]")
-    assert found == pytest.approx(dict(wanted), abs=0.06)
+    assert result == pytest.approx(dict(wanted), abs=0.06)
     page.screenshot(shots / f"lab-out-{page.browser.name}.png")

@@ -166,10 +166,10 @@ def goes_back(one, two):
 def test_tab_goes_through_every_view_as_it_is_read_and_is_seen(all_of, views, width):
     page = all_of(viewport={"width": width, "height": 900}, forced_colors="active")
     places = tabbed(page)
-    assert {place["view"] for place in places} == set(range(len(views)))
+    assert {position["view"] for position in places} == set(range(len(views)))
     assert [place["name"] for place in places if not place["seen"]] == []
-    pairs = [(one, two) for one, two in pairwise(places) if one["view"] == two["view"]]
-    assert [(one["name"], two["name"]) for one, two in pairs if goes_back(one, two)] == []
+    pairs = [(item, two) for item, two in pairwise(places) if item["view"] == two["view"]]
+    assert [(item["name"], two["name"]) for item, two in pairs if goes_back(item, two)] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -59,7 +59,7 @@ def test_the_slider_takes_tokens_away_in_the_order_of_the_explanation(page, trac
     labels = [trace.tokens[i] for i in sorted(order[:3])]
     assert struck(page) == labels
     said = page.locator(".aw-removal > .aw-footer > .aw-readout").inner_text()
-    before, now = (float(found) for found in re.search(r"([\d.]+) → ([\d.]+) · mask · k = 3", said).groups())
+    before, now = (float(group) for group in re.search(r"([\d.]+) → ([\d.]+) · mask · k = 3", said).groups())
     assert now == pytest.approx(curve[3], abs=6e-5)
     assert before == pytest.approx(curve[0], abs=6e-5)
     assert said.count("“") == 3

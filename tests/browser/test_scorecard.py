@@ -128,11 +128,11 @@ def test_it_fits_and_names_do_not_stand_over_each_other(page, shots, width, sche
     settle(page)  # at 1100 the picture of 1200 may be narrow enough already
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     boxes = [item.bounding_box() for item in page.locator(".aw-profile-legend li").all()]
-    for i, one in enumerate(boxes):
+    for i, box in enumerate(boxes):
         for other in boxes[i + 1 :]:
             apart = (
-                one["y"] + one["height"] <= other["y"] + 0.5 or other["y"] + other["height"] <= one["y"] + 0.5
+                box["y"] + box["height"] <= other["y"] + 0.5 or other["y"] + other["height"] <= box["y"] + 0.5
             )
-            beside = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+            beside = box["x"] + box["width"] <= other["x"] or other["x"] + other["width"] <= box["x"]
             assert apart or beside
     page.screenshot(path=shots / f"scorecard-{width}-{scheme}.png", full_page=True)

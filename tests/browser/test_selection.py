@@ -52,8 +52,8 @@ def drag(page, start, end):
 
 def tokens(page, name):
     """Indices of the tokens in the text with a class."""
-    found = page.locator(f".aw-strip .aw-tok.{name}")
-    return [int(i) for i in found.evaluate_all("all => all.map(el => el.dataset.i)")]
+    result = page.locator(f".aw-strip .aw-tok.{name}")
+    return [int(i) for i in result.evaluate_all("all => all.map(el => el.dataset.i)")]
 
 
 def outlines(root):

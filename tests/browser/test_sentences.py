@@ -106,7 +106,7 @@ def test_the_threshold_and_the_distance_leave_arcs_out(page):
 
 @pytest.mark.parametrize("count", [2, 7, 200])
 def test_it_fits_at_any_width_whatever_the_text_is(page_of, count):
-    labels = [HOSTILE[place % 7] if count == 7 else f"Sentence {place} " * 9 for place in range(count)]
+    labels = [HOSTILE[index % 7] if count == 7 else f"Sentence {index} " * 9 for index in range(count)]
     numbers = np.tril(np.random.default_rng(0).normal(size=(count, count)).astype("f4"), -1)
     numbers[1, 0] = -2
     page = page_of(aw.SentenceView(shown(numbers, labels)), viewport={"width": 528, "height": 900})

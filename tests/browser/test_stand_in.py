@@ -85,12 +85,12 @@ def test_a_head_is_knocked_out_without_a_kernel(live, trace, shots):
     compared = explorer(live).locator(".aw-chips[data-compared]")
     compared.wait_for()
     live.screenshot(path=shots / "stand-in-knocked.png")
-    found = shares(compared.locator(".aw-chip"))
+    result = shares(compared.locator(".aw-chip"))
     after = trace.rerun(aw.ablate_heads(trace, (1, 0)))
-    wanted = [{item.label: item.probability for item in one.predictions(20)} for one in (trace, after)]
-    assert "c" in found
+    wanted = [{item.label: item.probability for item in entry.predictions(20)} for entry in (trace, after)]
+    assert "c" in result
     # All that is shown: which of equally probable tokens are among the first is not the same in both.
-    for label, shares_of in found.items():
+    for label, shares_of in result.items():
         assert shares_of == pytest.approx([100 * one[label] for one in wanted], abs=0.1)
     live.keyboard.press("k")
 

@@ -53,7 +53,7 @@ def test_a_regression_shows_its_numbers_before_and_after_a_change(page_of):
     model = tiny.build(lambda: hf.BertForSequenceClassification(config))
     trace = aw.trace(model, tiny.wordpiece(), "the cat sat.")
     view = aw.Explorer(trace)
-    labels = [one["label"] for one in view.store.header["predictions"]["items"]]
+    labels = [item["label"] for item in view.store.header["predictions"]["items"]]
     chips = drawn(page_of(view)).locator(".aw-chips .aw-chip")
     assert chips.all_inner_texts() == labels
     assert chips.first.locator(".aw-chip-is").bounding_box()["width"] == 0

@@ -164,7 +164,7 @@ def test_a_kernel_hears_nothing_before_consent_and_then_every_answer(open_page):
     play(page, view, kernel="refuses", cold=False)
 
     def told():
-        return [one["args"] for one in page.evaluate("sent") if one.get("topic") == "responses"]
+        return [item["args"] for item in page.evaluate("sent") if item.get("topic") == "responses"]
 
     page.locator(".aw-study-code").fill("abcd1234")
     assert told() == []

@@ -116,11 +116,11 @@ def test_what_a_page_says_of_its_own_buttons_does_not_break_a_menu(page, style, 
     def lines():
         page.locator(".aw-plot").focus()
         page.keyboard.press("?")
-        found = [el.bounding_box() for el in page.locator(".aw-tools-menu :is(button, select, label)").all()]
+        result = [el.bounding_box() for el in page.locator(".aw-tools-menu :is(button, select, label)").all()]
         key = page.locator(".aw-tools-key").first.bounding_box()
         page.screenshot(path=shots / "tools-hostile.png")
         page.keyboard.press("Escape")
-        return [(round(box["width"]), round(box["height"])) for box in found if box], round(key["height"])
+        return [(round(box["width"]), round(box["height"])) for box in result if box], round(key["height"])
 
     before = lines()
     page.add_style_tag(content=style.replace(", span", ""))
@@ -220,8 +220,8 @@ def test_a_view_says_in_words_what_it_shows_as_python_does(minilm, open_page, tm
     for view, text in zip(views, said, strict=True):
         numbers = r"\d+(?=%)"
         assert re.sub(numbers, "n", text) == re.sub(numbers, "n", view.describe())
-        found, expected = (list(map(int, re.findall(numbers, one))) for one in (text, view.describe()))
-        np.testing.assert_allclose(found, expected, atol=1)  # a byte a value
+        result, expected = (list(map(int, re.findall(numbers, item))) for item in (text, view.describe()))
+        np.testing.assert_allclose(result, expected, atol=1)  # a byte a value
     plot = page.locator(".aw-heatmap [role=application]").first
     described = plot.get_attribute("aria-describedby")
     assert page.locator(f"#{described}").text_content() == said[0]

@@ -31,8 +31,8 @@ def test_a_view_has_the_style_of_its_own_version(heatmap, open_page, other_first
     alone.locator(".aw-plot").first.wait_for()
     plain = alone.evaluate(LOOKS)
     drawn = {}
-    for place, style in enumerate((OTHER, "") if other_first else ("", OTHER)):
-        drawn[style] = play(page, heatmap, "works", cold=False, style=style, beside=place > 0)
+    for index, style in enumerate((OTHER, "") if other_first else ("", OTHER)):
+        drawn[style] = play(page, heatmap, "works", cold=False, style=style, beside=index > 0)
         drawn[style].locator(".aw-plot").first.wait_for()
     roots = page.locator(".aw-root")
     assert roots.count() == 2

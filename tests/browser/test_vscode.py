@@ -89,11 +89,11 @@ def copy_modules(folder):
     for source in reversed(jupyter_path("nbextensions")):
         if Path(source).is_dir():
             shutil.copytree(source, folder / "nbextensions", dirs_exist_ok=True)
-    found = {}
+    result = {}
     for script in (folder / "nbextensions").glob("*/extension.js"):
-        found |= dict(MAPPED.findall(script.read_text()))
-    (folder / "modules.json").write_text(json.dumps(found))
-    return found
+        result |= dict(MAPPED.findall(script.read_text()))
+    (folder / "modules.json").write_text(json.dumps(result))
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +164,8 @@ def test_a_removed_head_brings_what_python_s_preview_gives(live):
     explorer.locator(".aw-grid-plot").focus()
     live.page.keyboard.press("k")
     compared = explorer.locator(".aw-chips[data-compared]")
-    found, wanted = shares_after(compared, live, "*explorer.interventions()")
-    assert found == pytest.approx(wanted, abs=0.06)
+    result, wanted = shares_after(compared, live, "*explorer.interventions()")
+    assert result == pytest.approx(wanted, abs=0.06)
     explorer.get_by_role("button", name="undo").click()
     live.until("explorer.selection.interventions", [])
 
@@ -193,9 +193,9 @@ def test_views_take_the_colours_of_the_theme(live, kind, ground, shots):
     live.page.locator(f".aw-root[data-aw-theme={'dark' if dark else 'light'}]").first.wait_for()
     settle(live.page)
     live.page.screenshot(path=shots / f"{kind}-{ground}.png")
-    *found, line = live.page.locator(".aw-root").first.evaluate(LOOK)
+    *result, line = live.page.locator(".aw-root").first.evaluate(LOOK)
     *wanted, strong = THEMES[kind]
-    assert found == wanted
+    assert result == wanted
     assert not strong or line == strong
 
 

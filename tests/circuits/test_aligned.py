@@ -28,21 +28,21 @@ def test_texts_of_equal_length_need_no_columns():
 
 def test_columns_stand_beside_each_other():
     clean, corrupt = unequal()
-    found = aw.circuits.patch(clean, corrupt, "c", foil="a", align=True)
-    assert found.clean_tokens[5:9] == ("b", "", "c", "f")
-    assert found.corrupt_tokens[5:9] == ("b", "a", "g", "f")
-    assert found.differs == (6, 7)
-    state = found.values["state"]
+    result = aw.circuits.patch(clean, corrupt, "c", foil="a", align=True)
+    assert result.clean_tokens[5:9] == ("b", "", "c", "f")
+    assert result.corrupt_tokens[5:9] == ("b", "a", "g", "f")
+    assert result.differs == (6, 7)
+    state = result.values["state"]
     assert np.isnan(state[:, 6]).all()
     assert not state[:, :6].any()
-    assert found.heads[1, 0] == pytest.approx(1, abs=1e-6)
-    assert found.heads[1, 1] == pytest.approx(0, abs=1e-6)
+    assert result.heads[1, 0] == pytest.approx(1, abs=1e-6)
+    assert result.heads[1, 1] == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("how", ["denoise", "noise"])
 def test_a_column_is_a_token_set_to_its_counterpart(how):
     clean, corrupt = unequal()
-    found = aw.circuits.patch(clean, corrupt, "c", foil="a", align=True, how=how, sites="mlp")
+    result = aw.circuits.patch(clean, corrupt, "c", foil="a", align=True, how=how, sites="mlp")
     base, other = (corrupt, clean) if how == "denoise" else (clean, corrupt)
     places = {8: (7, 8), 12: (11, 12)}  # column: token of the clean text, of the corrupt one
     ids = [base.tokenizer.convert_tokens_to_ids(name) for name in "ca"]
@@ -55,7 +55,7 @@ def test_a_column_is_a_token_set_to_its_counterpart(how):
             other.rerun()
         changed = base.rerun(aw.circuits.set_activations(base, "mlp", 1, kept[-1][0, [from_]], tokens=[own]))
         first, last = (trace.logits[-1, ids[0]] - trace.logits[-1, ids[1]] for trace in (base, changed))
-        assert found.raw["mlp"][1, column] == pytest.approx(float(last - first), abs=1e-5)
+        assert result.raw["mlp"][1, column] == pytest.approx(float(last - first), abs=1e-5)
 
 
 def test_both_ways_are_saved_and_drawn(tmp_path):

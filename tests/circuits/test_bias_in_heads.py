@@ -19,7 +19,7 @@ def test_one_pair_beside_patching_one_by_one(root, monkeypatch, smollm2):
     script = importlib.import_module("bias_in_heads")
     model, tokenizer = smollm2
     pair = script.BiasPair(START, ("he", "she"), CONTINUATIONS)
-    found = script.effects(model, tokenizer, pair)
+    result = script.effects(model, tokenizer, pair)
 
     total, layers, heads = 0.0, 0.0, 0.0
     for clean, corrupt, target, weight in script.runs_of(model, tokenizer, pair):
@@ -31,6 +31,6 @@ def test_one_pair_beside_patching_one_by_one(root, monkeypatch, smollm2):
         tokens = range(len(clean.tokens))
         sets = [[("attention", layer, token) for token in tokens] for layer in range(len(one.raw["head"]))]
         layers = layers + weight * aw.circuits.patch_sets(clean, corrupt, sets, target, how="noise").raw
-    assert found["total"] == pytest.approx(total, rel=1e-4)
-    np.testing.assert_allclose(found["indirect of layers"], layers, atol=1e-5)
-    np.testing.assert_allclose(found["indirect of heads"], heads, atol=1e-5)
+    assert result["total"] == pytest.approx(total, rel=1e-4)
+    np.testing.assert_allclose(result["indirect of layers"], layers, atol=1e-5)
+    np.testing.assert_allclose(result["indirect of heads"], heads, atol=1e-5)

@@ -90,18 +90,18 @@ def test_texts_that_need_a_head_are_named(how):
     rng = np.random.default_rng(0)
     rows = ["".join(rng.permutation(list("abcdefghijklmnopqrstuvwx"))[:8]) for _ in range(3)]
     texts = [rows[0] * 3, rows[1] * 3, "".join(rng.permutation(list("abcdefghijklmnopqrstuvwx")))]
-    found = aw.circuits.attention_influence(model, tokenizer, texts, (1, 1), how=how, draws=2)
-    assert found.control.shape == (2, 3)
-    assert all((1, 1) not in drawn and len(drawn) == 1 for drawn in found.drawn)
-    assert found.influence[:2].min() > 0.1
-    assert found.influence[2] < 0.05  # nothing repeats there
-    assert found.ranked()[-1][0] == texts[2]
+    result = aw.circuits.attention_influence(model, tokenizer, texts, (1, 1), how=how, draws=2)
+    assert result.control.shape == (2, 3)
+    assert all((1, 1) not in drawn and len(drawn) == 1 for drawn in result.drawn)
+    assert result.influence[:2].min() > 0.1
+    assert result.influence[2] < 0.05  # nothing repeats there
+    assert result.ranked()[-1][0] == texts[2]
     # Losses against the model itself.
     inputs = tokenizer(texts[0], return_tensors="pt")
     with torch.no_grad():
         loss = model(**inputs, labels=inputs["input_ids"]).loss
-    assert found.loss[0] == pytest.approx(float(loss), rel=1e-5)
-    assert "random heads" in repr(found)
+    assert result.loss[0] == pytest.approx(float(loss), rel=1e-5)
+    assert "random heads" in repr(result)
 
 
 def test_what_cannot_be_measured_is_said():

@@ -39,11 +39,11 @@ def written(folder: Any, given: Any) -> Any:
 
 
 def test_effects_are_drawn_where_they_arrive(tmp_path):
-    found = aw.circuits.load_circuit_graph(written(tmp_path, graph()))
-    assert [link.weight for link in found.top(2)] == [3.0, -1.0]
-    assert found.nodes["0_3_1"].label == "<b>capitals</b>"
-    assert "4 nodes and 3 links; a-model" in repr(found)
-    flow = found.flow()
+    result = aw.circuits.load_circuit_graph(written(tmp_path, graph()))
+    assert [link.weight for link in result.top(2)] == [3.0, -1.0]
+    assert result.nodes["0_3_1"].label == "<b>capitals</b>"
+    assert "4 nodes and 3 links; a-model" in repr(result)
+    flow = result.flow()
     assert flow.layers == (0, 1, 2)
     np.testing.assert_allclose(flow.values[0, 1], [0.75, 0.25, 0])
     np.testing.assert_allclose(flow.values[1], np.eye(3))

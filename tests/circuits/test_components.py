@@ -35,8 +35,8 @@ def key_pair() -> tuple[Any, Any]:
     ],
 )
 def test_paths_of_a_known_circuit(sender, receiver, share):
-    found = aw.circuits.path_patch(*key_pair(), sender, receiver, "c", foil="a")
-    assert found.share == pytest.approx(share, abs=1e-6)
+    result = aw.circuits.path_patch(*key_pair(), sender, receiver, "c", foil="a")
+    assert result.share == pytest.approx(share, abs=1e-6)
 
 
 def test_a_planted_path(shared):
@@ -46,10 +46,10 @@ def test_a_planted_path(shared):
         clean, corrupt, target, foil = module.PAIRS[name]
         traces = [aw.trace(model, None, input_ids=ids) for ids in (clean, corrupt)]
         for how in ("denoise", "noise"):
-            found = aw.circuits.path_patch(
+            result = aw.circuits.path_patch(
                 *traces, ("head", 0, 0), ("head", 1, 1), target, foil=foil, how=how
             )
-            assert found.share == pytest.approx(share, abs=1e-4)
+            assert result.share == pytest.approx(share, abs=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -57,7 +57,7 @@ def test_a_path_to_the_output_is_what_a_component_writes_there(family):
     clean, corrupt = pair(family)
     model = clean.model
     last = len(clean.tokens) - 1
-    found = aw.circuits.path_patch(clean, corrupt, ("mlp", 0), "output", 5, foil=7, how="noise")
+    result = aw.circuits.path_patch(clean, corrupt, ("mlp", 0), "output", 5, foil=7, how="noise")
     assert torch.is_grad_enabled()  # as it was before
     wanted: dict[str, torch.Tensor] = {}
     head = model.get_output_embeddings()
@@ -81,7 +81,7 @@ def test_a_path_to_the_output_is_what_a_component_writes_there(family):
             mlps.append(kept[0])
         handle.remove()
         logits = head(norm(wanted["state"] + mlps[1] - mlps[0]))[0, last]
-    assert found.after == pytest.approx(float(logits[5] - logits[7]), abs=1e-6)
+    assert result.after == pytest.approx(float(logits[5] - logits[7]), abs=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -199,12 +199,12 @@ def test_overlap_is_hypergeometric():
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 30, 9))
     second[:2] = first[:2] = 10 * first[:2]
-    found = aw.circuits.overlap(first, second, top=13)
-    shared = len(found.shared)
+    result = aw.circuits.overlap(first, second, top=13)
+    shared = len(result.shared)
     exact = sum(comb(13, k) * comb(257, 13 - k) for k in range(shared, 14)) / comb(270, 13)
-    assert found.p == pytest.approx(exact)
-    assert found.expected == pytest.approx(169 / 270)
-    assert all(layer < 2 for layer, _ in found.shared[:5])
+    assert result.p == pytest.approx(exact)
+    assert result.expected == pytest.approx(169 / 270)
+    assert all(layer < 2 for layer, _ in result.shared[:5])
     assert aw.circuits.overlap(first, second).size == 5
     clean, corrupt = key_pair()
     patching = aw.circuits.patch(clean, corrupt, "c", foil="a", sites="head")
@@ -240,10 +240,10 @@ def test_smollm2_a_few_of_its_edges_keep_the_capital(smollm2):
     texts = [aw.trace(*model, f"The capital of {country} is") for country in ("France", "Italy")]
     edges = aw.circuits.edge_attribution(*texts, " Paris", foil=" Rome")
     circuit = edges.circuit(400)
-    found = aw.circuits.faithfulness(*texts, circuit, " Paris", foil=" Rome")
+    result = aw.circuits.faithfulness(*texts, circuit, " Paris", foil=" Rome")
     assert ("head", 23, 4) in circuit
-    assert found.size < found.all
-    assert found.share > 0.7
+    assert result.size < result.all
+    assert result.share > 0.7
 
 
 def test_numbers_that_break_are_named_by_their_layer_before_anything_is_patched() -> None:
@@ -259,10 +259,10 @@ def test_numbers_that_break_are_named_by_their_layer_before_anything_is_patched(
 
 def test_layers_and_heads_of_components_count_from_the_end_too() -> None:
     clean, corrupt = pair("Llama")
-    found, same = (
+    result, same = (
         aw.circuits.path_patch(clean, corrupt, ("head", 0, head), ("mlp", layer), 5, foil=7)
         for head, layer in ((3, 1), (-1, -1))
     )
-    assert found.share == same.share
+    assert result.share == same.share
     with pytest.raises(IndexError, match=r"layer 1: head 4 is out of range: there are heads 0 to 3"):
         aw.circuits.path_patch(clean, corrupt, ("head", 0, 0), ("head", 1, 4), 5, foil=7)

@@ -94,8 +94,8 @@ def test_tokens_against_a_plain_gpt2():
     plain = Plain(trace.model)
     weights = [trace.attention_layer(layer).double() for layer in range(2)]
     expected = [plain.relevant(CLEAN, token, weights, 6, 5) for token in range(7)]
-    found = aw.circuits.contextual_decomposition(trace, AT, chunk_size=3)
-    assert found.values == pytest.approx(expected, abs=1e-9)
+    result = aw.circuits.contextual_decomposition(trace, AT, chunk_size=3)
+    assert result.values == pytest.approx(expected, abs=1e-9)
     foil = aw.circuits.contextual_decomposition(trace, AT, 9)
     other = [plain.relevant(CLEAN, token, weights, 6, 9) for token in range(7)]
     assert foil.values == pytest.approx(np.subtract(expected, other), abs=1e-9)
@@ -143,30 +143,30 @@ def test_tokens_against_a_plain_llama():
     head = trace.model.lm_head.weight[5]
     parts = [plain_llama(trace.model, CLEAN, token, weights) for token in range(7)]
     assert float((parts[3][0] + parts[3][1])[6] @ head) == pytest.approx(float(trace.logits[6, 5]), abs=1e-7)
-    found = aw.circuits.contextual_decomposition(trace, AT)
-    assert found.values == pytest.approx([float(b[6] @ head) for b, _ in parts], abs=1e-7)
+    result = aw.circuits.contextual_decomposition(trace, AT)
+    assert result.values == pytest.approx([float(b[6] @ head) for b, _ in parts], abs=1e-7)
 
 
 def test_tokens_of_known_models():
     model, tokenizer = aw.zoo.additive(letters="abcd", length=8)
-    found = aw.circuits.contextual_decomposition(aw.trace(model, tokenizer, "abcad"), 1)
+    result = aw.circuits.contextual_decomposition(aw.trace(model, tokenizer, "abcad"), 1)
     weights = [0.0, *(model.truth.weights[letter] for letter in "abcad")]
-    assert found.values == pytest.approx(weights, abs=1e-5)
+    assert result.values == pytest.approx(weights, abs=1e-5)
     clean, _ = induction()
-    found = aw.circuits.contextual_decomposition(clean, "c", "a")
-    assert found.values == pytest.approx([10.0 if at == 6 else 0.0 for at in range(12)], abs=1e-4)
+    result = aw.circuits.contextual_decomposition(clean, "c", "a")
+    assert result.values == pytest.approx([10.0 if at == 6 else 0.0 for at in range(12)], abs=1e-4)
 
 
 def test_components_of_a_known_circuit():
     clean, corrupt = induction()
-    found = aw.circuits.component_relevance(clean, "c", foil="a", reference=corrupt)
+    result = aw.circuits.component_relevance(clean, "c", foil="a", reference=corrupt)
     exact = aw.circuits.patch(clean, corrupt, "c", foil="a", sites=("head", "mlp"), how="noise")
-    assert found.heads == pytest.approx(-exact.raw["head"], abs=1e-4)
-    assert found.mlps == pytest.approx([0, 0], abs=1e-6)
-    assert (found.whole, found.reference) == (pytest.approx(10, abs=1e-4), pytest.approx(-10, abs=1e-4))
-    assert [str(part) for part in found.circuit()] == ["head 1.0"]
-    assert aw.circuits.faithfulness(clean, corrupt, found.circuit(), "c", foil="a").share == pytest.approx(1)
-    assert "head 1.0 +20.00" in repr(found)
+    assert result.heads == pytest.approx(-exact.raw["head"], abs=1e-4)
+    assert result.mlps == pytest.approx([0, 0], abs=1e-6)
+    assert (result.whole, result.reference) == (pytest.approx(10, abs=1e-4), pytest.approx(-10, abs=1e-4))
+    assert [str(part) for part in result.circuit()] == ["head 1.0"]
+    assert aw.circuits.faithfulness(clean, corrupt, result.circuit(), "c", foil="a").share == pytest.approx(1)
+    assert "head 1.0 +20.00" in repr(result)
     # What reaches head 1.0 through its keys alone is not seen: where it looks is taken as given.
     texts = [aw.trace(clean.model, clean.tokenizer, text) for text in ("fadebcfadeb", "fadegcfadeb")]
     keys = aw.circuits.component_relevance(texts[0], "c", foil="a", reference=texts[1])
@@ -177,32 +177,32 @@ def test_components_of_a_known_circuit():
 @pytest.mark.parametrize("family", ["BERT", "GPT-2", "Llama", "Gemma 2"])
 def test_components_agree_with_patching(family):
     clean, corrupt = pair(family)
-    found = aw.circuits.component_relevance(clean, AT, reference=corrupt, batch_size=3)
+    result = aw.circuits.component_relevance(clean, AT, reference=corrupt, batch_size=3)
     exact = aw.circuits.patch(clean, corrupt, AT, sites=("head", "mlp"), how="noise")
-    assert np.corrcoef(found.heads.ravel(), -exact.raw["head"].ravel())[0, 1] > 0.98
-    assert found.relevant + found.irrelevant == pytest.approx(np.full(10, found.whole), abs=1e-6)
-    assert found.whole - found.reference == pytest.approx(exact.clean - exact.corrupt, abs=1e-6)
+    assert np.corrcoef(result.heads.ravel(), -exact.raw["head"].ravel())[0, 1] > 0.98
+    assert result.relevant + result.irrelevant == pytest.approx(np.full(10, result.whole), abs=1e-6)
+    assert result.whole - result.reference == pytest.approx(exact.clean - exact.corrupt, abs=1e-6)
     every = aw.circuits.component_relevance(clean, AT, reference=corrupt)
-    assert every.relevant == pytest.approx(found.relevant, abs=1e-9)
-    assert np.array_equal(np.isnan(every.between), np.isnan(found.between))
+    assert every.relevant == pytest.approx(result.relevant, abs=1e-9)
+    assert np.array_equal(np.isnan(every.between), np.isnan(result.between))
 
 
 def test_a_head_behind_a_layer_with_large_biases_is_found_though_they_take_a_share():
     model, tokenizer = aw.zoo.negation()
     clean, corrupt = (aw.trace(model, tokenizer, text) for text in ("nab", "aab"))
-    found = aw.circuits.component_relevance(clean, reference=corrupt)
+    result = aw.circuits.component_relevance(clean, reference=corrupt)
     exact = aw.circuits.patch(clean, corrupt, sites=("head", "mlp"), how="noise")
-    assert [str(part) for part in found.circuit()] == ["head 0.0", "MLP 0"]
+    assert [str(part) for part in result.circuit()] == ["head 0.0", "MLP 0"]
     assert -exact.raw["head"][0] == pytest.approx([5.5, 0, 0, 0, 0, 0], abs=1e-4)
-    assert found.heads[0] == pytest.approx([4.227, 0, 0, 0, 0, 0], abs=1e-3)
-    assert found.mlps == pytest.approx(-exact.raw["mlp"].sum(axis=1), abs=1e-4)
+    assert result.heads[0] == pytest.approx([4.227, 0, 0, 0, 0, 0], abs=1e-3)
+    assert result.mlps == pytest.approx(-exact.raw["mlp"].sum(axis=1), abs=1e-4)
 
 
 @torch.no_grad()
 def test_beside_a_reference_a_gated_layer_loses_what_it_loses_without_the_component():
     """The paper's rule, f(b + g) - f(g): in the last block it is what the layer itself returns less."""
     clean, corrupt = pair("Llama")
-    found = aw.circuits.component_relevance(clean, AT, reference=corrupt)
+    result = aw.circuits.component_relevance(clean, AT, reference=corrupt)
     block, inner = clean.model.model.layers[1], clean.model.model
     heads = [block_of(trace, 1, "self", "test").mixed[2, 6].double() for trace in (clean, corrupt)]
     lost = block.self_attn.o_proj.weight[:, 16:24] @ (heads[0] - heads[1])
@@ -223,7 +223,7 @@ def test_beside_a_reference_a_gated_layer_loses_what_it_loses_without_the_compon
         for state in (states[0], states[0] - lost)
     ]
     expected = clean.model.lm_head.weight[5] @ direct(lost + fed[0] - fed[1], states[1], inner.norm)
-    assert found.heads[1, 2] == pytest.approx(float(expected), abs=1e-8)
+    assert result.heads[1, 2] == pytest.approx(float(expected), abs=1e-8)
 
 
 def test_between_is_the_share_of_what_a_later_component_writes():
@@ -233,23 +233,23 @@ def test_between_is_the_share_of_what_a_later_component_writes():
         for block in clean.model.transformer.h:
             block.mlp.c_proj.weight.zero_()
     clean, corrupt = clean.rerun(), corrupt.rerun()
-    found = aw.circuits.component_relevance(clean, AT, reference=corrupt)
-    names = [str(part) for part in found.components]
+    result = aw.circuits.component_relevance(clean, AT, reference=corrupt)
+    names = [str(part) for part in result.components]
     heads, later = [names.index(f"head 0.{head}") for head in range(4)], names.index("head 1.2")
     block = block_of(clean, 1, "self", "test")
     own = [block_of(trace, 1, "self", "test").mixed[2] for trace in (clean, corrupt)]
     distinct = own[0] - own[1]
     value, _ = block.value_projection()
-    for head, place in enumerate(heads):
+    for head, position in enumerate(heads):
         first = [block_of(trace, 0, "self", "test") for trace in (clean, corrupt)]
         wrote = (first[0].mixed[head] - first[1].mixed[head]) @ first[0].branch()[0][head]
         read = block.norm1.direct(wrote) / block.norm1.deviation(block.hidden)
         # The norm's shift is zero in this model, and the biases of values are.
         moved = block.weights()[2] @ (read @ value)[:, 16:24]
         expected = float((moved * distinct).sum() / distinct.square().sum())
-        assert found.between[place, later] == pytest.approx(expected, abs=1e-6)
-    assert np.isnan(found.between[later, heads[0]])
-    assert found.between[names.index("MLP 0"), later] == pytest.approx(0, abs=1e-9)
+        assert result.between[position, later] == pytest.approx(expected, abs=1e-6)
+    assert np.isnan(result.between[later, heads[0]])
+    assert result.between[names.index("MLP 0"), later] == pytest.approx(0, abs=1e-9)
 
 
 def test_what_is_not_there_is_said():
@@ -278,17 +278,17 @@ def test_what_is_not_there_is_said():
 def test_smollm2_agrees_with_patching(smollm2):
     model = smollm2
     texts = [aw.trace(*model, f"The capital of {country} is") for country in ("France", "Italy")]
-    found = aw.circuits.component_relevance(texts[0], " Paris", foil=" Rome", reference=texts[1])
+    result = aw.circuits.component_relevance(texts[0], " Paris", foil=" Rome", reference=texts[1])
     exact = aw.circuits.patch(*texts, " Paris", foil=" Rome", sites="head", how="noise")
-    assert np.nanargmax(found.heads) == 23 * 9 + 4
-    assert np.corrcoef(found.heads.ravel(), -exact.raw["head"].ravel())[0, 1] > 0.99
-    circuit = found.circuit(0.05)
+    assert np.nanargmax(result.heads) == 23 * 9 + 4
+    assert np.corrcoef(result.heads.ravel(), -exact.raw["head"].ravel())[0, 1] > 0.99
+    circuit = result.circuit(0.05)
     kept = aw.circuits.faithfulness(*texts, circuit, " Paris", foil=" Rome")
     assert kept.size < kept.all / 4
     assert kept.share > 0.7
     tokens = aw.circuits.contextual_decomposition(texts[0], " Paris", foil=" Rome")
     assert tokens.values.argsort()[::-1][:2].tolist() == [0, 3]  # the sink, and France
-    assert abs(tokens.residual) < 0.1 * found.whole
+    assert abs(tokens.residual) < 0.1 * result.whole
     alone = aw.circuits.component_relevance(texts[0], " Paris", foil=" Rome")
     assert alone.relevant + alone.irrelevant == pytest.approx(np.full(300, alone.whole), abs=1e-3)
     other = aw.trace(*model, "Once upon a time there")

@@ -57,7 +57,7 @@ def biases(family: str, model: Any) -> tuple[torch.Tensor, torch.Tensor]:
 def test_a_first_token_is_projected_as_the_model_does(family):
     model = tiny.build(tiny.TEXT[family]).double()
     trace = aw.trace(model, None, input_ids=[5, 9, 9])
-    found = aw.circuits.head_circuits(model, None, 0, 3)
+    result = aw.circuits.head_circuits(model, None, 0, 3)
     query, key = trace.query_key(0)
     group = len(query) // len(key)
     # The first token is not rotated, and GPT-2's first position is in its state.
@@ -67,17 +67,17 @@ def test_a_first_token_is_projected_as_the_model_does(family):
     names = ("0.input_layernorm", "0.ln_1")
     state = next(module for name, module in model.named_modules() if name.endswith(names))(state).detach()
     for matrix, recorded, bias in zip(
-        (found.query, found.key), (query[3, :1], key[3 // group, :1]), biases(family, model), strict=True
+        (result.query, result.key), (query[3, :1], key[3 // group, :1]), biases(family, model), strict=True
     ):
         torch.testing.assert_close(state @ matrix + bias, recorded.to(state), atol=1e-5, rtol=1e-4)
     if family == "Llama":
-        score = found.scaling * (state @ found.qk @ state.T)
-        assert found.qk_tokens([5]).values[0, 0, 0, 0] == pytest.approx(float(score), rel=1e-4)
+        score = result.scaling * (state @ result.qk @ state.T)
+        assert result.qk_tokens([5]).values[0, 0, 0, 0] == pytest.approx(float(score), rel=1e-4)
 
 
 def test_what_a_head_writes_is_its_slice_of_the_projections():
     model = tiny.build(tiny.TEXT["Llama"]).double()
-    found = aw.circuits.head_circuits(model, None, 1, 3)
+    result = aw.circuits.head_circuits(model, None, 1, 3)
     attention = model.model.layers[1].self_attn
     with torch.no_grad():
         value = attention.v_proj.weight.T[
@@ -88,13 +88,13 @@ def test_what_a_head_writes_is_its_slice_of_the_projections():
         logits = (embedded @ value @ output * model.model.norm.weight) @ model.lm_head.weight.T
         whole = model.model.layers[1].input_layernorm(model.model.embed_tokens.weight) @ value @ output
         square = whole * model.model.norm.weight @ model.lm_head.weight.T
-    torch.testing.assert_close(found.ov, value @ output)
-    np.testing.assert_allclose(found.ov_tokens([5, 9]).values[0, 0], logits[:, [5, 9]], atol=1e-6)
+    torch.testing.assert_close(result.ov, value @ output)
+    np.testing.assert_allclose(result.ov_tokens([5, 9]).values[0, 0], logits[:, [5, 9]], atol=1e-6)
     # The eigenvalues of the matrix over the vocabulary that are not zero
     expected = np.linalg.eigvals(square.numpy())
     expected = expected[np.argsort(-np.abs(expected))][:8]
-    np.testing.assert_allclose(np.abs(found.eigenvalues), np.abs(expected), rtol=1e-5)
-    assert found.copying == pytest.approx(expected.sum().real / np.abs(expected).sum(), abs=1e-6)
+    np.testing.assert_allclose(np.abs(result.eigenvalues), np.abs(expected), rtol=1e-5)
+    assert result.copying == pytest.approx(expected.sum().real / np.abs(expected).sum(), abs=1e-6)
 
 
 def test_known_heads_by_their_weights():
@@ -113,10 +113,10 @@ def test_known_heads_by_their_weights():
 
 
 def test_maps_of_weights_open_and_are_saved(tmp_path):
-    found = aw.circuits.head_circuits(*induction(), 1, 0).ov_tokens()
-    assert found.query_labels[:2] == ("a", "b")
-    np.testing.assert_array_equal(aw.load(found.save(tmp_path / "map.safetensors")).values, found.values)
-    assert aw.Heatmap(found)
+    result = aw.circuits.head_circuits(*induction(), 1, 0).ov_tokens()
+    assert result.query_labels[:2] == ("a", "b")
+    np.testing.assert_array_equal(aw.load(result.save(tmp_path / "map.safetensors")).values, result.values)
+    assert aw.Heatmap(result)
 
 
 def test_what_has_no_circuits_is_said():

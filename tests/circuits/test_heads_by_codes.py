@@ -20,17 +20,17 @@ def texts(letters: str, count: int, length: int, seed: int, *, repeats: bool) ->
 def test_the_head_that_copies_is_found():
     model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
     examples = [texts("abcdefgh", 24, 6, seed, repeats=repeats) for seed, repeats in ((0, True), (1, False))]
-    found = aw.circuits.heads_by_codes(model, tokenizer, *examples, d_sae=64, steps=150)
-    assert found.top(1)[0][:2] == (1, 0)
-    assert found.scores[1, 0] > 0.9
-    rest = found.scores[[0, 0, 1], [0, 1, 1]]
+    result = aw.circuits.heads_by_codes(model, tokenizer, *examples, d_sae=64, steps=150)
+    assert result.top(1)[0][:2] == (1, 0)
+    assert result.scores[1, 0] > 0.9
+    rest = result.scores[[0, 0, 1], [0, 1, 1]]
     assert np.abs(rest).max() < 0.4
-    assert found.explained > 0.8
+    assert result.explained > 0.8
     again = aw.circuits.heads_by_codes(model, tokenizer, *examples, d_sae=64, steps=150)
-    assert np.array_equal(found.scores, again.scores)
+    assert np.array_equal(result.scores, again.scores)
     clean, corrupt = (aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb"))
-    assert found.agreement(aw.circuits.patch(clean, corrupt, "c", foil="a", sites="head")) == 1
-    assert "head 1.0" in repr(found)
+    assert result.agreement(aw.circuits.patch(clean, corrupt, "c", foil="a", sites="head")) == 1
+    assert "head 1.0" in repr(result)
     # The same texts as both kinds: no code is of one alone.
     same = aw.circuits.heads_by_codes(model, tokenizer, examples[0], examples[0], d_sae=64, steps=50)
     assert np.nanmax(same.scores) <= 0
@@ -42,11 +42,11 @@ def test_a_trained_head_that_always_writes_is_not_found():
     model, tokenizer = aw.zoo.trained("induction")
     letters = "abcdefghijklmnop"
     examples = [texts(letters, 32, 8, seed, repeats=repeats) for seed, repeats in ((0, True), (1, False))]
-    found = aw.circuits.heads_by_codes(model, tokenizer, *examples, steps=150)
+    result = aw.circuits.heads_by_codes(model, tokenizer, *examples, steps=150)
     clean, corrupt = (aw.trace(model, tokenizer, text) for text in ("abcdefgabc", "abcnefgabc"))
     patched = aw.circuits.patch(clean, corrupt, "d", foil="n", sites="head").heads
     assert patched[1, 1] > 0.5
-    assert np.abs(found.scores).max() < 0.4
+    assert np.abs(result.scores).max() < 0.4
 
 
 def test_agreement_is_the_area_under_the_curve():

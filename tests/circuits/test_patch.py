@@ -116,8 +116,8 @@ def test_planted_circuits_to_the_reference(shared: Any, name: str) -> None:
     clean, corrupt = (aw.trace(model, None, input_ids=ids) for ids in (clean_ids, corrupt_ids))
     both = aw.circuits.patch(clean, corrupt, target, foil=foil, how="both", sites=("state", "head"))
     for result in both:
-        for site, found in (("resid", result.values["state"]), ("head", result.heads)):
-            np.testing.assert_allclose(found, reference[f"{name}_{result.direction}_{site}"], atol=1e-6)
+        for site, outcome in (("resid", result.values["state"]), ("head", result.heads)):
+            np.testing.assert_allclose(outcome, reference[f"{name}_{result.direction}_{site}"], atol=1e-6)
     # "value": head 1.1 alone; "key": head 0.0 first, head 1.1 from it.
     np.testing.assert_allclose(both.denoise.heads, [[float(name == "key"), 0], [0, 1]], atol=1e-6)
 
@@ -226,9 +226,9 @@ def test_an_estimate_costs_two_passes_forward_beside_its_check(monkeypatch: Any)
     assert whole["tokens"] == n_layers * (n + m)
     assert len(passes) == 1
     assert checked == []
-    found = aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True)
+    result = aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True)
     for site in ALL:
-        np.testing.assert_array_equal(raw[site], found.raw[site])
+        np.testing.assert_array_equal(raw[site], result.raw[site])
     with pytest.raises(ValueError, match="checked must be 1 or more, not 0"):
         aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True, checked=0)
 
@@ -254,7 +254,7 @@ def test_patching_everything_is_exactly_one_and_nothing_before_the_difference_co
 def test_several_cells_at_once_and_single_positions_of_heads() -> None:
     clean, corrupt = pair("Llama")
     cells = [("head", 1, 2, 4), ("mlp", 0, 5), ("attention", 1, -1)]
-    found = aw.circuits.patch_cells(clean, corrupt, cells, 7, foil=9)
+    result = aw.circuits.patch_cells(clean, corrupt, cells, 7, foil=9)
     sets = [
         aw.circuits.set_activations(corrupt, "head", 1, clean, heads=2, tokens=4),
         aw.circuits.set_activations(corrupt, "mlp", 0, clean, tokens=5),
@@ -263,8 +263,8 @@ def test_several_cells_at_once_and_single_positions_of_heads() -> None:
     # What other runs held at a place is what they held unpatched.
     with sets[0], sets[1], sets[2]:
         expected = difference(corrupt)
-    assert found.after == pytest.approx(expected, abs=1e-9)
-    assert found.before == pytest.approx(difference(corrupt), abs=1e-9)
+    assert result.after == pytest.approx(expected, abs=1e-9)
+    assert result.before == pytest.approx(difference(corrupt), abs=1e-9)
 
 
 def test_an_estimate_is_exact_where_the_model_is_linear() -> None:
@@ -292,11 +292,11 @@ def test_one_direction_is_estimated_as_both_are(name: str, target: Any) -> None:
     clean, corrupt = pair(name)
     both = aw.circuits.patch(clean, corrupt, target, how="both", estimate=True)
     for expected in both:
-        found = aw.circuits.patch(clean, corrupt, target, how=expected.direction, estimate=True)
-        assert (found.clean, found.corrupt) == pytest.approx((expected.clean, expected.corrupt), abs=1e-9)
+        outcome = aw.circuits.patch(clean, corrupt, target, how=expected.direction, estimate=True)
+        assert (outcome.clean, outcome.corrupt) == pytest.approx((expected.clean, expected.corrupt), abs=1e-9)
         for site in ALL:
-            np.testing.assert_allclose(found.raw[site], expected.raw[site], rtol=1e-5, atol=1e-9)
-        exact = [[cell.exact for cell in result.checked] for result in (found, expected)]
+            np.testing.assert_allclose(outcome.raw[site], expected.raw[site], rtol=1e-5, atol=1e-9)
+        exact = [[cell.exact for cell in result.checked] for result in (outcome, expected)]
         np.testing.assert_allclose(*exact, rtol=1e-5, atol=1e-6)
 
 
@@ -427,12 +427,12 @@ def test_many_sets_at_once_are_each_as_alone() -> None:
     clean, corrupt = pair("Llama")
     sets = [[("mlp", 1, 5)], [("attention", 0, None), ("head", 1, 2)], [("state", 1, None)]]
     for how in ("denoise", "noise"):
-        found = aw.circuits.patch_sets(clean, corrupt, sets, 7, foil=9, how=how, batch_size=2)
+        result = aw.circuits.patch_sets(clean, corrupt, sets, 7, foil=9, how=how, batch_size=2)
         alone = [aw.circuits.patch_cells(clean, corrupt, cells, 7, foil=9, how=how) for cells in sets]
-        np.testing.assert_allclose(found.shares, [each.share for each in alone], atol=1e-9)
-        np.testing.assert_allclose(found.raw, [each.after - each.before for each in alone], atol=1e-9)
-        assert (found.before, found.source) == (alone[0].before, alone[0].source)
-        assert found.shares[2] == pytest.approx(1)
+        np.testing.assert_allclose(result.shares, [each.share for each in alone], atol=1e-9)
+        np.testing.assert_allclose(result.raw, [each.after - each.before for each in alone], atol=1e-9)
+        assert (result.before, result.source) == (alone[0].before, alone[0].source)
+        assert result.shares[2] == pytest.approx(1)
 
 
 def test_a_pair_that_is_kept_answers_as_single_calls_do() -> None:
@@ -441,9 +441,9 @@ def test_a_pair_that_is_kept_answers_as_single_calls_do() -> None:
     runs = aw.circuits.paired(clean, corrupt, 7, foil=9, estimate=["noise"])
     for how in ("denoise", "noise"):
         alone = aw.circuits.patch_sets(clean, corrupt, sets, 7, foil=9, how=how)
-        found = runs.patch_sets(sets, how)
-        np.testing.assert_allclose(found.raw, alone.raw, atol=1e-9)
-        assert {runs.clean, runs.corrupt} == {found.before, found.source}
+        result = runs.patch_sets(sets, how)
+        np.testing.assert_allclose(result.raw, alone.raw, atol=1e-9)
+        assert {runs.clean, runs.corrupt} == {result.before, result.source}
     for site in ("head", "state"):
         options = {"sites": site, "how": "noise", "estimate": True, "checked": 1}
         estimated = aw.circuits.patch(clean, corrupt, 7, foil=9, **options).raw[site]
@@ -472,7 +472,7 @@ def test_sets_that_are_empty_are_refused() -> None:
 def test_every_site_of_a_model_whose_last_blocks_share_keys_and_values() -> None:
     model = tiny.build(gemma4)
     clean, corrupt = (aw.trace(model, None, input_ids=[5, 17, seen, 9, 44]) for seen in (31, 32))
-    found = aw.circuits.patch(clean, corrupt, 7, foil=9)
+    result = aw.circuits.patch(clean, corrupt, 7, foil=9)
     block = model.model.layers[-1]
     of = {"attention": block.post_attention_layernorm, "mlp": block.post_feedforward_layernorm}
     for site, module in of.items():
@@ -489,9 +489,9 @@ def test_every_site_of_a_model_whose_last_blocks_share_keys_and_values() -> None
         with torch.no_grad():
             row = model(corrupt.input_ids[None]).logits[0, -1].double()
         handle.remove()
-        assert found.raw[site][-1, -1] == pytest.approx(float(row[7] - row[9]) - found.base, abs=1e-5)
+        assert result.raw[site][-1, -1] == pytest.approx(float(row[7] - row[9]) - result.base, abs=1e-5)
     for site in ("state", "head"):
-        np.testing.assert_allclose(found.raw[site], by_interventions(corrupt, clean, site), atol=1e-5)
+        np.testing.assert_allclose(result.raw[site], by_interventions(corrupt, clean, site), atol=1e-5)
 
 
 def test_sites_that_work_are_named_where_one_is_not_described() -> None:

@@ -65,10 +65,10 @@ def test_a_trace_gives_what_a_hook_by_hand_copies(name: str, site: str) -> None:
         expected = logits(trace)
     plain = logits(trace)
     with aw.circuits.set_activations(trace, site, 1, other, tokens=[2, -1]):
-        found = logits(trace)
+        result = logits(trace)
     tolerance = 1e-6 if name == "Gemma 2" else 1e-12  # its own attention sums its scores in float32
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
-    assert float((found - plain).abs().max()) > 1e-4
+    torch.testing.assert_close(result, expected, atol=tolerance, rtol=0)
+    assert float((result - plain).abs().max()) > 1e-4
     assert torch.equal(logits(trace), plain), "the model is as it was"
 
 

@@ -25,8 +25,8 @@ def induction() -> tuple[Any, Any, Any]:
 def test_ridge_is_exact_on_an_affine_map() -> None:
     torch.manual_seed(0)
     x, matrix, bias = torch.randn(50, 6).double(), torch.randn(6, 6).double(), torch.randn(6).double()
-    for found, expected in zip(ridge_map(x, x @ matrix + bias, 0.0), (matrix, bias), strict=True):
-        torch.testing.assert_close(found, expected)
+    for result, expected in zip(ridge_map(x, x @ matrix + bias, 0.0), (matrix, bias), strict=True):
+        torch.testing.assert_close(result, expected)
 
 
 def test_ridge_is_the_minimum_of_its_loss() -> None:
@@ -73,7 +73,7 @@ def test_a_translator_is_saved_and_kept_to_its_model(tmp_path: Any) -> None:
     model, tokenizer, trace = induction()
     translator = aw.circuits.fit_translator(model, tokenizer, TEXTS)
     again = aw.circuits.Translator.load(translator.save(tmp_path / "one.safetensors"))
-    first, second = (aw.circuits.lens(trace, "c", translator=one) for one in (translator, again))
+    first, second = (aw.circuits.lens(trace, "c", translator=item) for item in (translator, again))
     assert np.array_equal(first.kl, second.kl)
     assert "ridge 0.03" in first.title
     assert not np.array_equal(first.kl[0], aw.circuits.lens(trace, "c").kl[0])

@@ -30,12 +30,12 @@ def models():
 def test_a_difference_names_what_moved(models):
     before, after, tokenizer = models
     first, second = (aw.trace(model, tokenizer, "hgkcbaphgk") for model in (before, after))
-    found = first.diff(second)
-    assert found.attention["self"][0] == pytest.approx([0, 0], abs=1e-12)  # it could not change
-    assert found.attention["self"][1].min() > 0.01
+    result = first.diff(second)
+    assert result.attention["self"][0] == pytest.approx([0, 0], abs=1e-12)  # it could not change
+    assert result.attention["self"][1].min() > 0.01
     probabilities = [torch.softmax(trace.logits[-1].double(), -1) for trace in (first, second)]
     gap = (probabilities[0] - probabilities[1]).abs().sum() / 2
-    assert found.total_variation == pytest.approx(float(gap), abs=1e-6)
+    assert result.total_variation == pytest.approx(float(gap), abs=1e-6)
     equal = first.diff(aw.trace(copy.deepcopy(before), tokenizer, "hgkcbaphgk"))
     assert equal.total_variation == 0
     assert equal.largest_logit_change == 0

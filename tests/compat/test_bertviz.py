@@ -68,15 +68,15 @@ def translation():
 
     model = tiny.build(tiny.SEQ2SEQ["Marian"], implementation="eager")
     with torch.no_grad():
-        found = model(
+        result = model(
             input_ids=torch.tensor([[5, 6, 7, 8, 2]]),
             decoder_input_ids=torch.tensor([[0, 9, 10]]),
             output_attentions=True,
         )
     return {
-        "encoder_attention": found.encoder_attentions,
-        "decoder_attention": found.decoder_attentions,
-        "cross_attention": found.cross_attentions,
+        "encoder_attention": result.encoder_attentions,
+        "decoder_attention": result.decoder_attentions,
+        "cross_attention": result.cross_attentions,
         "encoder_tokens": ["▁She", "▁sees", "▁the", "▁elephant", "</s>"],
         "decoder_tokens": ["<pad>", "▁Sie", "▁sieht"],
     }
@@ -168,9 +168,9 @@ def test_an_encoder_decoder_has_three_stacks(theirs, translation, name, options)
     given = {key: list(value) for key, value in translation.items()}
     page = page_of(getattr(theirs, name), **given, **options)
     view = getattr(ours, name)(**translation, **options)
-    found = numbers(view)
-    assert set(found) == {"encoder", "decoder", "cross"}
-    same(found, page)
+    result = numbers(view)
+    assert set(result) == {"encoder", "decoder", "cross"}
+    same(result, page)
     cross = next(source for source in view.sources() if source.stack == "cross")
     assert cross.axes()[0]["labels"][1:] == ["Sie", "sieht"] or "Sie" in cross.axes()[0]["labels"][1]
     assert len(cross.axes()[1]["labels"]) == 5

@@ -82,8 +82,8 @@ def influence(
         values=values, change=-values / len(train), self_influence=refit.self_influence,
         losses=refit.losses(refit.says(refit.features), labels), leverage=None,
         distance=rng.uniform(0, 2, size=values.shape), tests=tuple(tests), train=tuple(train),
-        test_labels=tuple(names[int(one)] for one in own),
-        train_labels=tuple(names[int(one)] for one in labels),
+        test_labels=tuple(names[int(item)] for item in own),
+        train_labels=tuple(names[int(label)] for label in labels),
         of="head", measure="loss", l2=0.05, agreement=1.0, agreement_train=0.9, gradient_norm=0.1, model="m",
         notes=tuple(notes), _refit=refit, _tests=(shown, own), _sample=sample,
     )  # fmt: skip

@@ -27,10 +27,10 @@ def encoded(found: Any, values: Any) -> Any:
 
 def test_principal_components_reconstruct_as_much_as_they_must(clouds) -> None:
     values, _ = clouds
-    found = aw.concepts.directions(values, 3, method="pca", site="blocks.0.hook_resid_post")
+    result = aw.concepts.directions(values, 3, method="pca", site="blocks.0.hook_resid_post")
     spectrum = np.linalg.svd(values - values.mean(0), compute_uv=False) ** 2
-    assert found.metadata["explained"] == pytest.approx(spectrum[:3].sum() / spectrum.sum(), abs=1e-3)
-    active = encoded(found, values)
+    assert result.metadata["explained"] == pytest.approx(spectrum[:3].sum() / spectrum.sum(), abs=1e-3)
+    active = encoded(result, values)
     assert active.shape == (150, 6)
     assert (active >= 0).all()
     assert not (active[:, :3] * active[:, 3:]).any()  # one side at a time
@@ -51,13 +51,13 @@ def test_the_active_cluster_is_the_nearest(clouds) -> None:
 def test_parts_are_found_with_their_sign(clouds) -> None:
     pytest.importorskip("sklearn")
     values, which = clouds
-    found = aw.concepts.directions(values, 3, method="nmf")
-    active = encoded(found, values)
+    result = aw.concepts.directions(values, 3, method="nmf")
+    active = encoded(result, values)
     strongest = [active[which == cloud].mean(0).argmax() for cloud in range(3)]
     assert sorted(strongest) == [0, 1, 2]
     for cloud, axis in enumerate([1, 4, 9]):
-        assert found.W_dec[strongest[cloud]].argmax() == axis
-    assert found.metadata["explained"] > 0.4
+        assert result.W_dec[strongest[cloud]].argmax() == axis
+    assert result.metadata["explained"] > 0.4
 
 
 def test_without_scikit_learn_it_is_said_what_to_install(clouds, monkeypatch) -> None:
@@ -73,16 +73,16 @@ def test_they_open_where_features_do() -> None:
     model, tokenizer = aw.demo_model("classifier")
     texts = [each.text for each in aw.demo_texts("train")[:12]]
     states = aw.concepts.states(model, tokenizer, texts, layers=[0, 3, 6], at="tokens")
-    found = aw.concepts.directions(states, 4, method="pca", layer=3)
-    assert found.site == "blocks.2.hook_resid_post"
+    result = aw.concepts.directions(states, 4, method="pca", layer=3)
+    assert result.site == "blocks.2.hook_resid_post"
     assert aw.concepts.directions(states, 4, method="pca", layer=0).site == "blocks.0.hook_resid_pre"
     assert aw.concepts.directions(states, 4, method="pca", layer=-1).site == "blocks.5.hook_resid_post"
     trace = aw.trace(model, tokenizer, texts[0])
-    features = aw.sae_features(trace, found)
+    features = aw.sae_features(trace, result)
     row = features.values[1:-1]
-    expected = encoded(found, states.layer(3)[: len(row)])
+    expected = encoded(result, states.layer(3)[: len(row)])
     np.testing.assert_allclose(row, expected, atol=1e-4)
-    stats = aw.feature_stats(model, tokenizer, found, texts, examples=3)
+    stats = aw.feature_stats(model, tokenizer, result, texts, examples=3)
     assert stats.shape == (8,)
     table, panel = aw.FeatureTable(stats), aw.FeaturePanel(stats)
     assert table.stats[0] is stats

@@ -26,42 +26,42 @@ GRID = {"a": ["x", "y", "z"], "b": ["x", "y"], "c": [1.0, 2.5, 4.0, 9.0]}
 def test_an_additive_function_has_no_pairs() -> None:
     rng = np.random.default_rng(0)
     parts = [rng.normal(size=size) for size in (3, 2, 4)]
-    found = student(lambda cells: sum(part[cells[:, axis]] for axis, part in enumerate(parts)), GRID)
-    assert found.fidelity == pytest.approx(1, abs=1e-12)
-    assert max(share for name, share in found.shares.items() if " x " in name) < 1e-12
-    for part, shape in zip(parts, found.shapes.values(), strict=True):
+    result = student(lambda cells: sum(part[cells[:, axis]] for axis, part in enumerate(parts)), GRID)
+    assert result.fidelity == pytest.approx(1, abs=1e-12)
+    assert max(share for name, share in result.shares.items() if " x " in name) < 1e-12
+    for part, shape in zip(parts, result.shapes.values(), strict=True):
         np.testing.assert_allclose(shape, part - part.mean(), atol=1e-12)
-    assert found.predict({"a": "z", "b": "x", "c": 4.0}) == pytest.approx(
+    assert result.predict({"a": "z", "b": "x", "c": 4.0}) == pytest.approx(
         parts[0][2] + parts[1][0] + parts[2][2]
     )
 
 
 def test_exclusive_or_is_lost_by_slots_and_kept_by_pairs() -> None:
-    found = student(
+    result = student(
         lambda cells: (cells[:, 0] ^ cells[:, 1]).astype(float), {"a": ["no", "yes"], "b": [0, 1]}
     )
-    assert found.fidelity == pytest.approx(0, abs=1e-12)
-    assert found.shares["a x b"] == pytest.approx(1)
-    assert found.fidelities[2] == pytest.approx(1)
-    assert "loses 100.0%" in repr(found).splitlines()[0]
-    assert found.worst(1)[0].error == pytest.approx(0.5)
+    assert result.fidelity == pytest.approx(0, abs=1e-12)
+    assert result.shares["a x b"] == pytest.approx(1)
+    assert result.fidelities[2] == pytest.approx(1)
+    assert "loses 100.0%" in repr(result).splitlines()[0]
+    assert result.worst(1)[0].error == pytest.approx(0.5)
 
 
 def test_shares_add_up_and_effects_are_orthogonal() -> None:
     values = np.random.default_rng(0).normal(size=24)
-    found = student(lambda _: values, GRID)
-    assert sum(found.shares.values()) == pytest.approx(1, abs=1e-12)
-    for grid in found.pairs.values():
+    result = student(lambda _: values, GRID)
+    assert sum(result.shares.values()) == pytest.approx(1, abs=1e-12)
+    for grid in result.pairs.values():
         np.testing.assert_allclose([*grid.mean(0), *grid.mean(1)], 0, atol=1e-12)
-    errors = found.student() - values
-    assert 1 - errors.var() / values.var() == pytest.approx(found.fidelities[2], abs=1e-12)
+    errors = result.student() - values
+    assert 1 - errors.var() / values.var() == pytest.approx(result.fidelities[2], abs=1e-12)
 
 
 def test_a_constant_has_nothing_to_explain() -> None:
-    found = student(lambda cells: np.full(len(cells), 2.0), GRID)
-    assert np.isnan(found.fidelity)
-    assert "nothing to explain" in repr(found)
-    assert found.figure().axes
+    result = student(lambda cells: np.full(len(cells), 2.0), GRID)
+    assert np.isnan(result.fidelity)
+    assert "nothing to explain" in repr(result)
+    assert result.figure().axes
 
 
 def test_a_large_template_is_sampled_and_said_to_be_estimated() -> None:
@@ -89,8 +89,8 @@ def test_a_large_template_is_sampled_and_said_to_be_estimated() -> None:
 
 def test_noise_is_not_taken_for_structure_when_it_is_estimated() -> None:
     slots = {name: list(range(6)) for name in "abcde"}
-    found = student(lambda cells: np.random.default_rng(0).normal(size=len(cells)), slots, most=1200)
-    assert found.fidelities[2] < 0.05
+    result = student(lambda cells: np.random.default_rng(0).normal(size=len(cells)), slots, most=1200)
+    assert result.fidelities[2] < 0.05
 
 
 @pytest.fixture(scope="module")
@@ -123,14 +123,14 @@ def test_the_reference_is_met_on_the_demo_classifier(shared: Any) -> None:
     folder = shared / "reference" / "concepts"
     meta, kept = json.loads((folder / "distill.json").read_text()), np.load(folder / "distill_factorial.npz")
     template = template_of(meta["template"], meta["slots"], "distill")
-    found = additive(template, template.cells(5000, 0), kept["margin"].reshape(-1), 2, "margin", "", 0)
+    result = additive(template, template.cells(5000, 0), kept["margin"].reshape(-1), 2, "margin", "", 0)
     for name in kept.files:
         if name.startswith("share_"):
-            assert found.shares[name[6:].replace("+", " x ")] == pytest.approx(float(kept[name]), abs=1e-12)
+            assert result.shares[name[6:].replace("+", " x ")] == pytest.approx(float(kept[name]), abs=1e-12)
     np.testing.assert_allclose(
-        found.pairs["intensity", "adj"], kept["effect_intensity_adj"][0, :, :, 0], atol=1e-12
+        result.pairs["intensity", "adj"], kept["effect_intensity_adj"][0, :, :, 0], atol=1e-12
     )
-    assert found.fidelity == pytest.approx(0.782, abs=1e-3)
+    assert result.fidelity == pytest.approx(0.782, abs=1e-3)
     model, tokenizer = aw.demo_model("classifier")
     run = aw.concepts.distill(model, tokenizer, meta["template"], meta["slots"] | {"thing": ["soup", "film"]})
     np.testing.assert_allclose(run.values.reshape(2, 4, 6, 3), kept["margin"][:2], atol=1e-4)

@@ -83,9 +83,9 @@ def test_wrong_labels_are_found_beside_the_plain_loss(reference) -> None:
     names = tuple(f"text {at}" for at in range(len(labels)))
     options = {"l2": 0.01, "measure": "loss", "correct_leverage": True, "normalize": False, "model": ""}
     first = HeadReading(features[:1], reading.logits[:1], reading.weight, reading.bias, reading.classes)
-    found = of_features(reading, labels, first, labels[:1], names=(names, names[:1]), **options)
-    np.testing.assert_allclose(found.self_influence, head["self_influence_flipped"], rtol=1e-9)
-    card = aw.concepts.mislabelled(found, head["flipped"])
+    result = of_features(reading, labels, first, labels[:1], names=(names, names[:1]), **options)
+    np.testing.assert_allclose(result.self_influence, head["self_influence_flipped"], rtol=1e-9)
+    card = aw.concepts.mislabelled(result, head["flipped"])
     own, loss, chance, best = card.mean[0, :, 0]
     assert own == pytest.approx(0.901, abs=0.01)
     assert loss == pytest.approx(0.894, abs=0.01)
@@ -116,8 +116,8 @@ def test_a_copy_of_a_test_with_the_other_label_harms_it_most() -> None:
     train = [Labelled(each.text, each.label) for each in aw.demo_texts("train")[:20]]
     test = aw.demo_texts("test")[0]
     train.append(Labelled(test.text, "negative"))
-    found = aw.concepts.influence(model, tokenizer, train, [Labelled(test.text, "positive")])
-    assert found.harmful(0, 1)[0].number == 20
+    result = aw.concepts.influence(model, tokenizer, train, [Labelled(test.text, "positive")])
+    assert result.harmful(0, 1)[0].number == 20
     again = aw.concepts.influence(
         model, tokenizer, train, [Labelled(test.text, "positive")], measure="margin"
     )
@@ -171,7 +171,7 @@ def test_of_two_classes_one_output_is_what_scikit_learn_fits() -> None:
 def test_gradients_are_those_of_single_losses() -> None:
     model, tokenizer = aw.demo_model("classifier")
     train, tests = aw.demo_texts("train")[:5], aw.demo_texts("test")[:2]
-    found = aw.concepts.influence(model, tokenizer, train, tests, of="gradients", parameters=["classifier"])
+    result = aw.concepts.influence(model, tokenizer, train, tests, of="gradients", parameters=["classifier"])
 
     def slope(each: Any) -> torch.Tensor:
         outputs = model.eval()(**tokenizer(each.text, return_tensors="pt"))
@@ -182,23 +182,23 @@ def test_gradients_are_those_of_single_losses() -> None:
         )
 
     expected = -torch.stack([slope(each) for each in tests]) @ torch.stack([slope(each) for each in train]).T
-    np.testing.assert_allclose(found.values, expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(result.values, expected.numpy(), atol=1e-5)
     assert all(parameter.grad is None for parameter in model.parameters())
     cosines = aw.concepts.influence(
         model, tokenizer, [*train, tests[0]], tests, of="gradients", parameters=["classifier"], normalize=True
     )
     assert cosines.values[0, 5] == pytest.approx(-1, abs=1e-5)
     with pytest.raises(ValueError, match="has none"):
-        found.leave_one_out()
+        result.leave_one_out()
 
 
 def test_a_language_model_needs_no_labels() -> None:
     model = tiny.build(tiny.TEXT["GPT-2"])
     traces = [aw.trace(model, None, input_ids=ids) for ids in ([3, 4, 5, 6], [9, 8, 7], [3, 4, 5, 6])]
-    found = aw.concepts.influence(None, None, traces, traces[:1], of="gradients", normalize=True)
-    assert found.values[0, 0] == pytest.approx(-1, abs=1e-5)
-    assert found.helpful(0, 1)[0].number in (0, 2)
-    assert repr(found).splitlines()[1] == f"  {found.tests[0]!r}"  # a text without a label
+    result = aw.concepts.influence(None, None, traces, traces[:1], of="gradients", normalize=True)
+    assert result.values[0, 0] == pytest.approx(-1, abs=1e-5)
+    assert result.helpful(0, 1)[0].number in (0, 2)
+    assert repr(result).splitlines()[1] == f"  {result.tests[0]!r}"  # a text without a label
     with pytest.raises(ValueError, match="of='gradients'"):
         aw.concepts.influence(None, None, traces, traces[:1])
 
@@ -246,8 +246,8 @@ def test_texts_on_both_sides_copies_and_few_texts_are_said() -> None:
     )
     labels = [*(text.label for text in train), "positive" if train[0].label == "negative" else "negative"]
     for of in ("head", "gradients"):
-        found = aw.concepts.influence(model, tokenizer, [*train, train[0]], tests, labels=labels, of=of)
-        assert "1 of them has another label: one of the two is wrong" in found.notes
+        result = aw.concepts.influence(model, tokenizer, [*train, train[0]], tests, labels=labels, of=of)
+        assert "1 of them has another label: one of the two is wrong" in result.notes
     with pytest.raises(IndexError, match="there are training texts 0 to 5"):
         aw.concepts.influence(model, tokenizer, [*train, train[0]], tests).leave_one_out([6])
 
@@ -256,8 +256,8 @@ def test_texts_on_both_sides_copies_and_few_texts_are_said() -> None:
 def test_texts_without_labels_are_explained_as_the_model_reads_them() -> None:
     model, tokenizer = aw.demo_model("classifier")
     train, test = aw.demo_texts("train")[:12], aw.demo_texts("test")[0]
-    found = aw.concepts.influence(model, tokenizer, train, [test.text])
+    result = aw.concepts.influence(model, tokenizer, train, [test.text])
     said = aw.trace(model, tokenizer, test.text).predictions(1)[0].label
-    assert found.test_labels == (said,)
-    assert found.notes[0] == "the tests have no labels: what the model predicts stands for them"
+    assert result.test_labels == (said,)
+    assert result.notes[0] == "the tests have no labels: what the model predicts stands for them"
     assert not aw.concepts.influence(model, tokenizer, train, [test]).notes

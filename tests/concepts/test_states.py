@@ -38,8 +38,8 @@ def plain(classifier):
 )
 def test_states_and_gradients_are_those_of_a_plain_pass(classifier, plain, at, tokens) -> None:
     model, tokenizer = classifier
-    found = aw.concepts.states(model, tokenizer, TEXTS, at=at, target="negative")
-    assert found.shape == (3, 7, 384)
+    result = aw.concepts.states(model, tokenizer, TEXTS, at=at, target="negative")
+    assert result.shape == (3, 7, 384)
     for row, (hidden, slopes, score) in enumerate(plain):
         where = tokens
         if where is None:
@@ -50,19 +50,19 @@ def test_states_and_gradients_are_those_of_a_plain_pass(classifier, plain, at, t
         picked, moved = hidden[:, where], slopes[:, where]
         if picked.ndim == 3:
             picked, moved = picked.mean(1), moved.sum(1)
-        np.testing.assert_allclose(found.values[row], picked, atol=2e-5)
-        np.testing.assert_allclose(found.gradients[row], moved, atol=2e-6)
-        assert found.scores[row] == pytest.approx(score, abs=1e-5)
+        np.testing.assert_allclose(result.values[row], picked, atol=2e-5)
+        np.testing.assert_allclose(result.gradients[row], moved, atol=2e-6)
+        assert result.scores[row] == pytest.approx(score, abs=1e-5)
 
 
 def test_every_token_is_a_row_of_its_own(classifier, plain) -> None:
-    found = aw.concepts.states(*classifier, TEXTS, at="tokens", target="negative")
+    result = aw.concepts.states(*classifier, TEXTS, at="tokens", target="negative")
     hidden, slopes, score = plain[1]
-    rows = [row for row, text in enumerate(found.texts) if text == TEXTS[1]]
-    np.testing.assert_allclose(found.values[rows], hidden[:, 1:-1].swapaxes(0, 1), atol=2e-5)
-    np.testing.assert_allclose(found.gradients[rows], slopes[:, 1:-1].swapaxes(0, 1), atol=2e-6)
-    np.testing.assert_allclose(found.scores[rows], score, atol=1e-5)
-    assert found.positions[rows].tolist() == list(range(1, len(rows) + 1))
+    rows = [row for row, text in enumerate(result.texts) if text == TEXTS[1]]
+    np.testing.assert_allclose(result.values[rows], hidden[:, 1:-1].swapaxes(0, 1), atol=2e-5)
+    np.testing.assert_allclose(result.gradients[rows], slopes[:, 1:-1].swapaxes(0, 1), atol=2e-6)
+    np.testing.assert_allclose(result.scores[rows], score, atol=1e-5)
+    assert result.positions[rows].tolist() == list(range(1, len(rows) + 1))
 
 
 def test_the_model_comes_back_as_it_was(classifier) -> None:
@@ -102,31 +102,31 @@ def test_a_token_is_the_target_of_each_text_in_its_own_row(name) -> None:
     torch.manual_seed(0)
     model = tiny.build(tiny.TEXT[name]).double().eval()
     traces = [aw.trace(model, None, input_ids=ids) for ids in ([3, 17, 42, 8], [5, 9])]
-    found = aw.concepts.states(traces, layers=[1], at="last", target=aw.targets.token(7))
+    result = aw.concepts.states(traces, layers=[1], at="last", target=aw.targets.token(7))
     for row, trace in enumerate(traces):
         outputs = model(**trace.inputs, output_hidden_states=True)
         (slope,) = torch.autograd.grad(outputs.logits[0, -1, 7], [outputs.hidden_states[1]])
-        np.testing.assert_allclose(found.values[row, 0], outputs.hidden_states[1][0, -1].detach(), atol=1e-6)
-        np.testing.assert_allclose(found.gradients[row, 0], slope[0, -1], atol=1e-6)
+        np.testing.assert_allclose(result.values[row, 0], outputs.hidden_states[1][0, -1].detach(), atol=1e-6)
+        np.testing.assert_allclose(result.gradients[row, 0], slope[0, -1], atol=1e-6)
 
 
 def test_pictures_are_read_as_traces() -> None:
     torch.manual_seed(1)
     model = tiny.build(tiny.IMAGE["ViT"])
     traces = [aw.trace(model, None, image=torch.rand(3, 24, 24)) for _ in range(2)]
-    found = aw.concepts.states(traces, at="mean", layers=-1)
+    result = aw.concepts.states(traces, at="mean", layers=-1)
     hidden = model.eval()(**traces[1].inputs, output_hidden_states=True).hidden_states[-1]
-    np.testing.assert_allclose(found.values[1, 0], hidden[0].mean(0).detach(), atol=1e-5)
+    np.testing.assert_allclose(result.values[1, 0], hidden[0].mean(0).detach(), atol=1e-5)
 
 
 def test_sounds_are_read_as_traces_of_either_stack() -> None:
     torch.manual_seed(1)
     model = tiny.wav2vec2()
     traces = [aw.trace(model, None, audio=torch.randn(120 + 40 * more)) for more in range(2)]
-    found = aw.concepts.states(traces, at="mean", layers=-1)
+    result = aw.concepts.states(traces, at="mean", layers=-1)
     for row, trace in enumerate(traces):
         hidden = model(**trace.inputs, output_hidden_states=True).hidden_states[-1]
-        np.testing.assert_allclose(found.values[row, 0], hidden[0].mean(0).detach(), atol=1e-5)
+        np.testing.assert_allclose(result.values[row, 0], hidden[0].mean(0).detach(), atol=1e-5)
     whisper = tiny.whisper()
     heard = [aw.trace(whisper, None, audio=torch.randn(1, 8, 40), max_new_tokens=3) for _ in range(2)]
     own = aw.concepts.states(heard, at="mean", layers=1, stack="encoder")
@@ -138,15 +138,15 @@ def test_sounds_are_read_as_traces_of_either_stack() -> None:
 
 
 def test_a_table_names_the_texts_and_a_selection_keeps_them(classifier) -> None:
-    found = aw.concepts.states(*classifier, TEXTS, layers=[0, 3], target="negative")
-    rows = found.to_rows()
+    result = aw.concepts.states(*classifier, TEXTS, layers=[0, 3], target="negative")
+    rows = result.to_rows()
     assert len(rows) == 6
     assert rows[3]["text"] == TEXTS[1]
     assert rows[3]["layer"] == 3
-    assert rows[3]["norm"] == pytest.approx(np.linalg.norm(found.layer(3)[1]))
-    some = found.select([2, 0], layers=3)
+    assert rows[3]["norm"] == pytest.approx(np.linalg.norm(result.layer(3)[1]))
+    some = result.select([2, 0], layers=3)
     assert some.texts == (TEXTS[2], TEXTS[0])
-    assert np.array_equal(some.values[:, 0], found.layer(3)[[2, 0]])
+    assert np.array_equal(some.values[:, 0], result.layer(3)[[2, 0]])
 
 
 @pytest.mark.parametrize("normalised", ["none", "layer_norm"])
@@ -156,20 +156,20 @@ def test_features_of_an_autoencoder_are_states_with_gradients_along_their_direct
     torch.manual_seed(0)
     weights = torch.randn(384, 32), torch.randn(32, 384), torch.randn(384) / 9, torch.zeros(32)
     sae = aw.SAE(*weights, normalize_activations=normalised)
-    found = aw.concepts.states(*classifier, TEXTS, layers=[2, 3], at="cls", target="negative")
-    active = found.features(sae, layer=3)
-    h = torch.tensor(found.layer(3))
-    assert (active.shape, active.layers, active.texts) == ((3, 1, 32), (3,), found.texts)
+    result = aw.concepts.states(*classifier, TEXTS, layers=[2, 3], at="cls", target="negative")
+    active = result.features(sae, layer=3)
+    h = torch.tensor(result.layer(3))
+    assert (active.shape, active.layers, active.texts) == ((3, 1, 32), (3,), result.texts)
     np.testing.assert_allclose(active.values[:, 0], sae.encode(h).detach(), atol=1e-5)
     # A feature turned up by a little moves the state along its direction, and the target by the gradient.
     ((before,), (after,)) = (sae.decode(sae.encode(h)[[1]] + step, h[[1]]) for step in (0, torch.eye(32)[5]))
-    along = found.gradient(3)[1] @ (after - before).detach().numpy()
+    along = result.gradient(3)[1] @ (after - before).detach().numpy()
     assert active.gradients[1, 0, 5] == pytest.approx(along, rel=1e-4, abs=1e-5)
     assert "mean state" in repr(aw.concepts.states(*classifier, TEXTS, layers=3).features(sae))
     with pytest.raises(ValueError, match="layers 2, 3: choose the one that the SAE reads"):
-        found.features(sae)
+        result.features(sae)
     with pytest.raises(ValueError, match="384 wide, but the SAE reads states of width 8"):
-        found.features(aw.SAE(torch.ones(8, 2), torch.ones(2, 8), torch.zeros(8), torch.zeros(2)), layer=2)
+        result.features(aw.SAE(torch.ones(8, 2), torch.ones(2, 8), torch.zeros(8), torch.zeros(2)), layer=2)
     labels = ["no", "yes", "no"] * 8
     many = aw.concepts.states(*classifier, TEXTS * 8, layers=3).features(sae)
     assert aw.evaluate.probe(many, labels, resamples=5).metrics[0] == "accuracy"

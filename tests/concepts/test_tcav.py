@@ -70,18 +70,18 @@ def scored(made: dict[str, Any], **changes: Any) -> Any:
 
 @pytest.mark.parametrize("cav", ["logistic", "mean_difference", "svm"])
 def test_planted_concepts_are_found_and_an_orthogonal_one_is_not(cav) -> None:
-    found = scored(planted(), cav=cav)
-    assert found.scores[found.concepts.index("along"), 0] == 1.0
-    assert found.scores[found.concepts.index("against"), 0] == 0.0
-    low, high = found.band
-    assert low[0] <= found.scores[found.concepts.index("across"), 0] <= high[0]
-    assert found.significant[:, 0].tolist() == [True, False, True]
-    assert (found.accuracy > 0.95).all()
-    cosine = found.cosine[..., 0]
+    result = scored(planted(), cav=cav)
+    assert result.scores[result.concepts.index("along"), 0] == 1.0
+    assert result.scores[result.concepts.index("against"), 0] == 0.0
+    low, high = result.band
+    assert low[0] <= result.scores[result.concepts.index("across"), 0] <= high[0]
+    assert result.significant[:, 0].tolist() == [True, False, True]
+    assert (result.accuracy > 0.95).all()
+    cosine = result.cosine[..., 0]
     assert cosine[0, 2] < -0.6
     assert abs(cosine[0, 1]) < 0.3
     assert cosine[0, 0] > 0.8
-    assert "*" in repr(found).split("\n")[1]
+    assert "*" in repr(result).split("\n")[1]
 
 
 def test_random_concepts_are_significant_no_more_often_than_by_chance() -> None:

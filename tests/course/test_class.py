@@ -31,8 +31,8 @@ GIVEN = {
 
 def answers_of(head, number, word):
     made = course.make_record
-    found = {"q2": made("q2", "number", number), "q3": made("q3", "choice", word)}
-    return found if head is None else {**found, "q1": made("q1", "head", head)}
+    result = {"q2": made("q2", "number", number), "q3": made("q3", "choice", word)}
+    return result if head is None else {**result, "q1": made("q1", "head", head)}
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def test_every_submission_has_its_grades(graded):
 
 
 def test_share_right_and_the_commonest_wrong_answer(graded):
-    found = graded.statistics
-    assert [found[name].right for name in KEY] == pytest.approx([2 / 6, 30 / 60, 3 / 6])
-    assert (found["q1"].wrong, found["q1"].times, found["q1"].unanswered) == ([0, 1], 2, 1)
-    assert (found["q3"].wrong, found["q3"].times) == ("no", 2)
+    result = graded.statistics
+    assert [result[name].right for name in KEY] == pytest.approx([2 / 6, 30 / 60, 3 / 6])
+    assert (result["q1"].wrong, result["q1"].times, result["q1"].unanswered) == ([0, 1], 2, 1)
+    assert (result["q3"].wrong, result["q3"].times) == ("no", 2)
 
 
 def test_discrimination_is_the_correlation_with_the_points_of_the_other_questions(graded):
@@ -75,10 +75,10 @@ def test_discrimination_by_its_closed_form_from_item_and_total(graded):
 
 def test_a_question_that_all_have_right_or_a_class_of_two_discriminates_nothing():
     same = {name: answers_of((5, 9), number, "yes") for name, number in (("a", 1), ("b", 5), ("c", 10))}
-    found = course.grade_class(same, KEY).statistics
-    assert math.isnan(found["q1"].discrimination)
-    assert math.isnan(found["q2"].discrimination)
-    assert found["q1"].wrong is None
+    result = course.grade_class(same, KEY).statistics
+    assert math.isnan(result["q1"].discrimination)
+    assert math.isnan(result["q2"].discrimination)
+    assert result["q1"].wrong is None
     two = course.grade_class(dict(list(same.items())[:2]), KEY)
     assert all(math.isnan(item.discrimination) for item in two.statistics.values())
 
@@ -223,7 +223,10 @@ def test_a_folder_of_notebooks_is_graded_at_once(tmp_path):
     write(tmp_path / "ada" / "ps1.ipynb", notebook([HEAD], [NUMBER]))
     write(tmp_path / "bo" / "ps1.ipynb", notebook([NUMBER]))
     graded = course.grade_class(tmp_path, KEY, marks={"bo/ps1.ipynb": {"q1": 0.5}})
-    assert {name: one["q1"].points for name, one in graded.items()} == {"ada/ps1.ipynb": 2, "bo/ps1.ipynb": 1}
+    assert {name: item["q1"].points for name, item in graded.items()} == {
+        "ada/ps1.ipynb": 2,
+        "bo/ps1.ipynb": 1,
+    }
     with pytest.raises(KeyError, match=r"Did you mean 'bo/ps1\.ipynb'"):
         course.grade_class(tmp_path, KEY, marks={"bo/ps2.ipynb": {"q1": 1}})
 

@@ -75,8 +75,8 @@ def test_otter_runs_and_gives_full_and_partial_credit(source, tmp_path):
     folder = course.to_otter(KEY, tmp_path / "otter")
     student = course.handout(source, tmp_path / "ps1.ipynb")
     answers = [json.dumps(sidecar(*records)) for records in (RIGHT, PARTLY)]
-    found = graded_by_otter(folder, student, answers, tmp_path / "out")
-    scores = [{name: tests[name] for name in KEY} for tests in found]
+    result = graded_by_otter(folder, student, answers, tmp_path / "out")
+    scores = [{name: tests[name] for name in KEY} for tests in result]
     assert scores == [{"q1": 2, "q2": pytest.approx(4)}, {"q1": 2, "q2": pytest.approx(4 * 4 / 6, abs=1e-4)}]
 
 

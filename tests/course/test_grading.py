@@ -199,8 +199,8 @@ def test_the_right_subject_counts():
 
 
 def test_a_refused_answer_has_the_reason_with_which_it_was_read():
-    found = Answers(refused={"q1": "of version 7"}, notes=["ps1.ipynb: q1 is of version 7"])
-    graded = course.grade(found, {"q1": course.exact((5, 9))})
+    result = Answers(refused={"q1": "of version 7"}, notes=["ps1.ipynb: q1 is of version 7"])
+    graded = course.grade(result, {"q1": course.exact((5, 9))})
     assert graded["q1"].reason == "of version 7"
     assert "of version 7" in graded._repr_html_()
 

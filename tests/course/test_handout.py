@@ -52,14 +52,16 @@ def handed_out(tmp_path, made, **options):
 @pytest.mark.slow
 def test_solutions_keys_outputs_and_metadata_are_gone(tmp_path):
     made = handed_out(tmp_path, TEACHERS)
-    assert ["".join(one["source"]) for one in made["cells"]] == [
+    assert ["".join(item["source"]) for item in made["cells"]] == [
         "# Heads",
         "q1 = aw.ask.head('Which?', view=view, id='q1')\nq1",
         "def fidelity(a, b):\n    # Your code here\n",
         "Because.\n# Your code here",
     ]
-    assert all(one["metadata"] == {} for one in made["cells"])
-    assert all(one.get("outputs", []) == [] and one.get("execution_count") is None for one in made["cells"])
+    assert all(item["metadata"] == {} for item in made["cells"])
+    assert all(
+        item.get("outputs", []) == [] and item.get("execution_count") is None for item in made["cells"]
+    )
     text = (tmp_path / "s.ipynb").read_text()
     assert not [word for word in ("5, 9", "5.9", "lost", "copies", "solution", "teacher") if word in text]
     nbformat = pytest.importorskip("nbformat")

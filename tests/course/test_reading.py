@@ -135,7 +135,7 @@ def test_a_table_has_a_row_a_student(tmp_path):
         tmp_path / "form.csv", f"name,first,second\nAda,{RECEIPT},\nBo,no idea,{aw.course.receipt(NUMBER)}\n"
     )
     read = aw.course.read_answers(path)
-    assert {name: values(one) for name, one in read.items()} == {"Ada": {"q1": [5, 9]}, "Bo": {"q2": 0.847}}
+    assert {name: values(item) for name, item in read.items()} == {"Ada": {"q1": [5, 9]}, "Bo": {"q2": 0.847}}
 
 
 def test_an_archive_is_one_submission_or_several(tmp_path):
@@ -166,13 +166,13 @@ def test_a_folder_gives_every_submission_and_names_what_is_damaged(tmp_path):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         read = aw.course.read_answers(tmp_path)
-    assert {name: set(one) for name, one in read.items()} == {
+    assert {name: set(item) for name, item in read.items()} == {
         "ada/ps1.ipynb": {"q1", "q3"},
         "bo/ps1.ipynb": set(),
         "cy/ps1.html": {"q1"},
         "dee/ps1.ipynb": set(),
     }
-    text = " ".join(str(one.message) for one in said)
+    text = " ".join(str(item.message) for item in said)
     assert "bo/ps1.ipynb: ps1.ipynb cannot be read: it is not JSON" in text
     assert "ps1.answers.json is damaged" in text
 
@@ -207,7 +207,7 @@ def test_hostile_outputs_are_named_and_nothing_is_run(tmp_path):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         answers = aw.course.read_answers(write(tmp_path / "ps1.ipynb", made))
-    assert [f"cell {number}" in str(one.message) for number, one in enumerate(said, 1)] == [True] * 3
+    assert [f"cell {number}" in str(item.message) for number, item in enumerate(said, 1)] == [True] * 3
     assert values(answers) == BOTH
     assert "<script" not in answers._repr_html_()
 

@@ -108,8 +108,8 @@ def test_a_receipt_survives_what_forms_do_to_text():
 
 def test_every_single_mistyped_character_is_noticed():
     receipt = encode(make_record("q1", "head", (5, 9)))
-    for place in range(4, len(receipt)):
-        typed = receipt[:place] + ("x" if receipt[place] != "x" else "y") + receipt[place + 1 :]
+    for index in range(4, len(receipt)):
+        typed = receipt[:index] + ("x" if receipt[index] != "x" else "y") + receipt[index + 1 :]
         with pytest.raises(AnswerError):
             aw.course.decode(typed)
 

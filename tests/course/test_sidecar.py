@@ -59,7 +59,7 @@ def test_two_kernels_that_write_at_once_lose_nothing(tmp_path):
     running = [subprocess.Popen([*command, name]) for name in ("one", "two", "three")]
     assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
     assert len(read_sidecar(path).records) == 30
-    assert [found.name for found in tmp_path.iterdir()] == ["ps1.answers.json"]
+    assert [result.name for result in tmp_path.iterdir()] == ["ps1.answers.json"]
 
 
 def test_a_damaged_file_is_kept_aside_and_said(tmp_path):

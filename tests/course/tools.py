@@ -59,7 +59,7 @@ def graded_by_otter(folder, notebook, answers, out):
                 archive.writestr(f"{notebook.stem}.answers.json", text)
         tool("otter", "run", "-a", str(folder / "a.zip"), "-o", str(results), str(handed), cwd=out)
         tests = json.loads((results / "results.json").read_text())["tests"]
-        scores.append({one["name"]: one.get("score") for one in tests})
+        scores.append({test["name"]: test.get("score") for test in tests})
     return scores
 
 

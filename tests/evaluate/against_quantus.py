@@ -67,12 +67,12 @@ class Embedded(torch.nn.Module):
 
 def slopes(model: Any, inputs: Any, targets: Any, **_: Any) -> np.ndarray:
     """Return the gradient of a class by the embeddings."""
-    found = []
-    for one, label in zip(inputs, targets, strict=True):
-        leaf = torch.as_tensor(one)[None].double().requires_grad_()
+    result = []
+    for item, label in zip(inputs, targets, strict=True):
+        leaf = torch.as_tensor(item)[None].double().requires_grad_()
         with torch.enable_grad():
-            found.append(torch.autograd.grad(model(leaf)[0, int(label)], leaf)[0][0].numpy())
-    return np.stack(found)
+            result.append(torch.autograd.grad(model(leaf)[0, int(label)], leaf)[0][0].numpy())
+    return np.stack(result)
 
 
 def main() -> None:
@@ -101,12 +101,12 @@ def main() -> None:
         "gini": quantus.Sparseness(**quiet),
         "features_above": quantus.EffectiveComplexity(eps=THRESHOLD, **quiet),
     }
-    found: dict[str, Any] = {name: [] for name in (*removal, *simple)}
+    result: dict[str, Any] = {name: [] for name in (*removal, *simple)}
     for vector in vectors:
         given = {"x_batch": ones, "y_batch": label, "a_batch": vector[None, None].copy()}
         for name, metric in {**removal, **simple}.items():
             score = metric(model=kept, softmax=True, channel_first=True, **given)
-            found[name].append(np.asarray(score, dtype=np.float64).reshape(-1).tolist())
+            result[name].append(np.asarray(score, dtype=np.float64).reshape(-1).tolist())
 
     embedded = Embedded().eval()
     with torch.no_grad():
@@ -129,13 +129,13 @@ def main() -> None:
             model=embedded, x_batch=start, y_batch=label, a_batch=slopes(embedded, start, label),
             explain_func=slopes, channel_first=True, softmax=False,
         )  # fmt: skip
-        found[name] = [float(np.ravel(score)[0])]
+        result[name] = [float(np.ravel(score)[0])]
     written = {
         "quantus": quantus.__version__,
         "script": "python tests/evaluate/against_quantus.py",
         "vectors": vectors.tolist(),
         "noise": noise.tolist(),
-        "scores": found,
+        "scores": result,
     }
     PLACE.write_text(json.dumps(written) + "\n", encoding="utf-8")
 

@@ -53,14 +53,14 @@ def test_spearman_and_kendall_are_those_counted_by_hand(vectors):
 def test_overlap_is_that_of_sets_where_no_tie_is_cut_and_never_leaves_its_range(vectors, k):
     arrays = [np.array(vector, dtype=np.float64) for vector in vectors]
     k = min(k, len(arrays[0]))
-    found = top_k_overlap(*arrays, k)
-    assert 0 <= found <= 1 + 1e-12
-    assert found == pytest.approx(top_k_overlap(*reversed(arrays), k))
+    result = top_k_overlap(*arrays, k)
+    assert 0 <= result <= 1 + 1e-12
+    assert result == pytest.approx(top_k_overlap(*reversed(arrays), k))
     assert top_k_overlap(arrays[0], arrays[0], k) == pytest.approx(1)
     highest = [sorted(range(len(v)), key=lambda i: -v[i])[:k] for v in vectors]
     cut = any(sum(x >= v[top[-1]] for x in v) > k for v, top in zip(vectors, highest, strict=True))
     if not cut:
-        assert found == pytest.approx(len(set(highest[0]) & set(highest[1])) / k)
+        assert result == pytest.approx(len(set(highest[0]) & set(highest[1])) / k)
 
 
 def test_a_constant_vector_overlaps_as_much_as_chance():
@@ -74,15 +74,15 @@ def attributions(values, **options):
 
 
 def test_attributions_against_each_other():
-    found = aw.agreement(
+    result = aw.agreement(
         {
             "a": attributions([1, 2, 3, 4]),
             "reversed": attributions([4, 3, 2, 1]),
             "b": attributions([1, 2, 4, 3]),
         }
     )
-    assert found.names == ("a", "reversed", "b")
-    assert found.matrix.tolist() == [
+    assert result.names == ("a", "reversed", "b")
+    assert result.matrix.tolist() == [
         [1, -1, pytest.approx(0.8)],
         [-1, 1, pytest.approx(-0.8)],
         [pytest.approx(0.8), pytest.approx(-0.8), 1],
@@ -102,10 +102,10 @@ def test_by_magnitude_a_strong_no_counts_as_much_as_a_strong_yes():
 
 
 def test_a_constant_item_is_named_and_scores_nothing():
-    found = aw.agreement({"a": attributions([1, 2, 3]), "flat": attributions([2, 2, 2])})
-    assert found.matrix.tolist() == [[1, 0], [0, 1]]
-    assert "'flat' is constant" in found.warning
-    assert "'a'" not in found.warning
+    result = aw.agreement({"a": attributions([1, 2, 3]), "flat": attributions([2, 2, 2])})
+    assert result.matrix.tolist() == [[1, 0], [0, 1]]
+    assert "'flat' is constant" in result.warning
+    assert "'a'" not in result.warning
 
 
 def special_axis():
@@ -130,10 +130,10 @@ def test_special_elements_can_be_left_out():
 def test_maps_are_compared_row_by_row_over_what_queries_can_see():
     rows = [np.tril(np.random.default_rng(seed).random((5, 5))) for seed in (0, 1)]
     maps = {str(i): aw.MixingMap(matrix, query=list("abcde")) for i, matrix in enumerate(rows)}
-    found = aw.agreement(maps)
+    result = aw.agreement(maps)
     expected = np.mean([spearman(rows[0][i, : i + 1], rows[1][i, : i + 1]) for i in range(1, 5)])
-    assert found.n_rows == 4
-    assert found.matrix[0, 1] == pytest.approx(expected, abs=1e-6)
+    assert result.n_rows == 4
+    assert result.matrix[0, 1] == pytest.approx(expected, abs=1e-6)
     whole = aw.agreement(maps, over="all")
     lower = np.tril_indices(5)
     assert whole.n_rows == 1
@@ -190,25 +190,25 @@ def test_what_does_not_compare_is_refused_in_words():
 
 
 def test_the_matrix_is_frozen_saved_and_shown_with_its_caveat(tmp_path):
-    found = aw.agreement({"<i>": attributions([1, 2, 3, 4]), "b": attributions([1, 3, 2, 4])}, "top_k", k=1)
+    result = aw.agreement({"<i>": attributions([1, 2, 3, 4]), "b": attributions([1, 3, 2, 4])}, "top_k", k=1)
     with pytest.raises(ValueError, match="read-only"):
-        found.matrix[0, 1] = 0
-    again = aw.load(found.save(tmp_path / "agreement.safetensors"))
-    assert again.to_dataframe().equals(found.to_dataframe())
-    assert again.title == found.title == "overlap of the highest 1 of 4 tokens"
-    shown = found._repr_html_()
+        result.matrix[0, 1] = 0
+    again = aw.load(result.save(tmp_path / "agreement.safetensors"))
+    assert again.to_dataframe().equals(result.to_dataframe())
+    assert again.title == result.title == "overlap of the highest 1 of 4 tokens"
+    shown = result._repr_html_()
     assert "&lt;i&gt;" in shown
     assert "by chance 0.25" in shown
     assert "may be wrong together" in shown
-    assert "1.00" in [text.get_text() for text in found.figure().axes[0].texts]
+    assert "1.00" in [text.get_text() for text in result.figure().axes[0].texts]
 
 
 def test_measures_of_one_model_agree_more_than_with_chance(minilm, sentence):
     trace = aw.trace(*minilm, sentence)
     one = {"attention": aw.attention(trace), "rollout": aw.rollout(trace)}
-    maps = {name: found.select(layer=2) for name, found in one.items()}
-    maps = {name: found if found.heads is None else found.mean() for name, found in maps.items()}
+    maps = {name: result.select(layer=2) for name, result in one.items()}
+    maps = {name: result if result.heads is None else result.mean() for name, result in maps.items()}
     for measure in ("spearman", "kendall", "top_k"):
-        found = aw.agreement(maps, measure)
-        assert np.isfinite(found.matrix).all()
-        assert found.between("attention", "rollout") > found.chance + 0.1
+        result = aw.agreement(maps, measure)
+        assert np.isfinite(result.matrix).all()
+        assert result.between("attention", "rollout") > result.chance + 0.1

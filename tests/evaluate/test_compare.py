@@ -40,7 +40,7 @@ def methods() -> dict[str, Any]:
 
 def lengths(trace: Any) -> Attributions:
     """A method of a reader's own: the lengths of tokens."""
-    return Attributions([len(one) / 7 for one in trace.tokens], axis=trace.axes()[0], stack="self")
+    return Attributions([len(token) / 7 for token in trace.tokens], axis=trace.axes()[0], stack="self")
 
 
 def same(one: np.ndarray, other: np.ndarray) -> None:
@@ -51,46 +51,46 @@ def same(one: np.ndarray, other: np.ndarray) -> None:
 @pytest.mark.parametrize("operator", ["mask", "delete", "attention_mask", "zero"])
 def test_each_text_scores_what_it_scores_alone(classifier: Any, operator: Any) -> None:
     model, tokenizer = classifier
-    found = compare(
+    result = compare(
         methods(), EVERY, TEXTS, model, tokenizer, operator=operator, thresholds=(0.2, 0.5), batch_size=7
     )
     traces = aw.trace(model, tokenizer, TEXTS)
     chosen = [0, 1, 2, 4]  # without chance, whose draws belong to a text
     plain = faithfulness(traces, methods(), operator=operator, metrics=EVERY[:3], thresholds=(0.2, 0.5))
-    same(found["removal"].samples[:, :3][:, :, chosen], plain.samples[:, :, chosen])
+    same(result["removal"].samples[:, :3][:, :, chosen], plain.samples[:, :, chosen])
     hard = fidelity(traces, methods(), operator=operator, thresholds=(0.2, 0.5))
-    same(found["removal"].samples[:, 3:][:, :, [0, 1, 2]], hard.samples[:, :, [0, 1, 2]])
+    same(result["removal"].samples[:, 3:][:, :, [0, 1, 2]], hard.samples[:, :, [0, 1, 2]])
     alone = single_removals(traces, methods(), operator=operator, metrics=EVERY[5:7])
-    same(found["single_removals"].samples[:, :, chosen], alone.samples[:, :, chosen])
+    same(result["single_removals"].samples[:, :, chosen], alone.samples[:, :, chosen])
     read = {
         "saliency": [aw.saliency(t) for t in traces],
         "signed": [aw.input_x_gradient(t) for t in traces],
         "length": [lengths(t) for t in traces],
     }
-    same(found["complexity"].samples, complexity(read, metrics=EVERY[7:]).samples)
-    assert found.table.metrics == EVERY
-    assert found.table.methods == ("saliency", "signed", "length", "random", "oracle")
-    same(found.table.mean[:3, :3, 0], plain.mean[:, :3].mean(-1))
+    same(result["complexity"].samples, complexity(read, metrics=EVERY[7:]).samples)
+    assert result.table.metrics == EVERY
+    assert result.table.methods == ("saliency", "signed", "length", "random", "oracle")
+    same(result.table.mean[:3, :3, 0], plain.mean[:, :3].mean(-1))
 
 
 @pytest.mark.slow
 def test_sums_counts_and_noise_are_compared_as_well(classifier: Any) -> None:
     chosen = {"saliency": "saliency", "length": lengths}
     metrics = ["infidelity", "effective_complexity", "max_sensitivity", "average_sensitivity"]
-    found = compare(chosen, metrics, TEXTS[:3], *classifier, operator="mask", draws=4)
+    result = compare(chosen, metrics, TEXTS[:3], *classifier, operator="mask", draws=4)
     traces = aw.trace(*classifier, TEXTS[:3])
-    assert found.table.metrics == tuple(metrics)
+    assert result.table.metrics == tuple(metrics)
     alone = {
         "infidelity": infidelity(traces, chosen, operator="mask", samples=64),
         "effective_complexity": effective_complexity(traces, chosen, operator="mask", oracle="leave_one_out"),
     }
-    same(found["effective_complexity"].of("saliency"), alone["effective_complexity"].of("saliency"))
-    same(found["effective_complexity"].of("oracle"), alone["effective_complexity"].of("oracle"))
+    same(result["effective_complexity"].of("saliency"), alone["effective_complexity"].of("saliency"))
+    same(result["effective_complexity"].of("oracle"), alone["effective_complexity"].of("oracle"))
     # Its sets are drawn by a seed of the text's own; on one text the oracle leaves less than any method.
-    ours, theirs = found["infidelity"], alone["infidelity"]
+    ours, theirs = result["infidelity"], alone["infidelity"]
     assert (ours.of("oracle") <= ours.of("saliency") + 1e-12).all()
     assert ours.mean[0, 0, 0] == pytest.approx(theirs.mean[0, 0, 0], rel=0.5)
-    moved = found["stability"]
+    moved = result["stability"]
     assert (moved.of("saliency") > 0).all()
     assert not moved.of("length").any(), "lengths do not see noise"
     with pytest.raises(ValueError, match="operator is missing"):
@@ -106,11 +106,11 @@ def test_a_decoder_and_one_of_two_stacks_are_compared_as_well() -> None:
     for several, operator in ((traces, "delete"), (traces, "pad"), (two, "mask")):
         if operator == "pad":
             gpt.config.pad_token_id = 0
-        found = compare("saliency", "comprehensiveness", several, operator=operator, thresholds=(0.5,))
+        result = compare("saliency", "comprehensiveness", several, operator=operator, thresholds=(0.5,))
         plain = faithfulness(
             several, "saliency", operator=operator, metrics="comprehensiveness", thresholds=(0.5,)
         )
-        same(found["removal"].samples[:, :, [0, 2]], plain.samples[:, :, [0, 2]])
+        same(result["removal"].samples[:, :, [0, 2]], plain.samples[:, :, [0, 2]])
 
 
 def test_labels_and_rationales_of_a_data_set_are_used(classifier: Any) -> None:
@@ -119,17 +119,17 @@ def test_labels_and_rationales_of_a_data_set_are_used(classifier: Any) -> None:
         {"text": "unbelievable cat", "label": 2, "rationale": [(13, 16)]},
         {"text": "the cat", "label": 0, "rationale": [(4, 7)]},
     ]
-    found = compare(
+    result = compare(
         {"length": lengths}, ["fidelity_plus", "recall"], texts, model, tokenizer, operator="mask",
         target="label", thresholds=(0.5,),
     )  # fmt: skip
-    traces = aw.trace(model, tokenizer, [one["text"] for one in texts])
+    traces = aw.trace(model, tokenizer, [text["text"] for text in texts])
     hard = fidelity(
         traces, {"length": lengths}, [2, 0], operator="mask", mode="phenomenon", thresholds=(0.5,)
     )
-    same(found["removal"].of("length"), hard.of("length")[:, :1])
-    gold = plausibility(traces, {"length": lengths}, [one["rationale"] for one in texts], metrics="recall")
-    same(found["plausibility"].of("length"), gold.of("length"))
+    same(result["removal"].of("length"), hard.of("length")[:, :1])
+    gold = plausibility(traces, {"length": lengths}, [text["rationale"] for text in texts], metrics="recall")
+    same(result["plausibility"].of("length"), gold.of("length"))
 
 
 def test_rationales_may_be_numbers_of_elements(classifier: Any) -> None:
@@ -231,19 +231,19 @@ def test_a_model_that_ignores_its_input_makes_every_method_score_as_chance() -> 
     model = random_classifier().double()
     with torch.no_grad():
         model.classifier.weight.zero_()
-    found = compare(lengths, "comprehensiveness", TEXTS, model, tiny.wordpiece(), operator="mask")
-    assert not found["removal"].of("lengths")[0].any()
-    assert not np.nan_to_num(found["removal"].samples).any()
+    result = compare(lengths, "comprehensiveness", TEXTS, model, tiny.wordpiece(), operator="mask")
+    assert not result["removal"].of("lengths")[0].any()
+    assert not np.nan_to_num(result["removal"].samples).any()
 
 
 def test_it_is_shown_as_a_table_and_a_plot(classifier: Any) -> None:
-    found = compare(methods(), EVERY, TEXTS, *classifier, operator="mask")
-    shown = found._repr_html_()
+    result = compare(methods(), EVERY, TEXTS, *classifier, operator="mask")
+    shown = result._repr_html_()
     assert "saliency" in shown
     assert "fidelity plus" in shown
     assert "oracle" in shown
-    assert len(found.figure().axes) == 5
-    assert len(found.figure("complexity", kind="table").axes) >= 1
+    assert len(result.figure().axes) == 5
+    assert len(result.figure("complexity", kind="table").axes) >= 1
 
 
 def bad(classifier: Any) -> list[Any]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 WORDS = ("unbelievable", "cat", "the", "sat")
-TEXTS = [" ".join(WORDS[(at // 4**place) % 4] for place in range(4)) for at in range(60)]
+TEXTS = [" ".join(WORDS[(at // 4**index) % 4] for index in range(4)) for at in range(60)]
 METRICS = ["comprehensiveness", "gini"]
 
 
@@ -88,7 +88,7 @@ def within(seconds: int) -> Iterator[None]:
 
 
 def lengths(trace: Any) -> Attributions:
-    return Attributions([len(one) / 7 for one in trace.tokens], axis=trace.axes()[0], stack="self")
+    return Attributions([len(token) / 7 for token in trace.tokens], axis=trace.axes()[0], stack="self")
 
 
 def dying(trace: Any, flag: Path) -> Attributions:
@@ -140,14 +140,14 @@ def test_a_tokenizer_with_another_word_is_another_one(folder: Path, tmp_path: Pa
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     scores(str(folder), tokenizer=tokenizer, cache=tmp_path)
     tokenizer.add_tokens(["unbelievable"])  # in the place of its pieces
-    found = scores(str(folder), tokenizer=tokenizer, cache=tmp_path)
-    assert found.reused == 0
-    assert equal(found, scores(str(folder), tokenizer=tokenizer))
+    result = scores(str(folder), tokenizer=tokenizer, cache=tmp_path)
+    assert result.reused == 0
+    assert equal(result, scores(str(folder), tokenizer=tokenizer))
 
 
 def test_a_method_is_known_by_all_it_depends_on(folder: Path, tmp_path: Path) -> None:
     def scaled(trace: Any, by: Any) -> Attributions:
-        values = np.array([len(one) for one in trace.tokens]) ** by
+        values = np.array([len(token) for token in trace.tokens]) ** by
         return Attributions(values, axis=trace.axes()[0], stack="self")
 
     def run(by: Any) -> Any:
@@ -173,8 +173,8 @@ def test_another_method_or_text_costs_only_itself(folder: Path, tmp_path: Path) 
 
 
 def test_equal_texts_score_alike_and_are_kept_once(folder: Path, tmp_path: Path) -> None:
-    found = scores(str(folder), ["the cat"] * 3, cache=tmp_path)
-    assert (found["removal"].samples == found["removal"].samples[:1]).all()
+    result = scores(str(folder), ["the cat"] * 3, cache=tmp_path)
+    assert (result["removal"].samples == result["removal"].samples[:1]).all()
     assert scores(str(folder), ["the cat"] * 3, cache=tmp_path).reused == 3
 
 
@@ -193,10 +193,10 @@ def test_a_stream_is_read_as_it_is_needed_and_not_kept(folder: Path, tmp_path: P
         assert len(read) <= 16 * (1 + TEXTS.index(trace.text) // 16) + 1
         return lengths(trace)
 
-    found = scores(str(folder), stack(), {"lengths": watched}, cache=tmp_path)
+    result = scores(str(folder), stack(), {"lengths": watched}, cache=tmp_path)
     assert read == list(range(60))
-    assert found.texts == ()
-    assert equal(found, scores(str(folder), TEXTS, {"lengths": lengths}))
+    assert result.texts == ()
+    assert equal(result, scores(str(folder), TEXTS, {"lengths": lengths}))
     with pytest.raises(ValueError, match="dataset is empty"):
         scores(str(folder), iter(()))
     with pytest.raises(ValueError, match=r"dataset\[60\] has an empty text"):
@@ -215,10 +215,10 @@ def test_a_hundred_thousand_texts_take_the_memory_of_their_scores() -> None:
             yield [(f"{at:032x}", f"{at} " + "cat " * 100) for at in range(first, first + 16)]
 
     tracemalloc.start()
-    found = score_shards(shards(), score_nothing, ["a", "b", "c"], ScoreCache(None, ""), 1, desc="scoring")
+    result = score_shards(shards(), score_nothing, ["a", "b", "c"], ScoreCache(None, ""), 1, desc="scoring")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found.values["own"].shape == (100_000, 3, 1, 1)
+    assert result.values["own"].shape == (100_000, 3, 1, 1)
     assert peak < 15e6, "the scores are 2.4 MB, the texts 40 MB"
 
 
@@ -234,11 +234,11 @@ def test_tasks_that_share_a_folder_leave_nothing_to_do(folder: Path, tmp_path: P
 def test_parts_that_were_scored_apart_merge(folder: Path, tmp_path: Path) -> None:
     whole = scores(str(folder), TEXTS[:48])
     parts = [scores(str(folder), TEXTS[at : at + 16]) for at in (0, 16, 32)]  # as many as a shard has
-    found = aw.evaluate.Comparison.merge(parts)
-    assert equal(found, whole)
-    assert found.texts == whole.texts
-    assert repr(found) == repr(whole)
-    assert found["removal"].provenance == whole["removal"].provenance
+    result = aw.evaluate.Comparison.merge(parts)
+    assert equal(result, whole)
+    assert result.texts == whole.texts
+    assert repr(result) == repr(whole)
+    assert result["removal"].provenance == whole["removal"].provenance
     for at, part in enumerate(parts):
         part["removal"].save(tmp_path / f"{at}")
     saved_parts = [aw.load(tmp_path / f"{at}") for at in range(3)]
@@ -259,10 +259,10 @@ def test_parts_that_were_scored_apart_merge(folder: Path, tmp_path: Path) -> Non
 def test_a_killed_process_costs_nothing_but_time(folder: Path, tmp_path: Path) -> None:
     methods = {"a": "saliency", "lengths": partial(dying, flag=tmp_path / "died")}
     with within(120):
-        found = scores(str(folder), TEXTS, methods, jobs=2, cache=tmp_path / "scores")
+        result = scores(str(folder), TEXTS, methods, jobs=2, cache=tmp_path / "scores")
     assert (tmp_path / "died").exists()
     alone = scores(str(folder), TEXTS, {"a": "saliency", "lengths": lengths})
-    assert equal(found, alone), "to the last bit"
+    assert equal(result, alone), "to the last bit"
     assert scores(str(folder), TEXTS, methods, cache=tmp_path / "scores").reused == 120
 
 
@@ -277,8 +277,8 @@ def test_an_object_travels_to_processes_as_well(folder: Path, pool: Any) -> None
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     unnamed = {"lengths": lambda trace: lengths(trace)}  # noqa: PLW0108 - as a notebook's
     with within(120):
-        found = scores(model, TEXTS, unnamed, tokenizer=tokenizer, jobs=pool)
-    assert equal(found, scores(model, TEXTS, unnamed, tokenizer=tokenizer))
+        result = scores(model, TEXTS, unnamed, tokenizer=tokenizer, jobs=pool)
+    assert equal(result, scores(model, TEXTS, unnamed, tokenizer=tokenizer))
 
 
 def test_what_does_not_leave_this_process_is_said(folder: Path) -> None:
@@ -309,8 +309,8 @@ CUES = [{"words": text.split(), "target": 3, "cues": [1]} for text in TEXTS[:20]
 def test_cue_contribution_is_shared_by_workers(folder: Path, pool: Any) -> None:
     alone = cue_contribution(str(folder), None, CUES, methods=["attention", "rollout"])
     with within(120):
-        found = cue_contribution(str(folder), None, iter(CUES), methods=["attention", "rollout"], jobs=pool)
-    np.testing.assert_array_equal(found.samples, alone.samples)
+        result = cue_contribution(str(folder), None, iter(CUES), methods=["attention", "rollout"], jobs=pool)
+    np.testing.assert_array_equal(result.samples, alone.samples)
 
 
 def test_cue_contribution_goes_on_where_it_stopped(folder: Path, tmp_path: Path) -> None:
@@ -330,11 +330,11 @@ def test_cue_contribution_goes_on_where_it_stopped(folder: Path, tmp_path: Path)
 
     with pytest.raises(KeyboardInterrupt):
         run()
-    found = run()
+    result = run()
     assert len(counted.read_text().splitlines()) == 10 + 12, "the first shard of 8 is not done again"
     both = run(iter(CUES), methods={"attention": "attention"})
     assert len(counted.read_text().splitlines()) == 22
-    np.testing.assert_array_equal(both.samples[:, :, 0], found.samples[:, :, 0])
+    np.testing.assert_array_equal(both.samples[:, :, 0], result.samples[:, :, 0])
     run(row="before")
     assert len(counted.read_text().splitlines()) == 42
 

@@ -98,9 +98,9 @@ def test_several_rankings_give_a_metric_each(bert):
     methods = {"given": given(ROW)}
     both = cue_contribution(*bert, [SAT, SPLIT], methods=methods, ranked=["all", "others"])
     assert both.metrics == ("dot_product", "average_precision (all)", "average_precision (others)")
-    for place, ranked in enumerate(("all", "others"), 1):
+    for index, ranked in enumerate(("all", "others"), 1):
         one = cue_contribution(*bert, [SAT, SPLIT], methods=methods, ranked=ranked)
-        np.testing.assert_array_equal(both.samples[:, place], one.samples[:, 1])
+        np.testing.assert_array_equal(both.samples[:, index], one.samples[:, 1])
 
 
 def test_rows_of_lengths_are_made_shares(bert):
@@ -187,20 +187,20 @@ def test_examples_come_in_several_forms(bert):
         {"text": "the cat unbelievable sat.", "target": 3, "cues": [1]},
         SimpleNamespace(text="the cat unbelievable sat.", target=np.int64(3), cues=(1,)),
     ]
-    found = cue_contribution(*bert, forms, methods=methods).samples
-    assert len(np.unique(found[:, 0, 0, 0])) == 1
+    result = cue_contribution(*bert, forms, methods=methods).samples
+    assert len(np.unique(result[:, 0, 0, 0])) == 1
     tokens = {"text": "the cat unbelievable sat.", "target": 6, "cues": [2]}
     counted = cue_contribution(*bert, [tokens], methods=methods, unit="token").samples
-    np.testing.assert_array_equal(counted[0], found[0])
+    np.testing.assert_array_equal(counted[0], result[0])
 
 
 def test_examples_do_not_depend_on_their_company(bert):
     short = {"words": ["the", "cat"], "target": 1, "cues": [0]}
     methods = ("attention", "alti", "value_zeroing")
     together = cue_contribution(*bert, [SAT, short, SPLIT], methods=methods).samples
-    for place, example in enumerate((SAT, short, SPLIT)):
+    for index, example in enumerate((SAT, short, SPLIT)):
         alone = cue_contribution(*bert, [example], methods=methods).samples
-        np.testing.assert_allclose(together[place], alone[0], atol=2e-5)
+        np.testing.assert_allclose(together[index], alone[0], atol=2e-5)
 
 
 def test_methods_are_named_in_tables(bert):
@@ -228,7 +228,7 @@ def test_the_model_comes_back_as_it_was(bert):
 def test_scores_of_one_example_are_its_row(bert):
     card = example_scores(*bert, SAT, methods={"given": given(ROW)}, layer=1)
     assert card.x[2] == "cat"
-    assert [(place, note) for place, note in enumerate(card.x_notes) if note] == [(2, "cue"), (6, "target")]
+    assert [(index, note) for index, note in enumerate(card.x_notes) if note] == [(2, "cue"), (6, "target")]
     np.testing.assert_allclose(card.mean[0, 0], ROW)
     np.testing.assert_allclose(card.mean[0, 1], 1 / N)
     np.testing.assert_allclose(card.mean[0, 2], np.eye(N)[2])
@@ -314,8 +314,8 @@ def test_several_models_are_the_rows_of_one_table(bert):
     card = cue_contribution(models, tokenizer, iter([SAT, SPLIT]), methods=["attention", "rollout"])
     assert card.groups == ("trained", "trained", "random", "random", "", "")
     assert card.methods[-2:] == ("random", "oracle"), "baselines are there once"
-    for name, one in (("trained", model), ("random", other)):
-        alone = cue_contribution(one, tokenizer, [SAT, SPLIT], methods=["attention", "rollout"])
+    for name, item in (("trained", model), ("random", other)):
+        alone = cue_contribution(item, tokenizer, [SAT, SPLIT], methods=["attention", "rollout"])
         for method in ("attention", "rollout"):
             np.testing.assert_array_equal(card.of(method, name), alone.of(method))
     with pytest.raises(ValueError, match="empty mapping"):

@@ -76,28 +76,28 @@ def additive(weights: list[float]) -> Any:
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_every_operator_is_what_it_says(classified: Any, operator: str) -> None:
     ids = classified.inputs["input_ids"][0].tolist()
-    found = faithfulness(
+    result = faithfulness(
         classified, given(classified, [9, 0, 3, 2, 1, 9]), 1, operator=operator, metrics="deletion",
         thresholds=(0.5,), score="number",
     )  # fmt: skip
     gone = (2, 3)
     swapped = {"mask": MASK, "pad": 0}
     if operator == "delete":
-        expected = run(classified, [one for at, one in enumerate(ids) if at not in gone])
+        expected = run(classified, [item for at, item in enumerate(ids) if at not in gone])
     elif operator == "attention_mask":
         mask = torch.tensor([[int(at not in gone) for at in range(len(ids))]])
         expected = run(classified, ids, attention_mask=mask)
     elif operator in swapped:
-        expected = run(classified, [swapped[operator] if at in gone else one for at, one in enumerate(ids)])
+        expected = run(classified, [swapped[operator] if at in gone else item for at, item in enumerate(ids)])
     else:
         model = copy.deepcopy(classified.model)
         table = model.bert.embeddings.word_embeddings.weight
         table.data = torch.cat([table.data, (table.data.mean(0) * (operator == "mean"))[None]])
         extra = len(table) - 1
         with torch.no_grad():
-            swap = [extra if at in gone else one for at, one in enumerate(ids)]
+            swap = [extra if at in gone else item for at, item in enumerate(ids)]
             expected = model(input_ids=torch.tensor([swap])).logits[0]
-    assert found.samples[0, 0, 0, 0] == pytest.approx(float(expected[1]), abs=1e-9)
+    assert result.samples[0, 0, 0, 0] == pytest.approx(float(expected[1]), abs=1e-9)
 
 
 def test_every_metric_by_hand(classified: Any) -> None:
@@ -114,8 +114,12 @@ def test_every_metric_by_hand(classified: Any) -> None:
     order = [3, 4, 1, 2]
     whole = run(classified, ids).softmax(-1)[2]
     for at, k in enumerate((0, 1, 2, 4)):
-        less = run(classified, [MASK if i in order[:k] else one for i, one in enumerate(ids)]).softmax(-1)[2]
-        alone = run(classified, [MASK if i in order[k:] else one for i, one in enumerate(ids)]).softmax(-1)[2]
+        less = run(classified, [MASK if i in order[:k] else item for i, item in enumerate(ids)]).softmax(-1)[
+            2
+        ]
+        alone = run(classified, [MASK if i in order[k:] else item for i, item in enumerate(ids)]).softmax(-1)[
+            2
+        ]
         expected = [whole - less, whole - alone, (less / whole).log(), less, alone]
         np.testing.assert_allclose(card.of("mine")[0, :, at], np.array(expected), atol=1e-9)
     assert card.baselines == ("random", "oracle")
@@ -133,37 +137,37 @@ def test_words_are_removed_as_a_whole_and_magnitude_ranks_by_size(classified: An
         "thresholds": (0.5,),
         "score": "number",
     }
-    found = faithfulness(classified, word, 0, by="magnitude", **options)
-    assert found.unit == "word"
+    result = faithfulness(classified, word, 0, by="magnitude", **options)
+    assert result.unit == "word"
     kept = run(classified, [ids[0], *ids[4:]])
-    assert found.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
-    found = faithfulness(classified, word, 0, **options)
+    assert result.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
+    result = faithfulness(classified, word, 0, **options)
     kept = run(classified, [*ids[:4], ids[5]])
-    assert found.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
+    assert result.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
 
 
 def test_a_decoder_goes_on_from_the_last_token_that_is_left(decoder: Any) -> None:
     values = given(decoder, [0, 1, 2, 3, 4])
     options: dict[str, Any] = {"metrics": "deletion", "thresholds": (0.4, 1.0)}
-    found = faithfulness(decoder, values, 7, operator="delete", **options)
+    result = faithfulness(decoder, values, 7, operator="delete", **options)
     expected = run(decoder, [3, 17, 42])[-1].softmax(-1)[7]
-    assert found.samples[0, 0, 0, 0] == pytest.approx(float(expected), abs=1e-9)
-    assert np.isnan(found.samples[0, 0, 0, 1])
-    assert "nothing is left" in found.warning
-    found = faithfulness(decoder, values, 7, operator="attention_mask", **options)
-    assert np.isnan(found.samples[0, 0, 0, 1])
+    assert result.samples[0, 0, 0, 0] == pytest.approx(float(expected), abs=1e-9)
+    assert np.isnan(result.samples[0, 0, 0, 1])
+    assert "nothing is left" in result.warning
+    result = faithfulness(decoder, values, 7, operator="attention_mask", **options)
+    assert np.isnan(result.samples[0, 0, 0, 1])
     mask = torch.tensor([[1, 1, 1, 0, 0]])
     expected = run(decoder, [3, 17, 42, 8, 99], attention_mask=mask)[-1].softmax(-1)[7]
-    assert found.samples[0, 0, 0, 0] == pytest.approx(float(expected), abs=1e-9)
+    assert result.samples[0, 0, 0, 0] == pytest.approx(float(expected), abs=1e-9)
 
 
 @pytest.mark.parametrize(("rounding", "k"), [("ceil", 2), ("floor", 1), ("nearest", 1)])
 def test_rounding_is_what_it_says(classified: Any, rounding: Any, k: int) -> None:
     values = given(classified, [0, 4, 3, 2, 1, 0])
     options: dict[str, Any] = {"operator": "mask", "metrics": "deletion", "score": "number"}
-    found = faithfulness(classified, values, 0, thresholds=(0.3,), rounding=rounding, **options)
+    result = faithfulness(classified, values, 0, thresholds=(0.3,), rounding=rounding, **options)
     exact = faithfulness(classified, values, 0, thresholds=(k / 4,), **options)
-    np.testing.assert_array_equal(found.samples, exact.samples)
+    np.testing.assert_array_equal(result.samples, exact.samples)
 
 
 def test_batches_do_not_change_a_number(classified: Any) -> None:
@@ -266,13 +270,13 @@ def test_characterization_of_a_data_set_has_an_interval() -> None:
     hits[:, 1, 1] = 1
     names = {"metrics": ["fidelity_plus", "fidelity_minus"], "methods": ["a", "random"], "x": [0.1]}
     card = aw.evaluate.Scorecard(hits, baselines=["random"], x_name="share", **names)
-    found = characterization(card)
-    assert found.mean[0, 0, 0] == pytest.approx(2 / (1 / 0.6 + 1 / 0.8))
-    assert found.mean[0, 1, 0] == 0, "fid- = 1 is the limit"
-    low, high = found.interval
-    assert low[0, 0, 0] < found.mean[0, 0, 0] < high[0, 0, 0]
+    result = characterization(card)
+    assert result.mean[0, 0, 0] == pytest.approx(2 / (1 / 0.6 + 1 / 0.8))
+    assert result.mean[0, 1, 0] == 0, "fid- = 1 is the limit"
+    low, high = result.interval
+    assert low[0, 0, 0] < result.mean[0, 0, 0] < high[0, 0, 0]
     assert 0.1 < high[0, 0, 0] - low[0, 0, 0] < 0.4
-    kept = found.select(method="a").interval[0]
+    kept = result.select(method="a").interval[0]
     assert kept[0, 0, 0] == low[0, 0, 0]
     with pytest.raises(ValueError, match="must have 'fidelity_plus'"):
         characterization(card.select(metric="fidelity_minus"))
@@ -399,9 +403,9 @@ def test_comprehensiveness_and_sufficiency_equal_ferret(shared: Path, minilm: An
             positive = int((arrays[f"scores.{name}"][1:-1] > 0).sum())
             sizes = [min(int(share * n), positive) for share in shares]
             once = [at for at, size in enumerate(sizes) if size and size not in sizes[:at]]
-            found = card.of(name)[0][:, once].mean(axis=-1)
+            result = card.of(name)[0][:, once].mean(axis=-1)
             expected = [arrays[f"aopc_{kind}.{theirs}_pos.{name}"] for kind in ("compr", "suff")]
-            np.testing.assert_allclose(found, expected, atol=1e-5)
+            np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
 def test_several_texts_show_their_progress_as_one(classified: Any) -> None:

@@ -28,8 +28,8 @@ def jacobians(trace: Any, row: int) -> list[np.ndarray]:
     def through(count: int) -> Any:
         def run(states: torch.Tensor) -> torch.Tensor:
             for layer in layers[:count]:
-                found = layer(states)
-                states = found[0] if isinstance(found, tuple) else found
+                result = layer(states)
+                states = result[0] if isinstance(result, tuple) else result
             return states[0, row]
 
         return run
@@ -51,8 +51,8 @@ def test_the_reference_is_the_jacobian_and_rho_is_scipys(bert: Any) -> None:
     maps = {"globenc": aw.globenc(bert), "rollout": aw.rollout(bert)}
     for layer, norms in enumerate(expected):
         np.testing.assert_allclose(derivatives(bert, [0])[layer][0], norms, rtol=1e-6)
-        for method, found in maps.items():
-            rho = spearmanr(found.layer(layer)[0], norms).statistic
+        for method, result in maps.items():
+            rho = spearmanr(result.layer(layer)[0], norms).statistic
             assert card.of(method)[0, 0, layer] == pytest.approx(rho)
 
 

@@ -41,7 +41,7 @@ def logit(trace: Any, kept: np.ndarray) -> float:
 def every_subset(trace: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return all subsets, the answers, and how much each counts as often as it would be drawn."""
     n = sum(not special for special in trace.units["word"].special)
-    kept = np.array([[bit >> place & 1 for place in range(n)] for bit in range(2**n)], dtype=bool)
+    kept = np.array([[bit >> index & 1 for index in range(n)] for bit in range(2**n)], dtype=bool)
     answers = np.array([logit(trace, row) for row in kept])
     counts = []
     for row in kept:
@@ -56,19 +56,19 @@ def every_subset(trace: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_all_subsets_of_a_short_text_are_least_squares(classified: Any) -> None:
     kept, answers, counts = every_subset(classified)
-    found = aw.lime(classified, 1, operator="mask", ridge=0)
+    result = aw.lime(classified, 1, operator="mask", ridge=0)
     root = np.sqrt(counts)[:, None]
     design = np.column_stack([np.ones(len(kept)), kept])
     by_hand = np.linalg.lstsq(root * design, root[:, 0] * answers, rcond=None)[0]
-    words = [label not in ("[CLS]", "[SEP]") for label in found.labels]
-    np.testing.assert_allclose(found.values[words], by_hand[1:], atol=1e-6)
-    assert not found.values[np.logical_not(words)].any(), "special tokens are never removed"
-    assert found.provenance["intercept"] == pytest.approx(by_hand[0], abs=1e-9)
-    assert found.provenance["variants"] == len(kept)
+    words = [label not in ("[CLS]", "[SEP]") for label in result.labels]
+    np.testing.assert_allclose(result.values[words], by_hand[1:], atol=1e-6)
+    assert not result.values[np.logical_not(words)].any(), "special tokens are never removed"
+    assert result.provenance["intercept"] == pytest.approx(by_hand[0], abs=1e-9)
+    assert result.provenance["variants"] == len(kept)
     mean = np.average(answers, weights=counts)
     error = np.average((answers - design @ by_hand) ** 2, weights=counts)
     spread = np.average((answers - mean) ** 2, weights=counts)
-    assert found.provenance["fidelity"] == pytest.approx(1 - error / spread, abs=1e-9)
+    assert result.provenance["fidelity"] == pytest.approx(1 - error / spread, abs=1e-9)
 
 
 def test_the_penalty_is_scikit_learns(classified: Any) -> None:
@@ -98,8 +98,8 @@ def test_captum_fits_the_same_to_the_same_variants(classified: Any) -> None:
         to_interp_rep_transform=None,
     )
     theirs = their.attribute(torch.ones(1, kept.shape[1]), n_samples=len(kept))[0]
-    found = aw.lime(classified, 1, operator="mask")
-    np.testing.assert_allclose(found.values[1:-1], theirs.numpy(), atol=1e-4)
+    result = aw.lime(classified, 1, operator="mask")
+    np.testing.assert_allclose(result.values[1:-1], theirs.numpy(), atol=1e-4)
 
 
 def test_all_variants_are_the_limit_of_drawn_ones() -> None:
@@ -108,8 +108,8 @@ def test_all_variants_are_the_limit_of_drawn_ones() -> None:
     exact, counts = variants(n, 2**n, 0)
     drawn = np.concatenate([variants(n, 2**n - 1, seed)[0] for seed in range(2000)])
     assert len(drawn) == 2000 * (2**n - 1)
-    found = np.bincount(drawn @ order, minlength=2**n) / len(drawn)
-    np.testing.assert_allclose(found[exact @ order], counts / counts.sum(), atol=0.01)
+    result = np.bincount(drawn @ order, minlength=2**n) / len(drawn)
+    np.testing.assert_allclose(result[exact @ order], counts / counts.sum(), atol=0.01)
     limit = fitted(exact, answers[exact @ order], counts * proximity(exact, 0.5), 0)
     sampled = fitted(drawn, answers[drawn @ order], proximity(drawn, 0.5), 0)
     np.testing.assert_allclose(sampled.weights, limit.weights, atol=0.05)
@@ -118,11 +118,11 @@ def test_all_variants_are_the_limit_of_drawn_ones() -> None:
 def test_a_model_that_adds_up_is_explained_whole() -> None:
     model, tokenizer = aw.zoo.additive()
     trace = aw.trace(model, tokenizer, "abcdbca")
-    found = aw.lime(trace, "positive", operator="mean", ridge=0, samples=100, unit="token")
+    result = aw.lime(trace, "positive", operator="mean", ridge=0, samples=100, unit="token")
     known = [0.0, *(model.truth.weights[letter] for letter in "abcdbca")]
-    np.testing.assert_allclose(found.values, known, atol=1e-4)
-    assert found.provenance["fidelity"] == pytest.approx(1, abs=1e-6)
-    assert not found.warning
+    np.testing.assert_allclose(result.values, known, atol=1e-4)
+    assert result.provenance["fidelity"] == pytest.approx(1, abs=1e-6)
+    assert not result.warning
 
 
 def test_what_interacts_is_said() -> None:
@@ -152,8 +152,8 @@ def test_operators_are_chosen_and_refused_as_metrics_do(classified: Any) -> None
     norm = aw.lime(moving, aw.targets.embedding_norm(1), samples=8)
     assert norm.provenance["options"]["operator"] == "mask"
     masked = FAMILIES["BERT"].traced()
-    found = aw.lime(masked, aw.targets.token(7, position=3), samples=8)
-    assert found.values[3] == 0, "the token at which the target is read stays"
+    result = aw.lime(masked, aw.targets.token(7, position=3), samples=8)
+    assert result.values[3] == 0, "the token at which the target is read stays"
     with pytest.raises(ValueError, match="operator"):
         aw.lime(classified, 1, operator="blur")
     for options, words in (

@@ -42,11 +42,11 @@ def test_the_best_edits_are_those_of_the_reference(shared: Path) -> None:
     model, tokenizer = aw.demo_model("classifier")
     for case in cases(shared)[1]:
         words = sorted({word for _, word, _ in case["flips"]})[:3]
-        found = minimal_edits(model, tokenizer, case["text"], words)
-        assert found.label == case["label"]
-        assert -found.margin == pytest.approx(abs(case["margin"]), abs=1e-4)
+        result = minimal_edits(model, tokenizer, case["text"], words)
+        assert result.label == case["label"]
+        assert -result.margin == pytest.approx(abs(case["margin"]), abs=1e-4)
         expected = [edit for edit in case["flips"] if edit[1] in words]
-        best = [(edit.place, edit.new, edit.margin) for edit in found.flips[: len(expected)]]
+        best = [(edit.place, edit.new, edit.margin) for edit in result.flips[: len(expected)]]
         assert sorted(edit[:2] for edit in best) == sorted((place, word) for place, word, _ in expected)
         np.testing.assert_allclose([edit[2] for edit in best], [edit[2] for edit in expected], atol=1e-3)
 
@@ -56,42 +56,42 @@ def test_as_many_edits_flip_as_in_the_reference(shared: Path) -> None:
     candidates, texts = cases(shared)
     model, tokenizer = aw.demo_model("classifier")
     for case in texts:
-        found = minimal_edits(model, tokenizer, case["text"], candidates, batch_size=256)
-        assert len(found.flips) == case["n_flips"]
+        result = minimal_edits(model, tokenizer, case["text"], candidates, batch_size=256)
+        assert len(result.flips) == case["n_flips"]
         # A word in its own place is no edit.
         same = sum(word.strip(".,").lower() in candidates for word in case["text"].split(" "))
-        assert len(found) == case["n_edits"] - same
+        assert len(result) == case["n_edits"] - same
 
 
 def test_punctuation_stays_and_the_first_word_is_capitalised() -> None:
     model, tokenizer = aw.demo_model("classifier")
-    found = minimal_edits(model, tokenizer, "Good food, fine film.", ["awful", "fine"])
-    texts = {(edit.place, edit.new): edit.text for edit in found}
+    result = minimal_edits(model, tokenizer, "Good food, fine film.", ["awful", "fine"])
+    texts = {(edit.place, edit.new): edit.text for edit in result}
     assert texts[0, "awful"] == "Awful food, fine film."
     assert texts[1, "awful"] == "Good awful, fine film."
     assert texts[3, "awful"] == "Good food, fine awful."
     assert (2, "fine") not in texts
-    margins = [edit.margin for edit in found]
+    margins = [edit.margin for edit in result]
     assert margins == sorted(margins, reverse=True)
-    assert all(edit.flips == (edit.label != found.label) for edit in found)
-    assert "no language model judged" in found.caveat
+    assert all(edit.flips == (edit.label != result.label) for edit in result)
+    assert "no language model judged" in result.caveat
 
 
 def test_flips_are_ranked_by_a_language_model(judge: tuple[Any, Any]) -> None:
     model, tokenizer = aw.demo_model("classifier")
     before = state_of(model), state_of(judge[0])
     text = "A fine film."
-    found = minimal_edits(model, tokenizer, text, WORDS, fluency=judge)
-    nats = [edit.surprisal for edit in found.flips]
+    result = minimal_edits(model, tokenizer, text, WORDS, fluency=judge)
+    nats = [edit.surprisal for edit in result.flips]
     assert len(nats) > 1
     assert nats == sorted(nats)
-    first = found.flips[0]
+    first = result.flips[0]
     expected = by_hand(*judge, first.text) - by_hand(*judge, text)
     assert first.surprisal == pytest.approx(expected, abs=1e-6)
-    assert all(np.isnan(edit.surprisal) for edit in found if not edit.flips)
+    assert all(np.isnan(edit.surprisal) for edit in result if not edit.flips)
     by_margin = minimal_edits(model, tokenizer, text, WORDS, fluency=judge, by="margin")
-    assert [edit.margin for edit in by_margin.flips] == sorted((e.margin for e in found.flips), reverse=True)
-    assert "GPT2LMHeadModel" in found.caveat
+    assert [edit.margin for edit in by_margin.flips] == sorted((e.margin for e in result.flips), reverse=True)
+    assert "GPT2LMHeadModel" in result.caveat
     assert (state_of(model), state_of(judge[0])) == before
 
 
@@ -115,22 +115,22 @@ def test_a_masked_model_judges_by_pseudo_surprisal() -> None:
     tokenizer = tiny.wordpiece()
     sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     model = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **sizes)).eval()
-    found = text_surprisals(model, tokenizer, ["the cat"], 4)
+    result = text_surprisals(model, tokenizer, ["the cat"], 4)
     ids = tokenizer("the cat")["input_ids"]
     total = 0.0
-    for place in range(1, len(ids) - 1):
+    for index in range(1, len(ids) - 1):
         masked = torch.tensor([ids])
-        masked[0, place] = tokenizer.mask_token_id
+        masked[0, index] = tokenizer.mask_token_id
         with torch.no_grad():
-            total -= float(model(input_ids=masked).logits[0, place].double().log_softmax(-1)[ids[place]])
-    assert found[0] == pytest.approx(total, abs=1e-5)
+            total -= float(model(input_ids=masked).logits[0, index].double().log_softmax(-1)[ids[index]])
+    assert result[0] == pytest.approx(total, abs=1e-5)
 
 
 def test_candidates_may_depend_on_the_place() -> None:
     model, tokenizer = aw.demo_model("classifier")
-    found = minimal_edits(model, tokenizer, "A fine film.", lambda words, place: WORDS if place == 1 else [])
-    assert {edit.place for edit in found} == {1}
-    assert found.to_rows()[0]["new"] == found[0].new
+    result = minimal_edits(model, tokenizer, "A fine film.", lambda words, place: WORDS if place == 1 else [])
+    assert {edit.place for edit in result} == {1}
+    assert result.to_rows()[0]["new"] == result[0].new
     assert "<script>" not in minimal_edits(model, tokenizer, "A <script> film.", ["dull"])._repr_html_()
 
 

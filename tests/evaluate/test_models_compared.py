@@ -38,7 +38,7 @@ def traces() -> Any:
 
 
 def lengths(trace: Any) -> Attributions:
-    values = [len(one) / 7 - at * 1e-3 for at, one in enumerate(trace.tokens)]
+    values = [len(token) / 7 - at * 1e-3 for at, token in enumerate(trace.tokens)]
     return Attributions(values, axis=trace.axes()[0], stack="self")
 
 
@@ -52,7 +52,7 @@ def test_the_loss_of_a_data_set_by_hand(traces: Any) -> None:
         order = sorted(inner, key=lambda at: (-len(trace.tokens[at]), at))
         gone = order[: -(-len(order) // 2)]
         for kept, losses, hits in (((), whole, right), (gone, part, still)):
-            masked = [4 if at in kept else one for at, one in enumerate(ids)]
+            masked = [4 if at in kept else item for at, item in enumerate(ids)]
             with torch.no_grad():
                 logits = trace.model(input_ids=torch.tensor([masked])).logits[0]
             losses.append(-float(logits.log_softmax(-1)[label]))
@@ -85,11 +85,11 @@ def test_a_twin_by_other_weights_is_told_from_another_model(traces: Any) -> None
         size = float(trace.model.bert.encoder.layer[0].attention.self.value.weight.detach().abs().sum())
         return Attributions([size] * len(trace.tokens), axis=trace.axes()[0], stack="self")
 
-    found = implementation_invariance(traces, others, {"saliency": "saliency", "weights": values})
-    assert found.of("saliency").max() < 1e-9
-    np.testing.assert_allclose(found.of("weights"), 3)
-    assert found.of("random").min() > 0.3
-    assert not found.of("oracle").any()
+    result = implementation_invariance(traces, others, {"saliency": "saliency", "weights": values})
+    assert result.of("saliency").max() < 1e-9
+    np.testing.assert_allclose(result.of("weights"), 3)
+    assert result.of("random").min() > 0.3
+    assert not result.of("oracle").any()
     with torch.no_grad():
         twin.classifier.bias += 1
     with pytest.raises(ValueError, match="not twins"):
@@ -98,10 +98,10 @@ def test_a_twin_by_other_weights_is_told_from_another_model(traces: Any) -> None
 
 def test_explanations_of_equal_models_are_consistent(traces: Any) -> None:
     same = aw.trace(copy.deepcopy(traces[0].model), tiny.wordpiece(), TEXTS)
-    found = consistency([traces, same], "saliency")
-    np.testing.assert_allclose(found.of("saliency"), 1)
-    assert abs(found.of("random")).max() < 1
-    assert (found.of("oracle") == 1).all()
+    result = consistency([traces, same], "saliency")
+    np.testing.assert_allclose(result.of("saliency"), 1)
+    assert abs(result.of("random")).max() < 1
+    assert (result.of("oracle") == 1).all()
     with pytest.raises(ValueError, match="two models"):
         consistency([traces], "saliency")
 
@@ -113,39 +113,39 @@ def test_distances_of_distributions() -> None:
 
 
 def test_permuted_and_uniform_attention_by_hand(traces: Any) -> None:
-    found = attention_permutation(traces, 1, permutations=5)
+    result = attention_permutation(traces, 1, permutations=5)
     for number, trace in enumerate(traces):
         plain = trace.logits.softmax(-1)
         changes = [aw.edit_attention(trace, {1: "all"}, "permuted", seed=draw) for draw in range(5)]
-        moved = [trace.diff(trace.rerun(one)).total_variation for one in changes]
-        assert found.of("permuted")[number, 0, 0] == pytest.approx(np.median(moved), abs=1e-9)
+        moved = [trace.diff(trace.rerun(change)).total_variation for change in changes]
+        assert result.of("permuted")[number, 0, 0] == pytest.approx(np.median(moved), abs=1e-9)
         with aw.edit_attention(trace, {1: "all"}, "uniform"):
             uniform = trace.rerun().logits.softmax(-1)
         expected = float((uniform - plain).abs().sum() / 2)
-        assert found.of("uniform")[number, 0, 0] == pytest.approx(expected, abs=1e-9)
+        assert result.of("uniform")[number, 0, 0] == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_single_number_is_no_answer_among_several() -> None:
     trace = aw.trace(random_classifier(labels=1), tiny.wordpiece(), "unbelievable cat")
-    found = attention_permutation(trace, permutations=2)
-    assert np.isnan(found.samples).all()
-    assert "single number" in found.warning
+    result = attention_permutation(trace, permutations=2)
+    assert np.isnan(result.samples).all()
+    assert "single number" in result.warning
     with pytest.raises(ValueError, match="single number"):
         adversarial_attention(trace)
 
 
 def test_adversarial_attention_keeps_its_word(traces: Any) -> None:
     trace = traces[0]
-    found = adversarial_attention(trace, 0, epsilon=0.05, steps=60)
-    assert 0.02 < found.divergence <= np.log(2)
-    rows = found.attention[0]
+    result = adversarial_attention(trace, 0, epsilon=0.05, steps=60)
+    assert 0.02 < result.divergence <= np.log(2)
+    rows = result.attention[0]
     np.testing.assert_allclose(rows.sum(-1), 1, atol=1e-6)
     after = trace.rerun(aw.edit_attention(trace, {0: "all"}, rows))
-    assert trace.diff(after).total_variation == pytest.approx(found.total_variation, abs=1e-6)
-    assert found.total_variation <= 0.05
+    assert trace.diff(after).total_variation == pytest.approx(result.total_variation, abs=1e-6)
+    assert result.total_variation <= 0.05
     own = trace.attention_layer(0).numpy()
     divergences = jensenshannon(rows, own, axis=-1) ** 2
-    assert divergences.mean() == pytest.approx(found.divergence, abs=1e-6)
+    assert divergences.mean() == pytest.approx(result.divergence, abs=1e-6)
     assert aw.interventions() == ()
 
 
@@ -154,7 +154,7 @@ def test_retraining_is_given_texts_without_their_top_features(traces: Any) -> No
 
     def train(training: Any, test: Any) -> float:
         seen.append((training, test))
-        return sum(one["input_ids"].count(4) for one in training) / 10
+        return sum(item["input_ids"].count(4) for item in training) / 10
 
     card = remove_and_retrain(
         train, (traces, [0, 1, 0]), (traces[:1], [0]), {"length": lengths}, thresholds=(0, 0.5)
@@ -164,15 +164,15 @@ def test_retraining_is_given_texts_without_their_top_features(traces: Any) -> No
     before = traces[0].inputs["input_ids"][0].tolist()
     tokens = traces[0].tokens
     longest = sorted(range(1, len(before) - 1), key=lambda at: (-len(tokens[at]), at))[:2]
-    expected = [4 if at in longest else one for at, one in enumerate(before)]
+    expected = [4 if at in longest else item for at, item in enumerate(before)]
     assert changed == {"input_ids": expected, "label": 0}
-    assert card.of("length")[0, 0, 1] == sum(one["input_ids"].count(4) for one in seen[1][0]) / 10
+    assert card.of("length")[0, 0, 1] == sum(item["input_ids"].count(4) for item in seen[1][0]) / 10
     label = int(traces[0].logits.argmax())
-    singles = [[4 if at == i else one for i, one in enumerate(before)] for at in range(1, len(before) - 1)]
+    singles = [[4 if at == i else item for i, item in enumerate(before)] for at in range(1, len(before) - 1)]
     with torch.no_grad():
         left = traces[0].model(input_ids=torch.tensor(singles)).logits.softmax(-1)[:, label]
     best = left.argsort()[:2] + 1
-    oracle = [4 if at in best else one for at, one in enumerate(before)]
+    oracle = [4 if at in best else item for at, item in enumerate(before)]
     assert seen[3][1][0] == {"input_ids": oracle, "label": 0}
     several = remove_and_retrain(
         lambda *_: [0.5, 0.7], (traces, [0, 1, 0]), (traces, [0, 1, 0]), lengths, oracle=None
@@ -227,7 +227,7 @@ def test_a_model_that_learns_with_uniform_attention_leaves_queries_and_keys_alon
     assert (uniform.rows - 1 / uniform.rows.shape[-1]).abs().max() < 1e-6
     assert (plain.rows - uniform.rows).abs().max() > 1e-3
     assert aw.interventions() == ()
-    assert all(one.config._attn_implementation != "attnwidgets" for one in made)
+    assert all(item.config._attn_implementation != "attnwidgets" for item in made)
     with pytest.raises(ValueError, match="seeds is empty"):
         uniform_attention(make, train, seeds=())
 
@@ -242,7 +242,7 @@ def test_attention_beside_gradients_and_removals_by_hand(traces: Any) -> None:
         for layer, own in enumerate(rows):
             held.enter_context(aw.edit_attention(trace, {layer: "all"}, own))
         slopes = abs(aw.input_x_gradient(trace.rerun(), label).values[1:-1])
-    masked = torch.tensor([[4 if at == i else one for i, one in enumerate(ids)] for at in inner])
+    masked = torch.tensor([[4 if at == i else item for i, item in enumerate(ids)] for at in inner])
     with torch.no_grad():
         without = trace.model(input_ids=masked).logits.softmax(-1)
     moved = (without - trace.logits.softmax(-1)).abs().sum(-1) / 2
@@ -261,20 +261,20 @@ def test_attention_beside_gradients_and_removals_by_hand(traces: Any) -> None:
 
 def test_ranks_that_do_not_survive_a_choice() -> None:
     axis = ["a", "b", "c", "d"]
-    found = robustness(
+    result = robustness(
         {
             "one": Attributions([4.0, 3.0, 1.0, 0.0], axis=axis),
             "two": Attributions([4.0, 1.0, 3.0, 0.0], axis=axis),
             "three": Attributions([9.0, 2.0, 2.0, 0.0], axis=axis),
         }
     )
-    assert found.low.tolist() == [1, 2, 2, 4]
-    assert found.high.tolist() == [1, 3, 3, 4]
-    assert found.undecided(2).tolist() == [False, True, True, False]
-    assert not found.undecided(1).any()
-    assert found.survives(0, 1)
-    assert not found.survives(1, 2)
-    assert "'b': rank 2 to 3" in str(found)
+    assert result.low.tolist() == [1, 2, 2, 4]
+    assert result.high.tolist() == [1, 3, 3, 4]
+    assert result.undecided(2).tolist() == [False, True, True, False]
+    assert not result.undecided(1).any()
+    assert result.survives(0, 1)
+    assert not result.survives(1, 2)
+    assert "'b': rank 2 to 3" in str(result)
     with pytest.raises(ValueError, match="two or more"):
         robustness({"one": Attributions([1.0], axis=["a"])})
     with pytest.raises(ValueError, match="other elements"):

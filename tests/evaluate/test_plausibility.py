@@ -114,13 +114,13 @@ def test_undefined_is_nan_with_the_reason(traced: Any) -> None:
 def test_the_demo_texts_with_their_rationales() -> None:
     model, tokenizer = aw.demo_model("classifier")
     texts = aw.demo_texts("test")[:6]
-    traces = aw.trace(model, tokenizer, [one.text for one in texts])
+    traces = aw.trace(model, tokenizer, [entry.text for entry in texts])
     card = plausibility(traces, {"gradient": "input_x_gradient"}, texts, unit="word", metrics="auprc")
     np.testing.assert_allclose(card.of("oracle"), 1.0)
-    for one, trace in zip(texts, traces, strict=True):
-        words = [trace.units["word"].labels[at] for at in rationale_elements(trace, one, "word")]
-        for start, stop in one.rationale:
-            assert one.text[start:stop].split()[0].strip(",.").lower() in " ".join(words).lower()
+    for item, trace in zip(texts, traces, strict=True):
+        words = [trace.units["word"].labels[at] for at in rationale_elements(trace, item, "word")]
+        for start, stop in item.rationale:
+            assert item.text[start:stop].split()[0].strip(",.").lower() in " ".join(words).lower()
 
 
 def test_bad_input_is_said(traced: Any) -> None:

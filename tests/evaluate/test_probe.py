@@ -30,23 +30,23 @@ def bit(n: int = 600, strength: float = 4.0, seed: int = 0) -> tuple[Any, Any]:
 
 def test_a_planted_bit_is_read_from_few_examples() -> None:
     card = aw.evaluate.probe(*bit(), **OPTIONS)
-    found = scores(card)
-    assert found["accuracy"] > 0.995
-    assert found["compression"] > 5
-    assert abs(found["control"] - 0.5) < 0.07
-    assert found["selectivity"] == pytest.approx(found["accuracy"] - found["control"])
+    result = scores(card)
+    assert result["accuracy"] > 0.995
+    assert result["compression"] > 5
+    assert abs(result["control"] - 0.5) < 0.07
+    assert result["selectivity"] == pytest.approx(result["accuracy"] - result["control"])
     low, high = card.interval
-    assert low[3, 0, 0] < found["compression"] < high[3, 0, 0]
+    assert low[3, 0, 0] < result["compression"] < high[3, 0, 0]
     assert abs(scores(card, "majority")["compression"] - 1) < 0.03
 
 
 def test_labels_that_states_do_not_hold_take_no_fewer_bits_than_they_are() -> None:
     values, _ = bit(strength=0)
     labels = np.random.default_rng(5).integers(0, 2, len(values))
-    found = scores(aw.evaluate.probe(values, labels, **OPTIONS))
-    assert found["compression"] <= 1
-    assert abs(found["accuracy"] - 0.5) < 0.07
-    assert abs(found["selectivity"]) < 0.1
+    result = scores(aw.evaluate.probe(values, labels, **OPTIONS))
+    assert result["compression"] <= 1
+    assert abs(result["accuracy"] - 0.5) < 0.07
+    assert abs(result["selectivity"]) < 0.1
 
 
 def test_what_is_learnt_by_heart_is_gone_with_unseen_types() -> None:
@@ -56,12 +56,12 @@ def test_what_is_learnt_by_heart_is_gone_with_unseen_types() -> None:
     labels = rng.integers(0, 2, 30)[types]
     values = rng.normal(size=(30, 64))[types] + 0.1 * rng.normal(size=(480, 64))
     card = aw.evaluate.probe(values, labels, groups=types, **OPTIONS)
-    found = scores(card)
+    result = scores(card)
     assert card.metrics == ("accuracy", "accuracy_seen", "control", "selectivity", "compression")
-    assert found["accuracy_seen"] > 0.98
-    assert found["control"] > 0.98
-    assert abs(found["selectivity"]) < 0.03
-    assert found["accuracy"] < 0.75
+    assert result["accuracy_seen"] > 0.98
+    assert result["control"] > 0.98
+    assert abs(result["selectivity"]) < 0.03
+    assert result["accuracy"] < 0.75
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -36,33 +36,33 @@ def given(trace: Any, values: Any) -> Attributions:
 
 def test_sizes_of_explanations_are_as_simple(recorded: Any, vectors: Any) -> None:
     scores = {name: np.ravel(numbers) for name, numbers in recorded["scores"].items()}
-    np.testing.assert_allclose([entropy(one) for one in vectors], scores["entropy"], atol=1e-9)
+    np.testing.assert_allclose([entropy(vector) for vector in vectors], scores["entropy"], atol=1e-9)
     # Quantus adds 1e-7 to every value.
-    np.testing.assert_allclose([gini(one) for one in vectors], scores["gini"], atol=1e-6)
-    assert [features_above(one, THRESHOLD) for one in vectors] == scores["features_above"].tolist()
+    np.testing.assert_allclose([gini(vector) for vector in vectors], scores["gini"], atol=1e-6)
+    assert [features_above(vector, THRESHOLD) for vector in vectors] == scores["features_above"].tolist()
 
 
 def test_single_removals_and_deletion_are_the_same(recorded: Any, vectors: Any, trace: Any) -> None:
     # Quantus divides by the largest, and takes magnitudes.
-    sizes = {str(at): given(trace, abs(one) / abs(one).max()) for at, one in enumerate(vectors)}
+    sizes = {str(at): given(trace, abs(vector) / abs(vector).max()) for at, vector in enumerate(vectors)}
     card = single_removals(
         trace, sizes, LABEL, operator="mask", metrics=("monotonicity", "non_sensitivity"), special=True,
         epsilon=EPSILON, change=EPSILON,
     )  # fmt: skip
-    signed = {str(at): given(trace, one) for at, one in enumerate(vectors)}
+    signed = {str(at): given(trace, vector) for at, vector in enumerate(vectors)}
     shares = np.arange(1, len(IDS) + 1) / len(IDS)
     curves = faithfulness(
         trace, signed, LABEL, operator="mask", metrics="deletion", thresholds=shares, special=True
     )
     for at in range(len(vectors)):
-        for place, name in enumerate(card.metrics):
-            ours = card.of(str(at))[0, place, 0]
+        for index, name in enumerate(card.metrics):
+            ours = card.of(str(at))[0, index, 0]
             assert ours == pytest.approx(recorded["scores"][name][at][0], abs=1e-6), name
         if len(set(vectors[at])) == len(IDS):  # equal values have no order of their own
             np.testing.assert_allclose(
                 curves.of(str(at))[0, 0], recorded["scores"]["deletion"][at], atol=1e-6
             )
-    assert len({one[0] for one in recorded["scores"]["non_sensitivity"]}) > 1
+    assert len({item[0] for item in recorded["scores"]["non_sensitivity"]}) > 1
 
 
 def test_sensitivities_to_the_same_noise_are_the_same(recorded: Any, trace: Any) -> None:
@@ -75,5 +75,5 @@ def test_sensitivities_to_the_same_noise_are_the_same(recorded: Any, trace: Any)
         return slopes(logits, [table(one.inputs["input_ids"])[0].detach()], [LABEL])
 
     card = stability(trace, {"gradient": gradient}, LABEL, noise=np.array(recorded["noise"]))
-    for place, name in enumerate(card.metrics):
-        assert card.of("gradient")[0, place, 0] == pytest.approx(recorded["scores"][name][0], rel=1e-6), name
+    for index, name in enumerate(card.metrics):
+        assert card.of("gradient")[0, index, 0] == pytest.approx(recorded["scores"][name][0], rel=1e-6), name

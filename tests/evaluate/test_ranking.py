@@ -16,8 +16,8 @@ from tests.examples import examples
 
 def of_order(order, relevant) -> float:
     """The textbook definition: precision at every relevant item, averaged."""
-    places = [place for place, item in enumerate(order, 1) if item in relevant]
-    return sum(number / place for number, place in enumerate(places, 1)) / len(places)
+    places = [index for index, item in enumerate(order, 1) if item in relevant]
+    return sum(number / position for number, position in enumerate(places, 1)) / len(places)
 
 
 def over_orders(scores, relevant) -> float:

@@ -37,14 +37,14 @@ def test_two_opposite_choices_settle_nothing_and_equal_ones_everything():
 @settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.permutations(range(5)), min_size=2, max_size=4))
 def test_unsettled_is_what_another_one_passes(rows):
-    found = robustness(versions(*rows))
+    result = robustness(versions(*rows))
     for i in range(5):
         passed = any(
             any(row[i] > row[j] for row in rows) and any(row[i] < row[j] for row in rows)
             for j in range(5)
             if j != i
         )
-        assert found.unsettled[i] == passed
+        assert result.unsettled[i] == passed
 
 
 def test_ties_are_no_change_of_places():
@@ -61,10 +61,10 @@ def test_a_method_without_a_choice_is_not_hatched(minilm, sentence):
 
 def test_every_combination_of_choices_is_a_version(minilm, sentence):
     trace = aw.trace(*minilm, sentence)
-    found = robustness(trace, "rollout")
+    result = robustness(trace, "rollout")
     options = CHOICES["rollout"]
-    assert len(found.names) == np.prod([len(values) for values in options.values()]) == 8
-    for row, values in zip(found.versions, itertools.product(*options.values()), strict=True):
+    assert len(result.names) == np.prod([len(values) for values in options.values()]) == 8
+    for row, values in zip(result.versions, itertools.product(*options.values()), strict=True):
         expected = aw.rollout(trace, **dict(zip(options, values, strict=True)))
         np.testing.assert_allclose(row.values, expected.matrix(expected.layers[-1])[0])
     some = robustness(trace, "rollout", choices=["order"])
@@ -104,16 +104,16 @@ def test_what_is_not_open_is_said(minilm, sentence):
 
 def test_choices_that_an_input_has_not_are_refused_with_their_reason(minilm, sentence):
     trace = aw.trace(*minilm, sentence)
-    found = robustness(trace, "rollout", choices={"residual_weight": [0.5, 2.0]})
-    assert list(found.refused) == ["residual_weight=2.0"]
-    assert len(found.versions) == 1
+    result = robustness(trace, "rollout", choices={"residual_weight": [0.5, 2.0]})
+    assert list(result.refused) == ["residual_weight=2.0"]
+    assert len(result.versions) == 1
     with pytest.raises(ValueError, match="residual_weight"):
         robustness(trace, "rollout", choices={"residual_weight": [2.0]})
 
 
 def test_a_strip_and_its_figure_hatch_what_moves():
-    found = robustness(versions([5, 4, 3, 2, 1], [5, 3, 4, 2, 1]))
-    view = aw.TokenStrip(found)
+    result = robustness(versions([5, 4, 3, 2, 1], [5, 3, 4, 2, 1]))
+    view = aw.TokenStrip(result)
     assert ranks_of(view) == {
         "unit": "token",
         "low": [1, 2, 2, 4, 5],
@@ -129,6 +129,6 @@ def test_a_strip_and_its_figure_hatch_what_moves():
     assert any("does not survive 2 defensible choices" in text for text in words)
     other = aw.Attributions([1.0, 2.0], axis=["x", "y"])
     with pytest.raises(ValueError, match="not those shown"):
-        aw.TokenStrip(other, robustness=found)
+        aw.TokenStrip(other, robustness=result)
     with pytest.raises(TypeError, match=r"aw\.evaluate\.robustness"):
         aw.TokenStrip(other, robustness=[1])

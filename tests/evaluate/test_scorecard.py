@@ -172,14 +172,14 @@ def test_the_table_has_a_row_for_every_number():
 def test_what_is_opened_is_what_was_saved(kept, tmp_path):
     card = beside({"a": made(), "b": made(seed=3)})
     if kept == "archive":
-        found = aw.load(card.save(tmp_path / "card.safetensors"))
+        result = aw.load(card.save(tmp_path / "card.safetensors"))
     else:
-        found = pickle.loads(pickle.dumps(card))
-    assert isinstance(found, Scorecard)
-    np.testing.assert_array_equal(found.samples, card.samples)
-    assert found._labels() == card._labels()
-    assert found.provenance == card.provenance
-    assert repr(found) == repr(card)
+        result = pickle.loads(pickle.dumps(card))
+    assert isinstance(result, Scorecard)
+    np.testing.assert_array_equal(result.samples, card.samples)
+    assert result._labels() == card._labels()
+    assert result.provenance == card.provenance
+    assert repr(result) == repr(card)
 
 
 def test_a_file_cannot_ask_for_more_resamples_than_memory_has(tmp_path):
@@ -195,10 +195,10 @@ def test_intervals_that_are_given_are_kept_chosen_and_saved(tmp_path):
     whole = made(n=1)
     ends = np.stack([whole.mean - 0.1, whole.mean + 0.2])
     card = whole.with_samples(whole.samples, ends=ends)
-    found = aw.load(card.save(tmp_path / "card.safetensors"))
-    np.testing.assert_array_equal(found.interval, ends)
-    np.testing.assert_array_equal(found.select(method="alti").interval[1], found.interval[1][:, [0, 2, 3]])
-    assert "interval" in found._repr_html_()
+    result = aw.load(card.save(tmp_path / "card.safetensors"))
+    np.testing.assert_array_equal(result.interval, ends)
+    np.testing.assert_array_equal(result.select(method="alti").interval[1], result.interval[1][:, [0, 2, 3]])
+    assert "interval" in result._repr_html_()
     assert "interval" not in whole._repr_html_()
     with pytest.raises(ValueError, match="low and high"):
         whole.with_samples(whole.samples, ends=ends[0])

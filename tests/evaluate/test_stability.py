@@ -62,9 +62,9 @@ def test_every_method_is_computed_again_from_what_the_model_then_reads(classifie
     )
     ids = classified.input_ids
     expected: dict[str, list[float]] = {"row": [], "gradient": []}
-    for one in noise:
+    for item in noise:
         model = copy.deepcopy(classified.model)
-        model.bert.embeddings.word_embeddings.weight.data[ids] += torch.from_numpy(one)
+        model.bert.embeddings.word_embeddings.weight.data[ids] += torch.from_numpy(item)
         again = aw.trace(model, classified.tokenizer, input_ids=ids)
         for name, method in (("row", row), ("gradient", lambda trace: aw.input_x_gradient(trace, 1))):
             change = method(again).values.astype(float) - method(classified).values
@@ -89,9 +89,9 @@ def test_normalizing_divides_by_the_explanation_and_chance_moves_far(classified:
 def test_only_noise_that_leaves_the_prediction_counts(classified: Any) -> None:
     noise = np.random.default_rng(0).normal(scale=30, size=(12, len(classified.tokens), 12))
     before, kept = int(classified.logits.argmax()), []
-    for number, one in enumerate(noise):
+    for number, item in enumerate(noise):
         model = copy.deepcopy(classified.model)
-        model.bert.embeddings.word_embeddings.weight.data[classified.input_ids] += torch.from_numpy(one)
+        model.bert.embeddings.word_embeddings.weight.data[classified.input_ids] += torch.from_numpy(item)
         with torch.no_grad():
             if int(model(**classified.inputs).logits.argmax()) == before:
                 kept.append(number)

@@ -32,10 +32,10 @@ def test_three_way_split_word_by_hand():
         [0.2, 0.3, 0.1, 0.4],
         [0.8, 0.0, 0.1, 0.1],
     ]
-    found = MixingMap([attention], query=axis("abcd", [(0,), (1, 2, 3)], None)).to("word")
+    result = MixingMap([attention], query=axis("abcd", [(0,), (1, 2, 3)], None)).to("word")
     # to b: the sum over its pieces; from b: the mean over its pieces
-    np.testing.assert_allclose(found.values[0], [[0.4, 0.6], [0.5, 0.5]], rtol=1e-6)
-    assert "sum over key pieces, mean over query pieces" in found.note
+    np.testing.assert_allclose(result.values[0], [[0.4, 0.6], [0.5, 0.5]], rtol=1e-6)
+    assert "sum over key pieces, mean over query pieces" in result.note
 
 
 def test_attributions_add_up_by_hand():
@@ -47,12 +47,12 @@ def test_attributions_add_up_by_hand():
 @given(partitions(), st.integers(0, 2**31))
 def test_rows_still_sum_to_one_for_any_spans(division, seed):
     n, spans = division
-    found = MixingMap(shares(2, n, n, seed=seed), query=axis("x" * n, spans, None)).to("word").values
+    result = MixingMap(shares(2, n, n, seed=seed), query=axis("x" * n, spans, None)).to("word").values
     filled = [i for i, span in enumerate(spans) if span]
     empty = [i for i, span in enumerate(spans) if not span]
-    np.testing.assert_allclose(found[:, filled].sum(-1), 1.0, atol=1e-5)
-    assert not found[:, empty].any()
-    assert not found[:, :, empty].any()
+    np.testing.assert_allclose(result[:, filled].sum(-1), 1.0, atol=1e-5)
+    assert not result[:, empty].any()
+    assert not result[:, :, empty].any()
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -60,30 +60,30 @@ def test_rows_still_sum_to_one_for_any_spans(division, seed):
 def test_aggregation_equals_the_definition(division, seed):
     n, spans = division
     values = shares(1, n, n, seed=seed)
-    found = MixingMap(values, query=axis("x" * n, spans, None)).to("word").values[0]
+    result = MixingMap(values, query=axis("x" * n, spans, None)).to("word").values[0]
     for s, rows in enumerate(spans):
         for t, columns in enumerate(spans):
             block = [values[0, i, j] for i in rows for j in columns]
             expected = sum(block) / len(rows) if rows else 0.0
-            assert found[s, t] == pytest.approx(expected, abs=1e-6)
+            assert result[s, t] == pytest.approx(expected, abs=1e-6)
 
 
 def test_rectangular_map_aggregates_each_side_by_its_own_words():
     query = axis("pqr", [(0, 1), (2,)], None)
     key = axis("abcd", [(0,), (1, 2, 3)], None)
     values = shares(1, 3, 4)
-    found = MixingMap(values, query=query, key=key, stack="cross").to("word").values
+    result = MixingMap(values, query=query, key=key, stack="cross").to("word").values
     expected = values[0, :2].mean(0)
-    np.testing.assert_allclose(found[0, 0], [expected[0], expected[1:].sum()], rtol=1e-5)
-    assert found.shape == (1, 2, 2)
+    np.testing.assert_allclose(result[0, 0], [expected[0], expected[1:].sum()], rtol=1e-5)
+    assert result.shape == (1, 2, 2)
 
 
 def test_a_unit_of_one_side_leaves_the_other_as_it_is():
     query, key = axis("pqr", [(0, 1), (2,)], None), axis("abcd", None, None)
     values = shares(1, 3, 4)
-    found = MixingMap(values, query=query, key=key, stack="cross")
-    assert found.available_units() == ("token", "word")
-    words = found.to("word")
+    result = MixingMap(values, query=query, key=key, stack="cross")
+    assert result.available_units() == ("token", "word")
+    words = result.to("word")
     np.testing.assert_allclose(words.values[0], [values[0, :2].mean(0), values[0, 2]], rtol=1e-5)
     assert words.key_labels == tuple("abcd")
     assert MixingMap(values.transpose(0, 2, 1), query=key, key=query).to("word").shape == (1, 4, 2)
@@ -104,9 +104,9 @@ def test_causal_map_stays_causal_over_words_that_follow_each_other():
 
 def test_causal_map_is_not_called_causal_over_words_that_interleave():
     interleaved = axis("abcd", [(0, 2), (1, 3)], None)
-    found = MixingMap(shares(1, 4, 4, causal=True), query=interleaved, causal=True).to("word")
-    assert not found.causal
-    assert found.values[0, 0, 1] > 0
+    result = MixingMap(shares(1, 4, 4, causal=True), query=interleaved, causal=True).to("word")
+    assert not result.causal
+    assert result.values[0, 0, 1] > 0
 
 
 def test_units_offered_are_those_that_nest():
@@ -168,12 +168,12 @@ def six_tokens() -> tuple[MixingMap, TokenAxis]:
 
 def test_spans_are_given_as_pairs() -> None:
     made, axis = six_tokens()
-    found = made.to(SPANS)
-    assert (found.unit, found.query_labels) == ("span", ("The state", "-of-art"))
-    assert found.query_unit.spans == ((0, 1), (2, 3, 4, 5))
+    result = made.to(SPANS)
+    assert (result.unit, result.query_labels) == ("span", ("The state", "-of-art"))
+    assert result.query_unit.spans == ((0, 1), (2, 3, 4, 5))
     by_hand = np.stack([made.values[..., :2].sum(-1), made.values[..., 2:].sum(-1)], axis=-1)
     by_hand = np.stack([by_hand[..., :2, :].mean(-2), by_hand[..., 2:, :].mean(-2)], axis=-2)
-    np.testing.assert_allclose(found.values, by_hand, atol=1e-6)
+    np.testing.assert_allclose(result.values, by_hand, atol=1e-6)
     row = Attributions(np.arange(6.0), axis=axis, map=made)
     assert row.to(SPANS).values.tolist() == [1, 14]
     assert row.to(np.array(SPANS)).labels == ("The state", "-of-art")
@@ -187,8 +187,8 @@ def test_spans_are_given_as_pairs() -> None:
 
 def test_queries_and_keys_take_spans_of_their_own() -> None:
     made = MixingMap(np.full((1, 2, 4), 0.25), query=["x", "y"], key=["a", "b", "c", "d"])
-    found = made.to(([(0, 2)], [(0, 1), (1, 4)]))
-    np.testing.assert_allclose(found.values, [[[0.25, 0.75]]])
+    result = made.to(([(0, 2)], [(0, 1), (1, 4)]))
+    np.testing.assert_allclose(result.values, [[[0.25, 0.75]]])
     with pytest.raises(ValueError, match="key axis: token 2 lies in no element"):
         made.to([(0, 2)])
 
@@ -206,13 +206,13 @@ def test_queries_and_keys_take_spans_of_their_own() -> None:
 )
 def test_pairs_that_do_not_divide_the_tokens_are_refused(spans: list[tuple[int, int]], says: str) -> None:
     made, axis = six_tokens()
-    for one in (made, Attributions(np.zeros(6), axis=axis), FeatureActivations(np.eye(6), axis=axis)):
+    for item in (made, Attributions(np.zeros(6), axis=axis), FeatureActivations(np.eye(6), axis=axis)):
         with pytest.raises(ValueError, match=says):
-            one.to(spans)
+            item.to(spans)
 
 
 @pytest.mark.parametrize("spans", [[(0, "two")], [(0, 1, 2)], [0, 2], (0, 6), 3, [(0.0, 6.0)]])
 def test_spans_that_are_no_pairs_are_refused(spans: Any) -> None:
-    for one in (six_tokens()[0], Attributions(np.zeros(6), axis=six_tokens()[1])):
+    for item in (six_tokens()[0], Attributions(np.zeros(6), axis=six_tokens()[1])):
         with pytest.raises(TypeError, match=r"pairs? \(start, end\)"):
-            one.to(spans)
+            item.to(spans)

@@ -49,18 +49,18 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_opened_is_what_was_saved(case, name, tmp_path):
     saved = CASES[case]()
-    found = load(saved.save(tmp_path / name))
-    assert type(found) is type(saved)
-    np.testing.assert_array_equal(found.values, saved.values)
-    assert repr(found) == repr(saved)
-    assert found.dtype == saved.dtype == found.values.dtype == saved.values.dtype
+    result = load(saved.save(tmp_path / name))
+    assert type(result) is type(saved)
+    np.testing.assert_array_equal(result.values, saved.values)
+    assert repr(result) == repr(saved)
+    assert result.dtype == saved.dtype == result.values.dtype == saved.values.dtype
     for fact in ("provenance", "predictions", "warning", "trace_id", "unit", "signed"):
-        assert getattr(found, fact) == getattr(saved, fact)
+        assert getattr(result, fact) == getattr(saved, fact)
     if isinstance(saved, MixingMap):
-        assert found.query == saved.query
-        assert found.key == saved.key
-        assert (found.layers, found.heads, found.causal) == (saved.layers, saved.heads, saved.causal)
-        assert found.stochastic == saved.stochastic
+        assert result.query == saved.query
+        assert result.key == saved.key
+        assert (result.layers, result.heads, result.causal) == (saved.layers, saved.heads, saved.causal)
+        assert result.stochastic == saved.stochastic
 
 
 def test_suffixes_of_other_tables_are_refused(tmp_path):
@@ -104,9 +104,9 @@ def test_a_name_of_a_page_gives_the_page_of_its_view(name, tmp_path):
 
 
 def test_opened_maps_can_be_worked_with(tmp_path):
-    found = load(attention_map().save(tmp_path / "map.safetensors"))
-    np.testing.assert_array_equal(found.to("word").values, attention_map().to("word").values)
-    np.testing.assert_array_equal(rollout(found).values, rollout(attention_map()).values)
+    result = load(attention_map().save(tmp_path / "map.safetensors"))
+    np.testing.assert_array_equal(result.to("word").values, attention_map().to("word").values)
+    np.testing.assert_array_equal(rollout(result).values, rollout(attention_map()).values)
 
 
 def test_saving_computes_lazy_layers(tmp_path):
@@ -128,8 +128,8 @@ def test_opened_where_there_is_no_torch(tmp_path):
 
 
 def test_the_same_map_gives_the_same_bytes(tmp_path):
-    found = predicting_map()
-    one, two = found.save(tmp_path / "one.safetensors"), found.save(tmp_path / "two.safetensors")
+    result = predicting_map()
+    one, two = result.save(tmp_path / "one.safetensors"), result.save(tmp_path / "two.safetensors")
     assert one.read_bytes() == two.read_bytes()
 
 
@@ -258,8 +258,8 @@ def test_a_damaged_description_is_refused(edit, message, tmp_path):
     ],
 )
 def test_damaged_attributions_are_refused(changes, message, tmp_path):
-    found = Attributions([0.2, 0.8], axis=["a", "b"], target="yes", residual=0.1)
-    folder = found.save(tmp_path / "attributions")
+    result = Attributions([0.2, 0.8], axis=["a", "b"], target="yes", residual=0.1)
+    folder = result.save(tmp_path / "attributions")
     described = json.loads((folder / "explanation.json").read_text())
     (folder / "explanation.json").write_text(json.dumps(described | changes))
     with pytest.raises(ArchiveError, match=message):
@@ -292,9 +292,9 @@ def test_files_that_call_a_stack_stream_still_open(name, tmp_path, monkeypatch):
     saved = Attributions([0.5, -0.1, 0.2], axis=by_layer.key, map=by_layer, stack="encoder")
     described, arrays = saved.to_description()
     monkeypatch.setattr(Attributions, "to_description", lambda _: (before_stacks(described), arrays))
-    found = load(saved.save(tmp_path / name))
-    assert (found.stack, found.map.stack) == ("encoder", "encoder")
-    np.testing.assert_array_equal(found.map.values, by_layer.values)
+    result = load(saved.save(tmp_path / name))
+    assert (result.stack, result.map.stack) == ("encoder", "encoder")
+    np.testing.assert_array_equal(result.map.values, by_layer.values)
 
 
 def test_pickles_of_old_name_the_same_function_and_open():

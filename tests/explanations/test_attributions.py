@@ -18,9 +18,9 @@ def two_targets() -> Attributions:
 
 
 def test_one_target_of_several():
-    found = two_targets().select("is")
-    np.testing.assert_array_equal(found.values, VALUES[1])
-    assert (found.target, found.residual) == ("is", 0.5)
+    result = two_targets().select("is")
+    np.testing.assert_array_equal(result.values, VALUES[1])
+    assert (result.target, result.residual) == ("is", 0.5)
     np.testing.assert_array_equal(two_targets().select(-2).values, VALUES[0])
     with pytest.raises(IndexError, match="target 2 is out of range: there are targets 0 to 1"):
         two_targets().select(2)
@@ -38,19 +38,19 @@ def test_reduced_over_targets():
 
 
 def test_totals_stay_when_units_get_coarser():
-    found = two_targets()
+    result = two_targets()
     for unit in ("word", "sentence"):
-        np.testing.assert_allclose(found.to(unit).values.sum(-1), VALUES.sum(-1))
-    assert found.to("word").residual == (0.0, 0.5)
-    assert found.to("word").available_units() == ("word", "sentence")
+        np.testing.assert_allclose(result.to(unit).values.sum(-1), VALUES.sum(-1))
+    assert result.to("word").residual == (0.0, 0.5)
+    assert result.to("word").available_units() == ("word", "sentence")
     with pytest.raises(ValueError, match="'token', 'word', 'sentence'"):
-        found.to("paragraph")
+        result.to("paragraph")
 
 
 def test_title_names_target_and_foil():
-    found = Attributions(VALUES[0], axis=list(TOKENS), target="are", foil="is", method="lrp")
-    assert found.title == "lrp for 'are' rather than 'is'"
-    assert found.signed
+    result = Attributions(VALUES[0], axis=list(TOKENS), target="are", foil="is", method="lrp")
+    assert result.title == "lrp for 'are' rather than 'is'"
+    assert result.signed
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_dataframe_and_pickle():
 
 def test_the_map_of_the_layers_goes_along(tmp_path):
     layers = attention_map().mean()
-    found = Attributions(VALUES, axis=axis(), target=["are", "is"], method="decompx", map=layers)
+    result = Attributions(VALUES, axis=axis(), target=["are", "is"], method="decompx", map=layers)
     assert two_targets().map is None
-    assert found.select("is").map is layers
-    assert found.mean().map is layers
-    np.testing.assert_array_equal(found.to("word").map.values, layers.to("word").values)
+    assert result.select("is").map is layers
+    assert result.mean().map is layers
+    np.testing.assert_array_equal(result.to("word").map.values, layers.to("word").values)
     halves = made.unit("half", [(0, 1, 2, 3), (4, 5, 6)])
-    np.testing.assert_array_equal(found.to(halves).map.values, layers.to(halves).values)
-    for copied in (pickle.loads(pickle.dumps(found)), load(found.save(tmp_path / "found.safetensors"))):
+    np.testing.assert_array_equal(result.to(halves).map.values, layers.to(halves).values)
+    for copied in (pickle.loads(pickle.dumps(result)), load(result.save(tmp_path / "found.safetensors"))):
         np.testing.assert_array_equal(copied.map.values, layers.values)
-        np.testing.assert_array_equal(copied.values, found.values)
+        np.testing.assert_array_equal(copied.values, result.values)
         assert copied.map.method == layers.method

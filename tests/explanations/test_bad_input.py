@@ -103,6 +103,6 @@ def test_nan_inside_a_model_names_the_layer_that_makes_it(method, monkeypatch: p
     monkeypatch.setattr(recorder, "_proved", set())  # as if it were the first model of its kind
     model = tiny.build(tiny.TEXT["GPT-2"])
     model.transformer.h[1].mlp.c_proj.weight.data[0] = float("nan")
-    found = trace(model, None, [5, 17, 31])
+    result = trace(model, None, [5, 17, 31])
     with pytest.raises(ValueError, match=r"layer 1 \(transformer\.h\.1\).*first to return NaN"):
-        method.function(found).map.layer(1)
+        method.function(result).map.layer(1)

@@ -36,9 +36,9 @@ def keys_of(name, i):
 def test_values_are_those_counted_row_by_row(causal):
     values = shares(2, 3, N, N, causal=causal)
     values[1, 1, 3] = 0  # a query that is masked altogether
-    found = aw.statistics.head_patterns(recorded(values))
-    assert ("next" in found.names) != causal
-    for name in set(found.names) - {"broad", "sink", "same word"}:
+    result = aw.statistics.head_patterns(recorded(values))
+    assert ("next" in result.names) != causal
+    for name in set(result.names) - {"broad", "sink", "same word"}:
         for layer in range(2):
             for head in range(3):
                 rows = []
@@ -48,7 +48,7 @@ def test_values_are_those_counted_row_by_row(causal):
                     if keys and row.sum() > 0:
                         rows.append(sum(row[j] for j in keys) / row.sum())
                 expected = np.mean(rows) if rows else math.nan
-                assert found[name][layer, head] == pytest.approx(expected, abs=1e-6, nan_ok=True), name
+                assert result[name][layer, head] == pytest.approx(expected, abs=1e-6, nan_ok=True), name
 
 
 def test_what_goes_to_special_tokens_stays_in_the_denominator():
@@ -56,10 +56,10 @@ def test_what_goes_to_special_tokens_stays_in_the_denominator():
     values[..., -1] = 0.9
     for i in range(N):
         values[0, 0, i, max(0, i - 1)] += 0.1
-    found = aw.statistics.head_patterns(recorded(values))
-    assert found["previous"].item() == pytest.approx(0.1)
-    assert found["separator"].item() == pytest.approx(0.9)
-    assert found.own == [["separator"]]
+    result = aw.statistics.head_patterns(recorded(values))
+    assert result["previous"].item() == pytest.approx(0.1)
+    assert result["separator"].item() == pytest.approx(0.9)
+    assert result.own == [["separator"]]
 
 
 def test_only_patterns_that_apply_are_listed():
@@ -76,11 +76,11 @@ def test_the_strongest_pattern_relates_tokens_of_the_text():
     values[0, 0] = np.eye(N)[0]  # all on [CLS]
     values[0, 1] = np.eye(N)  # itself
     values[1, 1] = np.eye(N)[[0, 0, 1, 2, 3, 4, 5, 6]]  # the token before
-    found = aw.statistics.head_patterns(recorded(values))
-    pattern, head = found.strongest()
+    result = aw.statistics.head_patterns(recorded(values))
+    pattern, head = result.strongest()
     assert (pattern.name, head[:2]) == ("previous", (1, 1))
-    assert found.own == [["first", "self"], ["broad", "previous"]]
-    assert [one[:2] for one in found.top("previous", 1)] == [(1, 1)]
+    assert result.own == [["first", "self"], ["broad", "previous"]]
+    assert [item[:2] for item in result.top("previous", 1)] == [(1, 1)]
 
 
 def test_related_tokens_are_statistics_too():
@@ -103,9 +103,9 @@ def test_pieces_of_a_word_are_read_together(minilm):
     for span in groups:
         if len(span) > 1:
             expected += [sum(values[i, j] for j in span if j != i) / values[i].sum() for i in span]
-    found = aw.statistics.head_patterns(trace)["same word"][0, 2]
+    result = aw.statistics.head_patterns(trace)["same word"][0, 2]
     assert expected
-    assert found == pytest.approx(np.mean(expected), abs=1e-6)
+    assert result == pytest.approx(np.mean(expected), abs=1e-6)
 
 
 def test_the_nearest_heads_by_their_rows():
@@ -131,7 +131,7 @@ def test_the_nearest_heads_by_their_rows():
 
 
 def test_every_pattern_says_what_it_is():
-    for one in PATTERNS:
-        assert one.definition.endswith(".")
-        assert one.title
-        assert one.words.split()[0] in {"reads", "rests"}
+    for item in PATTERNS:
+        assert item.definition.endswith(".")
+        assert item.title
+        assert item.words.split()[0] in {"reads", "rests"}

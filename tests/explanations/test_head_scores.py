@@ -24,11 +24,11 @@ def test_a_perfect_induction_head_scores_one_and_others_nothing():
     values = np.stack([np.eye(n)[targets] for targets in heads.values()])
     uniform = np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None]
     made = aw.MixingMap(np.stack([*values, uniform])[None], query=[str(i) for i in places])
-    found = statistics.prefix_matching(made, length)[0]
-    assert found[:4].tolist() == [1, 0, 0, 0]
+    result = statistics.prefix_matching(made, length)[0]
+    assert result[:4].tolist() == [1, 0, 0, 0]
     # In copy c a query at i has c earlier tokens to look at, each with a share of 1 / (i + 1).
     rows = places[length + 1 :]
-    assert found[4] == pytest.approx(np.mean([((i - 1) // length) / (i + 1) for i in rows]), abs=1e-6)
+    assert result[4] == pytest.approx(np.mean([((i - 1) // length) / (i + 1) for i in rows]), abs=1e-6)
     entries = statistics.prefix_matching(made, length, over="mean")[0]
     assert entries[0] == pytest.approx(10 / 15)
     with pytest.raises(ValueError, match="1 copies of 10"):
@@ -105,10 +105,10 @@ def test_a_token_is_copied_where_the_head_looked_at_it_when_it_was_predicted():
     for head, rows in enumerate(looks.values()):
         for row, key in rows.items():
             heads[head, row, key] = 1
-    found = statistics.copied_share(Answered(heads, ids), (2, 5))
+    result = statistics.copied_share(Answered(heads, ids), (2, 5))
     # "copies" looked at the second token twice, which counts once; "late" looked after the fact, but the row
     # before the third generated token is the one that was right for it.
-    assert found.tolist() == [pytest.approx([2 / 3, 1 / 3, 0, 0])]
+    assert result.tolist() == [pytest.approx([2 / 3, 1 / 3, 0, 0])]
     with pytest.raises(ValueError, match="tokens 0 to 5"):
         statistics.copied_share(Answered(heads, ids), (4, 7))
 

@@ -95,7 +95,7 @@ def by_hand(matrix, name, *, causal, queries):
     """One statistic of one head, row by row."""
     flags = [token in ("[CLS]", "[SEP]") for token in TOKENS]
     sentence, text = [-1, 1, 1, 1, 2, 2, -1], [-1, 0, 0, 0, 1, 1, -1]
-    found = []
+    result = []
     for i, weights in enumerate(matrix):
         if (causal and i == 0) or weights.sum() == 0 or (queries == "text" and flags[i]):
             continue
@@ -106,18 +106,18 @@ def by_hand(matrix, name, *, causal, queries):
         if owner is not None:
             other = [j for j in seen if owner[j] >= 0 and owner[i] >= 0 and owner[j] != owner[i]]
             if other:
-                found.append(sum(row[j] for j in other))
+                result.append(sum(row[j] for j in other))
         elif name == "mean_distance":
-            found.append(sum(row[j] * abs(i - j) for j in range(N)))
+            result.append(sum(row[j] * abs(i - j) for j in range(N)))
         elif name in ("entropy", "relative_entropy"):
-            found.append(entropy / (math.log(len(seen)) if name == "relative_entropy" else 1))
+            result.append(entropy / (math.log(len(seen)) if name == "relative_entropy" else 1))
         elif name == "previous_token":
-            found += [row[i - 1]] if i else []
+            result += [row[i - 1]] if i else []
         elif name == "same_word":
             other = [j for j in seen if {i, j} <= {1, 2, 3} and j != i]  # un ##believ ##able
-            found += [sum(row[j] for j in other)] if other else []
+            result += [sum(row[j] for j in other)] if other else []
         elif name == "next_token":
-            found += [row[i + 1]] if i + 1 < N else []
+            result += [row[i + 1]] if i + 1 < N else []
         else:
             keys = {
                 "diagonal": [i],
@@ -125,8 +125,8 @@ def by_hand(matrix, name, *, causal, queries):
                 "special_tokens": [CLS, SEP],
                 "separators": [SEP],
             }[name]
-            found.append(sum(row[j] for j in keys))
-    return np.mean(found)
+            result.append(sum(row[j] for j in keys))
+    return np.mean(result)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -274,9 +274,9 @@ def test_importance_is_the_mean_over_the_queries_that_see_an_element():
     n = 12
     values = shares(2, 3, n, n, causal=True)
     made = aw.MixingMap(values, query=[f"t{i}" for i in range(n)])
-    found = statistics.sink_importance(made)
+    result = statistics.sink_importance(made)
     for k in range(n):
-        assert found[:, :, k] == pytest.approx(values[:, :, k:, k].mean(-1), abs=1e-6)
+        assert result[:, :, k] == pytest.approx(values[:, :, k:, k].mean(-1), abs=1e-6)
     assert statistics.sink_rate(made, threshold=0.5) == (values[..., 0].mean(-1) > 0.5).mean()
 
 
@@ -352,8 +352,8 @@ def test_every_statistic_is_in_its_range_or_undefined_for_a_head_without_rows(n,
     )
     tops = {"mean_distance": n - 1, "entropy": math.log(n), "cls_entropy": math.log(n)}
     for name in stats.names:
-        found = stats[name]
-        defined = found[~np.isnan(found)]
+        result = stats[name]
+        defined = result[~np.isnan(result)]
         assert (defined >= 0).all(), name
         assert (defined <= tops.get(name, 1) + 1e-9).all(), name
 
@@ -362,9 +362,9 @@ def test_every_statistic_says_what_it_is():
     table = statistics.statistics()
     assert list(table)[:2] == ["mean_distance", "diagonal"]
     assert {"induction", "retrieval"} <= set(table)
-    for name, one in table.items():
-        assert one.name == name
-        assert all((one.title, one.definition.endswith("."), one.scale, one.high)), name
+    for name, item in table.items():
+        assert item.name == name
+        assert all((item.title, item.definition.endswith("."), item.scale, item.high)), name
 
 
 @pytest.mark.slow

@@ -40,17 +40,17 @@ def test_rollout_as_the_lecture_writes_it(attention, given, identity, over_heads
     expected = (
         layers[0] @ layers[1] @ layers[2] if order == "input_first" else layers[2] @ layers[1] @ layers[0]
     )
-    found = aw.rollout(
+    result = aw.rollout(
         given, residual="add" if identity else None, head_reduce=over_heads, normalize=False, order=order
     )
-    np.testing.assert_allclose(found.layer(-1), expected, rtol=1e-6)
-    assert "rows not normalised" in found.steps
-    assert ("input first" in found.steps) == (order == "input_first")
+    np.testing.assert_allclose(result.layer(-1), expected, rtol=1e-6)
+    assert "rows not normalised" in result.steps
+    assert ("input first" in result.steps) == (order == "input_first")
 
 
 def test_rows_of_the_lectures_rollout_grow_as_said(given):
-    found = aw.rollout(given, residual="add", head_reduce="sum", normalize=False)
-    np.testing.assert_allclose(found.layer(-1).sum(-1), (1 + HEADS) ** LAYERS, rtol=1e-5)
+    result = aw.rollout(given, residual="add", head_reduce="sum", normalize=False)
+    np.testing.assert_allclose(result.layer(-1).sum(-1), (1 + HEADS) ** LAYERS, rtol=1e-5)
 
 
 def test_a_product_in_reading_order_of_transposed_matrices_is_the_transpose(attention, given):
@@ -64,8 +64,8 @@ def test_a_mask_multiplied_after_the_softmax_and_divided_again_is_the_added_one(
     seen = np.tril(np.ones((N, N)))
 
     def softmax(x):
-        found = np.exp(x)
-        return found / found.sum(-1, keepdims=True)
+        result = np.exp(x)
+        return result / result.sum(-1, keepdims=True)
 
     added = softmax(np.where(seen > 0, scores, -np.inf))
     after = softmax(scores) * seen
@@ -106,10 +106,10 @@ def test_the_order_changes_more_than_the_identity(root, minilm):
     for sentence in SENTENCES:
         trace = aw.trace(*minilm, sentence)
         published = aw.rollout(trace).layer(-1)[0]
-        for found, options in (
+        for result, options in (
             (reversed_order, {"order": "input_first"}),
             (added, {"residual": "add", "head_reduce": "sum", "normalize": False}),
         ):
-            found.append(spearmanr(published, aw.rollout(trace, **options).layer(-1)[0]).statistic)
-    for found in (reversed_order, added):
-        assert f"{min(found):.2f} to {max(found):.2f}" in " ".join(page.split())
+            result.append(spearmanr(published, aw.rollout(trace, **options).layer(-1)[0]).statistic)
+    for result in (reversed_order, added):
+        assert f"{min(result):.2f} to {max(result):.2f}" in " ".join(page.split())

@@ -27,11 +27,11 @@ TRIPLES = [tuple(range(start, min(start + 3, COUNT))) for start in range(0, COUN
 @pytest.fixture
 def unbuilt(monkeypatch: pytest.MonkeyPatch) -> Trace:
     """Return a trace of a text whose layers are too large to be built: asking for one fails."""
-    ids = [3 + (7 * place) % 100 for place in range(COUNT)]
-    found = trace(tiny.build(tiny.TEXT["Qwen3"]), None, ids)
+    ids = [3 + (7 * index) % 100 for index in range(COUNT)]
+    result = trace(tiny.build(tiny.TEXT["Qwen3"]), None, ids)
     monkeypatch.setattr(layered, "_LARGE", 2**12)
-    monkeypatch.setattr(type(found), "attention_layer", _refuse)
-    return found
+    monkeypatch.setattr(type(result), "attention_layer", _refuse)
+    return result
 
 
 def _refuse(*_: Any) -> Any:
@@ -86,8 +86,8 @@ def test_a_coarse_or_reduced_layer_is_made_in_blocks(unbuilt: Trace) -> None:
 
 
 def test_what_attention_is_like_is_known_without_a_layer(unbuilt: Trace) -> None:
-    found = aw.attention(unbuilt)
-    assert (found.causal, found.stochastic, found.signed) == (True, True, False)
+    result = aw.attention(unbuilt)
+    assert (result.causal, result.stochastic, result.signed) == (True, True, False)
 
 
 def test_a_function_of_users_that_returns_attention_keeps_its_rows(unbuilt: Trace) -> None:
@@ -103,19 +103,19 @@ def test_one_row_step_by_step_builds_no_layer(unbuilt: Trace) -> None:
 
 
 def test_layers_of_short_texts_are_kept_for_the_next_look() -> None:
-    found = trace(tiny.build(tiny.TEXT["Qwen3"]), None, [5, 17, 31, 9])
-    list(aw.attention(found).blocks(1))
-    assert list(found._kept) == [("self", 1)]
+    result = trace(tiny.build(tiny.TEXT["Qwen3"]), None, [5, 17, 31, 9])
+    list(aw.attention(result).blocks(1))
+    assert list(result._kept) == [("self", 1)]
 
 
 def test_rows_that_are_not_there_are_named(unbuilt: Trace) -> None:
-    found = aw.attention(unbuilt)
+    result = aw.attention(unbuilt)
     with pytest.raises(IndexError, match="head 4 is out of range: there are heads 0 to 3"):
-        found.rows(0, [4])
+        result.rows(0, [4])
     with pytest.raises(IndexError, match="query 100 is out of range: there are 0 to 99"):
-        found.rows(0, [0], [100])
+        result.rows(0, [0], [100])
     with pytest.raises(IndexError, match="this map has no head axis"):
-        found.mean("head").rows(0, [1])
-    values = found.rows(0, [0], [1])
+        result.mean("head").rows(0, [1])
+    values = result.rows(0, [0], [1])
     with pytest.raises(ValueError, match="read-only"):
         values[:] = 0

@@ -40,8 +40,8 @@ NORMS = {
 def peak(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]:
     """Return what measures how many bytes torch holds at once, as the figures do."""
     monkeypatch.syspath_prepend(root / "benchmarks")
-    found: Callable[[Callable[[], Any]], int] = importlib.import_module("allocated").peak
-    return found
+    result: Callable[[Callable[[], Any]], int] = importlib.import_module("allocated").peak
+    return result
 
 
 class Largest(TorchDispatchMode):
@@ -53,9 +53,9 @@ class Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
-        for one in made if isinstance(made, (tuple, list)) else (made,):
-            if isinstance(one, torch.Tensor) and one.layout == torch.strided:
-                self.size = max(self.size, one.untyped_storage().nbytes())
+        for item in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(item, torch.Tensor) and item.layout == torch.strided:
+                self.size = max(self.size, item.untyped_storage().nbytes())
         return made
 
 
@@ -68,9 +68,9 @@ def largest(measure: Callable[[Any], Any], family: str, tokens: int = TOKENS) ->
     """Return the largest tensor made for a measure of a new trace, the pass through the model included."""
     sizes = {"hidden_size": DIM, "num_attention_heads": HEADS, "intermediate_size": HIDDEN}
     options = {"num_hidden_layers": 2, "max_position_embeddings": tokens, **sizes}
-    found = trace(tiny.build(lambda: tiny._plain(family, "Model", **options)), None, [7] * tokens)
+    result = trace(tiny.build(lambda: tiny._plain(family, "Model", **options)), None, [7] * tokens)
     with Largest() as seen:
-        values = measure(found).values
+        values = measure(result).values
     assert values.any()
     return seen.size
 
@@ -89,10 +89,10 @@ def test_lengths_hold_some_times_the_attention_and_the_states(
     width = 256
     sizes = {"hidden_size": width, "num_attention_heads": HEADS, "intermediate_size": HIDDEN}
     options = {"num_hidden_layers": 2, "max_position_embeddings": tokens, **sizes}
-    found = trace(tiny.build(lambda: tiny._plain("Bert", "Model", **options)), None, [7] * tokens)
+    result = trace(tiny.build(lambda: tiny._plain("Bert", "Model", **options)), None, [7] * tokens)
     measure = NORMS.get(name, mixing_ratio)
     bound = 8 * 4 * (HEADS * tokens**2 + 2 * tokens * width) + 2**22  # the last is one chunk
-    assert 0 < peak(lambda: measure(found).values) <= bound < 4 * width * tokens**2
+    assert 0 < peak(lambda: measure(result).values) <= bound < 4 * width * tokens**2
 
 
 @pytest.mark.slow

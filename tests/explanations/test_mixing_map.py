@@ -22,16 +22,16 @@ def counting(layers: int = 4):
         computed.append(number)
         return values[number]
 
-    found = MixingMap.lazy(compute, query=axis(), layers=range(layers), heads=range(2), method="made")
-    return found, computed, values
+    result = MixingMap.lazy(compute, query=axis(), layers=range(layers), heads=range(2), method="made")
+    return result, computed, values
 
 
 def test_axes_are_labelled():
-    found = attention_map()
-    assert found.shape == (3, 2, 7, 7)
-    assert found.axis_names == ("layer", "head", "query", "key")
-    assert found.query_labels == TOKENS
-    assert found.values.dtype == np.float32
+    result = attention_map()
+    assert result.shape == (3, 2, 7, 7)
+    assert result.axis_names == ("layer", "head", "query", "key")
+    assert result.query_labels == TOKENS
+    assert result.values.dtype == np.float32
 
 
 @pytest.mark.parametrize("verb", ["unit", "values", "layers", "anything"])
@@ -42,39 +42,39 @@ def test_nothing_can_be_set(verb):
 
 def test_numbers_cannot_be_written_and_are_the_maps_own():
     given = shares(1, 2, 7, 7)
-    found = MixingMap(given, query=axis())
+    result = MixingMap(given, query=axis())
     given[:] = 0
-    assert found.values.sum() == pytest.approx(14, abs=1e-4)
+    assert result.values.sum() == pytest.approx(14, abs=1e-4)
     with pytest.raises(ValueError, match="read-only"):
-        found.values[0] = 0
+        result.values[0] = 0
     with pytest.raises(TypeError):
-        found.provenance["method"] = "other"
+        result.provenance["method"] = "other"
 
 
 def test_copies_are_the_map_itself():
-    found = attention_map()
-    assert copy.copy(found) is found
-    assert copy.deepcopy(found) is found
+    result = attention_map()
+    assert copy.copy(result) is result
+    assert copy.deepcopy(result) is result
 
 
 def test_a_layer_is_computed_when_asked_for_and_once():
-    found, computed, values = counting()
-    repr(found), found.shape, found.to("word"), found.mean("head"), found.select(layer=2)
+    result, computed, values = counting()
+    repr(result), result.shape, result.to("word"), result.mean("head"), result.select(layer=2)
     assert computed == []
-    np.testing.assert_array_equal(found.layer(2), values[2])
-    found.layer(2)
-    found.to("word").layer(2)
+    np.testing.assert_array_equal(result.layer(2), values[2])
+    result.layer(2)
+    result.to("word").layer(2)
     assert computed == [2]
 
 
 def test_threads_compute_a_layer_once():
-    found, computed, _ = counting()
+    result, computed, _ = counting()
     gate = threading.Barrier(4)
 
     def ask():
         gate.wait()
         for number in range(4):
-            found.layer(number)
+            result.layer(number)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -85,20 +85,20 @@ def test_threads_compute_a_layer_once():
 
 
 def test_pickling_computes_what_is_missing():
-    found, computed, values = counting()
-    found.layer(1)
-    again = pickle.loads(pickle.dumps(found))
+    result, computed, values = counting()
+    result.layer(1)
+    again = pickle.loads(pickle.dumps(result))
     assert sorted(computed) == [0, 1, 2, 3]
     np.testing.assert_array_equal(again.values, values)
-    assert repr(again) == repr(found)
-    assert again.query.units["word"] == found.query.units["word"]
+    assert repr(again) == repr(result)
+    assert again.query.units["word"] == result.query.units["word"]
 
 
 def test_select_keeps_original_numbers():
-    found = attention_map().select(layer=[2, 0], head=1)
-    assert (found.layers, found.heads) == ((2, 0), (1,))
-    np.testing.assert_array_equal(found.values[0, 0], attention_map().values[2, 1])
-    np.testing.assert_array_equal(found.select(layer=2).values, found.values[:1])
+    result = attention_map().select(layer=[2, 0], head=1)
+    assert (result.layers, result.heads) == ((2, 0), (1,))
+    np.testing.assert_array_equal(result.values[0, 0], attention_map().values[2, 1])
+    np.testing.assert_array_equal(result.select(layer=2).values, result.values[:1])
     assert attention_map().select(layer=slice(1, None)).layers == (1, 2)
     assert attention_map().select(layer=-1).layers == (2,)
 
@@ -127,19 +127,19 @@ def test_a_layer_is_an_integer(index):
 
 
 def test_reductions():
-    found = attention_map()
+    result = attention_map()
     for how in ("mean", "max", "sum"):
         np.testing.assert_allclose(
-            getattr(found, how)("head").values, getattr(found.values, how)(axis=1), rtol=1e-6
+            getattr(result, how)("head").values, getattr(result.values, how)(axis=1), rtol=1e-6
         )
         np.testing.assert_allclose(
-            getattr(found, how)("layer").values[0], getattr(found.values, how)(axis=0), rtol=1e-6
+            getattr(result, how)("layer").values[0], getattr(result.values, how)(axis=0), rtol=1e-6
         )
-    assert found.mean("head").stochastic
-    assert not found.sum("head").stochastic
-    assert found.max("head").title == "attention, max over heads"
-    own = found.reduce("head", lambda heads: heads[1])
-    np.testing.assert_array_equal(own.values, found.values[:, 1])
+    assert result.mean("head").stochastic
+    assert not result.sum("head").stochastic
+    assert result.max("head").title == "attention, max over heads"
+    own = result.reduce("head", lambda heads: heads[1])
+    np.testing.assert_array_equal(own.values, result.values[:, 1])
 
 
 def test_reduction_mistakes_are_named():
@@ -154,12 +154,12 @@ def test_reduction_mistakes_are_named():
 
 
 def test_matrix_says_what_must_be_chosen():
-    found = attention_map()
-    np.testing.assert_allclose(found.matrix(1, "mean"), found.values[1].mean(0), rtol=1e-6)
+    result = attention_map()
+    np.testing.assert_allclose(result.matrix(1, "mean"), result.values[1].mean(0), rtol=1e-6)
     with pytest.raises(ValueError, match="layer is needed: this map has layers 0 to 2"):
-        found.matrix()
+        result.matrix()
     with pytest.raises(ValueError, match="head is needed: this map has heads 0 to 1"):
-        found.matrix(0)
+        result.matrix(0)
 
 
 def test_facts_are_read_from_the_numbers():
@@ -205,12 +205,12 @@ def test_torch_tensors_of_any_precision_are_taken():
 
 def test_layers_with_different_numbers_of_heads():
     layers = {0: shares(3, 7, 7), 1: shares(1, 7, 7)}
-    found = MixingMap.lazy(layers.__getitem__, query=axis(), layers=[0, 1], heads=range(3), method="pruned")
-    assert found.mean("head").values.shape == (2, 7, 7)
+    result = MixingMap.lazy(layers.__getitem__, query=axis(), layers=[0, 1], heads=range(3), method="pruned")
+    assert result.mean("head").values.shape == (2, 7, 7)
     with pytest.raises(ValueError, match=r"different numbers of heads \(3, 1\)"):
-        _ = found.values
+        _ = result.values
     with pytest.raises(IndexError, match="head 2 is out of range"):
-        found.select(head=2).layer(1)
+        result.select(head=2).layer(1)
 
 
 def test_dataframe_is_tidy():

@@ -21,49 +21,51 @@ def traced(family: str) -> Any:
 
 @pytest.mark.parametrize("family", ["CLIP", "SigLIP"])
 def test_the_similarity_of_a_picture_and_its_caption_is_a_target(family: str) -> None:
-    found = traced(family)
+    result = traced(family)
     with torch.no_grad():
-        expected = found.model(**found.inputs).logits_per_image
-    torch.testing.assert_close(found.logits, expected[0])
-    named = aw.saliency(found, stack="vision")
-    by_hand = aw.saliency(found, lambda out: out.logits_per_image[:, 0], stack="vision")
+        expected = result.model(**result.inputs).logits_per_image
+    torch.testing.assert_close(result.logits, expected[0])
+    named = aw.saliency(result, stack="vision")
+    by_hand = aw.saliency(result, lambda out: out.logits_per_image[:, 0], stack="vision")
     np.testing.assert_array_equal(named.values, by_hand.values)
-    assert named.target == found.axes("text")[0].text
+    assert named.target == result.axes("text")[0].text
     assert np.asarray(named.values).any()
-    steps = aw.integrated_gradients(found, steps=3, stack="vision")  # several pictures, each with its caption
-    assert np.asarray(steps.values).shape == (len(found.axes("vision")[0]),)
+    steps = aw.integrated_gradients(
+        result, steps=3, stack="vision"
+    )  # several pictures, each with its caption
+    assert np.asarray(steps.values).shape == (len(result.axes("vision")[0]),)
 
 
 def test_the_similarity_is_followed_through_an_intervention() -> None:
-    found = traced("CLIP")
-    again = found.rerun(aw.ablate_heads(found, {0: [1]}, stack="vision"))
-    assert again.logits.shape == found.logits.shape == (1,)
-    assert not torch.equal(again.logits, found.logits)
+    result = traced("CLIP")
+    again = result.rerun(aw.ablate_heads(result, {0: [1]}, stack="vision"))
+    assert again.logits.shape == result.logits.shape == (1,)
+    assert not torch.equal(again.logits, result.logits)
 
 
 def test_a_detector_is_asked_in_words_of_pictures() -> None:
-    found = traced("YOLOS")
-    names = list(found.model.config.id2label.values())
+    result = traced("YOLOS")
+    names = list(result.model.config.id2label.values())
     with pytest.raises(
         ValueError, match=r"predicts a class at every detection token, target=aw.targets.token\(class"
     ):
-        aw.saliency(found)
-    assert found.logits is not None
-    best = int(found.logits.softmax(-1)[:, 1].argmax())
-    assert f"{names[1]} at {best}, where it is most probable" in aw.saliency(found, names[1]).warning
-    first = aw.saliency(found, aw.targets.token(names[1], position=2))
+        aw.saliency(result)
+    assert result.logits is not None
+    best = int(result.logits.softmax(-1)[:, 1].argmax())
+    assert f"{names[1]} at {best}, where it is most probable" in aw.saliency(result, names[1]).warning
+    first = aw.saliency(result, aw.targets.token(names[1], position=2))
     assert first.target == names[1]
-    other = aw.saliency(found, lambda out: out.logits[:, 2, 1])
+    other = aw.saliency(result, lambda out: out.logits[:, 2, 1])
     np.testing.assert_array_equal(first.values, other.values)
-    assert aw.saliency(found, aw.targets.token(len(names), position=0)).target == "nothing"
+    assert aw.saliency(result, aw.targets.token(len(names), position=0)).target == "nothing"
 
 
 def test_a_transcriber_is_asked_in_words_of_sound() -> None:
     config = tiny.wav2vec2().config
     config.vocab_size = 9
-    found = aw.trace(tiny.build(lambda: hf.Wav2Vec2ForCTC(config)), None, audio=torch.randn(200))
+    result = aw.trace(tiny.build(lambda: hf.Wav2Vec2ForCTC(config)), None, audio=torch.randn(200))
     with pytest.raises(ValueError, match=r"predicts a token at every frame, target=aw\.targets\.token"):
-        aw.saliency(found)
+        aw.saliency(result)
 
 
 def test_captions_that_are_no_strings_are_refused() -> None:

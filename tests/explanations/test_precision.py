@@ -49,22 +49,22 @@ def test_a_float64_model_is_explained_in_float64(method: Method) -> None:
     for model in served(method):
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
             name = "float64" if dtype == torch.float64 else "float32"
-            found = method.function(traced(model, dtype))
-            parts = [found] if getattr(found, "map", None) in (None, found) else [found, found.map]
+            result = method.function(traced(model, dtype))
+            parts = [result] if getattr(result, "map", None) in (None, result) else [result, result.map]
             for part in parts:
                 assert part.dtype == part.values.dtype == name, (model, dtype, part)
             if name == "float64" and method.name not in COARSE and model not in ROUNDED:
-                assert (found.values != found.values.astype(np.float32)).any(), model
+                assert (result.values != result.values.astype(np.float32)).any(), model
 
 
 def test_what_is_made_of_float64_stays_in_it() -> None:
-    found = traced("decoder", torch.float64)
+    result = traced("decoder", torch.float64)
     whole = MixingMap(np.random.default_rng(0).random((2, 3, 4, 4)), query=list("abcd"))
     vector = Attributions([0.1, 0.2], axis=["a", "b"])
     for made in (
         *(whole.mean("head"), whole.mean("head").max("layer"), whole.select(layer=1, head=[0, 2])),
         *(whole.mean("head").to_attributions("column_mean"), whole.mean("head").reduce("key", "max")),
-        *(vector, methods()["rollout"].function(whole), methods()["attention"].function(found).mean("head")),
+        *(vector, methods()["rollout"].function(whole), methods()["attention"].function(result).mean("head")),
     ):
         assert made.dtype == made.values.dtype == "float64"
         assert (made.values != made.values.astype(np.float32)).any()

@@ -29,9 +29,9 @@ def test_every_quick_method_returns_what_it_returns_for_each(traces: list[Any], 
         with pytest.raises(ValueError, match=r"^traces\[0\]: "):
             aw.explain(traces, method)
         return
-    found = aw.explain(serves, method)
-    assert isinstance(found, list)
-    for result, trace in zip(found, serves, strict=True):
+    outcome = aw.explain(serves, method)
+    assert isinstance(outcome, list)
+    for result, trace in zip(outcome, serves, strict=True):
         expected = aw.explain(trace, method)
         assert result.trace_id == trace.id
         np.testing.assert_array_equal(result.values, expected.values)
@@ -39,14 +39,14 @@ def test_every_quick_method_returns_what_it_returns_for_each(traces: list[Any], 
 
 def test_lists_tuples_keywords_and_options(traces: list[Any]) -> None:
     expected = [aw.rollout(trace, residual_weight=0.8) for trace in traces]
-    for found in (
+    for outcome in (
         aw.rollout(traces, residual_weight=0.8),
         aw.rollout(tuple(traces), residual_weight=0.8),
         aw.rollout(aw.attention(traces), residual_weight=0.8),  # a list of maps
     ):
-        assert [result.provenance["text"] for result in found] == [trace.text for trace in traces]
-        for result, one in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(result.values, one.values)
+        assert [result.provenance["text"] for result in outcome] == [trace.text for trace in traces]
+        for result, item in zip(outcome, expected, strict=True):
+            np.testing.assert_array_equal(result.values, item.values)
     assert [len(result.query) for result in aw.attention(traces, stack="self")] == [6, 5, 6]
     targets = aw.saliency(traces, target=aw.targets.token("cat", position=1))
     assert [attributions.method for attributions in targets] == ["saliency"] * 3
@@ -62,8 +62,8 @@ def test_head_statistics_of_several_texts_can_be_averaged(traces: list[Any]) -> 
 def test_every_statistic_takes_a_list(traces: list[Any]) -> None:
     known = aw.statistics
     for function in (known.entropy, known.head_patterns, known.sink_importance, known.sink_rate):
-        for found, trace in zip(function(traces), traces, strict=True):
-            assert repr(found) == repr(function(trace))
+        for result, trace in zip(function(traces), traces, strict=True):
+            assert repr(result) == repr(function(trace))
 
 
 def test_a_method_of_ones_own_takes_lists_too(traces: list[Any]) -> None:
@@ -74,8 +74,8 @@ def test_a_method_of_ones_own_takes_lists_too(traces: list[Any]) -> None:
         return trace.attention_layer(0).mean(0)
 
     try:
-        found = aw.explain([traces[0], traces[2]], "first of several")
-        assert [result.method for result in found] == ["first of several"] * 2
+        outcome = aw.explain([traces[0], traces[2]], "first of several")
+        assert [result.method for result in outcome] == ["first of several"] * 2
         with pytest.raises(ValueError, match=r"^traces\[1\]: five tokens"):
             aw.explain(traces, "first of several")
     finally:

@@ -67,7 +67,7 @@ def test_what_is_shown_needs_no_extra_package(name: str, recwarn: pytest.Warning
         assert "<table" in shown._repr_html_()
     if hasattr(shown, "_repr_mimebundle_"):
         assert set(shown._repr_mimebundle_()) & {"text/html", "image/png"}
-    assert not [one for one in recwarn if issubclass(one.category, RuntimeWarning)]
+    assert not [item for item in recwarn if issubclass(item.category, RuntimeWarning)]
 
 
 @pytest.mark.usefixtures("bare")

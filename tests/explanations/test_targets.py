@@ -71,18 +71,18 @@ def test_the_next_token_by_string_by_id_and_predicted(generated: Any) -> None:
 
 
 def test_the_token_at_a_mask(masked: Any) -> None:
-    found = of(masked, "cat")
-    assert (found.label, found.title, found.position) == ("cat", "[MASK] at 2", 2)
+    result = of(masked, "cat")
+    assert (result.label, result.title, result.position) == ("cat", "[MASK] at 2", 2)
     assert of(masked, None).index == int(masked.logits[2].argmax())
     assert of(masked, "[SEP]").index == masked.tokenizer.sep_token_id
 
 
 def test_the_probability_of_a_span(generated: Any) -> None:
     ids, log_p = generated.input_ids, generated.logits.log_softmax(-1)
-    found = of(generated, aw.targets.span(1, 3))
+    result = of(generated, aw.targets.span(1, 3))
     by_hand = log_p[0, ids[1]] + log_p[1, ids[2]]
-    torch.testing.assert_close(found.score(outputs(generated))[0], by_hand)
-    assert found.label == f"log p({''.join(generated.tokens[1:3])})"
+    torch.testing.assert_close(result.score(outputs(generated))[0], by_hand)
+    assert result.label == f"log p({''.join(generated.tokens[1:3])})"
 
 
 def test_embeddings_and_functions(classified: Any) -> None:
@@ -108,8 +108,8 @@ def test_embeddings_and_functions(classified: Any) -> None:
 
 
 def test_several_targets_keep_their_order(classified: Any) -> None:
-    found = resolve_targets(classified, ["positive", 0], method="lrp")
-    assert [target.label for target in found] == ["positive", "negative"]
+    result = resolve_targets(classified, ["positive", 0], method="lrp")
+    assert [target.label for target in result] == ["positive", "negative"]
     with pytest.raises(ValueError, match="foil is an empty list"):
         resolve_targets(classified, [], method="lrp", name="foil")
 
@@ -209,17 +209,17 @@ EXPLAINED = [
 def test_a_far_likelier_spelling_with_a_space_is_named(method: Any) -> None:
     trace = spelled_twice(400)
     said = r"target 'the' has probability 0.00\d+, and ' the', with the space before it, 0.6\d?: name ' the'"
-    found = method(trace, "the")
-    assert re.search(said, found.warning)
-    assert found.warning in repr(found)
+    result = method(trace, "the")
+    assert re.search(said, result.warning)
+    assert result.warning in repr(result)
     assert not method(trace, " the").warning
     assert "foil 'the' has probability" in method(trace, " the", foil="the").warning
     assert not method(trace, trace.tokenizer.convert_tokens_to_ids("the")).warning  # by its id: meant
 
 
 def test_a_view_shows_that_another_spelling_is_likelier() -> None:
-    found = aw.lrp(spelled_twice(400), "the")
-    assert "name ' the'" in aw.TokenStrip(found).store.header["sources"][0]["warning"]
+    result = aw.lrp(spelled_twice(400), "the")
+    assert "name ' the'" in aw.TokenStrip(result).store.header["sources"][0]["warning"]
 
 
 @pytest.mark.parametrize(("times", "named"), [(11, True), (9, False), (1 / 400, False)])
@@ -241,9 +241,9 @@ def test_other_spellings_of_several_tokens_or_the_same_one_are_not_named(generat
 
 def test_views_and_scores_say_it_too() -> None:
     trace = spelled_twice(400)
-    found = aw.lrp(trace, " the")
+    result = aw.lrp(trace, " the")
     card = aw.evaluate.faithfulness(
-        trace, {"lrp": found}, operator="delete", target="the", metrics="comprehensiveness"
+        trace, {"lrp": result}, operator="delete", target="the", metrics="comprehensiveness"
     )
     assert "name ' the'" in card.warning
     explorer = aw.Explorer(trace)

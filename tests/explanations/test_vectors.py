@@ -29,23 +29,23 @@ def small(values=A, **options) -> MixingMap:
     ],
 )
 def test_columns_and_rows_reduce_in_closed_form(how, diagonal, expected):
-    found = small().to_attributions(how, diagonal=diagonal)
-    assert isinstance(found, Attributions)
-    assert found.labels == ("[CLS]", "b", "c")
-    np.testing.assert_allclose(found.values, expected, rtol=1e-6)
+    result = small().to_attributions(how, diagonal=diagonal)
+    assert isinstance(result, Attributions)
+    assert result.labels == ("[CLS]", "b", "c")
+    np.testing.assert_allclose(result.values, expected, rtol=1e-6)
     side, reduction = how.split("_")
     axis = {"column": "query", "row": "key"}[side]
     same = small().reduce(axis, reduction, diagonal=diagonal)
-    np.testing.assert_array_equal(same.values, found.values)
-    assert same.steps == found.steps
+    np.testing.assert_array_equal(same.values, result.values)
+    assert same.steps == result.steps
 
 
 @pytest.mark.parametrize(
     ("query", "place"), [("cls", 0), ("first", 0), ("last", 2), ("b", 1), (1, 1), (-1, 2), (np.int64(2), 2)]
 )
 def test_a_row_is_chosen_by_place_or_label(query, place):
-    found = small().to_attributions("row", query=query)
-    np.testing.assert_array_equal(found.values, A[place].astype(np.float32))
+    result = small().to_attributions("row", query=query)
+    np.testing.assert_array_equal(result.values, A[place].astype(np.float32))
     others = small().to_attributions("row", query=query, diagonal=False)
     expected = A[place].copy()
     expected[place] = 0
@@ -70,23 +70,23 @@ def test_steps_say_what_was_done():
 
 def test_every_layer_gives_a_row_of_its_own():
     source = attention_map(layers=3).mean("head")
-    found = source.to_attributions("column_mean")
-    assert found.targets == ("layer 0", "layer 1", "layer 2")
-    np.testing.assert_allclose(found.values, source.values.mean(axis=1), rtol=1e-5)
+    result = source.to_attributions("column_mean")
+    assert result.targets == ("layer 0", "layer 1", "layer 2")
+    np.testing.assert_allclose(result.values, source.values.mean(axis=1), rtol=1e-5)
     last = source.select(layer=-1).to_attributions("column_mean")
     assert last.shape == (len(TOKENS),)
-    np.testing.assert_array_equal(last.values, found.select("layer 2").values)
+    np.testing.assert_array_equal(last.values, result.select("layer 2").values)
 
 
 def test_shares_are_shares_after_the_column_mean():
-    found = attention_map(layers=1).mean("head").to_attributions("column_mean")
-    assert float(found.values.sum()) == pytest.approx(1.0, abs=1e-5)
-    assert float(found.to("word").values.sum()) == pytest.approx(1.0, abs=1e-5)
+    result = attention_map(layers=1).mean("head").to_attributions("column_mean")
+    assert float(result.values.sum()) == pytest.approx(1.0, abs=1e-5)
+    assert float(result.to("word").values.sum()) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_a_function_reduces_too():
-    found = small().reduce("query", lambda columns: np.median(columns, axis=0))
-    np.testing.assert_allclose(found.values, [0.25, 0.5, 0.25])
+    result = small().reduce("query", lambda columns: np.median(columns, axis=0))
+    np.testing.assert_allclose(result.values, [0.25, 0.5, 0.25])
 
 
 def test_one_token_without_itself_is_zero():

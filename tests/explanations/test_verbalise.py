@@ -43,14 +43,14 @@ def test_equal_and_empty_values_are_not_given_a_reason():
 @settings(max_examples=examples(100))
 @given(arrays(np.float64, 6, elements=st.floats(-5, 5, width=32)))
 def test_shares_are_those_of_the_values(values):
-    found = spans_of(values)
+    result = spans_of(values)
     positive = np.maximum(values, 0)
-    assert len(found) <= SPANS
-    if not found:
+    assert len(result) <= SPANS
+    if not result:
         assert not positive.any()
         return
     covered = np.zeros(6, dtype=bool)
-    for span in found:
+    for span in result:
         assert not covered[span.first : span.stop].any()
         covered[span.first : span.stop] = True
         assert span.share == pytest.approx(positive[span.first : span.stop].sum() / positive.sum())

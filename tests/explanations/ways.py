@@ -45,8 +45,8 @@ class Way:
 
     def __call__(self, trace: Any, stack: str | None = None) -> MixingMap:
         """Return the map, not computed yet."""
-        found: MixingMap = explain(trace, self.name, stack=stack, **self.options)
-        return found
+        result: MixingMap = explain(trace, self.name, stack=stack, **self.options)
+        return result
 
 
 def ways(*, all_options: bool = True) -> list[Way]:

@@ -20,20 +20,20 @@ def test_removal_is_what_is_lost_without_each_head(make: Any) -> None:
     trace = make()
     stack = "cross" if "cross" in trace.stacks else trace.default_stack
     target = 2 if trace.logits.dim() == 1 else aw.targets.token(7, position=1)
-    found = aw.head_importance(trace, target, stack=stack, batch_size=3)
+    result = aw.head_importance(trace, target, stack=stack, batch_size=3)
 
     def score() -> float:
         own = logits(trace)
         return float(own[2] if own.dim() == 1 else own[1, 7])
 
     whole = score()
-    for layer, head in np.ndindex(*found["removal"].shape):
+    for layer, head in np.ndindex(*result["removal"].shape):
         with aw.ablate_heads(trace, (layer, head), stack=stack):
-            assert found["removal"][layer, head] == pytest.approx(whole - score(), abs=1e-12)
-    assert np.abs(found["removal"]).max() > 1e-7
-    agreement = found.provenance["agreement"]
+            assert result["removal"][layer, head] == pytest.approx(whole - score(), abs=1e-12)
+    assert np.abs(result["removal"]).max() > 1e-7
+    agreement = result.provenance["agreement"]
     assert -1 <= agreement <= 1
-    assert f"{agreement:.2f}" in found.title
+    assert f"{agreement:.2f}" in result.title
 
 
 def test_the_estimate_is_exact_where_the_target_is_linear_in_what_a_head_writes() -> None:
@@ -44,17 +44,17 @@ def test_the_estimate_is_exact_where_the_target_is_linear_in_what_a_head_writes(
         last.mlp.c_proj.weight.zero_()
         model.transformer.ln_f = torch.nn.Identity()
     trace = aw.trace(model, None, input_ids=[3, 17, 42, 8, 99, 5])
-    found = aw.head_importance(trace, aw.targets.token(7))
-    np.testing.assert_allclose(found["removal"][1], found["removal_estimate"][1], atol=1e-12)
-    assert not np.allclose(found["removal"][0], found["removal_estimate"][0], atol=1e-9)
+    result = aw.head_importance(trace, aw.targets.token(7))
+    np.testing.assert_allclose(result["removal"][1], result["removal_estimate"][1], atol=1e-12)
+    assert not np.allclose(result["removal"][0], result["removal_estimate"][0], atol=1e-9)
 
 
 def test_over_several_texts_it_is_the_mean_of_each() -> None:
     model, tokenizer = random_classifier().double(), tiny.wordpiece()
     traces = aw.trace(model, tokenizer, ["cat", "unbelievable cat"])
     both = aw.head_importance(traces, 1, magnitude=True)
-    alone = [aw.head_importance(one, 1, how="exact") for one in traces]
-    np.testing.assert_allclose(both["removal"], np.mean([abs(one["removal"]) for one in alone], axis=0))
+    alone = [aw.head_importance(item, 1, how="exact") for item in traces]
+    np.testing.assert_allclose(both["removal"], np.mean([abs(item["removal"]) for item in alone], axis=0))
     assert "removal_estimate" not in alone[0]
     with pytest.raises(ValueError, match="Did you mean 'exact'"):
         aw.head_importance(traces, how="exactly")
@@ -65,18 +65,18 @@ def test_what_moves_is_free(minilm: Any) -> None:
     sentence = "The keys to the cabinet were lost in the garden, and nobody knew where to look for them. "
     ids = tokenizer(sentence * 8)["input_ids"][:120]
     trace = aw.trace(model, tokenizer, input_ids=ids)
-    found = aw.free_attention(trace, layer=2, head=[3, 7], query=range(0, 120, 10))
-    assert found.identifiable.max() <= 33
-    assert 0.2 < found.movable.mean() < 0.9
+    result = aw.free_attention(trace, layer=2, head=[3, 7], query=range(0, 120, 10))
+    assert result.identifiable.max() <= 33
+    assert 0.2 < result.movable.mean() < 0.9
     before = logits_of_states(model, ids)
-    with found.intervention():
+    with result.intervention():
         after = logits_of_states(model, ids)
     assert float((after - before).abs().max()) < 2e-5
-    inside = trace.rerun(found.intervention(0.5))
+    inside = trace.rerun(result.intervention(0.5))
     row = inside.attention_layer(2)[3, 10].double().numpy()
-    np.testing.assert_allclose(row, found.row(2, 3, 10, 0.5), atol=1e-6)
+    np.testing.assert_allclose(row, result.row(2, 3, 10, 0.5), atol=1e-6)
     plain = trace.attention_layer(2)[3, 10].double().numpy()
-    assert np.abs(row - plain).sum() / 2 == pytest.approx(found.movable[0, 0, 1] / 2, abs=1e-6)
+    assert np.abs(row - plain).sum() / 2 == pytest.approx(result.movable[0, 0, 1] / 2, abs=1e-6)
     short = aw.free_attention(aw.trace(model, tokenizer, input_ids=ids[:32]), layer=2, head=3)
     assert short.movable.max() < 1e-9, "as many keys as dimensions: nothing is free"
 
@@ -110,13 +110,13 @@ def test_moved_rows_mix_to_the_same_and_read_only_what_may_be_read() -> None:
 def test_a_decoder_goes_on_predicting_the_same(name: str) -> None:
     model = tiny.build(tiny.TEXT[name]).double()
     trace = aw.trace(model, None, input_ids=list(range(3, 43)))
-    found = aw.free_attention(trace, layer=0)
+    result = aw.free_attention(trace, layer=0)
     plain = logits(trace)
-    with found.intervention():
+    with result.intervention():
         torch.testing.assert_close(logits(trace), plain, atol=1e-7, rtol=0)
-    assert found.movable[:, :, -1].min() > 0.1
-    assert not found.movable[:, :, :8].any(), "early tokens read too few"
-    assert not np.triu(np.asarray(found.to_map().layer(0)), 1).any()
+    assert result.movable[:, :, -1].min() > 0.1
+    assert not result.movable[:, :, :8].any(), "early tokens read too few"
+    assert not np.triu(np.asarray(result.to_map().layer(0)), 1).any()
 
 
 def test_effective_attention_is_what_the_values_see() -> None:

@@ -35,14 +35,14 @@ def test_the_layers_found_without_running_are_those_that_a_trace_calls(name: str
     trace = aw.trace(model, tiny.wordpiece() if seq2seq else None, **options)
     before, called = sites(model), sites(trace)
     names = [
-        {stack: {layer: one.name for layer, one in own.items()} for stack, own in table.items()}
+        {stack: {layer: item.name for layer, item in own.items()} for stack, own in table.items()}
         for table in (before, called)
     ]
     assert names[0] == names[1]
     assert all(
-        before[stack][layer].n_heads in (None, one.n_heads)
+        before[stack][layer].n_heads in (None, item.n_heads)
         for stack, own in called.items()
-        for layer, one in own.items()
+        for layer, item in own.items()
     )
 
 
@@ -62,12 +62,12 @@ def test_what_changes_nothing_changes_nothing(make: Any) -> None:
         aw.drop_tokens(trace, [], stack=stack),
         aw.suppress(trace, [], stack=stack),
     ]
-    for one in neutral:
-        with one:
-            assert float((logits(trace) - plain).abs().max()) < tolerance, one
+    for item in neutral:
+        with item:
+            assert float((logits(trace) - plain).abs().max()) < tolerance, item
     with ExitStack() as stack:
-        for one in neutral:
-            stack.enter_context(one)
+        for item in neutral:
+            stack.enter_context(item)
         assert aw.interventions(trace) == tuple(neutral)
         assert float((logits(trace) - plain).abs().max()) < tolerance
     assert aw.interventions() == ()
@@ -100,9 +100,9 @@ def test_removed_heads_are_columns_of_zeros_before_the_projection(name: str) -> 
     expected = logits(trace)
     handle.remove()
     with aw.ablate_heads(trace.model, {1: removed}):
-        found = logits(trace)
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
-    assert float((found - logits(trace)).abs().max()) > 1e-6
+        result = logits(trace)
+    torch.testing.assert_close(result, expected, atol=1e-12, rtol=0)
+    assert float((result - logits(trace)).abs().max()) > 1e-6
 
     kept = []
     handle = module.register_forward_hook(lambda *a: kept.append(a[-1]))
@@ -119,8 +119,8 @@ def test_means_and_other_tokens_by_hand() -> None:
     module = trace.model.get_submodule(PROJECTIONS["GPT-2"])
     seen: list[torch.Tensor] = []
     handle = module.register_forward_pre_hook(lambda _, args: seen.append(args[0][0].unflatten(-1, (4, 8))))
-    for one in (trace, other):
-        logits(one)
+    for item in (trace, other):
+        logits(item)
     written = torch.cat(seen)
     seen.clear()
     mean = aw.ablate_heads(trace, (1, 2), "mean", reference=[trace, other])
@@ -145,7 +145,7 @@ def rewritten(change: Any) -> Any:
 
     def function(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **_: Any):
         repeats = query.shape[1] // key.shape[1]
-        key, value = (one.repeat_interleave(repeats, 1) for one in (key, value))
+        key, value = (item.repeat_interleave(repeats, 1) for item in (key, value))
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         scores = query @ key.transpose(2, 3) * scale + (0 if mask is None else mask)
         weights = change(module, scores)
@@ -169,7 +169,7 @@ def computed_by(model: Any, change: Any) -> Any:
 @pytest.mark.parametrize("name", ["BERT", "GPT-2", "Llama"])
 def test_edits_of_rows_by_hand(name: str) -> None:
     trace = text(name)
-    at_layer_1 = {id(one.module) for one in [sites(trace)["self"][1]]}
+    at_layer_1 = {id(item.module) for item in [sites(trace)["self"][1]]}
 
     def change(kind: str) -> Any:
         def rewrite(module: Any, scores: torch.Tensor) -> torch.Tensor:
@@ -191,8 +191,8 @@ def test_edits_of_rows_by_hand(name: str) -> None:
         with computed_by(trace.model, change(kind)):
             expected = logits(trace)
         with aw.edit_attention(trace, (1, 3), kind, **options):
-            found = logits(trace)
-        torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+            result = logits(trace)
+        torch.testing.assert_close(result, expected, atol=1e-12, rtol=0)
 
 
 def test_permuted_rows_hold_the_same_weights_where_they_may() -> None:
@@ -217,8 +217,8 @@ def test_suppressed_pairs_by_hand(name: str) -> None:
     with computed_by(trace.model, rewrite):
         expected = logits(trace)
     with aw.suppress(trace, [1, 2], [3, 4]):
-        found = logits(trace)
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+        result = logits(trace)
+    torch.testing.assert_close(result, expected, atol=1e-12, rtol=0)
 
 
 def test_dropped_tokens_are_masked_ones() -> None:
@@ -226,9 +226,9 @@ def test_dropped_tokens_are_masked_ones() -> None:
     mask = torch.tensor([[1, 1, 0, 1, 0, 1]])
     expected = logits(trace, attention_mask=mask)
     with aw.drop_tokens(trace, [2, 4]):
-        found = logits(trace)
+        result = logits(trace)
     kept = [0, 1, 3, 5]
-    torch.testing.assert_close(found[kept], expected[kept], atol=1e-12, rtol=0)
+    torch.testing.assert_close(result[kept], expected[kept], atol=1e-12, rtol=0)
 
 
 def test_suppression_after_an_edit_shares_out_what_the_edit_left() -> None:
@@ -271,18 +271,18 @@ def test_generation_with_a_cache_is_generation_without(name: str, cache: Any) ->
     ]
     plain = model.generate(**prompt, max_new_tokens=9, do_sample=False)
     differs = 0
-    for one in changes:
-        with one:
-            found = model.generate(
+    for change in changes:
+        with change:
+            result = model.generate(
                 **prompt, max_new_tokens=9, do_sample=False, output_logits=True, return_dict_in_generate=True,
                 cache_implementation=cache, disable_compile=True,
             )  # fmt: skip
             with torch.no_grad():
-                whole = model(input_ids=found.sequences, use_cache=False).logits[0, 3:-1]
+                whole = model(input_ids=result.sequences, use_cache=False).logits[0, 3:-1]
         # generate() hands out logits in float32.
-        torch.testing.assert_close(torch.cat(found.logits), whole.float(), atol=1e-6, rtol=0)
+        torch.testing.assert_close(torch.cat(result.logits), whole.float(), atol=1e-6, rtol=0)
         with torch.no_grad():
-            differs += not torch.allclose(whole, model(input_ids=found.sequences).logits[0, 3:-1])
+            differs += not torch.allclose(whole, model(input_ids=result.sequences).logits[0, 3:-1])
     assert differs == len(changes), "each of them does something"
     assert torch.equal(plain, model.generate(**prompt, max_new_tokens=9, do_sample=False))
 
@@ -292,12 +292,12 @@ def test_t5_generates_without_its_cross_attention() -> None:
     model = trace.model
     prompt = {"input_ids": trace.inputs["input_ids"], "max_new_tokens": 4, "do_sample": False}
     with aw.ablate_heads(model, {0: "all", 1: "all"}, stack="cross"):
-        found = model.generate(**prompt, output_logits=True, return_dict_in_generate=True)
+        result = model.generate(**prompt, output_logits=True, return_dict_in_generate=True)
         other = torch.tensor([[9, 9, 9]])
         again = model.generate(
             **prompt | {"input_ids": other}, output_logits=True, return_dict_in_generate=True
         )
-    assert torch.equal(torch.cat(found.logits), torch.cat(again.logits)), "blind to what the encoder read"
+    assert torch.equal(torch.cat(result.logits), torch.cat(again.logits)), "blind to what the encoder read"
 
 
 def test_rerun_and_diff() -> None:
@@ -310,16 +310,16 @@ def test_rerun_and_diff() -> None:
         inside = aw.trace(trace.model, None, input_ids=IDS)
     assert torch.equal(after.logits, inside.logits)
     assert after.interventions == inside.interventions == ("heads 0 to 3 of layer 0 set to zero",)
-    found = trace.diff(after)
-    p, q = (one.logits[-1].softmax(-1) for one in (trace, after))
-    assert found.total_variation == pytest.approx(float((p - q).abs().sum() / 2), abs=1e-12)
-    moved = found.predictions[0]
+    result = trace.diff(after)
+    p, q = (item.logits[-1].softmax(-1) for item in (trace, after))
+    assert result.total_variation == pytest.approx(float((p - q).abs().sum() / 2), abs=1e-12)
+    moved = result.predictions[0]
     assert moved.after - moved.before == pytest.approx(float((q - p)[moved.id]), abs=1e-12)
     assert abs(moved.after - moved.before) == pytest.approx(float((q - p).abs().max()), abs=1e-12)
-    assert not found.attention["self"][0].any(), "layer 0 reads what it read"
-    assert found.attention["self"][1].all()
-    said = str(found).splitlines()[-1].split(": ")[1].split()
-    assert said == [f"{moved.mean():.3f}" for moved in found.attention["self"]]
+    assert not result.attention["self"][0].any(), "layer 0 reads what it read"
+    assert result.attention["self"][1].all()
+    said = str(result).splitlines()[-1].split(": ")[1].split()
+    assert said == [f"{moved.mean():.3f}" for moved in result.attention["self"]]
     shorter = trace.diff(aw.trace(trace.model, None, input_ids=IDS[:3]))
     assert shorter.alignment.differing == (3, 4, 5)
 
@@ -328,8 +328,8 @@ def test_rounding_does_not_decide_which_of_two_classes_comes_first() -> None:
     trace = aw.trace(random_classifier(2), None, [3, 7, 9, 1])
     for head in range(2):
         for layer in range(2):
-            found = trace.diff(trace.rerun(aw.ablate_heads(trace, {layer: [head]})))
-            assert [moved.id for moved in found.predictions] == [0, 1]
+            result = trace.diff(trace.rerun(aw.ablate_heads(trace, {layer: [head]})))
+            assert [moved.id for moved in result.predictions] == [0, 1]
 
 
 def test_a_data_set_is_changed_as_each_of_its_texts_is() -> None:
@@ -337,9 +337,9 @@ def test_a_data_set_is_changed_as_each_of_its_texts_is() -> None:
     texts = ["cat", "unbelievable cat", "cat cat cat"]
     with aw.ablate_heads(trace.model, {1: [0, 2]}), aw.drop_tokens(trace.model, [1]):
         together = aw.trace(trace.model, trace.tokenizer, texts)
-        alone = [aw.trace(trace.model, trace.tokenizer, one) for one in texts]
-    for one, two in zip(together, alone, strict=True):
-        torch.testing.assert_close(one.logits, two.logits, atol=1e-12, rtol=0)
+        alone = [aw.trace(trace.model, trace.tokenizer, entry) for entry in texts]
+    for item, two in zip(together, alone, strict=True):
+        torch.testing.assert_close(item.logits, two.logits, atol=1e-12, rtol=0)
 
 
 def test_methods_do_not_mix_a_trace_with_another_model() -> None:

@@ -38,10 +38,10 @@ def test_a_preview_is_the_rerun(make: Any) -> None:
     for stack in trace.stacks:
         for layer in range(trace.n_layers(stack)):
             one = aw.ablate_heads(trace, {layer: [0, 2]}, stack=stack)
-            found, whole = preview(trace, one), trace.rerun(one)
-            torch.testing.assert_close(found.logits, whole.logits, atol=1e-12, rtol=0)
-            assert [p.id for p in found.after] == [p.id for p in whole.predictions(100)]
-            assert found.before == trace.predictions(100)
+            result, whole = preview(trace, one), trace.rerun(one)
+            torch.testing.assert_close(result.logits, whole.logits, atol=1e-12, rtol=0)
+            assert [p.id for p in result.after] == [p.id for p in whole.predictions(100)]
+            assert result.before == trace.predictions(100)
     plain = logits(trace)
     both = (aw.ablate_heads(trace, (0, 1)), aw.ablate_heads(trace, (1, 1)))
     torch.testing.assert_close(preview(trace, *both).logits, trace.rerun(*both).logits, atol=1e-12, rtol=0)

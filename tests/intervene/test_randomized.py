@@ -27,7 +27,7 @@ def state(model) -> dict[str, torch.Tensor]:
 def drawn(before, model) -> set[str]:
     """The layers of a BERT whose weights differ."""
     changed = {name for name, value in model.named_parameters() if not torch.equal(before[name], value)}
-    return {f"layer {found.group(1)}" for name in changed if (found := re.search(r"layer\.(\d+)\.", name))}
+    return {f"layer {match.group(1)}" for name in changed if (match := re.search(r"layer\.(\d+)\.", name))}
 
 
 def is_restored(model, before, storages) -> bool:
@@ -111,22 +111,22 @@ def test_embeddings_and_head_are_drawn_where_they_are_meant(arguments, below, ab
 
 def test_the_same_seed_draws_the_same():
     model = bert()
-    found = []
+    result = []
     for seed in (0, 0, 1):
         with aw.randomized(model, seed=seed):
-            found.append(state(model))
+            result.append(state(model))
     query = "bert.encoder.layer.2.attention.self.query.weight"
-    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
-    assert not torch.equal(found[0][query], found[2][query])
+    assert all(torch.equal(result[0][name], result[1][name]) for name in result[0])
+    assert not torch.equal(result[0][query], result[2][query])
 
 
 def test_a_cascade_goes_on_where_a_shorter_one_ended():
     model = bert()
-    found = []
+    result = []
     for layers, options in ((3, {}), (1, {}), ([3], {}), ("all", {})):
         with aw.randomized(model, layers, **options):
-            found.append(model.bert.encoder.layer[3].output.dense.weight.detach().clone())
-    assert all(torch.equal(found[0], other) for other in found[1:])
+            result.append(model.bert.encoder.layer[3].output.dense.weight.detach().clone())
+    assert all(torch.equal(result[0], other) for other in result[1:])
 
 
 def test_the_users_random_numbers_go_on_as_before():
@@ -287,15 +287,15 @@ def test_a_map_begun_before_does_not_go_on_with_other_weights(minilm, method):
     model, tokenizer = minilm
     text = "The cat sat."
     expected = aw.explain(aw.trace(model, tokenizer, text), method).values
-    found = aw.explain(aw.trace(model, tokenizer, text), method)
-    found.layer(0)
+    result = aw.explain(aw.trace(model, tokenizer, text), method)
+    result.layer(0)
     with aw.randomized(model):
         if method == "value_zeroing":  # holds the blocks that it calls as they were recorded
-            np.testing.assert_allclose(found.layer(3), expected[3], atol=5e-6)
+            np.testing.assert_allclose(result.layer(3), expected[3], atol=5e-6)
         else:
             with pytest.raises(ValueError, match="trace it again"):
-                found.layer(3)
-    np.testing.assert_allclose(found.values, expected, atol=5e-6)
+                result.layer(3)
+    np.testing.assert_allclose(result.values, expected, atol=5e-6)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_they_may_be_left_in_any_order() -> None:
 def test_a_thread_sees_the_model_as_it_was_unless_it_runs_in_our_context(caplog: Any) -> None:
     trace = text("GPT-2")
     plain = logits(trace)
-    found: list[torch.Tensor] = []
+    result: list[torch.Tensor] = []
 
     def run_in_a_thread(target: Any, *args: Any) -> None:
         thread = threading.Thread(target=target, args=args)
@@ -65,10 +65,10 @@ def test_a_thread_sees_the_model_as_it_was_unless_it_runs_in_our_context(caplog:
 
     with aw.ablate_heads(trace, {0: "all"}):
         changed = logits(trace)
-        run_in_a_thread(lambda: found.append(logits(trace)))
-        run_in_a_thread(contextvars.copy_context().run, lambda: found.append(logits(trace)))
-    assert torch.equal(found[0], plain)
-    assert torch.equal(found[1], changed)
+        run_in_a_thread(lambda: result.append(logits(trace)))
+        run_in_a_thread(contextvars.copy_context().run, lambda: result.append(logits(trace)))
+    assert torch.equal(result[0], plain)
+    assert torch.equal(result[1], changed)
     assert not torch.equal(plain, changed)
     assert "copy_context" in caplog.text, "the thread that was left out is told how to be let in"
 
@@ -127,6 +127,6 @@ def test_a_task_inherits_what_is_in_force_and_changes_nothing_outside_of_it() ->
 
     # In a thread of its own: the browser's driver may run a loop in this one.
     with ThreadPoolExecutor(1) as pool:
-        alone, meanwhile, found = pool.submit(asyncio.run, main()).result()
+        alone, meanwhile, outcome = pool.submit(asyncio.run, main()).result()
     assert torch.equal(meanwhile, alone)
-    assert torch.equal(found, both)
+    assert torch.equal(outcome, both)

@@ -68,8 +68,8 @@ def kinds() -> list[Kind]:
         for name in names:
             tasks.setdefault(name, task)
     both = TASKS["image and text"]
-    found = [Kind(name, task) for name, task in tasks.items()]
-    return sorted(found + [Kind(name, "image and text", picture=True) for name in both])
+    result = [Kind(name, task) for name, task in tasks.items()]
+    return sorted(result + [Kind(name, "image and text", picture=True) for name in both])
 
 
 def model_class(kind: Kind) -> Any:

@@ -156,8 +156,8 @@ def _sounds(model: Any) -> Iterator[dict[str, Any]]:
 
 
 def _bands(model: Any) -> int:
-    found = (getattr(part, "num_mel_bins", None) for part in configs_in(model.config))
-    return next((bands for bands in found if isinstance(bands, int)), FEATURES)
+    result = (getattr(part, "num_mel_bins", None) for part in configs_in(model.config))
+    return next((bands for bands in result if isinstance(bands, int)), FEATURES)
 
 
 def _pictures(model: Any) -> Iterator[dict[str, Any]]:

@@ -142,12 +142,12 @@ class Judge:
         expected = self._plain()
         if self.is_random:
             return f"{RAN}: two plain passes differ"
-        found = _equal(self.trace.logits, expected)
+        result = _equal(self.trace.logits, expected)
         said = "recorded under eager attention, whose output differs"
         return (
             f"{RAN}: the trace says that it is {said}"
-            if found != CHECKED and said in self.trace.warning
-            else found
+            if result != CHECKED and said in self.trace.warning
+            else result
         )
 
     def _plain(self) -> torch.Tensor:
@@ -199,17 +199,19 @@ class Judge:
         except Exception:  # noqa: BLE001 - not every model can be asked for them
             return []
         sides = ("", "encoder_", "decoder_", "cross_")
-        found = [getattr(outputs, f"{side}attentions", None) or () for side in sides]
-        return [each for maps in found for each in maps if isinstance(each, torch.Tensor) and each.dim() == 4]
+        result = [getattr(outputs, f"{side}attentions", None) or () for side in sides]
+        return [
+            each for maps in result for each in maps if isinstance(each, torch.Tensor) and each.dim() == 4
+        ]
 
     def _rollout(self) -> str:
-        found = np.asarray(aw.rollout(self.trace).values)[-1]
-        product = np.eye(found.shape[-1])
+        result = np.asarray(aw.rollout(self.trace).values)[-1]
+        product = np.eye(result.shape[-1])
         for number in self.trace.layers():
             mixed = self.trace.attention_layer(number).double().numpy().mean(0)
             mixed += np.eye(len(mixed))
             product = mixed / mixed.sum(-1, keepdims=True) @ product
-        return _close(found, product)
+        return _close(result, product)
 
     def _value_zeroing(self) -> str:
         trace = self.trace
@@ -252,9 +254,9 @@ class Judge:
         return RAN
 
     def _decompx(self) -> str:
-        found: Any = aw.decompx(self.trace, **self.target)
-        values = np.asarray(found.values)
-        residual = getattr(found, "residual", None)
+        result: Any = aw.decompx(self.trace, **self.target)
+        values = np.asarray(result.values)
+        residual = getattr(result, "residual", None)
         if residual is None:
             return RAN
         if abs(residual) > _ROUNDING * max(1.0, np.abs(values).sum()):
@@ -262,12 +264,12 @@ class Judge:
         return CHECKED
 
     def _integrated_gradients(self) -> str:
-        found = aw.integrated_gradients(self.trace, **self.scored, steps=_STEPS)
-        change = abs(found.provenance["change"])
-        return CHECKED if abs(found.residual) <= _DELTA * change else RAN
+        result = aw.integrated_gradients(self.trace, **self.scored, steps=_STEPS)
+        change = abs(result.provenance["change"])
+        return CHECKED if abs(result.residual) <= _DELTA * change else RAN
 
     def _gradient_x_input(self) -> str:
-        found = np.asarray(aw.input_x_gradient(self.trace, **self.scored).values)
+        result = np.asarray(aw.input_x_gradient(self.trace, **self.scored).values)
         row = 0 if self.target else self.trace.answer.row
         if self.trace.logits is None or (self.trace.logits.dim() > 1 and row is None):
             return RAN
@@ -280,10 +282,10 @@ class Judge:
             logits = _logits_of(self._run(), self.trace.logits)
         column = 0 if self.target else self.trace.predictions(1)[0].id
         (logits[column] if logits.dim() == 1 else logits[row, column]).backward()
-        read = [leaf for leaf in leaves if leaf.shape[:2] == (1, len(found)) and leaf.grad is not None]
+        read = [leaf for leaf in leaves if leaf.shape[:2] == (1, len(result)) and leaf.grad is not None]
         if len(read) != 1:
             return RAN
-        return _close(found, (read[0] * read[0].grad).sum(-1)[0].detach().numpy())
+        return _close(result, (read[0] * read[0].grad).sum(-1)[0].detach().numpy())
 
     def _leaves(self, leaves: list[torch.Tensor]) -> Iterator[Any]:
         """Hook states that become leaves: of words their embeddings, else what the first block reads."""
@@ -350,10 +352,10 @@ class Judge:
         calls = Calls(self.names, without_output=call)
         with torch.no_grad(), attending(self.model, calls):
             expected = _logits_of(self._run(), logits)
-        found = _equal(logits, expected)
-        if found != CHECKED and apart(logits, self.trace.logits) < _ROUNDING:
+        result = _equal(logits, expected)
+        if result != CHECKED and apart(logits, self.trace.logits) < _ROUNDING:
             return no_effect
-        return found
+        return result
 
     def _matters(self, stack: str, number: int) -> bool:
         """Return whether the logits change if a layer's attention module returns zeros."""
@@ -448,5 +450,5 @@ def _logits_of(outputs: Any, like: torch.Tensor) -> torch.Tensor:
     if getattr(outputs, "start_logits", None) is not None:
         return torch.stack([outputs.start_logits[0], outputs.end_logits[0]], -1)
     values = [getattr(outputs, "logits", None), *(outputs.values() if hasattr(outputs, "values") else ())]
-    found = next(v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point())
-    return found[0].float() if found.dim() > like.dim() else found.float()
+    result = next(v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point())
+    return result[0].float() if result.dim() > like.dim() else result.float()

@@ -15,8 +15,8 @@ from tests.models.judge import CHECKED, REFUSED, Judge, verdict
 def judged(name: str, task: str) -> tuple[Any, Judge]:
     kind = Kind(name, task)
     model = build(kind)
-    found = aw.trace(model, **feed(model, kind))
-    return found, Judge(model, found)
+    result = aw.trace(model, **feed(model, kind))
+    return result, Judge(model, result)
 
 
 @pytest.mark.parametrize(("name", "task"), [("granitemoehybrid", "causal"), ("qwen3_5", "image and text")])
@@ -36,8 +36,8 @@ def test_a_feed_forward_layer_that_gates_by_its_shape_is_refused_and_values_are_
 @pytest.mark.parametrize(("name", "task"), [("wavlm", "CTC"), ("clip_vision_model", "base")])
 def test_a_table_of_positions_is_no_baseline_for_what_is_no_text(name: str, task: str) -> None:
     trace, judge = judged(name, task)
-    found = aw.integrated_gradients(trace, **judge.scored)
-    assert found.provenance["options"]["baseline"] == "mean"
+    result = aw.integrated_gradients(trace, **judge.scored)
+    assert result.provenance["options"]["baseline"] == "mean"
     with pytest.raises(ValueError, match="this model reads no tokens"):
         aw.integrated_gradients(trace, **judge.scored, baseline=0)
 

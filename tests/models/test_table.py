@@ -54,8 +54,8 @@ def page(root: Path) -> list[str]:
 
 
 def notes_of(page: list[str]) -> dict[str, str]:
-    found = (re.fullmatch(r"- \*([a-z]+)\*: (.*)", line) for line in page)
-    return {note[1]: note[2] for note in found if note}
+    result = (re.fullmatch(r"- \*([a-z]+)\*: (.*)", line) for line in page)
+    return {note[1]: note[2] for note in result if note}
 
 
 def assert_same(script: Any, page: list[str], kind: Kind, verdicts: dict[str, str]) -> None:
@@ -109,8 +109,8 @@ def test_what_is_wrong_or_without_effect_or_crashes_is_a_fault(monkeypatch: pyte
     zeroed = aw.value_zeroing
 
     def moved(*given: Any, **options: Any) -> Any:
-        found = zeroed(*given, **options)
-        return type("Moved", (), {"layer": lambda _, number: found.layer(number) + 0.1})()
+        result = zeroed(*given, **options)
+        return type("Moved", (), {"layer": lambda _, number: result.layer(number) + 0.1})()
 
     def crash(*_: Any, **__: Any) -> Any:
         raise KeyError("sliding_attention")

@@ -33,7 +33,7 @@ def study(kind="forward", conditions=("none", "lrp"), count=8, **options):
     given = items(count, *own, **more)
     if kind == "which_model":
         for item in given:
-            item["explanations"] = {name: (one, one) for name, one in item["explanations"].items()}
+            item["explanations"] = {name: (entry, entry) for name, entry in item["explanations"].items()}
     if kind == "counterfactual":
         for i, item in enumerate(given):
             item["changed_prediction"] = ANSWERS[i % 2]

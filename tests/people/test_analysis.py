@@ -27,10 +27,10 @@ def test_known_effects_are_recovered_in_95_percent_of_intervals(people_sd, items
     for number in range(STUDIES):
         rng = np.random.default_rng(number)
         outcomes = Outcomes(agent.draw(agent.shares(made), cells, rng).astype(float), cells)
-        found = estimate(outcomes, 1, 0, 0.95, 200, rng)
-        difference += found.low <= 0.2 <= found.high
-        found = estimate(outcomes, 0, None, 0.95, 200, rng)
-        mean += found.low <= 0.6 <= found.high
+        result = estimate(outcomes, 1, 0, 0.95, 200, rng)
+        difference += result.low <= 0.2 <= result.high
+        result = estimate(outcomes, 0, None, 0.95, 200, rng)
+        mean += result.low <= 0.6 <= result.high
     assert 0.92 <= difference / STUDIES <= 0.98
     assert 0.92 <= mean / STUDIES <= 0.98
 
@@ -65,31 +65,35 @@ def test_an_agent_that_reads_the_explanation_is_always_right_and_one_without_it_
             return truth[trial.text]
         return trial.choices[int(rng.integers(2))]
 
-    found = made.simulate(reads, people=20, seed=1).analyse()
-    none, lrp = found.means
+    result = made.simulate(reads, people=20, seed=1).analyse()
+    none, lrp = result.means
     assert lrp["mean"] == 1.0
     assert none["low"] < 0.5 < none["high"]
-    assert found.difference("lrp", "none")["p"] < 0.002
-    assert "lrp less none" in str(found)
+    assert result.difference("lrp", "none")["p"] < 0.002
+    assert "lrp less none" in str(result)
     with pytest.raises(ValueError, match="'maybe', which is not an answer"):
         made.simulate(lambda trial, rng: "maybe", people=2)
 
 
 def test_trust_forced_choice_and_words_recover_what_was_given():
     steps = aw.people.Agent({"none": 2.0, "lrp": 4.0}, people_sd=0.2, items_sd=0.2)
-    found = study("trust", count=24).simulate(steps, people=40).analyse()
-    assert [round(one["mean"], 0) for one in found.means] == [2, 4]
-    assert found.means[0]["wilson_low"] is None
+    result = study("trust", count=24).simulate(steps, people=40).analyse()
+    assert [round(mean["mean"], 0) for mean in result.means] == [2, 4]
+    assert result.means[0]["wilson_low"] is None
     pairs = study("forced_choice", ("a", "b", "c"), count=24)
     shares = aw.people.Agent({("a", "b"): 0.8, ("a", "c"): 0.5, ("c", "b"): 0.6}, people_sd=0.2, items_sd=0.2)
-    found = pairs.simulate(shares, people=60).analyse()
-    assert [(one["condition"], one["other"]) for one in found.means] == [("a", "b"), ("a", "c"), ("b", "c")]
-    np.testing.assert_allclose([one["mean"] for one in found.means], [0.8, 0.5, 0.4], atol=0.07)
-    assert found.difference("a", "b")["p_holm"] < 0.01 < found.difference("a", "c")["p_holm"]
-    assert len(found.to_rows()) == 3
+    result = pairs.simulate(shares, people=60).analyse()
+    assert [(mean["condition"], mean["other"]) for mean in result.means] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "c"),
+    ]
+    np.testing.assert_allclose([mean["mean"] for mean in result.means], [0.8, 0.5, 0.4], atol=0.07)
+    assert result.difference("a", "b")["p_holm"] < 0.01 < result.difference("a", "c")["p_holm"]
+    assert len(result.to_rows()) == 3
     marks = aw.people.Agent({"none": 0.3, "lrp": 0.7})
-    found = study("remove_words", count=24).simulate(marks, people=40).analyse()
-    assert found.means[1]["mean"] > found.means[0]["mean"] + 0.2
+    result = study("remove_words", count=24).simulate(marks, people=40).analyse()
+    assert result.means[1]["mean"] > result.means[0]["mean"] + 0.2
 
 
 def test_without_an_effect_p_is_below_005_in_about_5_percent():
@@ -141,9 +145,9 @@ def test_who_failed_a_check_does_not_count_and_is_named():
     made = study()
     responses = made.simulate(aw.people.Agent({"none": 0.5, "lrp": 0.7}, attention=0.7), people=12)
     assert 0 < len(responses.inattentive) < 11
-    found = responses.analyse(resamples=100)
-    assert responses.inattentive[0] in found.notes[0]
-    assert found.means[0]["people"] == 12 - len(responses.inattentive)
+    result = responses.analyse(resamples=100)
+    assert responses.inattentive[0] in result.notes[0]
+    assert result.means[0]["people"] == 12 - len(responses.inattentive)
     assert responses.analyse(resamples=100, keep_inattentive=True).means[0]["people"] == 12
     with pytest.raises(ValueError, match="1 person is left"):
         responses.without(*responses.people[1:]).analyse(keep_inattentive=True)
@@ -180,7 +184,7 @@ def test_agents_that_do_not_fit_are_refused():
 def test_intervals_of_means_end_where_scores_do(kind, effects, most):
     analysis = study(kind).simulate(aw.people.Agent(effects), people=6).analyse(resamples=100)
     assert analysis.means[1]["high"] == most
-    assert all(one["low"] >= (kind == "trust") for one in analysis.means)
+    assert all(mean["low"] >= (kind == "trust") for mean in analysis.means)
 
 
 def test_answers_that_nothing_is_right_of_have_no_score():
@@ -195,5 +199,5 @@ def test_unbalanced_answers_are_said():
     made = study("trust", count=8)
     rows = made.simulate(aw.people.Agent({"none": 2, "lrp": 3}), people=4).rows
     kept = [row for row in rows if not (row["item"] == "0" and row["condition"] == "lrp")]
-    found = aw.people.Responses(kept, study=made).analyse(resamples=100)
-    assert "1 of 16 pairs of item and condition have no answer" in found.notes[0]
+    result = aw.people.Responses(kept, study=made).analyse(resamples=100)
+    assert "1 of 16 pairs of item and condition have no answer" in result.notes[0]

@@ -71,9 +71,9 @@ def told(match, *arguments):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         read = aw.people.read_responses(*arguments)
-    said = [str(one.message) for one in caught]
-    assert any(re.search(match, one) for one in said), said
-    assert [one.split(": ", 1)[1] for one in said] == [f"{note}." for note in read.notes]
+    said = [str(item.message) for item in caught]
+    assert any(re.search(match, item) for item in said), said
+    assert [item.split(": ", 1)[1] for item in said] == [f"{note}." for note in read.notes]
     return read
 
 

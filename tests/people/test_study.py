@@ -138,7 +138,9 @@ def test_a_forward_simulation_refuses_what_gives_the_answer_away():
         sign = 1 if item["prediction"] == "yes" else -1
         item["explanations"]["lrp"] = (["a", "b"], [0.9 * sign, -0.1 * sign])
     refused(ValueError, "8 of 8 items .* '(no|yes)', so the colours state the class", given=given)
-    assert not any(one.signed for ((one,),) in aw.people.study("forward", given, ["lrp"], signed=False).shown)
+    assert not any(
+        entry.signed for ((entry,),) in aw.people.study("forward", given, ["lrp"], signed=False).shown
+    )
     aw.people.study("trust", given, ["none", "lrp"])  # here the answer is shown
 
 
@@ -158,7 +160,7 @@ def test_what_makes_a_simulation_easy_is_said():
         item["prediction"] = item["label"] = "yes"
     with pytest.warns(UserWarning, match=r"aw\.people\.study") as told:
         aw.people.study("forward", given, ["none", "lrp"], labels=["no", "yes"])
-    words = " ".join(str(one.message) for one in told)
+    words = " ".join(str(entry.message) for entry in told)
     assert "'yes' is right in 8 of 8" in words
     assert "the model is right in every item" in words
 
@@ -207,7 +209,7 @@ def test_bad_input_is_refused_with_what_to_do():
     refused(TypeError, r"items\[1\] is a str", given=[items(1)[0], "text"])
     refused(TypeError, "no keyword 'txt'. Did you mean 'text'", given=[{"txt": "a"}] * 2)
     refused(ValueError, r"items\[0\] has no text", given=[{"text": " "}] * 2)
-    refused(ValueError, "2 items have the id 'a'", given=[{**one, "id": "a"} for one in items(4)[1:3]])
+    refused(ValueError, "2 items have the id 'a'", given=[{**item, "id": "a"} for item in items(4)[1:3]])
     for wrong, error, words in (
         ((["a"], [float("nan")]), ValueError, "NaN or infinite, for 'a'"),
         ((["a"], [1.0, 2.0]), ValueError, "value for each word"),

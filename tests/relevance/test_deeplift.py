@@ -34,8 +34,8 @@ def compared(
         output = operation(*(leaf * 1 for leaf in leaves))
     weights = numbers(*output.shape, seed=9)
     multipliers = torch.autograd.grad((output * weights).sum(), leaves)
-    found = [m * (x - x0) for m, x, x0 in zip(multipliers, inputs, baselines, strict=True)]
-    return ((output - before) * weights).sum().detach(), found, output.detach()
+    result = [m * (x - x0) for m, x, x0 in zip(multipliers, inputs, baselines, strict=True)]
+    return ((output - before) * weights).sum().detach(), result, output.detach()
 
 
 SHIFT, MATRIX = numbers(4, seed=7), numbers(6, 4, seed=8)
@@ -89,10 +89,10 @@ def test_the_change_is_passed_on_whole(operation: Callable[..., Tensor], count: 
         [numbers(3, 4, seed=5 + seed) for seed in range(count)],
         [torch.zeros_like(x) for x in inputs],
     ):
-        change, found, output = compared(operation, inputs, baselines)
+        change, result, output = compared(operation, inputs, baselines)
         plain = operation(*(x.clone() for x in inputs))
         torch.testing.assert_close(output, plain, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(sum(part.sum() for part in found), change, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(sum(part.sum() for part in result), change, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_the_change_is_passed_on_whole(operation: Callable[..., Tensor], count: 
 def test_next_to_the_baseline_multipliers_are_gradients(operation: Callable[..., Tensor], count: int) -> None:
     inputs = [numbers(3, 4, seed=seed) for seed in range(count)]
     steps = [1e-7 * numbers(3, 4, seed=5 + seed) for seed in range(count)]
-    found = compared(operation, inputs, [x - step for x, step in zip(inputs, steps, strict=True)])[1]
+    result = compared(operation, inputs, [x - step for x, step in zip(inputs, steps, strict=True)])[1]
     leaves = [x.clone().requires_grad_() for x in inputs]
     output = operation(*(leaf * 1 for leaf in leaves))
     slopes = torch.autograd.grad((output * numbers(*output.shape, seed=9)).sum(), leaves)
-    for part, slope, step in zip(found, slopes, steps, strict=True):
+    for part, slope, step in zip(result, slopes, steps, strict=True):
         torch.testing.assert_close(part, slope * step, rtol=1e-4, atol=1e-12)
 
 
@@ -118,10 +118,10 @@ def test_a_norm_of_almost_nothing_on_the_baseline_stays_bounded() -> None:
 
 def test_a_product_gives_both_factors_their_change_times_the_others_mean() -> None:
     a, b, a0, b0 = (numbers(3, 4, seed=seed) for seed in range(4))
-    _, found, _ = compared(torch.mul, [a, b], [a0, b0])
+    _, result, _ = compared(torch.mul, [a, b], [a0, b0])
     weights = numbers(3, 4, seed=9)
-    torch.testing.assert_close(found[0], weights * (a - a0) * (b + b0) / 2)
-    torch.testing.assert_close(found[1], weights * (b - b0) * (a + a0) / 2)
+    torch.testing.assert_close(result[0], weights * (a - a0) * (b + b0) / 2)
+    torch.testing.assert_close(result[1], weights * (b - b0) * (a + a0) / 2)
 
 
 def test_what_chooses_by_size_is_refused_by_name() -> None:

@@ -42,8 +42,8 @@ def relevance(
 
 @pytest.fixture(scope="module")
 def explicit(shared):
-    found = np.load(shared / "reference" / "lrp" / "lxt_explicit_rules.npz")
-    return {name: torch.from_numpy(found[name]) for name in found.files}
+    result = np.load(shared / "reference" / "lrp" / "lxt_explicit_rules.npz")
+    return {name: torch.from_numpy(result[name]) for name in result.files}
 
 
 EXPLICIT = {
@@ -63,10 +63,10 @@ def test_the_authors_rules(explicit, rule):
     # Theirs adds 1e-6 to a linear layer's output before dividing by it; ours takes the limit.
     out, given = explicit[f"{rule}.out"], explicit[f"{rule}.R"]
     given = given * out / (out + 1e-6) if rule == "linear_epsilon" else given
-    output, found = relevance(EXPLICIT[rule](explicit), *inputs, given=given)
+    output, result = relevance(EXPLICIT[rule](explicit), *inputs, given=given)
     torch.testing.assert_close(output, out, rtol=1e-5, atol=1e-5)
-    for place, mine in enumerate(found):
-        torch.testing.assert_close(mine, explicit[f"{rule}.rel{place}"], rtol=1e-5, atol=1e-5)
+    for index, mine in enumerate(result):
+        torch.testing.assert_close(mine, explicit[f"{rule}.rel{index}"], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("rule", ["rms_norm_identity", "normalize"])
@@ -79,8 +79,8 @@ def test_the_authors_norms_pass_relevance_on(explicit, rule):
             return F.normalize(x, dim=-1)
         return weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
 
-    _, (found,) = relevance(norm, x, given=given)
-    torch.testing.assert_close(found, explicit[f"{rule}.rel0"], rtol=1e-9, atol=1e-9)
+    _, (result,) = relevance(norm, x, given=given)
+    torch.testing.assert_close(result, explicit[f"{rule}.rel0"], rtol=1e-9, atol=1e-9)
 
 
 # Conservation, operation by operation
@@ -156,10 +156,10 @@ def test_relevance_is_conserved_and_numbers_are_as_they_were(operation, rule):
     x = numbers(4, 6, seed=3)
     expected = CONSERVING[operation](x.clone())
     given = expected * numbers(*expected.shape, seed=4)
-    output, (found,) = relevance(CONSERVING[operation], x, given=given, rules=Rules(rule))
+    output, (result,) = relevance(CONSERVING[operation], x, given=given, rules=Rules(rule))
     torch.testing.assert_close(output, expected, rtol=1e-12, atol=1e-12)
-    assert found.abs().max() > 1e-3
-    torch.testing.assert_close(found.sum(), given.sum(), rtol=1e-9, atol=1e-9)
+    assert result.abs().max() > 1e-3
+    torch.testing.assert_close(result.sum(), given.sum(), rtol=1e-9, atol=1e-9)
 
 
 def attention(x: Tensor, *, causal: bool = True) -> Tensor:
@@ -203,8 +203,8 @@ def test_multi_head_attention_is_taken_apart(rule, batched):
     def whole(x: Tensor) -> Tensor:
         given = x[None] if batched else x
         padding = torch.zeros(given.shape[:-1], dtype=torch.bool)
-        found = module(given, given, given, attn_mask=mask, key_padding_mask=padding)[0]
-        return found[0] if batched else found
+        result = module(given, given, given, attn_mask=mask, key_padding_mask=padding)[0]
+        return result[0] if batched else result
 
     def parts(x: Tensor) -> Tensor:
         q, k, v = F.linear(x, module.in_proj_weight, module.in_proj_bias).view(4, 3, 2, 3).permute(1, 2, 0, 3)
@@ -224,10 +224,10 @@ def test_cp_lrp_leaves_queries_keys_and_gates_without_relevance():
     def parts(query: Tensor, key: Tensor, value: Tensor, up: Tensor) -> Tensor:
         return F.silu(torch.softmax(query @ key.T, -1) @ value) * up
 
-    _, found = relevance(parts, x, x, x, x, rules=Rules("cp_lrp"))
-    assert [bool(each.any()) for each in found] == [False, False, False, True]
-    _, found = relevance(parts, x, x, x, x, rules=Rules("attnlrp"))
-    assert [bool(each.any()) for each in found] == [True, True, True, True]
+    _, result = relevance(parts, x, x, x, x, rules=Rules("cp_lrp"))
+    assert [bool(each.any()) for each in result] == [False, False, False, True]
+    _, result = relevance(parts, x, x, x, x, rules=Rules("attnlrp"))
+    assert [bool(each.any()) for each in result] == [True, True, True, True]
 
 
 def test_a_gate_between_zero_and_one_takes_no_relevance():
@@ -254,13 +254,13 @@ def test_a_bias_absorbs_is_ignored_or_is_dropped():
     def layer(x: Tensor) -> Tensor:
         return F.linear(x, weight, bias)
 
-    output, (found,) = relevance(layer, x, rules=Rules("attnlrp", "absorb"))
-    torch.testing.assert_close(found, contributions.sum(1))
-    output, (found,) = relevance(layer, x, rules=Rules("attnlrp", "ignore"))
-    torch.testing.assert_close(found, (contributions / z * output[..., None]).sum(1))
-    output, (found,) = relevance(layer, x, rules=Rules("attnlrp", "drop"))
+    output, (result,) = relevance(layer, x, rules=Rules("attnlrp", "absorb"))
+    torch.testing.assert_close(result, contributions.sum(1))
+    output, (result,) = relevance(layer, x, rules=Rules("attnlrp", "ignore"))
+    torch.testing.assert_close(result, (contributions / z * output[..., None]).sum(1))
+    output, (result,) = relevance(layer, x, rules=Rules("attnlrp", "drop"))
     torch.testing.assert_close(output, x @ weight.T)
-    torch.testing.assert_close(found.sum(), output.sum())
+    torch.testing.assert_close(result.sum(), output.sum())
 
 
 BIASED = {
@@ -310,8 +310,8 @@ def test_an_operation_without_a_rule_is_refused_by_name_where_relevance_reaches_
     x = numbers(3, 4)
     with pytest.raises(UnsupportedModelError, match=r"no .* rule for torch\.logcumsumexp, called in Odd"):
         relevance(Odd(), x)
-    _, (found,) = relevance(Odd(), x, rules=Rules("attnlrp", insist=True))
-    assert found.any()
+    _, (result,) = relevance(Odd(), x, rules=Rules("attnlrp", insist=True))
+    assert result.any()
 
 
 def test_an_operation_that_nothing_is_asked_of_is_no_obstacle():
@@ -319,8 +319,8 @@ def test_an_operation_that_nothing_is_asked_of_is_no_obstacle():
         torch.logcumsumexp(x, -1)
         return x * 2
 
-    output, (found,) = relevance(beside, numbers(3, 4))
-    torch.testing.assert_close(found.sum(), output.sum())
+    output, (result,) = relevance(beside, numbers(3, 4))
+    torch.testing.assert_close(result.sum(), output.sum())
 
 
 @pytest.mark.parametrize(

@@ -137,11 +137,11 @@ def test_every_question_is_in_the_key_with_the_points_that_it_shows(students, te
     executed, _ = students
     asked = {}
     for output in notebooks.outputs(executed):
-        found = re.search(
+        match = re.search(
             r"<small>([\w.-]+) · ([\d.]+) points?</small>", output.get("data", {}).get("text/html", "")
         )
-        if found:
-            asked[found[1]] = float(found[2])
+        if match:
+            asked[match[1]] = float(match[2])
     assert asked == {name: rule.points for name, rule in teachers[1].items()}
     total = f"There are {len(asked)} questions, with {sum(asked.values()):g} points together."
     assert total in executed.cells[0].source
@@ -175,9 +175,9 @@ def test_otter_gives_the_teacher_full_marks_and_less_for_a_missing_answer(made, 
     folder, key, _ = teachers
     whole, less, missing = whole_and_less(folder, key)
     given = aw.course.to_otter(key, tmp_path / "otter")
-    found = graded_by_otter(given, made[1], [whole, less], tmp_path / "out")
+    result = graded_by_otter(given, made[1], [whole, less], tmp_path / "out")
     points = sum(rule.points for rule in key.values())
-    assert [sum(tests.get(one) or 0 for one in key) for tests in found] == pytest.approx(
+    assert [sum(tests.get(item) or 0 for item in key) for tests in result] == pytest.approx(
         [points, points - missing]
     )
 

@@ -35,7 +35,7 @@ def matrix(root):
 def test_the_lowest_versions_are_the_floors_of_what_is_installed_and_every_python_has_a_row(matrix):
     lowest, *others = matrix.cells(email.message_from_string(DECLARED), {"3.10": None})
     assert lowest.pins == ("anywidget==0.11", "ipywidgets==7.7.1", "pandas==2.2", "torch==2.6")
-    assert [(one.name, one.python) for one in (lowest, *others)] == [
+    assert [(item.name, item.python) for item in (lowest, *others)] == [
         ("lowest", "3.10"),
         ("newest", "3.10"),
         ("newest", "3.99"),
@@ -59,8 +59,8 @@ def test_torch_is_linked_only_where_python_and_version_are_those_of_the_cell(mat
 
 def test_what_stands_in_for_torch_is_seen_by_pip_and_cannot_be_imported(matrix, tmp_path):
     matrix.stand_in(tmp_path, "2.6")
-    (found,) = importlib.metadata.distributions(path=[str(tmp_path)])
-    assert (found.metadata["Name"], found.version) == ("torch", "2.6")
+    (result,) = importlib.metadata.distributions(path=[str(tmp_path)])
+    assert (result.metadata["Name"], result.version) == ("torch", "2.6")
     assert not (tmp_path / "torch").exists()
 
 

@@ -161,8 +161,8 @@ def test_running_it_again_prints_the_same_numbers(root, name, minilm):
     assert [number.sub("#", text) for text in after] == [number.sub("#", text) for text in before]
     for now, then in zip(after, before, strict=True):
         np.testing.assert_allclose(
-            [float(found) for found in number.findall(now)],
-            [float(found) for found in number.findall(then)],
+            [float(result) for result in number.findall(now)],
+            [float(result) for result in number.findall(then)],
             rtol=0.02,
             atol=0.02,
         )

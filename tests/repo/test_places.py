@@ -63,9 +63,9 @@ def test_a_file_that_names_the_project_elsewhere_is_listed(places, moved):
         "https://renamed-docs.readthedocs.io/renamed",
     ):
         (moved / "page.md").write_text(f"See {address}.")
-        (found,) = places["strangers"](moved)
-        assert found.startswith("page.md: ")
-        assert found.removeprefix("page.md: ") in address
+        (result,) = places["strangers"](moved)
+        assert result.startswith("page.md: ")
+        assert result.removeprefix("page.md: ") in address
 
 
 @pytest.mark.parametrize("address", ["https://gitlab.com/a/b", "github.com/a/b", "https://github.com/a", ""])

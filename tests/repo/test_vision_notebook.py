@@ -23,7 +23,7 @@ def executed(root, tmp_path_factory):
 
 
 def numbers(pattern, text):
-    return [float(found) for found in re.findall(pattern, text)]
+    return [float(result) for result in re.findall(pattern, text)]
 
 
 def test_nothing_goes_wrong_and_views_are_shown(executed):

@@ -54,7 +54,7 @@ def numbers(folder):
     half = aw.from_attentions(weights().astype(np.float16), TOKENS)
     maps = aw.rollout(one)
     gone = one.diff(other)
-    found = {
+    result = {
         "layer": one.attention_layer(1),
         "rows": one.attention_rows(2, [3, 1], slice(2, 5)),
         "half": half.attention_layer(0),
@@ -75,10 +75,10 @@ def numbers(folder):
     for path in sorted(folder.glob("*.saved")):
         loaded = aw.load(path)
         values = loaded.to_description()[1]
-        found |= {f"{path.name} {name}": values[name] for name in sorted(values)}
+        result |= {f"{path.name} {name}": values[name] for name in sorted(values)}
         if isinstance(loaded, aw.MixingMap) and loaded.query == loaded.key:
-            found[f"{path.name} rollout"] = aw.rollout(loaded).values
-    return {name: np.asarray(value) for name, value in found.items()}
+            result[f"{path.name} rollout"] = aw.rollout(loaded).values
+    return {name: np.asarray(value) for name, value in result.items()}
 
 
 def save(path, found):

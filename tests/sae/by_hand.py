@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def by_hand(sae: aw.SAE, h: torch.Tensor) -> torch.Tensor:
     """The activations of one token at a time and one feature at a time, in float64, from the definitions."""
-    found = torch.zeros(len(h), sae.d_sae, dtype=torch.float64)
+    result = torch.zeros(len(h), sae.d_sae, dtype=torch.float64)
     for token, state in enumerate(h.double()):
         x = state - state.mean() if sae.centre else state
         if sae.normalize_activations == "layer_norm":
@@ -38,8 +38,8 @@ def by_hand(sae: aw.SAE, h: torch.Tensor) -> torch.Tensor:
         if sae.architecture == "topk":
             lowest = sorted(row)[-sae.k]
             row = [value if value >= lowest else 0.0 for value in row]
-        found[token] = torch.tensor(row, dtype=torch.float64).clamp_min(0)
-    return found
+        result[token] = torch.tensor(row, dtype=torch.float64).clamp_min(0)
+    return result
 
 
 def rebuilt(sae: aw.SAE, a: torch.Tensor, h: torch.Tensor) -> torch.Tensor:

@@ -88,7 +88,7 @@ def fitted(model, tokenizer, site: str, *, rank: int = 10, d_sae: int = 64, text
     with borrowed(model) as twin:
         corpus = Corpus(model, tokenizer, texts)
         h = torch.cat(
-            [found for found, _ in read_states(twin, corpus, resolve_hook_point(model, site))]
+            [result for result, _ in read_states(twin, corpus, resolve_hook_point(model, site))]
         ).float()
     components = torch.linalg.svd(h - h.mean(0), full_matrices=False).Vh[:rank]
     directions = torch.zeros(d_sae, h.shape[-1])

@@ -16,13 +16,13 @@ from . import made
 
 def hidden(model, tokenizer, texts, layer: int) -> torch.Tensor:
     """States of the tokens that are no special ones, text by text."""
-    found = []
+    result = []
     for text in texts:
         ids = tokenizer(text, return_tensors="pt")
         with torch.no_grad():
             states = model(**ids, output_hidden_states=True).hidden_states[layer][0]
-        found.append(states[1:-1])
-    return torch.cat(found)
+        result.append(states[1:-1])
+    return torch.cat(result)
 
 
 def test_the_numbers_are_those_of_a_plain_loop(bert):
@@ -91,9 +91,9 @@ def test_one_pass_shows_the_states_of_every_place_also_where_blocks_are_shared()
     corpus, places = Corpus(model, None, IDS), hook_points_of_blocks(model)
     together = check._states_by_name(model, corpus, places)
     assert len(together) == len(places) > 9
-    for place in places:
-        alone = torch.cat([states for states, _ in read_states(model, corpus, place)])
-        assert torch.equal(together[place.name], alone), place.name
+    for position in places:
+        alone = torch.cat([states for states, _ in read_states(model, corpus, position)])
+        assert torch.equal(together[position.name], alone), position.name
 
 
 @pytest.mark.parametrize("family", ["GPT-NeoX", "Llama", "Gemma 2"])
@@ -128,7 +128,7 @@ def test_a_scale_that_is_off_is_noticed(bert):
     with pytest.warns(SAEMismatchWarning) as caught:
         off.check(model, tokenizer, made.TEXTS)
     assert any(
-        "features fire on a token: the states have another scale" in str(one.message) for one in caught
+        "features fire on a token: the states have another scale" in str(item.message) for item in caught
     )
 
 

@@ -78,15 +78,15 @@ def test_rows_of_a_data_set_are_read_as_texts_or_as_ids(bert):
 def test_batches_hold_every_window_once_and_keep_their_size(bert, sort):
     corpus = Corpus(bert, tiny.wordpiece(), TEXTS * 7, context=6)
     windows = list(corpus.windows())
-    found = list(batches(iter(windows), 20, sort=sort))
-    assert sorted(map(id, chain(*found))) == sorted(map(id, windows))
-    assert all(max(len(window.ids) for window in batch) * len(batch) <= 20 for batch in found)
+    result = list(batches(iter(windows), 20, sort=sort))
+    assert sorted(map(id, chain(*result))) == sorted(map(id, windows))
+    assert all(max(len(window.ids) for window in batch) * len(batch) <= 20 for batch in result)
     if sort == 1:
-        assert list(chain(*found)) == windows
-    inputs = corpus.inputs(found[0])
-    mask = counts_mask(found[0], inputs["input_ids"].shape[1], torch.device("cpu"))
+        assert list(chain(*result)) == windows
+    inputs = corpus.inputs(result[0])
+    mask = counts_mask(result[0], inputs["input_ids"].shape[1], torch.device("cpu"))
     assert inputs["input_ids"][mask].tolist() == [
-        i for window in found[0] for i, counts in zip(window.ids, window.counts, strict=True) if counts
+        i for window in result[0] for i, counts in zip(window.ids, window.counts, strict=True) if counts
     ]
     assert bool((inputs["attention_mask"].bool() | ~mask).all())
 

@@ -17,15 +17,15 @@ from . import made
 def plain(bert, sae):
     """Texts one by one, cut by hand into windows of 18 tokens between [CLS] and [SEP]."""
     model, tokenizer = bert
-    found = []
+    result = []
     for number, text in enumerate(made.CORPUS):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         for begin in range(0, len(ids), 18):
             cut = [2, *ids[begin : begin + 18], 3]
             with torch.no_grad():
                 states = model(torch.tensor([cut]), output_hidden_states=True).hidden_states[2][0]
-            found.append((number, begin, cut, sae.encode(states).numpy()))
-    return found
+            result.append((number, begin, cut, sae.encode(states).numpy()))
+    return result
 
 
 def test_counts_are_those_of_a_plain_loop(stats, plain, sae):
@@ -69,8 +69,8 @@ def test_examples_are_real_places_of_the_corpus_by_their_ids(stats, plain):
 def test_the_top_examples_are_the_best_of_their_windows(stats, plain):
     for j in range(20):
         best = sorted((float(a[1:-1, j].max()) for _, _, _, a in plain if len(a) > 2), reverse=True)[:6]
-        found = [example.activation for example in stats.feature(j).top]
-        np.testing.assert_allclose(found, [value for value in best if value > 0], atol=1e-5)
+        result = [example.activation for example in stats.feature(j).top]
+        np.testing.assert_allclose(result, [value for value in best if value > 0], atol=1e-5)
 
 
 def test_directions_and_companions_are_those_of_brute_force(stats, plain, sae):
@@ -97,7 +97,7 @@ def test_some_features_alone_count_the_same(bert, sae, stats):
     assert some.features == (7, 3)
     assert some.feature(3).count == stats.feature(3).count
     assert some.feature(3).histogram == stats.feature(3).histogram
-    near = [[n.feature for n in found.feature(7).neighbours] for found in (some, stats)]
+    near = [[n.feature for n in result.feature(7).neighbours] for result in (some, stats)]
     assert near[0] == near[1]  # of all features
     assert [e.ids for e in some.feature(7).top] == [e.ids for e in stats.feature(7).top]
     assert np.isnan(some.maxima[0])

@@ -54,21 +54,23 @@ def test_a_page_holds_what_is_known_of_a_feature(stats):
     meta, buffers = page_of(stats, 19)
     assert (meta["count"], meta["maximum"], meta["left"]) == (feature.count, feature.maximum, 0)
     assert sum(meta["histogram"]) == feature.count
-    assert [row[0] for row in meta["near"]] == [one.feature for one in feature.neighbours]
+    assert [row[0] for row in meta["near"]] == [neighbour.feature for neighbour in feature.neighbours]
     shown = contexts((meta, buffers))
-    top = [one for one in shown if one[0] == -1]
-    assert [one[1] for one in top] == [one.tokens for one in feature.top]
+    top = [item for item in shown if item[0] == -1]
+    assert [item[1] for item in top] == [item.tokens for item in feature.top]
     for (_, _, near, at, activation), example in zip(top, feature.top, strict=True):
         assert np.abs(near - np.array(example.activations)).max() <= feature.maximum / 255
         assert (at, activation) == (example.at, pytest.approx(example.activation, rel=1e-3))
     for number, part in enumerate(feature.intervals):
-        assert {one[1] for one in shown if one[0] == number} == {one.tokens for one in part.examples}
+        assert {item[1] for item in shown if item[0] == number} == {entry.tokens for entry in part.examples}
 
 
 def test_what_fires_at_all_is_seen(stats):
     for *_, near, _, _ in contexts(page_of(stats, 19)):
         assert (near > 0).any()
-    weak = [one for one in contexts(page_of(stats, 19)) if one[4] < stats.feature(19).maximum / 500]
+    weak = [
+        context for context in contexts(page_of(stats, 19)) if context[4] < stats.feature(19).maximum / 500
+    ]
     assert all(near[at] > 0 for _, _, near, at, _ in weak)
 
 
@@ -80,7 +82,7 @@ def test_a_page_never_exceeds_its_budget(bert, sae):
     crowded = [page for page in pages if page[0]["left"]]
     assert crowded
     for meta, buffers in crowded:
-        groups = {one[0] for one in contexts((meta, buffers))}
+        groups = {item[0] for item in contexts((meta, buffers))}
         assert groups == {-1, *range(len(meta["intervals"]))}, "some of every interval"
 
 
@@ -164,7 +166,7 @@ def test_saes_of_several_layers_stand_in_one_view(bert, trace, sae, stats):
     below = aw.sae_features(trace, sae.replaced(site="blocks.0.hook_resid_post"))
     above = aw.sae_features(trace, sae)
     view = aw.FeatureStrip([below, above])
-    assert [(one["layer"], one["site"]) for one in view.options["saes"]] == [
+    assert [(option["layer"], option["site"]) for option in view.options["saes"]] == [
         (0, "blocks.0.hook_resid_post"),
         (1, made.SITE),
     ]
@@ -198,8 +200,8 @@ def test_an_explorer_after_a_strip_of_features_opens_with_a_method_of_its_own(be
 
 def test_explore_shows_features_as_well(bert, sae, stats):
     view = aw.explore(*bert, "the unbelievable cat sat.", features=sae, stats=stats)
-    found = aw.sae_features(aw.trace(*bert, "the unbelievable cat sat."), sae)
-    assert told(view, "activations", of=0, unit="token") == activations_of(found, "token")
+    result = aw.sae_features(aw.trace(*bert, "the unbelievable cat sat."), sae)
+    assert told(view, "activations", of=0, unit="token") == activations_of(result, "token")
     assert told(view, "feature", of=0, feature=5) == page_of(stats, 5)
     with pytest.raises(ValueError, match="states of width 8, but"):
         aw.explore(*bert, "the cat", features=made.sae(site=made.SITE))
@@ -247,12 +249,14 @@ def answers(view, tmp_path, **options):
 def test_a_page_holds_the_features_that_are_named_for_it(stats, tmp_path):
     held = answers(aw.FeaturePanel(stats, page=[3, 19]), tmp_path)
     opened = stats.loudest(1)[0]
-    assert [one["topic"] for one in held] == ["feature"] * len(held)
-    assert [one["args"] for one in held] == [{"of": 0, "feature": j} for j in dict.fromkeys([opened, 3, 19])]
+    assert [item["topic"] for item in held] == ["feature"] * len(held)
+    assert [item["args"] for item in held] == [
+        {"of": 0, "feature": j} for j in dict.fromkeys([opened, 3, 19])
+    ]
     stats.rename({8: "cats"})
     first, second, *rest = answers(aw.FeaturePanel(stats, feature=3), tmp_path)
-    assert [one["args"]["feature"] for one in (first, second)] == [3, 8], "those with names first"
-    assert {3, 8, *(one["args"]["feature"] for one in rest)} == {3, 8, *stats.loudest(50)}
+    assert [item["args"]["feature"] for item in (first, second)] == [3, 8], "those with names first"
+    assert {3, 8, *(item["args"]["feature"] for item in rest)} == {3, 8, *stats.loudest(50)}
 
 
 def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace, sae, tmp_path, monkeypatch):
@@ -263,7 +267,9 @@ def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace,
     explorer = aw.Explorer(trace, features=sae, stats=stats)
     explorer.selection.feature = quiet
     for view in (panel, strip, explorer):
-        told_of = [one["args"]["feature"] for one in answers(view, tmp_path) if one["topic"] == "feature"]
+        told_of = [
+            answer["args"]["feature"] for answer in answers(view, tmp_path) if answer["topic"] == "feature"
+        ]
         assert told_of[0] == quiet, "first, where the budget is"
     panel.selection.feature = 5
     assert answers(panel, tmp_path)[0]["args"]["feature"] == 5, "what is selected when the page is written"
@@ -273,7 +279,7 @@ def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace,
 
 def test_a_selected_feature_is_shown_where_others_fire_more(found, monkeypatch):
     monkeypatch.setattr("attnwidgets.views.features.payloads.MOST", 1)
-    weak = next(j for j in found.features if j not in {one.feature for row in found.rows(1) for one in row})
+    weak = next(j for j in found.features if j not in {item.feature for row in found.rows(1) for item in row})
     view = aw.FeatureStrip(found, feature=weak)
     _, (ends, features, values) = told(view, "activations", of=0, unit="token")
     ends, features = np.frombuffer(ends, "<u4"), np.frombuffer(features, "<u4")
@@ -285,8 +291,8 @@ def test_a_selected_feature_is_shown_where_others_fire_more(found, monkeypatch):
 
 def test_a_page_of_a_text_holds_every_unit(stats, found, tmp_path):
     held = answers(aw.FeatureStrip(found), tmp_path)
-    assert [one["args"]["unit"] for one in held] == list(found.available_units())
-    topics = [one["topic"] for one in answers(aw.FeatureTable(stats), tmp_path)]
+    assert [item["args"]["unit"] for item in held] == list(found.available_units())
+    topics = [answer["topic"] for answer in answers(aw.FeatureTable(stats), tmp_path)]
     assert topics == ["columns"]
 
 
@@ -301,5 +307,5 @@ def test_a_page_keeps_to_its_budget(stats, tmp_path, monkeypatch):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "page.html").stat().st_size < whole - 2_000  # the script counts by its characters
     assert 1 <= len(held) < 20
-    assert [one["args"]["feature"] for one in held][:2] == [19, 18], "the selected one first"
+    assert [item["args"]["feature"] for item in held][:2] == [19, 18], "the selected one first"
     assert f"{20 - len(held)} answers were left out for its size" in page

@@ -53,17 +53,17 @@ def activations(values=None, **options) -> aw.FeatureActivations:
 )
 @settings(max_examples=examples(50), deadline=None)
 def test_nothing_is_lost_in_the_sparse_form(values):
-    found = activations(values)
-    assert np.array_equal(found.values, values)
+    result = activations(values)
+    assert np.array_equal(result.values, values)
     assert np.array_equal(activations(csr_array(values)).values, values)
-    assert found.l0.tolist() == (values != 0).sum(1).tolist()
-    assert found.features == tuple(np.flatnonzero(values.any(0)))
+    assert result.l0.tolist() == (values != 0).sum(1).tolist()
+    assert result.features == tuple(np.flatnonzero(values.any(0)))
     for token in range(6):
         best = sorted(((float(value), -j) for j, value in enumerate(values[token]) if value), reverse=True)[
             :3
         ]
-        assert [(value, -j) for j, value in found.strongest(token, 3)] == best
-    table = found.to_dataframe()
+        assert [(value, -j) for j, value in result.strongest(token, 3)] == best
+    table = result.to_dataframe()
     assert len(table) == (values != 0).sum()
     for row in table.itertuples():
         assert values[row.token_index, row.feature] == row.activation
@@ -73,57 +73,61 @@ def test_nothing_is_lost_in_the_sparse_form(values):
 def test_features_are_ranked_by_their_largest_activation_in_the_text():
     values = fired()
     values[0, 3] = 99.0  # of [CLS]
-    found = activations(values)
+    result = activations(values)
     inside = values[1:5].max(0)
-    assert [j for j, _ in found.ranked(4)] == np.argsort(-inside, kind="stable")[:4].tolist()
-    assert found.ranked(1, special=True)[0] == (3, 99.0)
+    assert [j for j, _ in result.ranked(4)] == np.argsort(-inside, kind="stable")[:4].tolist()
+    assert result.ranked(1, special=True)[0] == (3, 99.0)
 
 
 def test_a_feature_is_shown_as_attributions_are():
-    found = activations(provenance={"text": "unbelievable cats", "model": "made"})
-    one, two = found.feature(4), found.feature([4, 7])
+    result = activations(provenance={"text": "unbelievable cats", "model": "made"})
+    one, two = result.feature(4), result.feature([4, 7])
     assert isinstance(one, Attributions)
     assert np.array_equal(one.values, fired()[:, 4])
     assert one.target == "feature 4"
     assert one.labels == TOKENS
     assert one.provenance["text"] == "unbelievable cats"
-    assert one.trace_id == found.trace_id  # linked with the other views of its trace
+    assert one.trace_id == result.trace_id  # linked with the other views of its trace
     assert np.array_equal(two.values, fired()[:, [4, 7]].T)
     assert two.targets == ("feature 4", "feature 7")
     with pytest.raises(IndexError, match="feature 9 is out of range: there are features 0 to 8"):
-        found.feature(9)
+        result.feature(9)
 
 
 def test_a_word_has_the_largest_activation_of_its_pieces():
-    found = activations(error=np.linspace(0.1, 0.6, 6))
-    words = found.to("word")
+    result = activations(error=np.linspace(0.1, 0.6, 6))
+    words = result.to("word")
     expected = np.stack([fired()[0], fired()[1:4].max(0), fired()[4], fired()[5]])
     assert np.array_equal(words.values, expected)
     assert words.steps == ("by word (largest over pieces)",)
     assert words.labels == ("[CLS]", "unbelievable", "cats", "[SEP]")
     assert words.strongest("unbelievable", 1)[0].activation == expected[1].max()
     halves = Unit("half", ("first", "second"), ((0, 1, 2), (3, 4, 5)), (False, False))
-    assert np.array_equal(found.to(halves).values, np.stack([fired()[:3].max(0), fired()[3:].max(0)]))
+    assert np.array_equal(result.to(halves).values, np.stack([fired()[:3].max(0), fired()[3:].max(0)]))
     with pytest.raises(ValueError, match="Did you mean 'word'"):
-        found.to("words")
+        result.to("words")
 
 
 def test_it_is_frozen_saved_and_restored(tmp_path):
-    found = activations(error=np.linspace(0.1, 0.6, 6), provenance={"options": {"site": "x"}}, warning="cut")
+    result = activations(error=np.linspace(0.1, 0.6, 6), provenance={"options": {"site": "x"}}, warning="cut")
     with pytest.raises(AttributeError, match="immutable"):
-        found.d_sae = 3
+        result.d_sae = 3
     with pytest.raises(ValueError, match="read-only"):
-        found.values[0, 0] = 1
-    assert copy.deepcopy(found) is found
+        result.values[0, 0] = 1
+    assert copy.deepcopy(result) is result
     for again in (
-        pickle.loads(pickle.dumps(found)),
-        aw.load(found.save(tmp_path / "features.safetensors")),
-        aw.load(found.save(tmp_path / "features")),
+        pickle.loads(pickle.dumps(result)),
+        aw.load(result.save(tmp_path / "features.safetensors")),
+        aw.load(result.save(tmp_path / "features")),
     ):
-        assert np.array_equal(again.values, found.values)
-        assert np.array_equal(again.error, found.error)
-        assert again.to("word").labels == found.to("word").labels
-        assert (again.warning, again.trace_id, again.provenance) == ("cut", found.trace_id, found.provenance)
+        assert np.array_equal(again.values, result.values)
+        assert np.array_equal(again.error, result.error)
+        assert again.to("word").labels == result.to("word").labels
+        assert (again.warning, again.trace_id, again.provenance) == (
+            "cut",
+            result.trace_id,
+            result.provenance,
+        )
 
 
 @pytest.mark.slow
@@ -137,10 +141,10 @@ def test_it_is_opened_again_without_torch(tmp_path):
 
 @pytest.mark.slow
 def test_it_has_a_picture_and_a_view():
-    found = activations()
-    assert found.figure().axes
-    assert "image/png" in found._repr_mimebundle_() | found._png()
-    assert type(found.view()).__name__ == "FeatureStrip"
+    result = activations()
+    assert result.figure().axes
+    assert "image/png" in result._repr_mimebundle_() | result._png()
+    assert type(result.view()).__name__ == "FeatureStrip"
     assert activations(np.zeros((6, 9))).view().selection.feature == 0
 
 
@@ -188,32 +192,32 @@ def traced():
 @pytest.mark.parametrize("layer", [0, 1])
 def test_activations_are_those_of_the_traces_own_states(traced, layer):
     sae = made.sae(d_in=32, site=f"blocks.{layer}.hook_resid_post")
-    found = aw.sae_features(traced, sae)
+    result = aw.sae_features(traced, sae)
     with torch.no_grad():
         hidden = traced.model(**traced.inputs, output_hidden_states=True).hidden_states[layer + 1][0]
-    assert found.shape == (len(traced.tokens), 20)
-    assert found.labels == traced.tokens
-    np.testing.assert_allclose(found.values, sae.encode(hidden).numpy(), atol=1e-6)
+    assert result.shape == (len(traced.tokens), 20)
+    assert result.labels == traced.tokens
+    np.testing.assert_allclose(result.values, sae.encode(hidden).numpy(), atol=1e-6)
     missed = (hidden - sae(hidden)).norm(dim=-1) / hidden.norm(dim=-1)
-    np.testing.assert_allclose(found.error, missed.numpy(), rtol=1e-4)
+    np.testing.assert_allclose(result.error, missed.numpy(), rtol=1e-4)
     lecture = aw.sae_features(traced, sae, activation="lecture")
     np.testing.assert_allclose(
-        lecture.values, found.values * sae.W_dec.norm(dim=-1).numpy(), rtol=1e-5, atol=1e-6
+        lecture.values, result.values * sae.W_dec.norm(dim=-1).numpy(), rtol=1e-5, atol=1e-6
     )
     assert "SAE features (lecture)" in lecture.title
-    assert found.trace_id == traced.id
-    assert found.provenance["options"]["site"] == sae.site
+    assert result.trace_id == traced.id
+    assert result.provenance["options"]["site"] == sae.site
 
 
 def test_words_of_the_trace_are_words_of_its_features(traced):
-    found = aw.sae_features(traced, made.sae(d_in=32, site="blocks.0.hook_resid_post")).to("word")
-    assert "unbelievable" in found.labels
+    result = aw.sae_features(traced, made.sae(d_in=32, site="blocks.0.hook_resid_post")).to("word")
+    assert "unbelievable" in result.labels
 
 
 def test_heads_and_hidden_units_are_sites_as_well(traced):
     for site, width in (("blocks.1.attn.hook_z", 32), ("blocks.1.mlp.hook_post", 37)):
-        found = aw.sae_features(traced, made.sae(d_in=width), site=site)
-        assert found.shape == (len(traced.tokens), 20)
+        result = aw.sae_features(traced, made.sae(d_in=width), site=site)
+        assert result.shape == (len(traced.tokens), 20)
 
 
 def test_of_two_stacks_the_sites_own_tokens_are_taken():
@@ -221,9 +225,9 @@ def test_of_two_stacks_the_sites_own_tokens_are_taken():
     trace = aw.trace(tiny.build(tiny.SEQ2SEQ["T5"]), tokenizer, "the cat sat.", target_text="new york")
     sae = made.sae(d_in=32)
     for side in ("encoder", "decoder"):
-        found = aw.sae_features(trace, sae, site=f"{side}.1.hook_resid_post")
-        assert found.stack == side
-        assert found.labels == trace.axes(side)[0].tokens
+        result = aw.sae_features(trace, sae, site=f"{side}.1.hook_resid_post")
+        assert result.stack == side
+        assert result.labels == trace.axes(side)[0].tokens
     with pytest.raises(UnsupportedModelError, match="pass the stack they belong to"):
         aw.sae_features(trace, sae, site="encoder.1.hook_resid_post", stack="decoder")
 
@@ -272,11 +276,11 @@ def test_what_cannot_be_encoded_is_refused(traced):
 def test_a_decoders_first_token_is_not_ranked():
     model = tiny.build(lambda: tiny._plain("GPT2", "LMHeadModel", initializer_range=0.3))
     trace = aw.trace(model, None, [17, 9, 30, 22, 9])
-    found = aw.sae_features(trace, made.sae(d_in=32, site="blocks.0.hook_resid_post"))
-    assert found.skips_first
-    largest = found.values[1:].max(axis=0)
-    assert {one.feature: one.activation for one in found.ranked(99)} == {
+    result = aw.sae_features(trace, made.sae(d_in=32, site="blocks.0.hook_resid_post"))
+    assert result.skips_first
+    largest = result.values[1:].max(axis=0)
+    assert {item.feature: item.activation for item in result.ranked(99)} == {
         int(j): float(largest[j]) for j in np.flatnonzero(largest)
     }
-    everywhere = found.values.max(axis=0)
-    assert len(found.ranked(99, special=True)) == (everywhere > 0).sum()
+    everywhere = result.values.max(axis=0)
+    assert len(result.ranked(99, special=True)) == (everywhere > 0).sum()

@@ -48,12 +48,12 @@ def test_the_lectures_loss_and_gradients_are_those_of_autograd(way, l1):
         return (missed.square().sum(-1) + l1 * (a * decoder.norm(dim=-1)).sum(-1)).mean()
 
     expected, gradients = by_autograd(w, loss)
-    found = lecture_loss(w, x, l1)
-    assert found.total == pytest.approx(expected, rel=1e-9)
+    result = lecture_loss(w, x, l1)
+    assert result.total == pytest.approx(expected, rel=1e-9)
     for tensor, gradient in zip(w.all, gradients, strict=True):
         torch.testing.assert_close(tensor.grad, gradient, atol=1e-10, rtol=1e-8)
-    assert torch.equal(found.active, (w.activations(x) > 0).any(0))
-    assert 0 < int(found.active.sum()) < F
+    assert torch.equal(result.active, (w.activations(x) > 0).any(0))
+    assert 0 < int(result.active.sum()) < F
 
 
 @pytest.mark.parametrize("silent", [[], [3], [0, 3, 5, 7, 8, 11, 20]])
@@ -78,9 +78,9 @@ def test_the_topk_loss_and_gradients_are_those_of_autograd(way, silent):
         return total
 
     expected, gradients = by_autograd(w, loss)
-    found = topk_loss(w, x, k, mask)
-    assert found.total == pytest.approx(expected, rel=1e-9)
-    assert (found.penalty > 0) == bool(silent)
+    result = topk_loss(w, x, k, mask)
+    assert result.total == pytest.approx(expected, rel=1e-9)
+    assert (result.penalty > 0) == bool(silent)
     for tensor, gradient in zip(w.all, gradients, strict=True):
         torch.testing.assert_close(tensor.grad, gradient, atol=1e-10, rtol=1e-8)
     assert int((w.activations(x, k) > 0).sum(-1).max()) <= k
@@ -89,8 +89,8 @@ def test_the_topk_loss_and_gradients_are_those_of_autograd(way, silent):
 def test_a_batch_in_which_nothing_fires_has_gradients_too(way):
     w, x = weights(), states()
     w.b_enc.fill_(-100)
-    found = lecture_loss(w, x, 2.0)
-    assert found.penalty == 0
-    assert found.mse == pytest.approx(float((x - w.b_dec).square().sum(-1).mean()))
+    result = lecture_loss(w, x, 2.0)
+    assert result.penalty == 0
+    assert result.mse == pytest.approx(float((x - w.b_dec).square().sum(-1).mean()))
     assert not w.encoder.grad.any()
     torch.testing.assert_close(w.b_dec.grad, 2 * (w.b_dec - x).mean(0))

@@ -29,14 +29,14 @@ def states_at(model, name: str, **inputs) -> torch.Tensor:
 @contextmanager
 def seen(module: nn.Module, side: str):
     """What a plain hook of torch sees at a module."""
-    found: list[torch.Tensor] = []
+    result: list[torch.Tensor] = []
 
     def after(_, args, output):
         value = args[0] if side == "input" else output
-        found.append(value[0] if isinstance(value, tuple) else value)
+        result.append(value[0] if isinstance(value, tuple) else value)
 
     handle = module.register_forward_hook(after)
-    yield found
+    yield result
     handle.remove()
 
 
@@ -100,9 +100,9 @@ def test_post_norm_blocks_have_the_same_hooks_between_their_norms(family):
 def test_heads_and_hidden_units_are_what_the_projections_are_given(family, module, hidden):
     model = tiny.build(tiny.TEXT[family])
     for hook, path in (("attn.hook_z", module), ("hook_z", module), ("mlp.hook_post", hidden)):
-        with seen(model.get_submodule(path), "input") as found, torch.no_grad():
+        with seen(model.get_submodule(path), "input") as result, torch.no_grad():
             model(input_ids=IDS)
-        assert torch.equal(states_at(model, f"blocks.1.{hook}").reshape(found[0].shape), found[0])
+        assert torch.equal(states_at(model, f"blocks.1.{hook}").reshape(result[0].shape), result[0])
 
 
 def test_a_shared_block_is_read_at_the_call_that_is_meant():
@@ -154,9 +154,9 @@ def test_modules_are_named_as_hugging_face_does(name, path, side):
     model = tiny.build(tiny.TEXT["BERT"])
     site = resolve_hook_point(model, name)
     assert (site.module, site.side) == (path, side)
-    with torch.no_grad(), seen(model.get_submodule(path), side) as found:
+    with torch.no_grad(), seen(model.get_submodule(path), side) as result:
         model(input_ids=IDS)
-    assert torch.equal(states_at(model, name), found[0])
+    assert torch.equal(states_at(model, name), result[0])
 
 
 def test_a_path_may_begin_further_out_than_the_model():
@@ -256,9 +256,9 @@ def test_hooks_are_gone_after_an_exception_and_what_lies_behind_a_site_is_not_ru
     ):
         model(torch.randn(1, 3, 4))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    with seen(model.second, "output") as found, reading(model, resolve_hook_point(model, "first")) as read:
+    with seen(model.second, "output") as result, reading(model, resolve_hook_point(model, "first")) as read:
         read(x=torch.randn(1, 3, 4))
-    assert not found
+    assert not result
 
 
 def test_a_site_that_a_pass_does_not_reach_is_an_error():

@@ -72,7 +72,7 @@ def test_any_number_of_workers_in_any_order_count_the_same_bits(bert, sae, whole
     }
     with ThreadPoolExecutor(2) as threads:
         counted["threads"] = aw.feature_stats(*bert, sae, TEXTS, jobs=threads, **OPTIONS)
-    assert {name: made.content(found) == whole for name, found in counted.items()} == dict.fromkeys(
+    assert {name: made.content(result) == whole for name, result in counted.items()} == dict.fromkeys(
         counted, True
     )
     assert elsewhere.ran == [5, 4, 3, 2, 1, 0]
@@ -117,23 +117,23 @@ def test_parts_cut_in_any_way_hold_the_same_counts_and_contexts(bert, sae):
     one = aw.feature_stats(*bert, sae, TEXTS, **OPTIONS)
     parts = [aw.feature_stats(*bert, sae, TEXTS[i::3], **OPTIONS) for i in range(3)]
     parts = [part.named({i: f"feature of part {i}", 9: f"nine of {i}"}) for i, part in enumerate(parts)]
-    found = aw.FeatureStats.merge(iter(parts))
-    assert (found.tokens, found.facts["texts"]) == (one.tokens, len(TEXTS))
-    assert found.names == {
+    result = aw.FeatureStats.merge(iter(parts))
+    assert (result.tokens, result.facts["texts"]) == (one.tokens, len(TEXTS))
+    assert result.names == {
         0: "feature of part 0",
         1: "feature of part 1",
         2: "feature of part 2",
         9: "nine of 0",
     }
-    assert np.abs(arrays(found)["count"] - arrays(one)["count"]).max() <= 1  # an activation at the threshold
+    assert np.abs(arrays(result)["count"] - arrays(one)["count"]).max() <= 1  # an activation at the threshold
     order = [*TEXTS[0::3], *TEXTS[1::3], *TEXTS[2::3]]
     same = 0
     for j in range(20):
         drawn = [
-            {e.ids for part in stats.feature(j).intervals for e in part.examples} for stats in (one, found)
+            {e.ids for part in stats.feature(j).intervals for e in part.examples} for stats in (one, result)
         ]
         same += drawn[0] == drawn[1]
-        for example in found.feature(j).top:
+        for example in result.feature(j).top:
             ids = bert[1](order[example.text], add_special_tokens=False)["input_ids"]
             assert ids[example.place] == example.ids[example.at], "texts are numbered through the parts"
     assert same >= 18
@@ -197,8 +197,8 @@ def test_two_processes_go_on_from_a_checkpoint_to_the_same_bits(bert, sae, whole
     with pytest.raises(made.StopError):
         aw.feature_stats(*bert, sae, made.interrupted(TEXTS, 10), checkpoint=tmp_path / "counts", **OPTIONS)
     (tmp_path / "counts" / "notes.txt").write_text("mine")
-    found = aw.feature_stats(*bert, sae, TEXTS, checkpoint=tmp_path / "counts", jobs=2, **OPTIONS)
-    assert made.content(found) == whole
+    result = aw.feature_stats(*bert, sae, TEXTS, checkpoint=tmp_path / "counts", jobs=2, **OPTIONS)
+    assert made.content(result) == whole
     assert [path.name for path in (tmp_path / "counts").iterdir()] == ["notes.txt"]
 
 
@@ -278,8 +278,8 @@ def test_a_stream_is_read_as_it_is_counted(bert, sae, monkeypatch):
             yield {"text": text, "label": 0}
 
     monkeypatch.setattr(counting.ShardCounter, "__call__", watched)
-    found = aw.feature_stats(*bert, sae, stream(), **OPTIONS)
-    assert found.facts["texts"] == len(TEXTS)
+    result = aw.feature_stats(*bert, sae, stream(), **OPTIONS)
+    assert result.facts["texts"] == len(TEXTS)
     assert max(ahead) <= 4, "the texts of one shard"
 
 

@@ -184,10 +184,10 @@ def test_without_a_maximum_it_says_what_to_pass(gpt2):
 def test_a_page_holds_some_places_of_the_slider(view, tmp_path):
     page = aw.to_html(view, tmp_path / "page.html").read_text(encoding="utf-8")
     held = json.loads(re.search(r'id="aw-state">(.*?)</script>', page)[1])["answers"]["view0"]
-    scales = [one["args"]["scale"] for one in held if one["args"].get("kind") == "outcomes"]
+    scales = [item["args"]["scale"] for item in held if item["args"].get("kind") == "outcomes"]
     assert sorted(scales) == view.options["held"]["outcomes"]
     assert {LOW, 0, 1, HIGH} <= set(scales)
-    assert [list(one["args"]) for one in held[:2]] == [["feature"], ["kind", "feature", "scale"]]
+    assert [list(item["args"]) for item in held[:2]] == [["feature"], ["kind", "feature", "scale"]]
 
 
 def test_a_page_says_what_a_model_without_token_states_cannot_answer(sae, tmp_path):
@@ -195,7 +195,7 @@ def test_a_page_says_what_a_model_without_token_states_cannot_answer(sae, tmp_pa
     view = aw.SteerView(aw.trace(*masked, "the new cat sat."), sae, 3, sentences=["a b c"])
     page = aw.to_html(view, tmp_path / "page.html").read_text(encoding="utf-8")
     held = json.loads(re.search(r'id="aw-state">(.*?)</script>', page)[1])["answers"]["view0"]
-    reasons = [one["refused"] for one in held if one["topic"] == "steered"]
+    reasons = [item["refused"] for item in held if item["topic"] == "steered"]
     assert len(reasons) == len(view.options["held"]["sentences"])
     assert all("returns no token states" in reason for reason in reasons)
 

@@ -88,15 +88,15 @@ def test_positions_go_on_counting_in_generation_with_a_cache(llama, positions, e
 def test_generation_with_and_without_a_cache_is_the_same(llama, positions, beams):
     sae = sae_of()
     options = {"max_new_tokens": 8, "min_new_tokens": 8, "num_beams": beams}
-    found = []
+    result = []
     for use_cache in (True, False):
         with aw.steer(llama, sae, 4, 6.0, positions=positions):
-            found.append(generating(llama, IDS[:1], use_cache=use_cache, **options)())
+            result.append(generating(llama, IDS[:1], use_cache=use_cache, **options)())
             again = generating(llama, IDS[:1, :3], use_cache=use_cache, **options)()
-        found.append(again)  # another prompt, in the same block
-    assert torch.equal(found[0], found[2])
-    assert torch.equal(found[1], found[3])
-    assert not torch.equal(found[0], generating(llama, IDS[:1], **options)())
+        result.append(again)  # another prompt, in the same block
+    assert torch.equal(result[0], result[2])
+    assert torch.equal(result[1], result[3])
+    assert not torch.equal(result[0], generating(llama, IDS[:1], **options)())
 
 
 def test_a_model_generates_by_its_own_method_again(llama):

@@ -85,9 +85,9 @@ def test_every_mode_is_what_it_says(llama, options, mode):
         "splice": lambda h: sae.decode(setting(j, value)(sae.encode(h).clone()), h),
     }[mode]
     with aw.steer(llama, sae, j, None if mode == "ablate" else k, mode=mode):
-        found = logits(llama)
-    torch.testing.assert_close(found, replaced(llama, expected), atol=1e-5, rtol=1e-5)
-    assert float((found - logits(llama)).abs().max()) > 1e-2
+        result = logits(llama)
+    torch.testing.assert_close(result, replaced(llama, expected), atol=1e-5, rtol=1e-5)
+    assert float((result - logits(llama)).abs().max()) > 1e-2
 
 
 def test_clamping_with_the_error_kept_is_a_difference_along_the_direction(llama):
@@ -272,9 +272,9 @@ def test_maxima_come_from_the_sae_numbers_or_statistics(llama):
     with pytest.warns(UserWarning, match="maxima are not known"):
         unknown = aw.steer(llama, bare, 4, 2.0)
     with unknown:
-        found = logits(llama)
+        result = logits(llama)
     with aw.steer(llama, bare, 4, 2.0, maximum=1.0):
-        assert torch.equal(logits(llama), found)
+        assert torch.equal(logits(llama), result)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         aw.steer(llama, bare, 4, 2.0, mode="scale")  # needs none

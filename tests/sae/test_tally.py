@@ -21,7 +21,7 @@ FEATURES = 6
 def stack(seed: int, windows: int = 40) -> list[Chunk]:
     """Windows of random length with activations of very different sizes, one chunk a window."""
     generator = np.random.default_rng(seed)
-    found, place = [], 0
+    result, place = [], 0
     for window in range(windows):
         n = int(generator.integers(2, 9))
         if window % 3 == 0:
@@ -32,7 +32,7 @@ def stack(seed: int, windows: int = 40) -> list[Chunk]:
         activations[generator.random((n, FEATURES)) < 0.05] = 4.0  # ties, and a power of two
         counts = np.ones(n, dtype=bool)
         counts[0] = False
-        found.append(
+        result.append(
             Chunk(
                 activations,
                 generator.integers(0, 99, n),
@@ -43,7 +43,7 @@ def stack(seed: int, windows: int = 40) -> list[Chunk]:
             )
         )
         place += n - 1
-    return found
+    return result
 
 
 def joined(parts: list[Chunk]) -> Chunk:
@@ -73,9 +73,9 @@ def merged(parts: list[Chunk], cuts: list[int], **options) -> Tally:
     for begin, end in pairwise([0, *cuts, len(parts)]):
         shift = parts[begin].text[0]
         own = [replace(part, text=part.text - shift) for part in parts[begin:end]]
-        found = tallied(own, 5, **options)
-        found.texts = len({int(part.text[0]) for part in own})
-        whole.merge(found)
+        result = tallied(own, 5, **options)
+        result.texts = len({int(part.text[0]) for part in own})
+        whole.merge(result)
     return whole
 
 
@@ -162,18 +162,18 @@ def test_the_top_examples_are_the_largest_activations_one_a_window(seed):
                 best.append((-values[at], first + at))
             first += len(part.ids)
         expected = sorted(best)[:4]
-        found = {name: field[j] for name, field in tally.top.fields.items()}
-        assert [-value for value, _ in expected] == found["value"][: len(expected)].tolist()
-        assert (found["text"][len(expected) :] == NONE).all()
+        result = {name: field[j] for name, field in tally.top.fields.items()}
+        assert [-value for value, _ in expected] == result["value"][: len(expected)].tolist()
+        assert (result["text"][len(expected) :] == NONE).all()
         for slot, (_, token) in enumerate(expected):
-            assert whole.text[token] == found["text"][slot]
-            assert whole.place[token] == found["place"][slot]
+            assert whole.text[token] == result["text"][slot]
+            assert whole.place[token] == result["place"][slot]
             for offset in range(-2, 2):
                 inside = 0 <= token + offset < len(whole.ids)
                 inside = inside and whole.window[token + offset] == whole.window[token]
-                assert found["ids"][slot][offset + 2] == (whole.ids[token + offset] if inside else NONE)
+                assert result["ids"][slot][offset + 2] == (whole.ids[token + offset] if inside else NONE)
                 shown = whole.activations[token + offset, j] if inside else 0
-                assert found["activations"][slot][offset + 2] == shown
+                assert result["activations"][slot][offset + 2] == shown
 
 
 @given(seed=st.integers(0, 1000))

@@ -33,12 +33,12 @@ def train(bert, **options) -> aw.SAE:
 
 def hidden(bert, texts, layer: int = 1) -> torch.Tensor:
     model, tokenizer = bert
-    found = []
+    result = []
     for text in texts:
         with torch.no_grad():
             out = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True)
-        found.append(out.hidden_states[layer][0, 1:-1])
-    return torch.cat(found)
+        result.append(out.hidden_states[layer][0, 1:-1])
+    return torch.cat(result)
 
 
 def explained(h: torch.Tensor, reconstruction: torch.Tensor) -> float:
@@ -66,10 +66,10 @@ def by_random_directions(h: torch.Tensor, k: int, d_sae: int) -> torch.Tensor:
 def require_better(sae: aw.SAE, h: torch.Tensor, others: torch.Tensor) -> None:
     a = sae.encode(h)
     l0 = round(float((a > 0).sum(-1).float().mean()))
-    found = explained(h, sae.decode(a))
+    result = explained(h, sae.decode(a))
     assert 1 < l0 < h.shape[-1] / 4
-    assert found > explained(h, by_pca(h, others, l0)) + 0.1
-    assert found > explained(h, by_random_directions(h, l0, sae.d_sae)) + 0.1
+    assert result > explained(h, by_pca(h, others, l0)) + 0.1
+    assert result > explained(h, by_random_directions(h, l0, sae.d_sae)) + 0.1
 
 
 @pytest.mark.slow
@@ -79,8 +79,8 @@ def test_a_topk_sae_beats_pca_and_random_directions_of_its_l0():
     texts = [generator.integers(5, 115, generator.integers(10, 40)).tolist() for _ in range(220)]
     sae = train((model, None), texts=texts[:200], d_sae=128, k=3, steps=300, batch_size=128)
     with torch.no_grad():
-        found = [model(torch.tensor([ids]), output_hidden_states=True) for ids in texts[160:]]
-    states = [out.hidden_states[1][0] for out in found]
+        result = [model(torch.tensor([ids]), output_hidden_states=True) for ids in texts[160:]]
+    states = [out.hidden_states[1][0] for out in result]
     require_better(sae, torch.cat(states[40:])[:200], torch.cat(states[:40]))
 
 
@@ -401,14 +401,14 @@ def test_a_model_in_half_precision_has_saes_in_single(bert, dtype):
     model, tokenizer = copy.deepcopy(bert[0]).to(dtype), bert[1]
     sae = train((model, tokenizer), steps=100)
     assert sae.dtype == torch.float32
-    whole, half = (sae.check(one, tokenizer, corpus(10, seed=2)) for one in (bert[0], model))
+    whole, half = (sae.check(item, tokenizer, corpus(10, seed=2)) for item in (bert[0], model))
     assert half.explained_variance == pytest.approx(whole.explained_variance, abs=0.02)
     trace = aw.trace(model, tokenizer, "the new cat sat.")
-    found = aw.sae_features(trace, sae)
+    result = aw.sae_features(trace, sae)
     stats = aw.feature_stats(model, tokenizer, sae, corpus(10, seed=2))
     plain = aw.feature_stats(*bert, sae, corpus(10, seed=2))
     np.testing.assert_allclose(stats.density, plain.density, atol=0.05)
-    with torch.no_grad(), aw.steer(model, sae, found.ranked(1)[0].feature, 1.0, maximum=stats) as steering:
+    with torch.no_grad(), aw.steer(model, sae, result.ranked(1)[0].feature, 1.0, maximum=stats) as steering:
         assert model(**trace.inputs).logits.dtype == dtype
     assert 0 < steering.relative_change < 5
     assert {parameter.dtype for parameter in model.parameters()} == {dtype}

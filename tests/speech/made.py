@@ -29,7 +29,7 @@ def spoken(**options: Any) -> Any:
 
 def heard() -> Any:
     """Return the words of a sound whose times were given, by a model that wrote nothing."""
-    found = trace(tiny.whisper(), Bins(first=True), audio=tones())
+    result = trace(tiny.whisper(), Bins(first=True), audio=tones())
     return aw.speech.align(
-        found, intervals=[("low", 0.0, 0.25), ("<b>mid</b>", 0.25, 0.5), ("high", 0.5, 0.75)]
+        result, intervals=[("low", 0.0, 0.25), ("<b>mid</b>", 0.25, 0.5), ("high", 0.5, 0.75)]
     )

@@ -86,10 +86,10 @@ def test_frames_are_read_by_words_in_maps_tables_and_value_zeroing(fox: Any, tim
 @pytest.mark.slow
 def test_a_generated_text_is_aligned_without_another_pass(whisper: Any, known: Any, monkeypatch: Any) -> None:
     model, processor = whisper
-    found = aw.trace(model, processor, audio=known["wave16k"].astype(np.float32) / 2**15, max_new_tokens=24)
+    result = aw.trace(model, processor, audio=known["wave16k"].astype(np.float32) / 2**15, max_new_tokens=24)
     calls: list[int] = []
     with model.register_forward_pre_hook(lambda *_: calls.append(1)):
-        spoken = aw.speech.align(found)
+        spoken = aw.speech.align(result)
     assert not calls
     assert spoken.words[:2] == ("The", "quick")
     assert spoken.start[-1] == pytest.approx(3.2)
@@ -190,9 +190,9 @@ def letters() -> Any:
     torch.manual_seed(0)
     model = hf.Wav2Vec2ForCTC(hf.Wav2Vec2Config(**config)).eval()
     wave = torch.randn(400, generator=torch.Generator().manual_seed(1))
-    found = trace(model, None, audio=wave, sampling_rate=RATE)
-    found.tokenizer = Letters().tokenizer
-    return found
+    result = trace(model, None, audio=wave, sampling_rate=RATE)
+    result.tokenizer = Letters().tokenizer
+    return result
 
 
 def test_words_of_a_ctc_model_lie_where_their_letters_do(letters: Any) -> None:

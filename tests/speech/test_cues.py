@@ -23,11 +23,11 @@ WORDS = ("he", "ate", "a", "pear")
 
 @pytest.fixture(scope="module")
 def times() -> Any:
-    found = aw.speech.align(spoken())
+    result = aw.speech.align(spoken())
     # Random heads hear all words at once: times of their own make every word a part of the sound.
     ends = np.array([0.2, 0.4, 0.6, 0.75])
     starts = np.array([0.0, *ends[:-1]])
-    return replace(found, start=starts, end=ends, trace=with_words(found.trace, found.words, starts, ends))
+    return replace(result, start=starts, end=ends, trace=with_words(result.trace, result.words, starts, ends))
 
 
 def frames(times: Any, word: int) -> list[int]:
@@ -50,8 +50,8 @@ def test_value_zeroing_by_words_is_that_of_the_authors(times: Any) -> None:
                 return values
 
             with torch.no_grad(), layer.self_attn.v_proj.register_forward_hook(without):
-                found = layer(states[number], attention_mask=None)
-            return after(found[0] if isinstance(found, tuple) else found)[0].double()
+                result = layer(states[number], attention_mask=None)
+            return after(result[0] if isinstance(result, tuple) else result)[0].double()
 
         plain = run([])
         expected = np.zeros((4, 4))
@@ -64,42 +64,42 @@ def test_value_zeroing_by_words_is_that_of_the_authors(times: Any) -> None:
 
 def test_rows_of_attention_are_shares_of_words_without_padding(times: Any) -> None:
     weights = np.asarray(times.trace.attention_layer(1, "cross")).mean(0)
-    place = times.trace.axes("decoder")[0].tokens.index("pear")
-    expected = np.array([weights[place - 1, frames(times, word)].sum() for word in range(4)])
+    position = times.trace.axes("decoder")[0].tokens.index("pear")
+    expected = np.array([weights[position - 1, frames(times, word)].sum() for word in range(4)])
     rows = word_rows(times, "attention", "cross")
     assert rows[1, 3] == pytest.approx(expected / expected.sum(), rel=1e-5)
     assert word_rows(times, "attention", "decoder")[0, 0].tolist() == [0, 0, 0, 0]
 
 
 def test_contribution_is_the_share_of_the_cue_beside_chance(times: Any) -> None:
-    found = aw.speech.cue_contribution([(times, 3, 1), (times, 3, [0, 1])], methods=["attention"])
+    result = aw.speech.cue_contribution([(times, 3, 1), (times, 3, [0, 1])], methods=["attention"])
     rows = word_rows(times, "attention", "encoder")[:, 3]
-    assert found.values[0, 0, 0] == pytest.approx(rows[:, 1])
-    assert found.values[1, 0, 0] == pytest.approx(rows[:, :2].sum(-1))
-    assert found.mean[:, 1, 0] == pytest.approx([1.5 / 4, 1.5 / 3, 1.5 / 4])
-    rows = found.to_rows()
+    assert result.values[0, 0, 0] == pytest.approx(rows[:, 1])
+    assert result.values[1, 0, 0] == pytest.approx(rows[:, :2].sum(-1))
+    assert result.mean[:, 1, 0] == pytest.approx([1.5 / 4, 1.5 / 3, 1.5 / 4])
+    rows = result.to_rows()
     assert (rows[0]["stack"], rows[0]["method"], rows[0]["n"]) == ("encoder", "attention", 2)
 
 
 def test_a_cue_that_follows_its_target_is_not_in_the_decoder(times: Any) -> None:
-    found = aw.speech.cue_contribution([(times, 0, 3)], methods=["attention"])
-    assert np.isnan(found.mean[1]).all()
-    assert np.isfinite(found.mean[[0, 2]]).all()
+    result = aw.speech.cue_contribution([(times, 0, 3)], methods=["attention"])
+    assert np.isnan(result.mean[1]).all()
+    assert np.isfinite(result.mean[[0, 2]]).all()
 
 
 def test_a_silenced_cue_is_a_sound_without_it(times: Any) -> None:
-    found = aw.speech.blank_out(times, target=3, cue=1)
+    result = aw.speech.blank_out(times, target=3, cue=1)
     wave = tones()
     wave[round(0.2 * RATE) : round(0.4 * RATE)] = 0
     model, reader = times.trace.model, times.trace.tokenizer
     fresh = trace(model, reader, audio=wave, target_text="he ate a pear")
-    place = fresh.axes("decoder")[0].tokens.index("pear")
-    token = int(fresh.inputs["decoder_input_ids"][0, place])
-    expected = [float(run.logits[place - 1].double().softmax(-1)[token]) for run in (times.trace, fresh)]
-    assert found.probability[:2] == pytest.approx(expected, rel=1e-5)
-    assert found.drop[0] == 0
-    assert found.probability[2] != pytest.approx(expected[0], rel=1e-6)
-    assert found.to_rows()[1]["condition"] == "cue silenced"
+    position = fresh.axes("decoder")[0].tokens.index("pear")
+    token = int(fresh.inputs["decoder_input_ids"][0, position])
+    expected = [float(run.logits[position - 1].double().softmax(-1)[token]) for run in (times.trace, fresh)]
+    assert result.probability[:2] == pytest.approx(expected, rel=1e-5)
+    assert result.drop[0] == 0
+    assert result.probability[2] != pytest.approx(expected[0], rel=1e-6)
+    assert result.to_rows()[1]["condition"] == "cue silenced"
 
 
 def test_silence_is_an_operator_of_sound_and_of_nothing_else(times: Any) -> None:

@@ -15,15 +15,15 @@ from attnwidgets.speech.demo_sentences import basis, unpacked
 def test_every_sentence_has_its_words_and_its_sound() -> None:
     sentences = aw.speech.demo_sentences()
     assert len(sentences) == 6
-    for one in sentences:
-        words = one.text.rstrip(".").split()
-        assert one.target == len(words) - 1
-        assert one.cue < one.target
-        assert one.homophone not in words
-        assert one.wave.dtype == np.float32
-        assert 1 < len(one.wave) / 16_000 < 2
-        assert 0.1 < np.abs(one.wave).max() < 1
-        assert "wave" not in repr(one)
+    for sentence in sentences:
+        words = sentence.text.rstrip(".").split()
+        assert sentence.target == len(words) - 1
+        assert sentence.cue < sentence.target
+        assert sentence.homophone not in words
+        assert sentence.wave.dtype == np.float32
+        assert 1 < len(sentence.wave) / 16_000 < 2
+        assert 0.1 < np.abs(sentence.wave).max() < 1
+        assert "wave" not in repr(sentence)
 
 
 def test_what_was_rounded_is_the_transform_of_the_samples() -> None:

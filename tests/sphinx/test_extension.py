@@ -132,7 +132,7 @@ def test_a_changed_file_is_read_again(site, tmp_path):
 
 @pytest.mark.slow
 def test_a_page_keeps_to_its_budget(site, tmp_path):
-    attention([f"t{place}" for place in range(60)], layers=6, heads=8).save(
+    attention([f"t{index}" for index in range(60)], layers=6, heads=8).save(
         tmp_path / "source" / "attention.safetensors"
     )
     sizes = [

@@ -77,13 +77,13 @@ class Family:
     def trace_of(self, model: Any) -> Any:
         """Return a trace of a model of this family; skip before the version that can trace it."""
         try:
-            found = trace(model, None, **self.given)
-            hidden = found.warning if "outside transformers' attention interface" in found.warning else ""
+            result = trace(model, None, **self.given)
+            hidden = result.warning if "outside transformers' attention interface" in result.warning else ""
         except UnsupportedModelError as error:
             hidden = str(error)
         if hidden and not self.outside and not JOINED:
             pytest.skip(f"transformers {hf.__version__}: {hidden}")
-        return found
+        return result
 
 
 def _causal(name: str, **options: Any) -> Family:

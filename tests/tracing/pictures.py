@@ -89,7 +89,7 @@ class Pictures:
             states = [self._states(model, each) for each in (self.picture(), self.painted(row, column))]
             return int((states[1] - states[0]).norm(dim=-1).argmax())
         after = self.trace_of(model, self.painted(row, column))
-        queries = [found.query_key(0, stack or self.stack)[0] for found in (before, after)]
+        queries = [result.query_key(0, stack or self.stack)[0] for result in (before, after)]
         return int((queries[1] - queries[0]).norm(dim=(0, 2)).argmax())
 
     def _states(self, model: Any, picture: torch.Tensor) -> torch.Tensor:

@@ -28,10 +28,10 @@ def distance(first: str, other: str) -> int:
     if not first or not other:
         return len(first) + len(other)
     table = [list(range(len(other) + 1))]
-    for i, one in enumerate(first):
+    for i, item in enumerate(first):
         line = [i + 1]
         for j, two in enumerate(other):
-            line.append(min(table[i][j] + (one != two), table[i][j + 1] + 1, line[j] + 1))
+            line.append(min(table[i][j] + (item != two), table[i][j + 1] + 1, line[j] + 1))
         table.append(line)
     return table[-1][-1]
 
@@ -46,33 +46,33 @@ def test_as_few_edits_as_brute_force_finds() -> None:
     draw = random.Random(15)
     for _ in range(400):
         first, other = ("".join(draw.choices("abcd", k=draw.randint(0, 9))) for _ in range(2))
-        found = align(axis(first), axis(other))
-        check_columns(found, len(first), len(other))
-        assert len(found.differing) == distance(first, other), (first, other)
-        for number, column in enumerate(found.columns):
-            assert column.same == (found.label(number, 0) == found.label(number, 1))
+        result = align(axis(first), axis(other))
+        check_columns(result, len(first), len(other))
+        assert len(result.differing) == distance(first, other), (first, other)
+        for number, column in enumerate(result.columns):
+            assert column.same == (result.label(number, 0) == result.label(number, 1))
             assert column.first or column.second
 
 
 def test_the_same_text_is_aligned_with_itself() -> None:
-    found = align(axis("abcab"), axis("abcab"))
-    assert found.groups(0) == found.groups(1) == tuple((i,) for i in range(5))
-    assert found.differing == ()
+    result = align(axis("abcab"), axis("abcab"))
+    assert result.groups(0) == result.groups(1) == tuple((i,) for i in range(5))
+    assert result.differing == ()
     assert align(axis(""), axis("")).columns == ()
 
 
 def test_special_tokens_stand_with_special_tokens() -> None:
-    found = align(axis("[ab]", "[]"), axis("(abc)", "()"))
-    assert list(found.changes()) == [("[", "("), ("", "c"), ("]", ")")]
-    found = align(axis("[x", "["), axis("xy"))
-    assert not any(len(one) == len(two) == 1 and one == "[" for one, two in found.changes())
+    result = align(axis("[ab]", "[]"), axis("(abc)", "()"))
+    assert list(result.changes()) == [("[", "("), ("", "c"), ("]", ")")]
+    result = align(axis("[x", "["), axis("xy"))
+    assert not any(len(item) == len(two) == 1 and item == "[" for item, two in result.changes())
 
 
 def test_ties_keep_words_with_words() -> None:
     words, signs = ("he", ","), ("!", "she", "?")
-    found = align(TokenAxis.plain(words), TokenAxis.plain(signs))
-    assert ("he", "she") in list(found.changes())
-    assert (",", "?") in list(found.changes())
+    result = align(TokenAxis.plain(words), TokenAxis.plain(signs))
+    assert ("he", "she") in list(result.changes())
+    assert (",", "?") in list(result.changes())
 
 
 def test_four_thousand_tokens_take_a_second() -> None:
@@ -95,19 +95,19 @@ def test_texts_too_long_to_align_say_so(monkeypatch: pytest.MonkeyPatch) -> None
 def test_two_tokenizers_align_by_characters(smollm2: Any) -> None:
     text = "The unbelievably naïve keys of 3.14 cabinets weren't there!"
     one, two = (aw.trace(*aw.demo_model(name), text).axes()[0] for name in ("encoder", "decoder"))
-    found = align(one, two, by="character")
-    check_columns(found, len(one), len(two))
-    assert [found.label(i, 0) for i in found.differing] == ["[CLS]", "[SEP]"]
-    for column in found.columns:
+    result = align(one, two, by="character")
+    check_columns(result, len(one), len(two))
+    assert [result.label(i, 0) for i in result.differing] == ["[CLS]", "[SEP]"]
+    for column in result.columns:
         spelled = [
             "".join(letters(side.tokens[i]) for i in group)
             for side, group in zip((one, two), column[:2], strict=True)
         ]
         assert len(set(spelled)) == 1 or not column.second
-    assert any(len(column.second) > 1 or len(column.first) > 1 for column in found.columns)
+    assert any(len(column.second) > 1 or len(column.first) > 1 for column in result.columns)
     changed = aw.trace(*smollm2, text.replace("keys", "key")).axes()[0]
-    found = align(one, changed, by="character")
-    assert [pair for pair in found.changes() if all(pair)] == [("keys", "␣key")]
+    result = align(one, changed, by="character")
+    assert [pair for pair in result.changes() if all(pair)] == [("keys", "␣key")]
 
 
 @pytest.fixture(scope="module")
@@ -132,49 +132,49 @@ def test_a_trace_less_itself_is_zero(films: tuple[Any, Any]) -> None:
 
 def test_the_difference_of_two_texts(films: tuple[Any, Any]) -> None:
     good, bad = films
-    found = good.diff(bad)
-    assert list(found.alignment.changes()) == [("", "not")]
-    assert found.flipped
+    result = good.diff(bad)
+    assert list(result.alignment.changes()) == [("", "not")]
+    assert result.flipped
     p, q = (trace.logits.double().softmax(-1) for trace in films)
-    assert found.total_variation == pytest.approx(float((p - q).abs().sum() / 2))
-    assert found.largest_logit_change == pytest.approx(float((good.logits - bad.logits).abs().max()))
+    assert result.total_variation == pytest.approx(float((p - q).abs().sum() / 2))
+    assert result.largest_logit_change == pytest.approx(float((good.logits - bad.logits).abs().max()))
     # By hand: the rows that both have, and the column that only one has.
     rows = [i for i in range(len(bad.tokens)) if bad.tokens[i] != "not"]
     only = bad.tokens.index("not")
     one, two = (trace.attention_layer(5).double().numpy() for trace in films)
     shared = np.abs(one - two[:, rows][:, :, rows]).sum(-1)
     alone = np.abs(two[:, rows, only])
-    np.testing.assert_allclose(found.attention["self"][5], (shared + alone).mean(-1) / 2, atol=1e-12)
-    np.testing.assert_allclose(found.unpaired["self"][5], alone.mean(-1) / 2, atol=1e-12)
+    np.testing.assert_allclose(result.attention["self"][5], (shared + alone).mean(-1) / 2, atol=1e-12)
+    np.testing.assert_allclose(result.unpaired["self"][5], alone.mean(-1) / 2, atol=1e-12)
 
 
 @pytest.mark.slow
 def test_outputs_of_other_models_are_not_compared() -> None:
     decoder, encoder = (aw.trace(*aw.demo_model(name), "The film.") for name in ("decoder", "classifier"))
-    found = decoder.diff(encoder)
-    assert found.predictions == ()
-    assert np.isnan(found.total_variation)
-    assert "predictions: 49152 tokens and 2 classes" in found.warning
+    result = decoder.diff(encoder)
+    assert result.predictions == ()
+    assert np.isnan(result.total_variation)
+    assert "predictions: 49152 tokens and 2 classes" in result.warning
     assert (
         "attention of the stack 'self': 9 heads in layers 0 to 29 and 12 heads in layers 0 to 5"
-        in found.warning
+        in result.warning
     )
-    assert found.attention == {}
+    assert result.attention == {}
     with pytest.raises(ValueError, match="other has the layer"):
         aw.attention(decoder).diff(aw.attention(encoder))
 
 
 def test_attributions_differ_by_tokens_and_by_what_no_token_has(films: tuple[Any, Any]) -> None:
     both = [aw.lrp(trace, target=0, foil=1) for trace in films]
-    found = both[0].diff(both[1])
+    result = both[0].diff(both[1])
     targets = [float(trace.logits[0] - trace.logits[1]) for trace in films]
-    assert found.values.sum() + found.residual == pytest.approx(targets[0] - targets[1], abs=1e-4)
-    assert found.labels == ("[CLS]", "the", "film", "was", "− not", "good", ".", "[SEP]")
-    assert found.value(4) == pytest.approx(-both[1].value(4))
-    assert found.value(5) == pytest.approx(both[0].value(4) - both[1].value(5))
-    assert "minus that of 'The film was not good.'" in found.title
+    assert result.values.sum() + result.residual == pytest.approx(targets[0] - targets[1], abs=1e-4)
+    assert result.labels == ("[CLS]", "the", "film", "was", "− not", "good", ".", "[SEP]")
+    assert result.value(4) == pytest.approx(-both[1].value(4))
+    assert result.value(5) == pytest.approx(both[0].value(4) - both[1].value(5))
+    assert "minus that of 'The film was not good.'" in result.title
     by_word = both[0].to("word").diff(both[1].to("word"))
-    assert by_word.values.sum() == pytest.approx(found.values.sum())
+    assert by_word.values.sum() == pytest.approx(result.values.sum())
     with pytest.raises(ValueError, match=r"other has the target 'negative', this one 'positive'.*target="):
         aw.lrp(films[0]).diff(aw.lrp(films[1]))
     with pytest.raises(TypeError, match="other is MixingMap"):
@@ -183,25 +183,25 @@ def test_attributions_differ_by_tokens_and_by_what_no_token_has(films: tuple[Any
 
 def test_maps_differ_cell_by_cell(films: tuple[Any, Any]) -> None:
     one, two = (aw.attention(trace) for trace in films)
-    found = one.diff(two)
-    assert found.value(5, 5, layer=2, head=3) == pytest.approx(
+    result = one.diff(two)
+    assert result.value(5, 5, layer=2, head=3) == pytest.approx(
         one.value(4, 4, layer=2, head=3) - two.value(5, 5, layer=2, head=3)
     )
     # A row that only one text has is its own; the others sum to what shares sum to.
-    np.testing.assert_allclose(found.layer(2).sum(-1)[:, 4], -1, atol=1e-6)
-    np.testing.assert_allclose(found.layer(2).sum(-1)[:, 5], 0, atol=1e-6)
+    np.testing.assert_allclose(result.layer(2).sum(-1)[:, 4], -1, atol=1e-6)
+    np.testing.assert_allclose(result.layer(2).sum(-1)[:, 5], 0, atol=1e-6)
     mean = one.mean("head").diff(two.mean("head"))
-    np.testing.assert_allclose(mean.layer(2), found.layer(2).mean(0), atol=1e-6)
+    np.testing.assert_allclose(mean.layer(2), result.layer(2).mean(0), atol=1e-6)
 
 
 def test_an_encoder_decoder_is_aligned_on_both_sides() -> None:
     model, tokenizer = tiny.build(tiny.SEQ2SEQ["T5"]), tiny.wordpiece()
     one = aw.trace(model, tokenizer, "unbelievable cat", target_text="cat cat")
     two = aw.trace(model, tokenizer, "cat", target_text="cat cat")
-    found = one.diff(two)
-    queries, keys = found.alignments["cross"]
+    result = one.diff(two)
+    queries, keys = result.alignments["cross"]
     assert not queries.differing
     assert keys.differing
-    assert found.attention.keys() == {"encoder", "decoder", "cross"}
-    assert not found.unpaired["decoder"].any()
-    assert found.unpaired["cross"].all()
+    assert result.attention.keys() == {"encoder", "decoder", "cross"}
+    assert not result.unpaired["decoder"].any()
+    assert result.unpaired["cross"].all()

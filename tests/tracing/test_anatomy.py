@@ -104,60 +104,60 @@ def test_every_block_is_named_with_what_mixes_tokens_in_it(make: Callable[[], An
 
 
 def test_a_trace_of_given_numbers_has_a_block_a_layer() -> None:
-    found = aw.from_attentions(torch.full((2, 3, 2, 2), 0.5), ["a", "b"])
-    assert found.layers() == (0, 1)
-    assert repr(found.anatomy) == ("self: 2 blocks: 0 to 1 attention (3 heads)\n  positions: tokens 0 to 1")
-    assert found.left_out() == ""
+    result = aw.from_attentions(torch.full((2, 3, 2, 2), 0.5), ["a", "b"])
+    assert result.layers() == (0, 1)
+    assert repr(result.anatomy) == ("self: 2 blocks: 0 to 1 attention (3 heads)\n  positions: tokens 0 to 1")
+    assert result.left_out() == ""
 
 
 def test_layers_have_the_numbers_of_their_blocks() -> None:
-    found = traced(qwen3_next)
-    assert (found.layers(), found.n_layers()) == ((1, 3), 2)
+    result = traced(qwen3_next)
+    assert (result.layers(), result.n_layers()) == ((1, 3), 2)
     eager = tiny.build(qwen3_next, implementation="eager")
-    eager.load_state_dict(found.model.state_dict())
+    eager.load_state_dict(result.model.state_dict())
     with torch.no_grad():
         weights = eager(torch.tensor([IDS]), output_attentions=True).attentions
     of_blocks = [layer for layer in weights if layer is not None]
     for number, expected in zip((1, 3), of_blocks, strict=True):
-        torch.testing.assert_close(found.attention_layer(number), expected[0], atol=1e-6, rtol=1e-5)
-    assert bool((found.attention_layer(-1) == found.attention_layer(3)).all())
-    assert [seen.shape for _, seen in found.attention_blocks(3)] == [(4, len(IDS), len(IDS))]
+        torch.testing.assert_close(result.attention_layer(number), expected[0], atol=1e-6, rtol=1e-5)
+    assert bool((result.attention_layer(-1) == result.attention_layer(3)).all())
+    assert [seen.shape for _, seen in result.attention_blocks(3)] == [(4, len(IDS), len(IDS))]
     message = (
         r"layer 2 is out of range: stack 'self' has layers 1, 3; block 2 has no attention .* gated delta"
     )
     with pytest.raises(IndexError, match=message):
-        found.attention_layer(2)
+        result.attention_layer(2)
     with pytest.raises(IndexError, match=r"layer 4 is out of range: stack 'self' has layers 1, 3$"):
-        found.attention_layer(4)
+        result.attention_layer(4)
 
 
 def test_every_method_that_serves_a_hybrid_numbers_its_layers_so() -> None:
-    found = traced(qwen3_next)
+    result = traced(qwen3_next)
     measures = ("attention", "value_zeroing", "signed_attention")
-    assert {name: getattr(aw, name)(found).layers for name in measures} == dict.fromkeys(measures, (1, 3))
-    assert aw.head_importance(found).layers == (1, 3)
-    assert aw.hidden_token_attribution(found, scope="local").layers == (1, 3)
-    assert aw.rollout(found, partial=True).layers == (1, 3)
-    assert aw.rollout(found, partial=True, start_layer=-1).layers == (3,)
-    assert aw.rollout(found, partial=True, start_layer=2).layers == (3,)
-    zeroed = aw.value_zeroing(found, layers=3)
+    assert {name: getattr(aw, name)(result).layers for name in measures} == dict.fromkeys(measures, (1, 3))
+    assert aw.head_importance(result).layers == (1, 3)
+    assert aw.hidden_token_attribution(result, scope="local").layers == (1, 3)
+    assert aw.rollout(result, partial=True).layers == (1, 3)
+    assert aw.rollout(result, partial=True, start_layer=-1).layers == (3,)
+    assert aw.rollout(result, partial=True, start_layer=2).layers == (3,)
+    zeroed = aw.value_zeroing(result, layers=3)
     assert zeroed.layers == (3,)
-    assert bool((zeroed.layer(3) == aw.value_zeroing(found).layer(3)).all())
+    assert bool((zeroed.layer(3) == aw.value_zeroing(result).layer(3)).all())
 
 
 @pytest.mark.parametrize("by_model", [False, True])
 def test_a_head_is_ablated_in_the_block_that_is_named(by_model: bool) -> None:
-    found = traced(qwen3_next)
-    projection = found.model.model.layers[3].self_attn.o_proj
+    result = traced(qwen3_next)
+    projection = result.model.model.layers[3].self_attn.o_proj
     handle = projection.register_forward_pre_hook(lambda _, given: (torch.zeros_like(given[0]),))
     with torch.no_grad():
-        expected = found.model(torch.tensor([IDS])).logits[0]
+        expected = result.model(torch.tensor([IDS])).logits[0]
     handle.remove()
-    changed = found.rerun(aw.ablate_heads(found.model if by_model else found, {3: "all"}))
+    changed = result.rerun(aw.ablate_heads(result.model if by_model else result, {3: "all"}))
     torch.testing.assert_close(changed.logits, expected, atol=1e-5, rtol=1e-4)
     assert changed.layers() == (1, 3)
     with pytest.raises(IndexError, match=r"layer 0 is out of range: there are layers 1, 3"):
-        aw.ablate_heads(found, (0, 1))
+        aw.ablate_heads(result, (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -168,37 +168,37 @@ def test_a_head_is_ablated_in_the_block_that_is_named(by_model: bool) -> None:
     ],
 )
 def test_what_is_left_out_is_said_and_not_multiplied(make: Callable[[], Any], said: str) -> None:
-    found = traced(make)
-    assert said in found.warning
-    assert said in repr(found)
-    assert said in aw.attention(found).warning
+    result = traced(make)
+    assert said in result.warning
+    assert said in repr(result)
+    assert said in aw.attention(result).warning
     followed = {
-        "rollout": lambda: aw.rollout(found),
-        "attention_flow": lambda: aw.attention_flow(found),
-        "rollout of a map": lambda: aw.rollout(aw.value_zeroing(found), residual=None),
-        "globenc": lambda: aw.globenc(found),
-        "alti": lambda: aw.alti(found, rolled_out=True),
-        "chefer": lambda: aw.chefer(found),
-        "decompx": lambda: aw.decompx(found),
-        "alti_logit": lambda: aw.alti_logit(found),
+        "rollout": lambda: aw.rollout(result),
+        "attention_flow": lambda: aw.attention_flow(result),
+        "rollout of a map": lambda: aw.rollout(aw.value_zeroing(result), residual=None),
+        "globenc": lambda: aw.globenc(result),
+        "alti": lambda: aw.alti(result, rolled_out=True),
+        "chefer": lambda: aw.chefer(result),
+        "decompx": lambda: aw.decompx(result),
+        "alti_logit": lambda: aw.alti_logit(result),
     }
     for call in followed.values():
         with pytest.raises(ValueError, match=r"is not recorded|no description fits|are recorded"):
             call()
-    assert said in aw.rollout(found, partial=True).warning
-    assert said in aw.attention_flow(found, partial=True).warning
-    refused = {entry.name for entry in aw.methods(found) if entry.refusal(found)}
+    assert said in aw.rollout(result, partial=True).warning
+    assert said in aw.attention_flow(result, partial=True).warning
+    refused = {entry.name for entry in aw.methods(result) if entry.refusal(result)}
     assert {"rollout", "attention_flow", "chefer", "decompx", "alti_logit"} <= refused
 
 
 def test_methods_that_read_the_states_of_every_block_refuse_a_hybrid_by_name() -> None:
-    found = traced(qwen3_next)
-    other = aw.trace(found.model, None, input_ids=[*IDS[:-1], 7])
-    for call in (lambda: aw.circuits.lens(found), lambda: aw.circuits.patch(found, other)):
+    result = traced(qwen3_next)
+    other = aw.trace(result.model, None, input_ids=[*IDS[:-1], 7])
+    for call in (lambda: aw.circuits.lens(result), lambda: aw.circuits.patch(result, other)):
         with pytest.raises(UnsupportedModelError, match=r"only those that attend are recorded \(1, 3\)"):
             call()
     with pytest.raises(UnsupportedModelError, match=r"block 0 \(gated delta rule\) does not attend"):
-        aw.hidden_token_attribution(found)
+        aw.hidden_token_attribution(result)
 
 
 def test_derivatives_of_whole_blocks_are_followed_where_every_block_attends() -> None:
@@ -213,23 +213,23 @@ def test_an_encoder_that_is_not_recorded_is_named() -> None:
 
 
 def test_a_map_of_which_two_parts_are_mixed_is_one_layer() -> None:
-    found = traced(diffllama)
-    assert found.layers() == (0, 1)
-    assert "subtracts those of one half of the heads" in found.warning
-    module = found.model.model.layers[1].self_attn
+    result = traced(diffllama)
+    assert result.layers() == (0, 1)
+    assert "subtracts those of one half of the heads" in result.warning
+    module = result.model.model.layers[1].self_attn
     handle = module.o_proj.register_forward_pre_hook(lambda _, given: (torch.zeros_like(given[0]),))
     with torch.no_grad():
-        expected = found.model(torch.tensor([IDS])).logits[0]
+        expected = result.model(torch.tensor([IDS])).logits[0]
     handle.remove()
-    changed = found.rerun(aw.ablate_heads(found, {1: "all"}))
+    changed = result.rerun(aw.ablate_heads(result, {1: "all"}))
     torch.testing.assert_close(changed.logits, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_gradients_by_a_map_of_which_two_parts_are_mixed_are_those_of_both() -> None:
-    found = traced(diffllama)
-    signed = aw.signed_attention(found, of="score").layer(1)
-    weights = found.attention_layer(1).double().numpy()
-    target = found.predictions(1)[0].id
+    result = traced(diffllama)
+    signed = aw.signed_attention(result, of="score").layer(1)
+    weights = result.attention_layer(1).double().numpy()
+    target = result.predictions(1)[0].id
     uniform = np.tril(np.ones(weights.shape[1:])) / np.arange(1, weights.shape[1] + 1)[:, None]
     step = 1e-3
     for head in range(2):
@@ -237,7 +237,7 @@ def test_gradients_by_a_map_of_which_two_parts_are_mixed_are_those_of_both() -> 
         towards = uniform - weights[head]
         gradient = np.divide(signed[head], weights[head], out=np.zeros_like(uniform), where=weights[head] > 0)
         ends = [
-            found.rerun(aw.edit_attention(found, (1, head), weights[head] + sign * step * towards)).logits
+            result.rerun(aw.edit_attention(result, (1, head), weights[head] + sign * step * towards)).logits
             for sign in (1, -1)
         ]
         slope = float(ends[0][-1, target] - ends[1][-1, target]) / (2 * step)
@@ -245,9 +245,9 @@ def test_gradients_by_a_map_of_which_two_parts_are_mixed_are_those_of_both() -> 
 
 
 def test_an_anatomy_travels_with_its_trace() -> None:
-    found = traced(qwen3_next)
-    again = pickle.loads(pickle.dumps(found))
-    assert repr(again.anatomy) == repr(found.anatomy)
+    result = traced(qwen3_next)
+    again = pickle.loads(pickle.dumps(result))
+    assert repr(again.anatomy) == repr(result.anatomy)
     assert again.layers() == (1, 3)
 
 
@@ -269,16 +269,16 @@ class InWindows(hf.LongformerForMaskedLM):
 
 def test_columns_that_are_no_tokens_of_the_text_are_not_named_after_them() -> None:
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-    found = traced(
+    result = traced(
         lambda: InWindows(
             hf.LongformerConfig(vocab_size=120, **sizes, attention_window=[8, 8], max_position_embeddings=66)
         )
     )
-    queries, keys = found.axes()
+    queries, keys = result.axes()
     assert (len(queries), keys.tokens) == (len(IDS), tuple(map(str, range(9))))
-    assert "the 9 places of stack 'self' are numbered: which of them are tokens of the text" in found.warning
+    assert "the 9 places of stack 'self' are numbered: which of them are tokens of the text" in result.warning
     with pytest.raises(ValueError, match="goes from one sequence to another"):
-        aw.rollout(found)
+        aw.rollout(result)
 
 
 def test_a_decoder_that_reads_its_own_tokens_and_the_encoders_names_both() -> None:
@@ -291,9 +291,9 @@ def test_a_decoder_that_reads_its_own_tokens_and_the_encoders_names_both() -> No
         encoder={"text_config": shared, "vision_config": vision}, decoder=shared, vocab_size=120
     )
     model = tiny.build(lambda: hf.T5Gemma2ForConditionalGeneration(config))
-    found = aw.trace(model, None, input_ids=IDS, target_text=None)
-    keys = found.axes("decoder")[1].tokens
-    assert keys[-len(IDS) :] == found.axes("encoder")[0].tokens
+    result = aw.trace(model, None, input_ids=IDS, target_text=None)
+    keys = result.axes("decoder")[1].tokens
+    assert keys[-len(IDS) :] == result.axes("encoder")[0].tokens
     assert len(keys) == len(IDS) + 1
 
 

@@ -61,7 +61,7 @@ def traced(family: str, head: str, text: Any = TEXT, pair: str | None = None, **
 
 
 def shown(trace: Trace) -> dict[str, float]:
-    return {one.label: one.probability for one in trace.predictions()}
+    return {prediction.label: prediction.probability for prediction in trace.predictions()}
 
 
 def plain(trace: Trace) -> Any:
@@ -93,16 +93,16 @@ def test_a_classifier_says_what_the_pipeline_says(
 ) -> None:
     trace = traced(family, "SequenceClassification", id2label=names, problem_type=problem)
     pipeline = hf.pipeline("text-classification", model=trace.model, tokenizer=tiny.wordpiece(), top_k=None)
-    expected = {one["label"]: one["score"] for one in pipeline(TEXT)[0]}
+    expected = {item["label"]: item["score"] for item in pipeline(TEXT)[0]}
     assert trace.predictions_title == "class"
     assert shown(trace) == pytest.approx(expected, abs=1e-6)
     least = trace.predictions()[-1].label
     target = resolve_target(trace, least, method="test")
     assert (target.label, default_score(target)) == (least, "probability")
-    found = aw.input_x_gradient(trace, least)
+    result = aw.input_x_gradient(trace, least)
     number = trace.predictions()[-1].id
     reference = gradient_times_input(trace, lambda out: out.logits[0, number])
-    np.testing.assert_allclose(found.values, reference, atol=1e-5)
+    np.testing.assert_allclose(result.values, reference, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -119,10 +119,10 @@ def test_a_tagger_names_the_classes_of_its_tokens(family: str) -> None:
         shares = trace.answer.probabilities(logits[word["index"]])
         assert trace.answer.names[int(shares.argmax())] == word["entity"]
         assert float(shares.max()) == pytest.approx(float(word["score"]), abs=1e-6)
-    found = aw.input_x_gradient(trace, aw.targets.label("B-LOC", position=4), foil="O")
-    assert (found.target, found.foil) == ("B-LOC", "O")
+    result = aw.input_x_gradient(trace, aw.targets.label("B-LOC", position=4), foil="O")
+    assert (result.target, result.foil) == ("B-LOC", "O")
     reference = gradient_times_input(trace, lambda out: out.logits[0, 4, 2] - out.logits[0, 4, 0])
-    np.testing.assert_allclose(found.values, reference, atol=1e-5)
+    np.testing.assert_allclose(result.values, reference, atol=1e-5)
     # Without a place, it is where the class is most probable, and the result says so.
     rows = trace.answer.probabilities(logits)[1:-1, 1]
     best = int(rows.argmax()) + 1
@@ -132,7 +132,7 @@ def test_a_tagger_names_the_classes_of_its_tokens(family: str) -> None:
         metrics="comprehensiveness", oracle=None, draws=1,
     )  # fmt: skip
     hidden = trace.inputs["input_ids"].clone()
-    hidden[0, [place for place in range(1, hidden.shape[1] - 1) if place != 4]] = 4
+    hidden[0, [index for index in range(1, hidden.shape[1] - 1) if index != 4]] = 4
     with torch.no_grad():
         after = trace.model(**{**trace.inputs, "input_ids": hidden}).logits[0, 4].softmax(-1)[2]
     before = logits[4].softmax(-1)[2]
@@ -170,12 +170,12 @@ def test_an_extractive_answer_is_a_start_and_an_end(family: str) -> None:
     reference = gradient_times_input(
         trace, lambda out: out.start_logits[0, begin] + out.end_logits[0, stop - 1]
     )
-    found = aw.input_x_gradient(trace)
-    assert found.target == best.label
-    np.testing.assert_allclose(found.values, reference, atol=1e-5)
+    result = aw.input_x_gradient(trace)
+    assert result.target == best.label
+    np.testing.assert_allclose(result.values, reference, atol=1e-5)
     named = aw.input_x_gradient(trace, aw.targets.answer(begin, stop))
-    np.testing.assert_array_equal(named.values, found.values)
-    np.testing.assert_array_equal(aw.input_x_gradient(trace, best.id).values, found.values)
+    np.testing.assert_array_equal(named.values, result.values)
+    np.testing.assert_array_equal(aw.input_x_gradient(trace, best.id).values, result.values)
     assert default_score(resolve_target(trace, None, method="test")) == "number"
     begins = aw.input_x_gradient(trace, aw.targets.token("start", position=begin))
     reference = gradient_times_input(trace, lambda out: out.start_logits[0, begin])
@@ -238,16 +238,20 @@ def test_a_regression_predicts_numbers(family: str, count: int) -> None:
     trace = traced(family, "SequenceClassification", num_labels=count, problem_type="regression")
     numbers = plain(trace).logits[0].tolist()
     assert trace.predictions_title == ("number" if count == 1 else "numbers")
-    assert [float(one.label.split()[-1]) for one in trace.predictions()] == pytest.approx(numbers, rel=1e-3)
-    assert all(np.isnan(one.probability) for one in trace.predictions())
+    assert [float(prediction.label.split()[-1]) for prediction in trace.predictions()] == pytest.approx(
+        numbers, rel=1e-3
+    )
+    assert all(np.isnan(prediction.probability) for prediction in trace.predictions())
     changed = trace.rerun(aw.ablate_heads(trace, {0: range(4), 1: range(4)}))
     moved = trace.diff(changed)
     assert changed.logits is not None
-    assert {one.id: one.before for one in moved.predictions} == pytest.approx(
+    assert {prediction.id: prediction.before for prediction in moved.predictions} == pytest.approx(
         dict(enumerate(numbers)), abs=1e-5
     )
     after = dict(enumerate(changed.logits.tolist()))
-    assert {one.id: one.after for one in moved.predictions} == pytest.approx(after, abs=1e-5)
+    assert {prediction.id: prediction.after for prediction in moved.predictions} == pytest.approx(
+        after, abs=1e-5
+    )
     assert moved.predictions[0].label in trace.answer.names
     assert not moved.flipped
     assert f"{moved.predictions[0].before:.4g} to {moved.predictions[0].after:.4g}" in repr(moved)
@@ -305,7 +309,7 @@ def test_labels_that_do_not_exclude_each_other_are_read_alone_everywhere() -> No
     view = aw.RemovalView(trace, aw.saliency(trace, "fear"), operator="mask")
     assert view.left(0) == pytest.approx(float(before[1]), abs=1e-6)
     moved = trace.diff(trace.rerun(aw.ablate_heads(trace, (0, 0)))).predictions
-    assert {one.label: one.before for one in moved} == pytest.approx(
+    assert {item.label: item.before for item in moved} == pytest.approx(
         dict(zip(MOODS.values(), before.tolist(), strict=True)), abs=1e-6
     )
 
@@ -439,7 +443,9 @@ def test_a_pipeline_is_traced_with_its_own_options(options: dict[str, Any]) -> N
         "text-classification", model=model, tokenizer=tiny.wordpiece(), top_k=None, **options
     )
     trace = aw.trace(pipeline, TEXT)
-    assert shown(trace) == pytest.approx({one["label"]: one["score"] for one in pipeline(TEXT)[0]}, abs=1e-6)
+    assert shown(trace) == pytest.approx(
+        {item["label"]: item["score"] for item in pipeline(TEXT)[0]}, abs=1e-6
+    )
     assert ("cut" in trace.warning) == ("truncation" in options)
 
 

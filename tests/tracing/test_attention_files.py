@@ -40,26 +40,26 @@ def test_a_folder_is_a_trace(tmp_path: Path) -> None:
         tmp_path / "dump", tensors, tokens=TOKENS, model_id="mine", input_ids=[1, 2, 3, 4], boundary=2
     )
     for given in (path, str(path)):
-        found = aw.from_attentions(given)
-        assert (found.n_layers(), found.n_heads(), found.model_id, found.boundary) == (3, 2, "mine", 2)
-        assert found.units["word"].labels == ("[CLS]", "unable", "[SEP]")
-        assert found.input_ids is not None
-        assert found.input_ids.tolist() == [1, 2, 3, 4]
+        result = aw.from_attentions(given)
+        assert (result.n_layers(), result.n_heads(), result.model_id, result.boundary) == (3, 2, "mine", 2)
+        assert result.units["word"].labels == ("[CLS]", "unable", "[SEP]")
+        assert result.input_ids is not None
+        assert result.input_ids.tolist() == [1, 2, 3, 4]
         for number in range(3):
-            np.testing.assert_array_equal(found.attention_layer(number), tensors[f"self.{number}"])
+            np.testing.assert_array_equal(result.attention_layer(number), tensors[f"self.{number}"])
     assert aw.explore(str(path)).trace.tokens == tuple(TOKENS)
-    assert aw.rollout(found).shape == (3, N, N)
+    assert aw.rollout(result).shape == (3, N, N)
     assert aw.from_attentions(path, tokens=list("abcd"), model_id="other").tokens == tuple("abcd")
 
 
 def test_rows_and_heads_are_read_alone(tmp_path: Path) -> None:
     tensors = layers(1)
-    found = aw.from_attentions(write(tmp_path / "dump", tensors))
+    result = aw.from_attentions(write(tmp_path / "dump", tensors))
     for heads, queries in ((None, [3, 1]), ([1], slice(1, 3)), ([1, 0], None), (slice(0, 1), [2]), ([], [])):
         expected = torch.from_numpy(tensors["self.0"])
         expected = expected[slice(None) if heads is None else heads]
         expected = expected[:, slice(None) if queries is None else queries]
-        assert torch.equal(found.attention_rows(0, heads, queries), expected)
+        assert torch.equal(result.attention_rows(0, heads, queries), expected)
 
 
 def test_one_file_may_hold_its_labels_or_have_them_beside_it(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_a_file_for_each_layer_and_every_float_type(tmp_path: Path) -> None:
     for number, dtype in enumerate((torch.float32, torch.float16, torch.bfloat16)):
         save_torch({f"self.{number}": weights[None].to(dtype)}, tmp_path / f"layer_{number}.safetensors")
     (tmp_path / "attention.json").write_text(json.dumps({"tokens": TOKENS, "about": {"engine": "mine"}}))
-    found = aw.from_attentions(tmp_path)
-    assert (found.n_layers(), found.dtype) == (3, "float32")
+    result = aw.from_attentions(tmp_path)
+    assert (result.n_layers(), result.dtype) == (3, "float32")
     for number, tolerance in enumerate((0, 1e-3, 1e-2)):
-        torch.testing.assert_close(found.attention_layer(number), weights, atol=tolerance, rtol=0)
+        torch.testing.assert_close(result.attention_layer(number), weights, atol=tolerance, rtol=0)
     save_torch({"self.3": weights.double()}, tmp_path / "layer_3.safetensors")
     assert aw.from_attentions(tmp_path).dtype == "float64"
 
@@ -92,9 +92,9 @@ def test_an_encoder_decoder_has_its_stacks(tmp_path: Path) -> None:
     path = write(
         tmp_path / "dump", tensors, query_tokens=list("xyz"), key_tokens=TOKENS, input_ids=[1, 2, 3, 4]
     )
-    found = aw.from_attentions(path)
-    assert set(found.stacks) == {"encoder", "decoder", "cross"}
-    assert [axis.tokens for axis in found.axes("cross")] == [tuple("xyz"), tuple(TOKENS)]
+    result = aw.from_attentions(path)
+    assert set(result.stacks) == {"encoder", "decoder", "cross"}
+    assert [axis.tokens for axis in result.axes("cross")] == [tuple("xyz"), tuple(TOKENS)]
 
 
 def test_layers_are_read_when_they_are_needed(tmp_path: Path, monkeypatch: Any) -> None:
@@ -106,9 +106,9 @@ def test_layers_are_read_when_they_are_needed(tmp_path: Path, monkeypatch: Any) 
         return original(layer, *args)
 
     monkeypatch.setattr(attention_files.FileLayer, "weights", counted)
-    found = aw.from_attentions(write(tmp_path / "dump", layers()))
+    result = aw.from_attentions(write(tmp_path / "dump", layers()))
     assert opened == []
-    found.attention_layer(1)
+    result.attention_layer(1)
     assert opened == ["self.1"]
 
 
@@ -160,9 +160,9 @@ def test_what_is_wrong_is_named(tmp_path: Path, tensors: Any, labels: Any, says:
 def test_numbers_that_are_none_are_located_when_they_are_read(tmp_path: Path, bad: float) -> None:
     tensors = layers()
     tensors["self.1"][1, 2, 3] = bad
-    found = aw.from_attentions(write(tmp_path / "dump", tensors))
-    found.attention_layer(0)
-    for read in (lambda: found.attention_layer(1), lambda: found.attention_rows(1, [1], [2])):
+    result = aw.from_attentions(write(tmp_path / "dump", tensors))
+    result.attention_layer(0)
+    for read in (lambda: result.attention_layer(1), lambda: result.attention_rows(1, [1], [2])):
         with pytest.raises(ValueError, match=r"'self\.1' of .* holds (nan|inf) at head 1, query 2, key 3"):
             read()
 
@@ -224,17 +224,17 @@ def test_a_layer_in_two_files_is_refused(tmp_path: Path) -> None:
 
 def test_hostile_labels_are_only_text(tmp_path: Path) -> None:
     labels = ["<script>alert(1)</script>", "\x00", "\u202e", "##able"]
-    found = aw.from_attentions(write(tmp_path / "dump", layers(), tokens=labels, model_id="\ud800<b>"))
-    assert found.tokens[:3] == tuple(labels[:3])
-    assert found.model_id == "\ufffd<b>"
+    result = aw.from_attentions(write(tmp_path / "dump", layers(), tokens=labels, model_id="\ud800<b>"))
+    assert result.tokens[:3] == tuple(labels[:3])
+    assert result.model_id == "\ufffd<b>"
 
 
 def test_a_file_that_is_gone_or_changed_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "dump", layers())
-    found = aw.from_attentions(path)
+    result = aw.from_attentions(path)
     save_file({"self.0": np.ones((2, N, N), dtype=np.float32)}, path / "attention.safetensors")
     with pytest.raises(ValueError, match=r"'self\.1' of .* cannot be read any more"):
-        found.attention_layer(1)
+        result.attention_layer(1)
     (path / "attention.safetensors").unlink()
     with pytest.raises(ValueError, match=r"'self\.2' of .* cannot be read any more"):
-        found.attention_layer(2)
+        result.attention_layer(2)

@@ -27,8 +27,8 @@ CAUSAL = ("GPT-2", "GPT-NeoX", "OPT", "Llama", "Qwen3", "Gemma 2", "Gemma 3", "C
 
 def make(family: str, dtype: torch.dtype = torch.float64) -> tuple[Any, Any]:
     """Return a shaken tiny model and its trace."""
-    found = FAMILIES[family].traced(dtype)
-    return found.model, found
+    result = FAMILIES[family].traced(dtype)
+    return result.model, result
 
 
 def largest(difference: torch.Tensor, scale: torch.Tensor) -> float:
@@ -46,9 +46,9 @@ def in_double(block: Any) -> bool:
 @pytest.mark.parametrize("family", {**FAMILIES, **MORE})
 @torch.no_grad()
 def test_the_parts_of_a_block_add_up_to_its_states_and_its_output(family: str) -> None:
-    found = {**FAMILIES, **MORE}[family].traced(torch.float64)
-    for layer, stack in ((layer, name) for name in found.stacks for layer in range(found.n_layers(name))):
-        block = block_of(found, layer, stack, "test")
+    result = {**FAMILIES, **MORE}[family].traced(torch.float64)
+    for layer, stack in ((layer, name) for name in result.stacks for layer in range(result.n_layers(name))):
+        block = block_of(result, layer, stack, "test")
         assert largest(block.recomputed() - block.output, block.output) < (
             1e-12 if in_double(block) else 1e-5
         )
@@ -72,12 +72,12 @@ def test_the_parts_of_a_block_add_up_to_its_states_and_its_output(family: str) -
 @pytest.mark.parametrize("family", ["T5", "Marian", "BERT2BERT", "Whisper"])
 @torch.no_grad()
 def test_a_block_with_two_attentions_is_seen_from_each(family: str) -> None:
-    _, found = make(family)
-    whole = block_of(found, 1, "decoder", "test")
-    beyond = block_of(found, 1, "cross", "test")
+    _, result = make(family)
+    whole = block_of(result, 1, "decoder", "test")
+    beyond = block_of(result, 1, "cross", "test")
     assert origin(whole.module) is origin(beyond.module)
     assert whole.n_heads == beyond.n_heads == 4
-    assert torch.equal(beyond.weights(), found.attention_layer(1, "cross"))
+    assert torch.equal(beyond.weights(), result.attention_layer(1, "cross"))
     assert torch.equal(whole.output, beyond.output)
     state = whole.norm1(whole.middle) if whole.layout.order == "post" else whole.middle
     assert largest(beyond.hidden - state, state) < 1e-12
@@ -111,8 +111,8 @@ def test_a_prefix_of_keys_is_nobodys_own() -> None:
 @pytest.mark.parametrize("family", ["BERT", "GPT-2", "Llama", "GPT-NeoX", "DINOv2 with registers"])
 @torch.no_grad()
 def test_norms_equal_brute_force_by_letting_one_value_through(family: str) -> None:
-    model, found = make(family)
-    block = block_of(found, 1, "self", "test")
+    model, result = make(family)
+    block = block_of(result, 1, "self", "test")
     n, out = len(block.hidden), origin(block.part(block.layout.after or block.layout.out))
     mixed: dict[int, torch.Tensor] = {}
 
@@ -125,7 +125,7 @@ def test_norms_equal_brute_force_by_letting_one_value_through(family: str) -> No
         # The twin has the hooks that the model has then.
         handle = out.register_forward_hook(lambda _, __, output: mixed.update({kept: output[0]}))
         with borrowed(model) as twin, recording(twin, (only,)):
-            twin(**found.inputs)
+            twin(**result.inputs)
             handle.remove()
         return mixed[kept]
 
@@ -144,8 +144,8 @@ def test_norms_equal_brute_force_by_letting_one_value_through(family: str) -> No
 
 @torch.no_grad()
 def test_the_size_of_chunks_changes_nothing(monkeypatch) -> None:
-    _, found = make("Llama")
-    parts = parts_of(block_of(found, 0, "self", "test"), "res")
+    _, result = make("Llama")
+    parts = parts_of(block_of(result, 0, "self", "test"), "res")
     whole = parts.norms()
     monkeypatch.setattr(contributions, "_CHUNK_BYTES", 1)
     assert torch.allclose(parts.norms(), whole, rtol=1e-12, atol=0)
@@ -155,28 +155,28 @@ def test_the_size_of_chunks_changes_nothing(monkeypatch) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @torch.no_grad()
 def test_half_precision_agrees_with_the_same_weights_in_full(family: str, dtype: torch.dtype) -> None:
-    model, found = make(family, dtype)
+    model, result = make(family, dtype)
     wide = copy.deepcopy(model).float()
     reference = trace(wide, None, IDS)
     # What the layers below rounded away stays lost: a few thousandths of float16, hundredths of bfloat16.
     tolerance = 0.1 if dtype == torch.bfloat16 else 0.01
     for layer in range(2):
-        parts = parts_of(block_of(found, layer, "self", "test"), "res")
+        parts = parts_of(block_of(result, layer, "self", "test"), "res")
         expected = parts_of(block_of(reference, layer, "self", "test"), "res").norms()
         assert parts.matrix.dtype == torch.float32
         assert largest(parts.norms() - expected, expected) < tolerance
 
 
 def test_a_shared_block_is_kept_once_for_every_call() -> None:
-    _, found = make("ALBERT")
-    first, last = (block_of(found, layer, "self", "test") for layer in (0, 2))
+    _, result = make("ALBERT")
+    first, last = (block_of(result, layer, "self", "test") for layer in (0, 2))
     assert first.module is last.module
     assert not torch.equal(first.hidden, last.hidden)
 
 
 def test_a_model_in_training_mode_is_explained_without_dropout_and_handed_back() -> None:
-    model, found = make("GPT-NeoX")
-    expected = block_of(found, 1, "self", "test").last
+    model, result = make("GPT-NeoX")
+    expected = block_of(result, 1, "self", "test").last
     model.train()
     again = block_of(trace(model, None, IDS), 1, "self", "test")
     assert torch.equal(again.last, expected)
@@ -205,17 +205,17 @@ def test_a_block_that_computes_something_else_is_refused_by_name() -> None:
     model, _ = make("BERT")
     block = model.bert.encoder.layer[1]
     block.output.register_forward_hook(lambda _, __, output: output * 1.1)
-    found = trace(model, None, IDS)
-    block_of(found, 0, "self", "alti")
+    result = trace(model, None, IDS)
+    block_of(result, 0, "self", "alti")
     with pytest.raises(
         UnsupportedModelError, match=r"alti is not available: layer 1, BertLayer, .*value_zeroing"
     ):
-        block_of(found, 1, "self", "alti")
+        block_of(result, 1, "self", "alti")
 
 
 def test_what_was_changed_after_it_was_proved_is_found_out() -> None:
-    model, found = make("BERT")
-    block_of(found, 1, "self", "alti")
+    model, result = make("BERT")
+    block_of(result, 1, "self", "alti")
     dense = model.bert.encoder.layer[1].attention.output.dense
     handle = dense.register_forward_hook(lambda _, __, output: output * 2)
     with pytest.raises(UnsupportedModelError, match="layer 1, BertLayer"):
@@ -257,10 +257,10 @@ def test_blocks_that_are_not_known_are_refused_by_name() -> None:
     ],
 )
 def test_the_layer_where_numbers_break_is_named(family: str, stack: str, place: str, where: str) -> None:
-    model, found = make(family, torch.float32)
+    model, result = make(family, torch.float32)
     model.get_submodule(place).weight.data.fill_(float("nan"))
     with pytest.raises(ValueError, match=where):
-        block_of(found, 0, stack, "alti")
+        block_of(result, 0, stack, "alti")
 
 
 @pytest.mark.slow
@@ -268,12 +268,12 @@ def test_the_model_runs_once_more_and_what_is_kept_goes_with_the_trace() -> None
     model = FAMILIES["BERT"].model(torch.float64)
     runs = []
     model.register_forward_hook(lambda *_: runs.append(1))
-    found = FAMILIES["BERT"].trace_of(model)
+    result = FAMILIES["BERT"].trace_of(model)
     runs.clear()
     for layer in (0, 1, 0):
-        block_of(found, layer, "self", "test")
+        block_of(result, layer, "self", "test")
     assert len(runs) == 1
-    kept = weakref.ref(block_of(found, 0, "self", "test"))
-    del found
+    kept = weakref.ref(block_of(result, 0, "self", "test"))
+    del result
     gc.collect()
     assert kept() is None

@@ -36,14 +36,14 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_text_models(family: str, dtype: torch.dtype, blocks: list[int]) -> None:
     model = tiny.build(tiny.TEXT[family]).to(dtype)
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     assert set(blocks) == {16, 29}
     expected = eager(model, input_ids=torch.tensor([IDS]))
     if dtype == torch.float32:
-        assert found.logits is None or torch.equal(found.logits, expected.logits[0])
-        assert_same(found, "self", expected.attentions)
+        assert result.logits is None or torch.equal(result.logits, expected.logits[0])
+        assert_same(result, "self", expected.attentions)
     else:
-        assert_same_but_for_rounding(found, expected)
+        assert_same_but_for_rounding(result, expected)
 
 
 def assert_same_but_for_rounding(found: Any, expected: Any) -> None:
@@ -67,10 +67,10 @@ def test_double_precision(request: pytest.FixtureRequest) -> None:
     expected = trace(model, None, ids)
     weights = expected.attention_layer(1)
     blocks = request.getfixturevalue("blocks")
-    found = trace(model, None, ids)
+    result = trace(model, None, ids)
     assert set(blocks) == {16, 28}
-    assert torch.equal(found.logits, expected.logits)
-    assert torch.equal(found.attention_layer(1), weights)
+    assert torch.equal(result.logits, expected.logits)
+    assert torch.equal(result.attention_layer(1), weights)
 
 
 @pytest.mark.parametrize("family", tiny.SEQ2SEQ)
@@ -96,20 +96,20 @@ def test_a_picture(blocks: list[int]) -> None:
         )
     )
     picture = torch.randn(3, 64, 64, generator=torch.Generator().manual_seed(1))
-    found = trace(model, None, image=picture)
+    result = trace(model, None, image=picture)
     assert set(blocks) == {16, 17}
-    assert_same(found, "self", eager(model, pixel_values=picture[None]).attentions)
+    assert_same(result, "self", eager(model, pixel_values=picture[None]).attentions)
 
 
 def test_a_padded_batch(blocks: list[int]) -> None:
     model = tiny.build(tiny.TEXT["Llama"])
     rows = torch.tensor([IDS, IDS[:40] + [0] * 21])
     mask = torch.tensor([[1] * 61, [1] * 40 + [0] * 21])
-    found = trace(model, None, input_ids=rows, attention_mask=mask)
+    result = trace(model, None, input_ids=rows, attention_mask=mask)
     assert 16 in blocks
     expected = eager(model, input_ids=rows, attention_mask=mask)
-    assert torch.equal(found[0].logits, expected.logits[0])
-    assert torch.equal(found[1].logits, expected.logits[1, :40])
+    assert torch.equal(result[0].logits, expected.logits[0])
+    assert torch.equal(result[1].logits, expected.logits[1, :40])
 
 
 def test_no_weights_are_held_while_a_long_text_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +119,11 @@ def test_no_weights_are_held_while_a_long_text_is_recorded(monkeypatch: pytest.M
     monkeypatch.setattr(attention_function, "LONG_BYTES", 2**17)
     monkeypatch.setattr(attention_function, "BLOCK_BYTES", 2**16)
     with Largest() as made:
-        found = trace(model, None, ids)
+        result = trace(model, None, ids)
     # The mask of eager attention, and nothing of the size of a head's weights beside it.
     assert made.numbers <= LONG * LONG
     with Largest() as made:
-        found.attention_layer(0)
+        result.attention_layer(0)
     assert made.numbers == 4 * LONG * LONG
 
 
@@ -131,9 +131,9 @@ def test_weights_that_are_edited_are_held_whole(blocks: list[int]) -> None:
     import attnwidgets as aw
 
     model = tiny.build(tiny.TEXT["Llama"])
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     blocks.clear()
-    with aw.edit_attention(found, (1, 2), "uniform"):
-        changed = found.rerun()
+    with aw.edit_attention(result, (1, 2), "uniform"):
+        changed = result.rerun()
     assert set(blocks) == {61}
     assert changed.attention_rows(1, [2], [60]).std() < 1e-6

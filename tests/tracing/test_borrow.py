@@ -111,8 +111,8 @@ def test_threads_get_their_own_numbers() -> None:
 
     def work(i: int) -> None:
         for _ in range(5):
-            found = trace(models[i], None, rows[i])
-            if found.n_layers() != 2 or not torch.equal(found.attention_layer(1), expected[i]):
+            result = trace(models[i], None, rows[i])
+            if result.n_layers() != 2 or not torch.equal(result.attention_layer(1), expected[i]):
                 wrong.append(i)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
@@ -125,9 +125,9 @@ def test_threads_get_their_own_numbers() -> None:
 
 
 def test_layers_may_be_read_from_many_threads() -> None:
-    found = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
+    result = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
     kept: list[Any] = []
-    threads = [threading.Thread(target=lambda: kept.append(found.attention_layer(0))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: kept.append(result.attention_layer(0))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -180,10 +180,10 @@ def test_tokenizer_keeps_its_padding_and_truncation() -> None:
     backend.enable_truncation(9)
     tokenizer.padding_side = "left"
     before = (backend.to_str(), tokenizer.padding_side, tokenizer.pad_token)
-    found = trace(tiny.build(tiny.TEXT["BERT"]), tokenizer, ["the cat sat .", "cat"], text_pair=["a b", "c"])
+    result = trace(tiny.build(tiny.TEXT["BERT"]), tokenizer, ["the cat sat .", "cat"], text_pair=["a b", "c"])
     assert (backend.to_str(), tokenizer.padding_side, tokenizer.pad_token) == before
-    assert found[0].tokens == ("[CLS]", "the", "cat", "sat", ".", "[SEP]", "a", "b", "[SEP]")
-    assert found[1].tokens == ("[CLS]", "cat", "[SEP]", "c", "[SEP]")
+    assert result[0].tokens == ("[CLS]", "the", "cat", "sat", ".", "[SEP]", "a", "b", "[SEP]")
+    assert result[1].tokens == ("[CLS]", "cat", "[SEP]", "c", "[SEP]")
 
 
 @pytest.mark.slow
@@ -200,9 +200,9 @@ def test_peft_model() -> None:
     model = tiny.build(tiny.TEXT["Llama"])
     plain = trace(model, None, IDS).attention_layer(1)
     wrapped = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], init_lora_weights=False))
-    found = trace(wrapped, None, IDS)
-    assert found.n_layers() == 2
-    assert not torch.equal(found.attention_layer(1), plain), "the adapter takes part"
+    result = trace(wrapped, None, IDS)
+    assert result.n_layers() == 2
+    assert not torch.equal(result.attention_layer(1), plain), "the adapter takes part"
 
 
 def test_prefix_of_a_peft_model_is_on_the_key_axis() -> None:
@@ -210,19 +210,19 @@ def test_prefix_of_a_peft_model_is_on_the_key_axis() -> None:
     model = tiny.build(tiny.TEXT["Llama"])
     wrapped = peft.get_peft_model(model, peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3))
     try:
-        found = trace(wrapped, None, IDS)
+        result = trace(wrapped, None, IDS)
     except ValueError as error:
         assert "PeftModel" in str(error)  # noqa: PT017 - refused by name is as good
         return
-    query, key = found.axes()
+    query, key = result.axes()
     assert len(query) == len(IDS)
     assert key.tokens[:3] == ("[P0]", "[P1]", "[P2]")
     for method in ("rollout", "attention_flow", "chefer", "decompx"):
         with pytest.raises(ValueError, match="3 of the 7 keys are none of its tokens"):
-            getattr(aw, method)(found)
-    assert "3 of the 7 keys" in aw.methods(found)["rollout"].refusal(found)
+            getattr(aw, method)(result)
+    assert "3 of the 7 keys" in aw.methods(result)["rollout"].refusal(result)
     with pytest.raises(ValueError, match=r"relevance is not conserved .* 3 of the 7 keys"):
-        aw.lrp(found)
+        aw.lrp(result)
 
 
 def test_dispatched_model() -> None:
@@ -237,8 +237,8 @@ def test_dispatched_model() -> None:
 def test_accelerator() -> None:
     model = tiny.build(tiny.TEXT["Llama"])
     expected = trace(model, None, IDS).attention_layer(1)
-    found = trace(model.to("cuda"), None, IDS)
-    torch.testing.assert_close(found.attention_layer(1), expected, atol=1e-4, rtol=0)
+    result = trace(model.to("cuda"), None, IDS)
+    torch.testing.assert_close(result.attention_layer(1), expected, atol=1e-4, rtol=0)
 
 
 @pytest.fixture

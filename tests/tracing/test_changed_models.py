@@ -241,10 +241,10 @@ def test_a_model_that_draws_in_every_pass_is_told_from_one_that_recording_change
     with pytest.raises(ValueError, match=says):
         aw.trace(model, None, image=picture)
     model.forward = functools.partial(model.forward, noise=torch.arange(16.0)[None])
-    found = aw.trace(model, None, image=picture)
+    result = aw.trace(model, None, image=picture)
     with torch.no_grad():
         expected = model(picture[None]).logits[0]
-    torch.testing.assert_close(found.logits, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(result.logits, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_patches_in_another_order_in_every_pass_are_told() -> None:

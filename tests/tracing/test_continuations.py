@@ -66,25 +66,27 @@ def _log_probability(model: Any, ids: tuple[int, ...], **sides: Any) -> float:
 def test_the_texts_are_those_that_generate_gives(
     gpt: Any, begun: Any, how: Any, n: int, options: Any
 ) -> None:
-    found = continuations(begun, how, n, max_new_tokens=6, beams=5 if how == "beam" else None)
+    result = continuations(begun, how, n, max_new_tokens=6, beams=5 if how == "beam" else None)
     expected = [row[: row.index(0) + 1] if 0 in row else row for row in _generated(gpt, **options)]
-    assert sorted(list(one.ids) for one in found) == sorted(expected)
+    assert sorted(list(item.ids) for item in result) == sorted(expected)
 
 
 @pytest.mark.parametrize("how", ["greedy", "sample", "beam"])
 def test_probabilities_are_the_models_own(gpt: Any, begun: Any, how: Any) -> None:
     cuts = {"temperature": 2.0, "top_k": 30} if how == "sample" else {}
-    for one in continuations(begun, how, 1 if how == "greedy" else 4, max_new_tokens=8, **cuts):
-        assert len(one.ids) == len(one.tokens) == len(one.log_probabilities)
-        assert one.log_probability == pytest.approx(_log_probability(gpt, one.ids), abs=1e-4)
-        assert one.probability == pytest.approx(math.exp(one.log_probability))
+    for continuation in continuations(begun, how, 1 if how == "greedy" else 4, max_new_tokens=8, **cuts):
+        assert len(continuation.ids) == len(continuation.tokens) == len(continuation.log_probabilities)
+        assert continuation.log_probability == pytest.approx(
+            _log_probability(gpt, continuation.ids), abs=1e-4
+        )
+        assert continuation.probability == pytest.approx(math.exp(continuation.log_probability))
 
 
 def test_a_continuation_says_what_it_is_in_a_line(begun: Any) -> None:
-    (found,) = continuations(begun, max_new_tokens=3)
-    told = repr(found)
-    assert told.startswith(f"<Continuation {found.text!r}: {len(found.ids)} token")
-    assert f"probability {found.probability:.3g}" in told
+    (result,) = continuations(begun, max_new_tokens=3)
+    told = repr(result)
+    assert told.startswith(f"<Continuation {result.text!r}: {len(result.ids)} token")
+    assert f"probability {result.probability:.3g}" in told
 
 
 def test_enough_beams_find_the_most_probable(begun: Any, gpt: Any) -> None:
@@ -95,14 +97,14 @@ def test_enough_beams_find_the_most_probable(begun: Any, gpt: Any) -> None:
     both = {(a, b): float(first[a] + second[a, b]) for a, b in itertools.product(range(40), repeat=2)}
     alone = {ids: value for ids, value in both.items() if ids[0] != ends} | {(ends,): float(first[ends])}
     best = sorted(alone, key=lambda ids: -alone[ids])[:3]
-    found = continuations(begun, "beam", 3, max_new_tokens=2, beams=40)
-    assert [one.ids for one in found] == best
+    result = continuations(begun, "beam", 3, max_new_tokens=2, beams=40)
+    assert [item.ids for item in result] == best
 
 
 def test_draws_are_those_of_the_seed_and_of_what_is_drawn_from(begun: Any) -> None:
     def draw(seed: int, **options: Any) -> list[tuple[int, ...]]:
-        found = continuations(begun, "sample", 5, seed=seed, max_new_tokens=6, **options)
-        return [one.ids for one in found]
+        result = continuations(begun, "sample", 5, seed=seed, max_new_tokens=6, **options)
+        return [item.ids for item in result]
 
     assert draw(1) == draw(1) != draw(2)
     (best,) = continuations(begun, max_new_tokens=6)
@@ -113,22 +115,22 @@ def test_draws_are_those_of_the_seed_and_of_what_is_drawn_from(begun: Any) -> No
 def test_a_checkpoints_penalties_do_not_count() -> None:
     model = _gpt(initializer_range=1.0)
     model.generation_config.update(repetition_penalty=50.0, no_repeat_ngram_size=1)
-    (found,) = continuations(trace(model, None, torch.tensor(IDS)), max_new_tokens=6)
+    (result,) = continuations(trace(model, None, torch.tensor(IDS)), max_new_tokens=6)
     text = list(IDS)
-    for _ in range(len(found.ids)):
+    for _ in range(len(result.ids)):
         with torch.no_grad():
             text.append(int(model(torch.tensor([text])).logits[0, -1].argmax()))
-    assert list(found.ids) == text[len(IDS) :]
+    assert list(result.ids) == text[len(IDS) :]
 
 
 def test_an_encoder_decoder_goes_on_where_its_decoder_ends() -> None:
     model = tiny.build(tiny.SEQ2SEQ["Marian"])
     begun = trace(model, None, torch.tensor(IDS))
     sides = {name: begun.inputs[name] for name in ("input_ids", "decoder_input_ids")}
-    found = continuations(begun, "sample", 3, max_new_tokens=5)
-    for one in found:
-        expected = _log_probability(model, one.ids, **sides)
-        assert one.log_probability == pytest.approx(expected, abs=1e-4)
+    result = continuations(begun, "sample", 3, max_new_tokens=5)
+    for item in result:
+        expected = _log_probability(model, item.ids, **sides)
+        assert item.log_probability == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_model_and_the_random_numbers_are_as_they_were(gpt: Any, begun: Any) -> None:

@@ -32,23 +32,23 @@ def load(kind: str) -> tuple[object, object]:
 @pytest.mark.slow
 def test_encoder() -> None:
     model, tokenizer = load("encoder")
-    found = trace(model, tokenizer, "The electroencephalographer spoke.")
-    assert (found.n_layers(), found.n_heads()) == (6, 12)
-    assert found.units["word"].labels[2] == "electroencephalographer"
-    assert len(found.units["word"].spans[2]) > 3
+    result = trace(model, tokenizer, "The electroencephalographer spoke.")
+    assert (result.n_layers(), result.n_heads()) == (6, 12)
+    assert result.units["word"].labels[2] == "electroencephalographer"
+    assert len(result.units["word"].spans[2]) > 3
     # A plain attention sink, as the model is known for.
-    assert 0.3 < float(found.attention_layer(2)[:, :, 0].mean()) < 0.7
+    assert 0.3 < float(result.attention_layer(2)[:, :, 0].mean()) < 0.7
 
 
 @pytest.mark.slow
 def test_decoder_knows_the_capital_of_france() -> None:
     model, tokenizer = load("decoder")
-    found = trace(model, tokenizer, "The capital of France is")
-    assert (found.n_layers(), found.n_heads()) == (30, 9)
-    best = found.predictions(1)[0]
+    result = trace(model, tokenizer, "The capital of France is")
+    assert (result.n_layers(), result.n_heads()) == (30, 9)
+    best = result.predictions(1)[0]
     assert best.label == "␣Paris"
     assert best.probability == pytest.approx(0.77, abs=0.01)
-    torch.testing.assert_close(found.attention_layer(12).sum(-1), torch.ones(9, 5))
+    torch.testing.assert_close(result.attention_layer(12).sum(-1), torch.ones(9, 5))
     chat = trace(model, tokenizer, messages=[{"role": "user", "content": "Hi 12"}])
     assert chat.tokens[0] == "<|im_start|>"
     assert chat.tokens[-3:] == ("ass", "istant", "↵")
@@ -56,19 +56,19 @@ def test_decoder_knows_the_capital_of_france() -> None:
 
 def test_masked() -> None:
     model, tokenizer = load("masked")
-    found = trace(model, tokenizer, "CC(=O)[MASK]>>CCl")
-    assert (found.n_layers(), found.n_heads()) == (12, 8)
-    assert found.tokens[-3:] == ("C", "Cl", "[SEP]")
-    assert found.predictions_title == "[MASK] at 7"
+    result = trace(model, tokenizer, "CC(=O)[MASK]>>CCl")
+    assert (result.n_layers(), result.n_heads()) == (12, 8)
+    assert result.tokens[-3:] == ("C", "Cl", "[SEP]")
+    assert result.predictions_title == "[MASK] at 7"
 
 
 @pytest.mark.slow
 def test_classifier_reads_sentences_it_was_not_trained_on() -> None:
     model, tokenizer = load("classifier")
     assert accuracy(model, tokenizer, aw.demo_texts("test")) > 0.9
-    found = trace(model, tokenizer, "A warm, funny film that my whole family loved.").predictions(2)
-    assert found[0].label == "positive"
-    assert {one.label for one in found} == {"positive", "negative"}
+    result = trace(model, tokenizer, "A warm, funny film that my whole family loved.").predictions(2)
+    assert result[0].label == "positive"
+    assert {item.label for item in result} == {"positive", "negative"}
 
 
 @pytest.mark.slow
@@ -84,9 +84,9 @@ def test_vision_is_dinov2(shared: Path) -> None:
     np.testing.assert_allclose(
         state @ known["head_weight"].T + known["head_bias"], known["logits"], atol=1e-5, rtol=0
     )
-    found = trace(model, processor, image=known["image"])
-    assert (found.n_layers(), found.n_heads()) == (12, 6)
-    assert found.units["patch"].grid == (16, 16)
+    result = trace(model, processor, image=known["image"])
+    assert (result.n_layers(), result.n_heads()) == (12, 6)
+    assert result.units["patch"].grid == (16, 16)
 
 
 @pytest.mark.slow
@@ -106,15 +106,15 @@ def test_speech_is_whisper(shared: Path) -> None:
 def test_the_labelled_texts_say_which_words_decide() -> None:
     texts = aw.demo_texts()
     assert len(texts) == len(aw.demo_texts("train")) + len(aw.demo_texts("test")) == 300
-    assert len({one.text for one in texts}) == 300
+    assert len({entry.text for entry in texts}) == 300
     assert sum(one.label == "positive" for one in texts) == 150
     first = texts[0]
     assert "*" not in first.text
     assert [first.text[start:stop] for start, stop in first.rationale] == ["superb", "moved", "to", "tears"]
-    for one in texts:
-        assert one.rationale, one.text
-        for start, stop in one.rationale:
-            assert one.text[start:stop].strip() == one.text[start:stop] != ""
+    for item in texts:
+        assert item.rationale, item.text
+        for start, stop in item.rationale:
+            assert item.text[start:stop].strip() == item.text[start:stop] != ""
     with pytest.raises(ValueError, match="'train', 'test' or None"):
         aw.demo_texts("dev")
 

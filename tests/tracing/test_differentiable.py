@@ -34,21 +34,21 @@ def test_gradients_at_the_embeddings_are_autograds_own(family: str) -> None:
     model = tiny.build(tiny.TEXT[family])
     with differentiable(trace(model, None, IDS), "test") as run:
         graph = run()
-        found = gradients(graph.outputs.logits[:, -1, 7], [graph.inputs["self"]])[0]
+        result = gradients(graph.outputs.logits[:, -1, 7], [graph.inputs["self"]])[0]
     expected = by_hand(model, graph.inputs["self"])
-    assert torch.allclose(found, expected, atol=1e-6)
-    assert found.abs().max() > 1e-6
+    assert torch.allclose(result, expected, atol=1e-6)
+    assert result.abs().max() > 1e-6
 
 
 def test_attention_weights_are_in_the_graph() -> None:
     model = tiny.build(tiny.TEXT["Llama"], implementation="eager")
     with differentiable(trace(model, None, IDS), "test") as run:
         graph = run(keep=("weights",))
-        found = gradients(graph.outputs.logits[:, -1, 7], graph.weights["self"])
+        result = gradients(graph.outputs.logits[:, -1, 7], graph.weights["self"])
     outputs = model(torch.tensor([IDS]), output_attentions=True, use_cache=False)
     expected = torch.autograd.grad(outputs.logits[0, -1, 7], outputs.attentions)
-    assert len(found) == len(expected) == 2
-    assert all(torch.allclose(mine, theirs, atol=1e-6) for mine, theirs in zip(found, expected, strict=True))
+    assert len(result) == len(expected) == 2
+    assert all(torch.allclose(mine, theirs, atol=1e-6) for mine, theirs in zip(result, expected, strict=True))
 
 
 def test_states_are_what_blocks_are_given() -> None:
@@ -66,13 +66,13 @@ def test_two_stacks_end_in_two_leaves_and_count_every_way() -> None:
     with differentiable(trace(model, None, IDS), "test") as run:
         graph = run()
         score = graph.outputs.logits[:, -1, 7]
-        found = dict(zip(graph.inputs, gradients(score, list(graph.inputs.values())), strict=True))
+        result = dict(zip(graph.inputs, gradients(score, list(graph.inputs.values())), strict=True))
     encoder = graph.inputs["encoder"].detach().clone().requires_grad_()
     decoder = graph.inputs["decoder"].detach().clone().requires_grad_()
     logits = model(inputs_embeds=encoder, decoder_inputs_embeds=decoder, use_cache=False).logits
     expected = torch.autograd.grad(logits[:, -1, 7].sum(), [encoder, decoder])
-    assert torch.allclose(found["encoder"], expected[0], atol=1e-6)
-    assert torch.allclose(found["decoder"], expected[1], atol=1e-6)
+    assert torch.allclose(result["encoder"], expected[0], atol=1e-6)
+    assert torch.allclose(result["decoder"], expected[1], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -82,11 +82,11 @@ def test_a_batch_of_other_embeddings_is_the_same_one_by_one() -> None:
         given = run().inputs["self"].detach()
         batch = torch.cat([given * scale for scale in (0.0, 0.5, 1.0)])
         together = run({"self": batch})
-        found = gradients(together.outputs.logits[:, -1, 7], [together.inputs["self"]])[0]
+        result = gradients(together.outputs.logits[:, -1, 7], [together.inputs["self"]])[0]
         for row in range(3):
             alone = run({"self": batch[row : row + 1]})
             expected = gradients(alone.outputs.logits[:, -1, 7], [alone.inputs["self"]])[0]
-            assert torch.allclose(found[row], expected[0], atol=1e-6)
+            assert torch.allclose(result[row], expected[0], atol=1e-6)
 
 
 def test_pixels_can_be_where_gradients_end() -> None:
@@ -94,10 +94,10 @@ def test_pixels_can_be_where_gradients_end() -> None:
     pixels = torch.randn(3, 24, 24, generator=torch.Generator().manual_seed(0))
     with differentiable(trace(model, None, image=pixels), "test", place="input") as run:
         graph = run()
-        found = gradients(graph.outputs.logits[:, 1], [graph.inputs["pixel_values"]])[0]
+        result = gradients(graph.outputs.logits[:, 1], [graph.inputs["pixel_values"]])[0]
     leaf = pixels[None].clone().requires_grad_()
     expected = torch.autograd.grad(model(leaf).logits[0, 1], leaf)[0]
-    assert torch.allclose(found, expected, atol=1e-6)
+    assert torch.allclose(result, expected, atol=1e-6)
 
 
 def test_half_precision_is_computed_in_float32() -> None:
@@ -105,9 +105,9 @@ def test_half_precision_is_computed_in_float32() -> None:
     exact = tiny.build(tiny.TEXT["Llama"]).bfloat16().float()
     with differentiable(trace(model.bfloat16(), None, IDS), "test") as run:
         graph = run()
-        found = gradients(graph.outputs.logits[:, -1, 7], [graph.inputs["self"]])[0]
-    assert found.dtype == torch.float32
-    assert torch.allclose(found, by_hand(exact, graph.inputs["self"]), atol=1e-5)
+        result = gradients(graph.outputs.logits[:, -1, 7], [graph.inputs["self"]])[0]
+    assert result.dtype == torch.float32
+    assert torch.allclose(result, by_hand(exact, graph.inputs["self"]), atol=1e-5)
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
     with differentiable(trace(model, None, IDS), "test", precision="model") as run:
         assert run().outputs.logits.dtype == torch.bfloat16
@@ -117,8 +117,8 @@ def test_the_model_comes_back_as_it_was() -> None:
     model = mixed_model()
     model.transformer.h[1].mlp.c_fc.weight.grad = torch.ones_like(model.transformer.h[1].mlp.c_fc.weight)
     before = state_of(model)
-    found = trace(model, None, IDS)
-    with differentiable(found, "test") as run:
+    result = trace(model, None, IDS)
+    with differentiable(result, "test") as run:
         graph = run(keep=("weights", "heads"))
         gradients(graph.outputs.logits[:, -1, 7], graph.heads["self"])
     assert state_of(model) == before
@@ -126,7 +126,7 @@ def test_the_model_comes_back_as_it_was() -> None:
     def interrupt() -> Any:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), differentiable(found, "test") as run:
+    with pytest.raises(KeyboardInterrupt), differentiable(result, "test") as run:
         run(during=interrupt)
     assert state_of(model) == before
 
@@ -142,17 +142,17 @@ def test_parameters_require_their_gradients_meanwhile() -> None:
 
 def test_what_cannot_be_differentiated_is_refused_by_name() -> None:
     model = tiny.build(tiny.TEXT["Llama"])
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     with (
         torch.inference_mode(),
         pytest.raises(ValueError, match="inference_mode"),
-        differentiable(found, "test"),
+        differentiable(result, "test"),
     ):
         pass
     model.lm_head.weight = nn.Parameter(torch.zeros(120, 32, dtype=torch.int8), requires_grad=False)
     with (
         pytest.raises(ValueError, match=r"quantised weights such as lm_head\.weight \(int8\)"),
-        differentiable(found, "test"),
+        differentiable(result, "test"),
     ):
         pass
     given = from_attentions(torch.ones(1, 1, 1, 1), ["a"])
@@ -162,8 +162,8 @@ def test_what_cannot_be_differentiated_is_refused_by_name() -> None:
 
 def test_a_text_too_long_for_the_memory_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.build(tiny.TEXT["Llama"])
-    found = trace(model, None, IDS)
-    need = graph_bytes(model, found)
+    result = trace(model, None, IDS)
+    need = graph_bytes(model, result)
     # What every token takes; a pair of tokens takes little more of so short a text.
     assert graph_bytes(model, trace(model, None, IDS * 2)) == pytest.approx(2 * need, rel=0.1)
     monkeypatch.setattr(memory, "free_bytes", lambda _: need // 2)
@@ -171,7 +171,7 @@ def test_a_text_too_long_for_the_memory_is_refused_before_it_runs(monkeypatch: p
     for block in model.model.layers:  # a hook on the model would be a change, for which it runs
         monkeypatch.setattr(type(block), "forward", lambda *_: passes.append(1))
     with (
-        differentiable(found, "test") as run,
+        differentiable(result, "test") as run,
         pytest.raises(ValueError, match=r"over 4 tokens .* shorter text"),
     ):
         run()
@@ -179,12 +179,12 @@ def test_a_text_too_long_for_the_memory_is_refused_before_it_runs(monkeypatch: p
 
 
 def test_running_out_of_memory_is_said_in_words() -> None:
-    found = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+    result = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
 
     def burst(*_: Any) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
-    with differentiable(found, "test") as run:
+    with differentiable(result, "test") as run:
         run.model.get_submodule("model.norm").register_forward_pre_hook(burst)
         with pytest.raises(ValueError, match="Take a shorter text"):
             run()

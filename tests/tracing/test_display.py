@@ -13,9 +13,9 @@ from tests.tracing import tiny
 
 
 def test_byte_level_tokens_are_decoded() -> None:
-    found = encode(tiny.byte_level(), "the cat the\n\tcat")
-    assert found.text is not None
-    assert found.text.tokens == ("t", "he", "␣", "cat", "␣the", "↵", "⇥", "cat")
+    result = encode(tiny.byte_level(), "the cat the\n\tcat")
+    assert result.text is not None
+    assert result.text.tokens == ("t", "he", "␣", "cat", "␣the", "↵", "⇥", "cat")
 
 
 def test_characters_split_over_bytes_are_whole() -> None:

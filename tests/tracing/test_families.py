@@ -42,15 +42,15 @@ def assert_same(found: Any, stack: str, expected: Any) -> None:
 @pytest.mark.parametrize("loaded", [None, "eager"], ids=["as loaded", "eager"])
 def test_text_models_are_recorded_exactly(family: str, loaded: str | None) -> None:
     model = tiny.build(tiny.TEXT[family], implementation=loaded)
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     expected = eager(model, input_ids=torch.tensor([IDS])).attentions
     assert loaded or family == "Gemma 2" or model.config._attn_implementation == "sdpa"
-    assert found.stacks == ("self",)
-    assert_same(found, "self", expected)
-    assert found.tokens == tuple(str(i) for i in IDS)
-    assert found.n_heads() == 4
-    assert not found.warning
-    assert found.is_causal() == (
+    assert result.stacks == ("self",)
+    assert_same(result, "self", expected)
+    assert result.tokens == tuple(str(i) for i in IDS)
+    assert result.n_heads() == 4
+    assert not result.warning
+    assert result.is_causal() == (
         family not in ("BERT", "RoBERTa", "DistilBERT", "ELECTRA", "ALBERT", "ModernBERT")
     )
 
@@ -58,18 +58,18 @@ def test_text_models_are_recorded_exactly(family: str, loaded: str | None) -> No
 @pytest.mark.parametrize("family", tiny.SEQ2SEQ)
 def test_encoder_decoder_models_have_three_stacks(family: str) -> None:
     model = tiny.build(tiny.SEQ2SEQ[family])
-    found = trace(model, None, IDS, max_new_tokens=4)
-    decoder = [int(t) for t in found.axes("decoder")[0].tokens]
+    result = trace(model, None, IDS, max_new_tokens=4)
+    decoder = [int(t) for t in result.axes("decoder")[0].tokens]
     assert decoder[0] == 0
-    assert found.boundary == 1
+    assert result.boundary == 1
     outputs = eager(model, input_ids=torch.tensor([IDS]), decoder_input_ids=torch.tensor([decoder]))
-    assert found.stacks == ("encoder", "decoder", "cross")
-    assert_same(found, "encoder", outputs.encoder_attentions)
-    assert_same(found, "decoder", outputs.decoder_attentions)
-    assert_same(found, "cross", outputs.cross_attentions)
-    assert [len(axis) for axis in found.axes("cross")] == [len(decoder), len(IDS)]
-    assert found.is_causal("decoder")
-    assert not found.is_causal("encoder")
+    assert result.stacks == ("encoder", "decoder", "cross")
+    assert_same(result, "encoder", outputs.encoder_attentions)
+    assert_same(result, "decoder", outputs.decoder_attentions)
+    assert_same(result, "cross", outputs.cross_attentions)
+    assert [len(axis) for axis in result.axes("cross")] == [len(decoder), len(IDS)]
+    assert result.is_causal("decoder")
+    assert not result.is_causal("encoder")
 
 
 @pytest.mark.parametrize("family", tiny.IMAGE)
@@ -77,9 +77,9 @@ def test_vision_models_have_patches_in_a_grid(family: str) -> None:
     model = tiny.build(tiny.IMAGE[family])
     side = model.config.image_size
     picture = torch.randn(3, side, side, generator=torch.Generator().manual_seed(1))
-    found = trace(model, None, image=picture)
-    assert_same(found, "self", eager(model, pixel_values=picture[None]).attentions)
-    patches = found.units["patch"]
+    result = trace(model, None, image=picture)
+    assert_same(result, "self", eager(model, pixel_values=picture[None]).attentions)
+    patches = result.units["patch"]
     rows, columns = patches.grid or (0, 0)
     assert (rows, columns) == (side // model.config.patch_size,) * 2
     registers = getattr(model.config, "num_register_tokens", 0)
@@ -93,9 +93,9 @@ def test_vision_models_have_patches_in_a_grid(family: str) -> None:
 def test_audio_frames_have_times() -> None:
     model = tiny.wav2vec2()
     wave = torch.randn(400, generator=torch.Generator().manual_seed(1))
-    found = trace(model, None, audio=wave, sampling_rate=16_000)
-    assert_same(found, "self", eager(model, input_values=wave[None]).attentions)
-    times = found.units["frame"].times
+    result = trace(model, None, audio=wave, sampling_rate=16_000)
+    assert_same(result, "self", eager(model, input_values=wave[None]).attentions)
+    times = result.units["frame"].times
     assert times is not None
     # Kernels of 10 and 3 samples with strides of 5 and 2: every 10 samples, 20 are read.
     assert times[0] == (0.0, pytest.approx(20 / 16_000))
@@ -106,12 +106,12 @@ def test_audio_frames_have_times() -> None:
 def test_whisper_reads_frames_and_writes_tokens() -> None:
     model = tiny.whisper()
     features = torch.randn(1, 8, 40, generator=torch.Generator().manual_seed(1))
-    found = trace(model, None, audio=features, max_new_tokens=3)
-    decoder = torch.tensor([[int(t) for t in found.axes("decoder")[0].tokens]])
+    result = trace(model, None, audio=features, max_new_tokens=3)
+    decoder = torch.tensor([[int(t) for t in result.axes("decoder")[0].tokens]])
     outputs = eager(model, input_features=features, decoder_input_ids=decoder)
     for stack in ("encoder", "decoder"):
-        assert_same(found, stack, getattr(outputs, f"{stack}_attentions"))
-    assert_same(found, "cross", outputs.cross_attentions)
+        assert_same(result, stack, getattr(outputs, f"{stack}_attentions"))
+    assert_same(result, "cross", outputs.cross_attentions)
 
 
 def test_clip_has_a_stack_for_each_tower() -> None:
@@ -127,16 +127,16 @@ def test_clip_has_a_stack_for_each_tower() -> None:
     sample = Sample(IDS, text_of_ids(None, IDS), others={"pixel_values": picture})
     with borrowed(model) as twin:
         inputs = collate(twin, None, [sample])
-        (found,) = traces_of(twin, model, None, [sample], inputs, record(twin, inputs), 10**9)
-    assert found.stacks == ("text", "vision")
+        (result,) = traces_of(twin, model, None, [sample], inputs, record(twin, inputs), 10**9)
+    assert result.stacks == ("text", "vision")
     with torch.no_grad():
         for config in (model.config, model.text_model.config, model.vision_model.config):
             config._attn_implementation = "eager"
         text = model.text_model(torch.tensor([IDS]), output_attentions=True).attentions
         vision = model.vision_model(picture, output_attentions=True).attentions
-    assert_same(found, "text", text)
-    assert_same(found, "vision", vision)
-    assert found.axes("vision")[0].units["patch"].grid == (3, 3)
+    assert_same(result, "text", text)
+    assert_same(result, "vision", vision)
+    assert result.axes("vision")[0].units["patch"].grid == (3, 3)
     assert before[1] == "eager"
 
 
@@ -151,28 +151,28 @@ def test_clip_towers_keep_their_own_implementation() -> None:
 @pytest.mark.parametrize("family", tiny.OUTSIDE)
 def test_models_outside_the_interface_are_taken_from_their_own_output(family: str) -> None:
     model = tiny.build(tiny.OUTSIDE[family])
-    found = trace(model, None, IDS)
-    assert_same(found, "self", eager(model, input_ids=torch.tensor([IDS])).attentions)
-    assert "attention interface" in found.warning
+    result = trace(model, None, IDS)
+    assert_same(result, "self", eager(model, input_ids=torch.tensor([IDS])).attentions)
+    assert "attention interface" in result.warning
     with pytest.raises(UnsupportedModelError, match="queries and keys"):
-        found.query_key(0)
+        result.query_key(0)
 
 
 @pytest.mark.parametrize("family", ["BERT", "GPT-2", "Llama", "Gemma 3"])
 def test_bfloat16_is_recorded_exactly(family: str) -> None:
     model = tiny.build(tiny.TEXT[family]).to(torch.bfloat16)
-    found = trace(model, None, IDS)
-    assert_same(found, "self", eager(model, input_ids=torch.tensor([IDS])).attentions)
-    assert found.attention_layer(0).dtype == torch.float32
+    result = trace(model, None, IDS)
+    assert_same(result, "self", eager(model, input_ids=torch.tensor([IDS])).attentions)
+    assert result.attention_layer(0).dtype == torch.float32
     assert all(p.dtype == torch.bfloat16 for p in model.parameters())
 
 
 def test_float64_is_not_rounded() -> None:
     model = tiny.build(tiny.TEXT["BERT"]).double()
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     expected = eager(model, input_ids=torch.tensor([IDS])).attentions
-    assert found.dtype == "float64"
-    assert torch.equal(found.attention_layer(1), expected[1][0])
+    assert result.dtype == "float64"
+    assert torch.equal(result.attention_layer(1), expected[1][0])
 
 
 def test_sinks_are_never_ignored() -> None:
@@ -190,9 +190,9 @@ def test_sinks_are_never_ignored() -> None:
     model = hf.GptOssForCausalLM(config).eval()
     for layer in model.model.layers:
         layer.self_attn.sinks.data.fill_(1.0)
-    found = trace(model, None, IDS)
-    assert "'s_aux'" in found.warning
-    rows = found.attention_layer(0).sum(-1)
+    result = trace(model, None, IDS)
+    assert "'s_aux'" in result.warning
+    rows = result.attention_layer(0).sum(-1)
     assert float(rows[0, 0]) < 0.99, "a sink takes part of every row"
 
 
@@ -229,9 +229,9 @@ def test_attention_in_windows_is_shown_from_token_to_token(head: str, n_global: 
     # In a classifier's window of 8 beside one token that all see, 10 tokens have 10 columns.
     model = windowed(head)
     ids = [0, 5, 6, 2, 2, 8, *range(20, 20 + length - 7), 2]
-    found = trace(model, None, ids)
-    assert [axis.tokens for axis in found.axes()] == [tuple(map(str, ids))] * 2
-    assert "numbered" not in found.warning
+    result = trace(model, None, ids)
+    assert [axis.tokens for axis in result.axes()] == [tuple(map(str, ids))] * 2
+    assert "numbered" not in result.warning
     layers = model.longformer.encoder.layer
     states: list[torch.Tensor] = []
     hooks = [
@@ -245,7 +245,7 @@ def test_attention_in_windows_is_shown_from_token_to_token(head: str, n_global: 
         for number, (reach, state) in enumerate(zip((4, 2), states, strict=True)):
             module = layers[number].attention.self
             expected = softmax_in_windows(module, state, reach, list(range(n_global)))
-            torch.testing.assert_close(found.attention_layer(number), expected, atol=1e-6, rtol=1e-5)
+            torch.testing.assert_close(result.attention_layer(number), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_texts_of_several_lengths_in_windows_equal_each_alone() -> None:
@@ -253,11 +253,11 @@ def test_texts_of_several_lengths_in_windows_equal_each_alone() -> None:
     rows = [[0, 5, 6, 2, 2, 8, 9, 2], [0, 5, 2, 2, *range(20, 31), 2]]
     padded = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True, padding_value=1)
     together = aw.trace(model, None, input_ids=padded, attention_mask=padded != 1)
-    for row, found in zip(rows, together, strict=True):
+    for row, result in zip(rows, together, strict=True):
         alone = trace(model, None, row)
         for layer in range(2):
             torch.testing.assert_close(
-                found.attention_layer(layer), alone.attention_layer(layer), atol=1e-6, rtol=1e-5
+                result.attention_layer(layer), alone.attention_layer(layer), atol=1e-6, rtol=1e-5
             )
 
 
@@ -266,9 +266,9 @@ def test_an_encoder_that_attends_in_windows_has_maps_over_its_text() -> None:
 
     options = tiny._seq2seq_options() | {"attention_window": 4, "max_encoder_position_embeddings": 64}
     model = tiny.build(lambda: hf.LEDForConditionalGeneration(hf.LEDConfig(**options)))
-    found = trace(model, None, IDS)
-    assert [len(axis) for axis in found.axes("encoder")] == [len(IDS)] * 2
-    weights = found.attention_layer(0, "encoder")
+    result = trace(model, None, IDS)
+    assert [len(axis) for axis in result.axes("encoder")] == [len(IDS)] * 2
+    weights = result.attention_layer(0, "encoder")
     torch.testing.assert_close(weights.sum(-1), torch.ones(4, len(IDS)))
     assert float(weights.triu(3).sum() + weights.tril(-3).sum()) == 0, "beyond the window"
     seen = torch.zeros(1, len(IDS), dtype=torch.long)
@@ -302,12 +302,12 @@ def test_padding_never_shows(family: str, side: str) -> None:
         [0] * len(p) + [1] * len(r) if side == "left" else [1] * len(r) + [0] * len(p)
         for p, r in zip(pads, rows, strict=True)
     ]
-    found = trace(model, None, torch.tensor(padded), attention_mask=torch.tensor(mask))
-    for row, one in zip(rows, found, strict=True):
+    result = trace(model, None, torch.tensor(padded), attention_mask=torch.tensor(mask))
+    for row, item in zip(rows, result, strict=True):
         alone = trace(model, None, row)
-        assert one.tokens == alone.tokens
-        for layer in range(one.n_layers()):
+        assert item.tokens == alone.tokens
+        for layer in range(item.n_layers()):
             torch.testing.assert_close(
-                one.attention_layer(layer), alone.attention_layer(layer), atol=1e-6, rtol=0
+                item.attention_layer(layer), alone.attention_layer(layer), atol=1e-6, rtol=0
             )
-        torch.testing.assert_close(one.logits, alone.logits, atol=1e-5, rtol=0)
+        torch.testing.assert_close(item.logits, alone.logits, atol=1e-5, rtol=0)

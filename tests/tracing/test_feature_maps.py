@@ -31,9 +31,9 @@ def test_painting_one_place_changes_that_place_of_the_last_map_most(
         model(painted)
     change = as_map(kept[1] - kept[0], (64, 64), places=True)
     assert change is not None
-    found = divmod(int(change.norm(dim=1).argmax()), columns)
+    result = divmod(int(change.norm(dim=1).argmax()), columns)
     # What a place reads of the picture may have its middle in the next one.
-    assert max(abs(found[0] - down), abs(found[1] - across)) <= (family in ("ResNet", "SegFormer"))
+    assert max(abs(result[0] - down), abs(result[1] - across)) <= (family in ("ResNet", "SegFormer"))
 
 
 def test_attention_weights_of_a_square_picture_are_no_map() -> None:
@@ -66,8 +66,8 @@ def test_blocks_are_those_of_every_stage() -> None:
 def test_maps_have_the_proportions_of_the_picture(
     shape: tuple[int, ...], expected: tuple[int, ...] | None
 ) -> None:
-    found = as_map(torch.zeros(shape), (64, 96), places=True)
-    assert (None if found is None else tuple(found.shape)) == expected
+    result = as_map(torch.zeros(shape), (64, 96), places=True)
+    assert (None if result is None else tuple(result.shape)) == expected
 
 
 def test_the_axis_of_a_grid_is_by_patches() -> None:

@@ -166,29 +166,29 @@ def test_a_frame_of_a_spectrogram_hears_its_own_time(family: str) -> None:
     heard = -(-9_000 // step)
     assert frames.special == (False,) * heard + (True,) * (len(frames) - heard)
     assert set(frames.labels[heard:]) == {"[PAD]"}
-    for place in range(1, heard - 1):
+    for index in range(1, heard - 1):
         changed = wave.copy()
-        changed[place * step : place * step + 400] = 9
+        changed[index * step : index * step + 400] = 9
         after = trace(model, reader, audio=changed)
         differs = (after.query_key(0, "encoder")[0] - before.query_key(0, "encoder")[0]).norm(dim=(0, 2))
-        assert int(differs.argmax()) == place
+        assert int(differs.argmax()) == index
 
 
 def test_padding_stands_apart_from_every_map() -> None:
-    found = trace(tiny.whisper(), Bins(first=True), audio=noise(9_000))
+    result = trace(tiny.whisper(), Bins(first=True), audio=noise(9_000))
     for stack in ("encoder", "cross"):
-        unit = aw.attention(found, stack=stack).key.units["frame"]
+        unit = aw.attention(result, stack=stack).key.units["frame"]
         assert sum(unit.special) == 20 - 12
-    header = aw.Heatmap(aw.attention(found, stack="encoder")).store.header
+    header = aw.Heatmap(aw.attention(result, stack="encoder")).store.header
     assert any(sum(axis["special"]) == 20 - 12 for axis in header["axes"].values())
 
 
 def test_a_family_of_unknown_frames_gives_numbers_and_says_so() -> None:
     model = tiny.wav2vec2()
     model.config.model_type = "wav2vec9"
-    found = trace(model, None, audio=noise(200))
-    assert found.tokens[:2] == ("0", "1")
-    assert "numbered: when they are in the sound is not known for 'wav2vec9'" in found.warning
+    result = trace(model, None, audio=noise(200))
+    assert result.tokens[:2] == ("0", "1")
+    assert "numbered: when they are in the sound is not known for 'wav2vec9'" in result.warning
 
 
 def test_a_prefix_of_an_adapter_keeps_times() -> None:
@@ -198,9 +198,9 @@ def test_a_prefix_of_an_adapter_keeps_times() -> None:
 
 
 def test_what_the_model_did_not_hear_is_said() -> None:
-    found = trace(tiny.whisper(), Bins(first=True), audio=noise(30_000))
-    assert found.warning == "sound cut from 1.9 to 1 seconds"
-    assert not any(found.axes("encoder")[0].units["frame"].special)
+    result = trace(tiny.whisper(), Bins(first=True), audio=noise(30_000))
+    assert result.warning == "sound cut from 1.9 to 1 seconds"
+    assert not any(result.axes("encoder")[0].units["frame"].special)
 
 
 @pytest.mark.parametrize(
@@ -233,10 +233,10 @@ def test_a_sound_shorter_than_a_frame_is_refused_in_words() -> None:
 
 
 def test_half_an_hour_is_cut_to_what_the_model_reads_and_that_is_said() -> None:
-    found = trace(tiny.whisper(), Bins(first=True), audio=torch.zeros(1_800 * 16_000))
-    assert found.warning == "sound cut from 1,800.0 to 1 seconds"
-    assert found.sound.seconds == 1_800
-    assert found.sound.heard == 1
+    result = trace(tiny.whisper(), Bins(first=True), audio=torch.zeros(1_800 * 16_000))
+    assert result.warning == "sound cut from 1,800.0 to 1 seconds"
+    assert result.sound.seconds == 1_800
+    assert result.sound.heard == 1
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,9 @@ def assert_alike(found: Any, expected: Any) -> None:
     """Assert that two traces have the same numbers but for rounding, and the same masks."""
     for stack in expected.stacks:
         for layer in range(expected.n_layers(stack)):
-            ours, theirs = (one.attention_layer(layer, stack) for one in (found, expected))
+            ours, theirs = (item.attention_layer(layer, stack) for item in (found, expected))
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-            ours, theirs = (one.attention_settings(layer, stack)["mask"] for one in (found, expected))
+            ours, theirs = (item.attention_settings(layer, stack)["mask"] for item in (found, expected))
             assert ours is theirs is None or torch.equal(*torch.broadcast_tensors(ours, theirs))
     if expected.logits is not None:
         torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-5)
@@ -53,21 +53,21 @@ def assert_alike(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize("family", tiny.TEXT)
 def test_text_models(family: str) -> None:
     model = tiny.build(tiny.TEXT[family])
-    found, expected = fused(model, IDS), trace(model, None, IDS)
+    result, expected = fused(model, IDS), trace(model, None, IDS)
     for layer in range(expected.n_layers()):
-        assert isinstance(kept_mask(found, layer), CausalMask) == (family in WITHOUT_MASK)
-    assert found.is_causal() == expected.is_causal()
-    assert_alike(found, expected)
+        assert isinstance(kept_mask(result, layer), CausalMask) == (family in WITHOUT_MASK)
+    assert result.is_causal() == expected.is_causal()
+    assert_alike(result, expected)
 
 
 def test_layers_with_and_without_a_window() -> None:
     model = tiny.build(lambda: hf.Gemma3ForCausalLM(MIXED))
-    found = fused(model, IDS)
+    result = fused(model, IDS)
     whole = ["full" in kind for kind in MIXED.layer_types]
-    assert [isinstance(kept_mask(found, layer), CausalMask) for layer in range(6)] == whole
+    assert [isinstance(kept_mask(result, layer), CausalMask) for layer in range(6)] == whole
     assert any(whole)
     assert not all(whole)
-    assert_alike(found, trace(model, None, IDS))
+    assert_alike(result, trace(model, None, IDS))
 
 
 @pytest.mark.parametrize("family", tiny.SEQ2SEQ)
@@ -90,13 +90,13 @@ def test_texts_of_unequal_lengths_have_a_mask() -> None:
 def test_what_is_read_of_it_is_read_without_a_whole_mask() -> None:
     model = tiny.build(long_model)
     ids = long_ids(3000)
-    found, expected = fused(model, ids), trace(model, None, ids)
+    result, expected = fused(model, ids), trace(model, None, ids)
     mask = expected.attention_settings(1)["mask"]
     with Largest() as largest:
-        assert torch.equal(found.attention_settings(1, query=1234)["mask"], mask[..., [1234], :])
-        row = attention_row(found, 1, 3, 1234)
-        rows = found.attention_rows(1, [3], [1234])
-        assert found.is_causal()
+        assert torch.equal(result.attention_settings(1, query=1234)["mask"], mask[..., [1234], :])
+        row = attention_row(result, 1, 3, 1234)
+        rows = result.attention_rows(1, [3], [1234])
+        assert result.is_causal()
     assert largest.numbers < 200 * len(ids)
     np.testing.assert_allclose(
         row.weights, expected.attention_rows(1, [3], [1234])[0, 0], rtol=1e-3, atol=1e-7
@@ -135,8 +135,8 @@ def test_values_of_another_width_or_precision_are_not_fused(monkeypatch: pytest.
         lambda *args, **options: (calls.append(1), fused_attention(*args, **options))[1],
     )
     for values in (value, value[..., :5], value.double()):
-        found = attention_function._unread(query, key, values, settings)
-        torch.testing.assert_close(found, weights.to(values.dtype) @ values, rtol=1e-4, atol=1e-5)
+        result = attention_function._unread(query, key, values, settings)
+        torch.testing.assert_close(result, weights.to(values.dtype) @ values, rtol=1e-4, atol=1e-5)
     assert len(calls) == 1
 
 
@@ -146,23 +146,23 @@ def test_sums_of_its_rows() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_sums, "_CPU_BYTES", 1)
         parts = list(row_sums.row_sums(layer, factors))
-    found = torch.zeros(4, 3, len(IDS))
+    result = torch.zeros(4, 3, len(IDS))
     for sums, first, part in parts:
-        found[:, sums, first : first + part.shape[-1]] += part
-    torch.testing.assert_close(found, factors @ torch.from_numpy(layer.weights()), atol=1e-5, rtol=1e-4)
+        result[:, sums, first : first + part.shape[-1]] += part
+    torch.testing.assert_close(result, factors @ torch.from_numpy(layer.weights()), atol=1e-5, rtol=1e-4)
     assert [part.shape[-1] for _, _, part in parts] == [16, 32, len(IDS)]
 
 
 def test_blocks_that_run_again_an_intervention_and_gradients_have_the_mask() -> None:
     model = tiny.build(tiny.TEXT["Llama"])
-    found, expected = fused(model, IDS), trace(model, None, IDS)
+    result, expected = fused(model, IDS), trace(model, None, IDS)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("LONG_BYTES", "FUSED_BYTES", "LONG_MASK"):
             patch.setattr(attention_function, name, 0)
-        changed = found.rerun(aw.suppress(found, 2, 5))
-        saliency = aw.saliency(found, target=7)
-        zeroed = aw.value_zeroing(found).layer(1)
-        traced = aw.circuits.lens(found)
+        changed = result.rerun(aw.suppress(result, 2, 5))
+        saliency = aw.saliency(result, target=7)
+        zeroed = aw.value_zeroing(result).layer(1)
+        traced = aw.circuits.lens(result)
     torch.testing.assert_close(
         changed.logits, expected.rerun(aw.suppress(expected, 2, 5)).logits, rtol=1e-4, atol=1e-5
     )

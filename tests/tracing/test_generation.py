@@ -56,9 +56,9 @@ def test_left_over_options_change_nothing(left: dict[str, Any]) -> None:
     for name, value in left.items():
         setattr(model.generation_config, name, value)
     before = model.generation_config.to_dict()
-    found = trace(model, None, IDS, max_new_tokens=NEW)
-    assert found.input_ids.tolist() == expected
-    assert found.boundary == len(IDS)
+    result = trace(model, None, IDS, max_new_tokens=NEW)
+    assert result.input_ids.tolist() == expected
+    assert result.boundary == len(IDS)
     assert model.generation_config.to_dict() == before
     (one,) = aw.continuations(trace(model, None, IDS), max_new_tokens=NEW)
     assert list(one.ids) == expected[len(IDS) :]
@@ -68,10 +68,10 @@ def test_what_ends_a_text_still_ends_it() -> None:
     model = tiny.build(tiny.TEXT["Llama"])
     third = by_hand(model, IDS)[len(IDS) + 2]
     model.generation_config.eos_token_id = [third, 119]
-    found = trace(model, None, IDS, max_new_tokens=NEW).input_ids.tolist()
-    assert found == by_hand(model, IDS, (third, 119))
-    assert found[-1] == third
-    assert len(found) <= len(IDS) + 3
+    result = trace(model, None, IDS, max_new_tokens=NEW).input_ids.tolist()
+    assert result == by_hand(model, IDS, (third, 119))
+    assert result[-1] == third
+    assert len(result) <= len(IDS) + 3
 
 
 def _bart() -> Any:
@@ -94,8 +94,8 @@ def test_a_decoder_begins_and_may_write_what_its_model_says(name: str, own: dict
         setattr(options, key, value)
     expected = by_hand(model, [0], input_ids=torch.tensor([IDS]))
     options.num_beams, options.num_return_sequences, options.no_repeat_ngram_size = 3, 2, 1
-    found = trace(model, None, IDS, max_new_tokens=NEW)
-    assert [int(token) for token in found.axes("decoder")[0].tokens] == expected
+    result = trace(model, None, IDS, max_new_tokens=NEW)
+    assert [int(token) for token in result.axes("decoder")[0].tokens] == expected
 
 
 def test_whisper_keeps_its_task() -> None:
@@ -114,7 +114,7 @@ def test_whisper_keeps_its_task() -> None:
     options.num_return_sequences = options.num_beams = 2
     torch.manual_seed(0)
     sound = torch.randn(8, 40)
-    found = trace(model, None, audio=sound, max_new_tokens=NEW)
+    result = trace(model, None, audio=sound, max_new_tokens=NEW)
     expected = by_hand(model, [0, 41, 43, 44], input_features=sound[None])
-    assert [int(token) for token in found.axes("decoder")[0].tokens] == expected
-    assert found.boundary == 4
+    assert [int(token) for token in result.axes("decoder")[0].tokens] == expected
+    assert result.boundary == 4

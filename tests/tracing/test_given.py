@@ -43,14 +43,14 @@ def stochastic(*shape: int, causal: bool = False) -> torch.Tensor:
 )
 def test_every_container_gives_the_same(wrap: Any, dtype: str) -> None:
     weights = stochastic(L, H, N, N)
-    found = from_attentions(wrap(weights.clone()), list("abcd"))
-    assert (found.n_layers(), found.n_heads(), found.tokens) == (L, H, tuple("abcd"))
-    assert found.dtype == attention(found).dtype == attention(found).values.dtype == dtype
+    result = from_attentions(wrap(weights.clone()), list("abcd"))
+    assert (result.n_layers(), result.n_heads(), result.tokens) == (L, H, tuple("abcd"))
+    assert result.dtype == attention(result).dtype == attention(result).values.dtype == dtype
     for layer in range(L):
-        torch.testing.assert_close(found.attention_layer(layer), weights[layer].to(getattr(torch, dtype)))
-    assert not found.is_causal()
-    assert found.model is None
-    assert found.predictions() == ()
+        torch.testing.assert_close(result.attention_layer(layer), weights[layer].to(getattr(torch, dtype)))
+    assert not result.is_causal()
+    assert result.model is None
+    assert result.predictions() == ()
 
 
 def test_causality_is_inferred() -> None:
@@ -58,31 +58,31 @@ def test_causality_is_inferred() -> None:
 
 
 def test_one_head_axis_is_one_layer() -> None:
-    found = from_attentions(stochastic(H, N, N))
-    assert (found.n_layers(), found.n_heads()) == (1, H)
+    result = from_attentions(stochastic(H, N, N))
+    assert (result.n_layers(), result.n_heads()) == (1, H)
 
 
 def test_a_translation_models_alignment() -> None:
-    found = from_attentions(
+    result = from_attentions(
         stochastic(3, 2).numpy(), query_tokens=["je", "t'", "aime"], key_tokens=["love", "you"]
     )
-    query, key = found.axes()
+    query, key = result.axes()
     assert (query.tokens, key.tokens) == (("je", "t'", "aime"), ("love", "you"))
-    assert found.attention_layer(0).shape == (1, 3, 2)
-    assert not found.is_causal()
+    assert result.attention_layer(0).shape == (1, 3, 2)
+    assert not result.is_causal()
 
 
 def test_a_classifiers_one_vector() -> None:
-    found = from_attentions([0.2, 0.5, 0.3], ["good", "bad", "ugly"])
-    query, key = found.axes()
+    result = from_attentions([0.2, 0.5, 0.3], ["good", "bad", "ugly"])
+    query, key = result.axes()
     assert key.tokens == ("good", "bad", "ugly")
     assert len(query) == 1
 
 
 def test_heads_may_differ_from_layer_to_layer() -> None:
-    found = from_attentions([stochastic(1, 2, N, N), stochastic(1, 4, N, N)])
-    assert [found.n_heads(layer=i) for i in range(2)] == [2, 4]
-    assert found.attention_layer(1).shape == (4, N, N)
+    result = from_attentions([stochastic(1, 2, N, N), stochastic(1, 4, N, N)])
+    assert [result.n_heads(layer=i) for i in range(2)] == [2, 4]
+    assert result.attention_layer(1).shape == (4, N, N)
 
 
 def test_generation_steps_are_put_together() -> None:
@@ -96,13 +96,13 @@ def test_generation_steps_are_put_together() -> None:
     with torch.no_grad():
         whole = model(out.sequences[:, :-1], output_attentions=True).attentions
     for given in (out, out.attentions):
-        found = from_attentions(given, tokens)
-        assert found.tokens == tuple(tokens[:-1])
-        assert "never read" in found.warning
-        assert found.boundary == 3
-        assert found.is_causal()
+        result = from_attentions(given, tokens)
+        assert result.tokens == tuple(tokens[:-1])
+        assert "never read" in result.warning
+        assert result.boundary == 3
+        assert result.is_causal()
         for layer, weights in enumerate(whole):
-            torch.testing.assert_close(found.attention_layer(layer), weights[0], atol=1e-6, rtol=0)
+            torch.testing.assert_close(result.attention_layer(layer), weights[0], atol=1e-6, rtol=0)
 
 
 def test_an_encoder_decoder_output_has_its_stacks() -> None:
@@ -113,30 +113,30 @@ def test_an_encoder_decoder_output_has_its_stacks() -> None:
             decoder_input_ids=torch.tensor([[0, 8]]),
             output_attentions=True,
         )
-    found = from_attentions(out, key_tokens=["a", "b", "c"], query_tokens=["x", "y"])
-    assert set(found.stacks) == {"encoder", "decoder", "cross"}
-    assert [a.tokens for a in found.axes("cross")] == [("x", "y"), ("a", "b", "c")]
-    assert found.axes("encoder")[0].tokens == ("a", "b", "c")
-    torch.testing.assert_close(found.attention_layer(1, "cross"), out.cross_attentions[1][0])
+    result = from_attentions(out, key_tokens=["a", "b", "c"], query_tokens=["x", "y"])
+    assert set(result.stacks) == {"encoder", "decoder", "cross"}
+    assert [a.tokens for a in result.axes("cross")] == [("x", "y"), ("a", "b", "c")]
+    assert result.axes("encoder")[0].tokens == ("a", "b", "c")
+    torch.testing.assert_close(result.attention_layer(1, "cross"), out.cross_attentions[1][0])
 
 
 def test_tokens_are_decoded_and_joined_to_words() -> None:
-    found = from_attentions(stochastic(1, 1, 4, 4), ["[CLS]", "un", "##able", "[SEP]"])
-    assert found.units["word"].labels == ("[CLS]", "unable", "[SEP]")
-    found = from_attentions(stochastic(1, 1, 4, 4), ["The", "Ġcat", "s", "Ċ"])
-    assert found.tokens == ("The", "␣cat", "s", "↵")
-    assert found.units["word"].labels == ("The", "cats", "↵")
+    result = from_attentions(stochastic(1, 1, 4, 4), ["[CLS]", "un", "##able", "[SEP]"])
+    assert result.units["word"].labels == ("[CLS]", "unable", "[SEP]")
+    result = from_attentions(stochastic(1, 1, 4, 4), ["The", "Ġcat", "s", "Ċ"])
+    assert result.tokens == ("The", "␣cat", "s", "↵")
+    assert result.units["word"].labels == ("The", "cats", "↵")
 
 
 @pytest.mark.parametrize("words", [[None, 0, 0, None], [[1, 2]]])
 def test_words_may_be_given(words: Any) -> None:
-    found = from_attentions(stochastic(1, 1, 4, 4), ["<s>", "New", "York", "</s>"], words=words)
-    assert found.units["word"].spans == ((0,), (1, 2), (3,))
+    result = from_attentions(stochastic(1, 1, 4, 4), ["<s>", "New", "York", "</s>"], words=words)
+    assert result.units["word"].spans == ((0,), (1, 2), (3,))
 
 
 def test_words_may_be_torn_apart() -> None:
-    found = from_attentions(stochastic(1, 1, 3, 3), ["ne", "vais", "pas"], words=[[0, 2], [1]])
-    assert found.units["word"].spans == ((0, 2), (1,))
+    result = from_attentions(stochastic(1, 1, 3, 3), ["ne", "vais", "pas"], words=[[0, 2], [1]])
+    assert result.units["word"].spans == ((0, 2), (1,))
 
 
 @pytest.mark.parametrize("nothing", [(), (None, None), None, ((), ()), SimpleNamespace(attentions=None)])
@@ -202,8 +202,8 @@ def test_a_misspelt_keyword_is_answered() -> None:
 
 def test_hostile_labels_are_only_text() -> None:
     labels = ["<script>alert(1)</script>", "\x00", "\u202e", '"']
-    found = from_attentions(stochastic(1, 1, 4, 4), labels)
-    assert found.tokens == tuple(labels)
+    result = from_attentions(stochastic(1, 1, 4, 4), labels)
+    assert result.tokens == tuple(labels)
 
 
 def test_an_encoders_empty_cross_attention_is_absent() -> None:
@@ -212,9 +212,9 @@ def test_an_encoders_empty_cross_attention_is_absent() -> None:
         out = model(torch.tensor([[5, 6, 7]]), output_attentions=True)
     assert out.cross_attentions == ()  # as transformers 5 returns it
     for given in (out, {"attentions": out.attentions, "cross_attentions": ()}):
-        found = from_attentions(given, ["a", "b", "c"])
-        assert found.stacks == ("self",)
-        torch.testing.assert_close(found.attention_layer(0), out.attentions[0][0])
+        result = from_attentions(given, ["a", "b", "c"])
+        assert result.stacks == ("self",)
+        torch.testing.assert_close(result.attention_layer(0), out.attentions[0][0])
     with pytest.raises(ValueError, match="the output holds none"):
         from_attentions(SimpleNamespace(attentions=(), cross_attentions=()))
 
@@ -230,10 +230,10 @@ def test_an_output_of_a_decoder_run_with_sdpa_says_so(family: str, table: Any) -
         from_attentions(out)
     with torch.no_grad():
         out = tiny.build(table[family], implementation="eager")(**ids, output_attentions=True)
-    found = from_attentions(out)
+    result = from_attentions(out)
     expected = {"self"} if table is tiny.TEXT else {"encoder", "decoder", "cross"}
-    assert set(found.stacks) == expected
-    assert all(found.n_layers(stack) == 2 for stack in expected)
+    assert set(result.stacks) == expected
+    assert all(result.n_layers(stack) == 2 for stack in expected)
 
 
 def test_layers_of_different_sizes_are_refused() -> None:
@@ -267,22 +267,22 @@ class Cache:
 
 
 def cache_of(weights: torch.Tensor, *, batch: bool) -> dict[str, torch.Tensor]:
-    found = {"hook_embed": torch.zeros(1, N, 8)}
+    result = {"hook_embed": torch.zeros(1, N, 8)}
     for layer in sorted(range(len(weights)), key=str):  # 10 before 2, as some caches list them
-        found[f"blocks.{layer}.attn.hook_q"] = torch.zeros(1, N, H, 4)
-        found[f"blocks.{layer}.attn.hook_pattern"] = weights[layer][None] if batch else weights[layer]
-        found[f"blocks.{layer}.attn.hook_pattern_grad"] = torch.zeros(1, H, N, N)
-    return found | {"ln_final.hook_normalized": torch.zeros(1, N, 8)}
+        result[f"blocks.{layer}.attn.hook_q"] = torch.zeros(1, N, H, 4)
+        result[f"blocks.{layer}.attn.hook_pattern"] = weights[layer][None] if batch else weights[layer]
+        result[f"blocks.{layer}.attn.hook_pattern_grad"] = torch.zeros(1, H, N, N)
+    return result | {"ln_final.hook_normalized": torch.zeros(1, N, 8)}
 
 
 @pytest.mark.parametrize("batch", [True, False])
 @pytest.mark.parametrize("wrap", [dict, Cache])
 def test_a_transformerlens_cache_is_its_patterns_layer_by_layer(wrap: Any, batch: bool) -> None:
     weights = stochastic(11, H, N, N, causal=True)
-    found = from_attentions(wrap(cache_of(weights, batch=batch)), list("abcd"))
-    assert (found.stacks, found.n_layers(), found.n_heads()) == (("self",), 11, H)
+    result = from_attentions(wrap(cache_of(weights, batch=batch)), list("abcd"))
+    assert (result.stacks, result.n_layers(), result.n_heads()) == (("self",), 11, H)
     for layer in range(11):
-        torch.testing.assert_close(found.attention_layer(layer), weights[layer])
+        torch.testing.assert_close(result.attention_layer(layer), weights[layer])
 
 
 @pytest.mark.parametrize(
@@ -295,9 +295,9 @@ def test_a_transformerlens_cache_is_its_patterns_layer_by_layer(wrap: Any, batch
 def test_a_cache_of_an_encoder_decoder_has_its_stacks(names: tuple[str, ...]) -> None:
     weights = [stochastic(1, H, 3, 3), stochastic(1, H, 2, 2, causal=True), stochastic(1, H, 2, 3)]
     cache = {f"{name}.hook_pattern": each for name, each in zip(names, weights, strict=True)}
-    found = from_attentions(cache, query_tokens=["x", "y"], key_tokens=["a", "b", "c"])
-    assert set(found.stacks) == {"encoder", "decoder", "cross"}
-    torch.testing.assert_close(found.attention_layer(0, "cross"), weights[2][0])
+    result = from_attentions(cache, query_tokens=["x", "y"], key_tokens=["a", "b", "c"])
+    assert set(result.stacks) == {"encoder", "decoder", "cross"}
+    torch.testing.assert_close(result.attention_layer(0, "cross"), weights[2][0])
 
 
 class Visited:
@@ -332,12 +332,12 @@ def visited(table: Any, family: str, implementation: str) -> tuple[Visited, Any]
 def test_a_cache_of_modules_is_the_weights_that_attention_returned(family: str) -> None:
     table = tiny.SEQ2SEQ if family in tiny.SEQ2SEQ else tiny.TEXT
     cache, out = visited(table, family, "eager")
-    found, expected = from_attentions(cache), from_attentions(out)
-    assert set(found.stacks) == set(expected.stacks)
+    result, expected = from_attentions(cache), from_attentions(out)
+    assert set(result.stacks) == set(expected.stacks)
     for stack in expected.stacks:
-        assert found.n_layers(stack) == 2
+        assert result.n_layers(stack) == 2
         for layer in range(2):
-            assert torch.equal(found.attention_layer(layer, stack), expected.attention_layer(layer, stack))
+            assert torch.equal(result.attention_layer(layer, stack), expected.attention_layer(layer, stack))
 
 
 def test_a_cache_of_modules_without_weights_or_a_layer_says_what_to_do() -> None:

@@ -64,12 +64,12 @@ def test_permuted_and_uniform_attention_is_that_of_brute_force(trace):
 
 
 def test_adversarial_attention_is_far_and_keeps_the_answer(trace):
-    found = aw.evaluate.adversarial_attention(trace, epsilon=0.05, steps=60)
-    assert 0 < found.total_variation <= 0.05
-    assert found.divergence > 0.05
-    again = rerun(torch.as_tensor(found.attention[0])[None].float(), None)
+    result = aw.evaluate.adversarial_attention(trace, epsilon=0.05, steps=60)
+    assert 0 < result.total_variation <= 0.05
+    assert result.divergence > 0.05
+    again = rerun(torch.as_tensor(result.attention[0])[None].float(), None)
     moved = abs(probabilities(again) - probabilities(trace.logits)).sum() / 2
-    assert moved == pytest.approx(found.total_variation, abs=1e-5)
+    assert moved == pytest.approx(result.total_variation, abs=1e-5)
 
 
 @pytest.mark.parametrize("operator", ["delete", "attention_mask"])
@@ -80,7 +80,7 @@ def test_removal_is_that_of_brute_force(trace, operator):
     for gone in range(4):
         left = [i for i in range(4) if i != gone]
         drops.append(whole - probabilities(own()[left] / own()[left].sum() @ EMBEDDED[left])[1])
-    found = aw.evaluate.faithfulness(
+    result = aw.evaluate.faithfulness(
         trace,
         {"drops": attention(trace)},
         operator=operator,
@@ -88,7 +88,7 @@ def test_removal_is_that_of_brute_force(trace, operator):
         thresholds=[0.25],
         oracle=None,
     )
-    assert found.mean[0, 0, 0] == pytest.approx(drops[int(own().argmax())], abs=1e-6)
+    assert result.mean[0, 0, 0] == pytest.approx(drops[int(own().argmax())], abs=1e-6)
     assert np.isfinite(card.mean[:, 0]).any()
 
 

@@ -191,11 +191,11 @@ def test_what_a_head_predicts_and_how_it_is_explained_and_scored(family: str, he
         assert divmod(predicted[0].id, len(trace.tokens)) == (inside[first], inside[last])
         assert predicted[0].probability == pytest.approx(float(both.max()), abs=1e-6)
     elif case.reading is None:
-        numbers = {one.id: float(one.label.rpartition(" ")[2]) for one in predicted}
+        numbers = {item.id: float(item.label.rpartition(" ")[2]) for item in predicted}
         assert numbers == pytest.approx(dict(enumerate(case.shares(out).tolist())), rel=1e-3, abs=1e-6)
-        assert [one.name for one in predicted] == list(case.names)
+        assert [item.name for item in predicted] == list(case.names)
     else:
-        shares = {one.id: one.probability for one in predicted}
+        shares = {item.id: item.probability for item in predicted}
         assert shares == pytest.approx(dict(enumerate(case.shares(out).tolist())), abs=1e-6)
 
     explained = aw.input_x_gradient(trace, case.target)

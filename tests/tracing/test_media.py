@@ -60,15 +60,15 @@ def picture_of(read: Any, image: np.ndarray) -> Any:
 def test_a_patch_is_where_its_box_is_in_the_picture_that_was_given(vit: Any, how: str) -> None:
     read = PROCESSORS[how]()
     image = np.full((120, 200, 3), 90, np.uint8)
-    found = trace(vit, read, image=image)
-    unit = found.units["patch"]
-    plain = found.query_key(0)[0]
+    result = trace(vit, read, image=image)
+    unit = result.units["patch"]
+    plain = result.query_key(0)[0]
     rows, columns = image.shape[:2]
     looked = 0
-    for place, cell in enumerate(unit.cells):
+    for index, cell in enumerate(unit.cells):
         if cell is None:
             continue
-        box = found.picture.box(*divmod(cell, GRID[1]), unit.grid)
+        box = result.picture.box(*divmod(cell, GRID[1]), unit.grid)
         top, left, bottom, right = (round(number) for number in box)
         if top < 0 or left < 0 or bottom > rows or right > columns:
             assert how == "padded"
@@ -76,17 +76,17 @@ def test_a_patch_is_where_its_box_is_in_the_picture_that_was_given(vit: Any, how
         painted = image.copy()
         painted[top:bottom, left:right] = (250, 10, 240)
         changes = (trace(vit, read, image=painted).query_key(0)[0] - plain).norm(dim=(0, 2))
-        assert int(changes.argmax()) == place
+        assert int(changes.argmax()) == index
         looked += 1
     assert looked == (4 if how == "padded" else 16)
 
 
 @pytest.mark.slow
 def test_the_transform_is_that_of_the_options(vit: Any) -> None:
-    found = trace(vit, PROCESSORS["cut"](), image=noise(300, 500)).picture
+    result = trace(vit, PROCESSORS["cut"](), image=noise(300, 500)).picture
     # 300 x 500 becomes 40 x 66 (66.7, cut off), of which the middle 32 x 32 is left.
-    assert found.scale == pytest.approx((300 / 40, 500 / 66), rel=0.01)
-    assert found.shift == pytest.approx((4 * 300 / 40, 17 * 500 / 66), abs=1.5)
+    assert result.scale == pytest.approx((300 / 40, 500 / 66), rel=0.01)
+    assert result.shift == pytest.approx((4 * 300 / 40, 17 * 500 / 66), abs=1.5)
     large = trace(vit, PROCESSORS["stretched"](), image=noise(3000, 4000)).picture
     assert large.scale == pytest.approx((3000 / SIDE, 4000 / SIDE), rel=0.001)
     assert large.shift == pytest.approx((0, 0), abs=0.1 * 4000 / SIDE)
@@ -100,14 +100,14 @@ def test_the_transform_is_that_of_the_options(vit: Any) -> None:
 
 def test_the_picture_is_kept_as_given_and_as_seen(vit: Any) -> None:
     image = noise(SIDE, SIDE)
-    found = trace(vit, PROCESSORS["stretched"](), image=Image.fromarray(image))
-    np.testing.assert_array_equal(found.picture.given, image)
-    np.testing.assert_array_equal(found.picture.seen, image)  # it has the right size
-    assert found.picture.scale == pytest.approx((1, 1), abs=0.01)
-    assert repr(found.picture) == "<Picture of 32 x 32 pixels given, 32 x 32 pixels seen>"
-    for again in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found), found.rerun()):
+    result = trace(vit, PROCESSORS["stretched"](), image=Image.fromarray(image))
+    np.testing.assert_array_equal(result.picture.given, image)
+    np.testing.assert_array_equal(result.picture.seen, image)  # it has the right size
+    assert result.picture.scale == pytest.approx((1, 1), abs=0.01)
+    assert repr(result.picture) == "<Picture of 32 x 32 pixels given, 32 x 32 pixels seen>"
+    for again in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result), result.rerun()):
         np.testing.assert_array_equal(again.picture.given, image)
-    assert found.sound is None
+    assert result.sound is None
 
 
 @pytest.mark.parametrize(
@@ -123,20 +123,20 @@ def test_the_picture_is_kept_as_given_and_as_seen(vit: Any) -> None:
 )
 def test_a_picture_may_come_in_any_form(vit: Any, change: Any) -> None:
     image = noise(50, 70)
-    found = trace(vit, PROCESSORS["cut"](), image=change(image))
+    result = trace(vit, PROCESSORS["cut"](), image=change(image))
     expected = trace(vit, PROCESSORS["cut"](), image=Image.fromarray(image))
-    assert torch.equal(found.inputs["pixel_values"], expected.inputs["pixel_values"])
-    np.testing.assert_array_equal(found.picture.given, image)
-    assert not found.warning
+    assert torch.equal(result.inputs["pixel_values"], expected.inputs["pixel_values"])
+    np.testing.assert_array_equal(result.picture.given, image)
+    assert not result.warning
 
 
 def test_what_is_transparent_is_white_and_said_to_be(vit: Any) -> None:
     image = np.zeros((SIDE, SIDE, 4), np.uint8)
     image[:8, :, 3] = 255
-    found = trace(vit, PROCESSORS["stretched"](), image=Image.fromarray(image))
-    assert "transparent" in found.warning
-    assert found.picture.seen[:8].max() == 0
-    assert found.picture.seen[8:].min() == 255
+    result = trace(vit, PROCESSORS["stretched"](), image=Image.fromarray(image))
+    assert "transparent" in result.warning
+    assert result.picture.seen[:8].max() == 0
+    assert result.picture.seen[8:].min() == 255
 
 
 def test_pictures_without_colour_and_of_one_pixel_are_read(vit: Any) -> None:
@@ -157,20 +157,20 @@ def test_pixels_that_are_no_numbers_are_refused(vit: Any) -> None:
 
 def test_a_given_input_is_seen_from_its_least_to_its_largest_number(vit: Any) -> None:
     pixels = torch.linspace(-2, 2, SIDE).expand(3, SIDE, SIDE)
-    found = trace(vit, None, image=pixels).picture
-    assert found.given is None
-    assert found.seen[0, :, 0].tolist() == sorted(found.seen[0, :, 0].tolist())
-    assert (found.seen.min(), found.seen.max()) == (0, 255)
-    assert found.box(1, 2, GRID) == (8, 16, 16, 24)
+    result = trace(vit, None, image=pixels).picture
+    assert result.given is None
+    assert result.seen[0, :, 0].tolist() == sorted(result.seen[0, :, 0].tolist())
+    assert (result.seen.min(), result.seen.max()) == (0, 255)
+    assert result.box(1, 2, GRID) == (8, 16, 16, 24)
 
 
 def test_the_sound_is_kept_as_given() -> None:
     wave = np.sin(np.arange(800) / 9).astype(np.float32)
-    found = trace(tiny.wav2vec2(), None, audio=wave, sampling_rate=8_000)
-    np.testing.assert_array_equal(found.sound.wave, wave)
-    assert (found.sound.rate, found.sound.seconds, found.sound.heard) == (8_000, 0.1, 0.1)
-    assert repr(found.sound) == "<Sound of 0.10 s at 8,000 Hz>"
-    assert found.picture is None
+    result = trace(tiny.wav2vec2(), None, audio=wave, sampling_rate=8_000)
+    np.testing.assert_array_equal(result.sound.wave, wave)
+    assert (result.sound.rate, result.sound.seconds, result.sound.heard) == (8_000, 0.1, 0.1)
+    assert repr(result.sound) == "<Sound of 0.10 s at 8,000 Hz>"
+    assert result.picture is None
 
 
 def write_wav(path: Any, samples: np.ndarray, rate: int) -> Any:

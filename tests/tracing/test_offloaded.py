@@ -44,8 +44,8 @@ def test_offloaded_models_give_the_same_numbers(name: str, pair: tuple[Any, Any]
     if refusals[name]:
         return
     options = {"target": aw.targets.token(7, position=2)} if "target" in methods()[name].options else {}
-    found = aw.explain(trace, name, **options).values
-    np.testing.assert_allclose(found, aw.explain(expected, name, **options).values, atol=2e-6)
+    result = aw.explain(trace, name, **options).values
+    np.testing.assert_allclose(result, aw.explain(expected, name, **options).values, atol=2e-6)
 
 
 def test_offloaded_models_are_changed_and_generate(pair: tuple[Any, Any]) -> None:

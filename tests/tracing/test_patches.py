@@ -26,8 +26,8 @@ def traced(family: str) -> Any:
 def test_the_place_that_is_named_after_a_patch_changes_when_it_is_painted(family: str) -> None:
     one = PICTURES[family]
     model = tiny.build(one.make)
-    found = one.trace_of(model, one.picture())
-    for axis in found.axes(one.stack):
+    result = one.trace_of(model, one.picture())
+    for axis in result.axes(one.stack):
         patches = axis.units["patch"]
         assert patches.grid == one.grid
         assert patches.labels[: len(one.before)] == one.before
@@ -36,7 +36,7 @@ def test_the_place_that_is_named_after_a_patch_changes_when_it_is_painted(family
     rows, columns = one.grid
     for row in range(rows):
         for column in range(columns):
-            place = one.changed(model, found, row, column)
+            place = one.changed(model, result, row, column)
             assert patches.labels[place] == f"{row},{column}"
             assert patches.cells[place] == row * columns + column
 
@@ -47,17 +47,17 @@ def test_the_place_that_is_named_after_a_patch_changes_when_it_is_painted(family
 def test_a_picture_inside_a_text_is_named_by_patches(family: str, merged: int) -> None:
     one = PICTURES[family]
     model = tiny.build(one.make)
-    found = one.trace_of(model, one.picture())
+    result = one.trace_of(model, one.picture())
     for name in ("token", "word"):
-        unit = found.units[name]
+        unit = result.units[name]
         assert unit.grid == (one.grid[0] // merged, one.grid[1] // merged)
-        inside = [place for place, cell in enumerate(unit.cells) if cell is not None]
+        inside = [index for index, cell in enumerate(unit.cells) if cell is not None]
         assert [unit.cells[place] for place in inside] == list(range(len(inside)))
         assert not any(unit.special[place] for place in inside)
     for row in range(unit.grid[0]):
         for column in range(unit.grid[1]):
-            place = one.changed(model, found, row * merged, column * merged, "text")
-            assert found.tokens[place] == f"{row},{column}"
+            place = one.changed(model, result, row * merged, column * merged, "text")
+            assert result.tokens[place] == f"{row},{column}"
 
 
 def test_detection_tokens_of_a_decoder_and_queries_of_a_bridge_are_named() -> None:
@@ -99,20 +99,20 @@ def _joint() -> Pictures:
     ("one", "family"), [(_video(), "videomae"), (_joint(), "vilt")], ids=["video", "joint"]
 )
 def test_an_unknown_layout_gives_numbers_and_says_so(one: Pictures, family: str) -> None:
-    found = one.trace_of(tiny.build(one.make), one.picture())
-    count = len(found.tokens)
-    assert found.tokens == tuple(str(i) for i in range(count))
+    result = one.trace_of(tiny.build(one.make), one.picture())
+    count = len(result.tokens)
+    assert result.tokens == tuple(str(i) for i in range(count))
     said = f"the {count} places of stack 'self' are numbered: which of them are patches of the picture"
-    assert f"{said}, and where, is not known for {family!r}" in found.warning
+    assert f"{said}, and where, is not known for {family!r}" in result.warning
 
 
 def test_a_picture_that_does_not_fit_its_family_gives_numbers() -> None:
     one = PICTURES["ViT"]
     model = tiny.build(one.make)
     model.config.patch_size = SIDE // 2  # four times as many patches as there are places
-    found = one.trace_of(model, one.picture())
-    assert found.tokens == tuple("0123456")
-    assert "are numbered" in found.warning
+    result = one.trace_of(model, one.picture())
+    assert result.tokens == tuple("0123456")
+    assert "are numbered" in result.warning
 
 
 def test_a_saved_map_keeps_its_patches(tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_a_saved_map_keeps_its_patches(tmp_path: Path) -> None:
 def test_relevance_of_pixels_is_summed_over_the_patch_that_holds_them() -> None:
     one = PICTURES["YOLOS"]
     model = tiny.build(one.make)
-    found = one.trace_of(model, one.picture())
-    result = aw.lrp(found, lambda out: out.pred_boxes[:, 0, 0], at="input", unit="patch", force=True)
+    outcome = one.trace_of(model, one.picture())
+    result = aw.lrp(outcome, lambda out: out.pred_boxes[:, 0, 0], at="input", unit="patch", force=True)
     assert result.source_unit.labels[-1] == "[DET2]"
     values = np.asarray(result.values)
     assert not values[list(np.flatnonzero(result.source_unit.special))].any()

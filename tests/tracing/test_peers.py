@@ -60,8 +60,8 @@ def test_a_transformer_bridge_is_the_model_it_was_built_around(saved: Any) -> No
     bridge = bridges.TransformerBridge.boot_transformers(folder, device="cpu")
     model, tokenizer = loaded(saved)
     expected = aw.trace(model, bridge.tokenizer, TEXT)
-    found = aw.trace(bridge, TEXT)
-    assert_same(found, expected)
+    result = aw.trace(bridge, TEXT)
+    assert_same(result, expected)
     # A bridge in the process changes nothing for other models.
     assert_same(aw.trace(model, tokenizer, TEXT), aw.trace(*loaded(saved), TEXT))
     if family == "T5":
@@ -70,31 +70,31 @@ def test_a_transformer_bridge_is_the_model_it_was_built_around(saved: Any) -> No
         from_cache = aw.from_attentions(cache)
         assert set(from_cache.stacks) == {"encoder", "decoder", "cross"}
         torch.testing.assert_close(
-            from_cache.attention_layer(1, "cross"), found.attention_layer(1, "cross"), atol=1e-6, rtol=0
+            from_cache.attention_layer(1, "cross"), result.attention_layer(1, "cross"), atol=1e-6, rtol=0
         )
         return
     logits, cache = bridge.run_with_cache(TEXT)
     tokens = bridge.to_str_tokens(TEXT)
-    assert_same(aw.from_attentions(cache, tokens), found)
-    assert_same(aw.from_attentions(dict(cache.items()), tokens), found)
-    assert aw.explore(cache, tokens=tokens).trace.tokens == found.tokens
-    torch.testing.assert_close(logits[0].detach(), found.logits, atol=1e-5, rtol=0)
+    assert_same(aw.from_attentions(cache, tokens), result)
+    assert_same(aw.from_attentions(dict(cache.items()), tokens), result)
+    assert aw.explore(cache, tokens=tokens).trace.tokens == result.tokens
+    torch.testing.assert_close(logits[0].detach(), result.logits, atol=1e-5, rtol=0)
     np.testing.assert_allclose(
-        aw.value_zeroing(found).values, aw.value_zeroing(expected).values, atol=1e-6, rtol=0
+        aw.value_zeroing(result).values, aw.value_zeroing(expected).values, atol=1e-6, rtol=0
     )
     with aw.ablate_heads(bridge, {0: [1]}):
-        assert not torch.equal(aw.trace(bridge, TEXT).logits, found.logits)
+        assert not torch.equal(aw.trace(bridge, TEXT).logits, result.logits)
     bridge.add_hook("blocks.0.hook_out", lambda states, hook: states * 0)
     with pytest.raises(TypeError, match="with a hook at"):
         aw.trace(bridge, TEXT)
     bridge.reset_hooks()
-    assert_same(aw.trace(bridge, TEXT), found)
+    assert_same(aw.trace(bridge, TEXT), result)
     if family != "BERT":
         bridge.enable_compatibility_mode()
         with pytest.raises(TypeError, match="compatibility mode"):
             aw.trace(bridge, TEXT)
         # Its patterns are the model's own still; its logits only up to a constant.
-        assert_same(aw.from_attentions(bridge.run_with_cache(TEXT)[1], tokens), found)
+        assert_same(aw.from_attentions(bridge.run_with_cache(TEXT)[1], tokens), result)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -109,8 +109,8 @@ def test_a_hooked_transformer_is_shown_through_its_cache() -> None:
     with pytest.raises(TypeError, match=r"computes by itself.*run_with_cache"):
         aw.trace(model, "the cat")
     _, cache = model.run_with_cache(torch.tensor([[1, 2, 3]]))
-    found = aw.from_attentions(cache, ["a", "b", "c"])
-    assert (found.n_layers(), found.n_heads(), found.is_causal()) == (2, 2, True)
+    result = aw.from_attentions(cache, ["a", "b", "c"])
+    assert (result.n_layers(), result.n_heads(), result.is_causal()) == (2, 2, True)
 
 
 @pytest.mark.filterwarnings("ignore")

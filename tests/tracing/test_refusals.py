@@ -54,8 +54,8 @@ def test_a_padding_token_that_the_model_lacks_changes_nothing() -> None:
     model = small(len(reader))
     expected = [trace(model, reader, text).attention_layer(1) for text in ("the cat", "the")]
     reader.add_special_tokens({"pad_token": "<fill>"})
-    found = [one.attention_layer(1) for one in trace(model, reader, ["the cat", "the"])]
-    for one, other in zip(found, expected, strict=True):
+    result = [item.attention_layer(1) for item in trace(model, reader, ["the cat", "the"])]
+    for one, other in zip(result, expected, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 
 
@@ -136,13 +136,13 @@ def test_a_model_without_weights() -> None:
     with torch.device("meta"):
         empty = hf.LlamaForCausalLM(model.config)
     model.model.layers[1].to("meta")
-    for one, first in (
+    for item, first in (
         (empty, "model.embed_tokens.weight"),
         (model, "model.layers.1.self_attn.q_proj.weight"),
     ):
         for new in (0, 2):
             with pytest.raises(ValueError, match=f"{first} is on the meta device.*from_pretrained"):
-                trace(one, None, IDS, max_new_tokens=new)
+                trace(item, None, IDS, max_new_tokens=new)
 
 
 class NanoGPT(nn.Module):
@@ -231,10 +231,10 @@ TORN = "the \ud83d\ude00 cat"
 def test_half_a_character_is_read_as_a_replacement(kind: str) -> None:
     reader = getattr(tiny, kind)()
     model = small(len(reader))
-    found, whole = trace(model, reader, HALF), trace(model, reader, HALF.replace("\ud800", "\ufffd"))
-    assert found.input_ids.tolist() == whole.input_ids.tolist()
-    assert found.text == "the \ufffd cat"
-    assert "half characters (lone surrogates) in the text are read as \ufffd" in found.warning
+    result, whole = trace(model, reader, HALF), trace(model, reader, HALF.replace("\ud800", "\ufffd"))
+    assert result.input_ids.tolist() == whole.input_ids.tolist()
+    assert result.text == "the \ufffd cat"
+    assert "half characters (lone surrogates) in the text are read as \ufffd" in result.warning
     assert whole.warning == ""
     pair = trace(model, reader, "the cat", text_pair=HALF)
     assert "half characters" in pair.warning
@@ -244,27 +244,27 @@ def test_half_a_character_is_read_as_a_replacement(kind: str) -> None:
 
 def test_two_halves_make_their_character() -> None:
     reader = tiny.byte_level()
-    found = trace(small(len(reader)), reader, TORN)
-    assert found.text == "the 😀 cat"
-    assert found.warning == ""
+    result = trace(small(len(reader)), reader, TORN)
+    assert result.text == "the 😀 cat"
+    assert result.warning == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["html", "svg", "pdf", "png", "safetensors", "folder"])
 def test_labels_with_half_a_character_are_written(tmp_path: Any, ending: str) -> None:
     tokens = ["the", "\ud800", "c\udfff", "\ud83d\ude00"]
-    found = aw.from_attentions(np.full((1, 2, 4, 4), 0.25), tokens, model_id="\ud800", words=[0, 1, 1, 2])
-    assert found.tokens == ("the", "\ufffd", "c\ufffd", "😀")
-    assert "\ufffdc\ufffd" in found.units["word"].labels
+    result = aw.from_attentions(np.full((1, 2, 4, 4), 0.25), tokens, model_id="\ud800", words=[0, 1, 1, 2])
+    assert result.tokens == ("the", "\ufffd", "c\ufffd", "😀")
+    assert "\ufffdc\ufffd" in result.units["word"].labels
     path = tmp_path / f"file.{ending}"
     if ending == "html":
-        aw.to_html(aw.Explorer(found, methods=["attention"], title="\ud800"), path, headings=["\ud800"])
+        aw.to_html(aw.Explorer(result, methods=["attention"], title="\ud800"), path, headings=["\ud800"])
         assert "\ufffd" in path.read_text(encoding="utf-8")
     elif ending in ("safetensors", "folder"):
         path = path.with_suffix("" if ending == "folder" else f".{ending}")
-        assert aw.load(aw.attention(found).save(path)).query.tokens == found.tokens
+        assert aw.load(aw.attention(result).save(path)).query.tokens == result.tokens
     else:
-        aw.Heatmap(found, title="\ud800").save(path)
+        aw.Heatmap(result, title="\ud800").save(path)
         assert path.stat().st_size
 
 

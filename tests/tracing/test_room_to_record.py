@@ -31,10 +31,10 @@ def test_a_text_without_room_is_refused_before_the_model_runs(monkeypatch: pytes
     assert not ran
     assert trace(model, None, ids, force=True).tokens
     monkeypatch.setattr(room, "free_bytes", lambda _: need)
-    found = trace(model, None, ids)
+    result = trace(model, None, ids)
     monkeypatch.setattr(room, "free_bytes", lambda _: need - 1)
     with pytest.raises(ValueError, match="a trace of 300 tokens"):
-        found.rerun()
+        result.rerun()
 
 
 def test_sound_and_pictures_without_room_are_refused_in_their_own_words(
@@ -90,10 +90,10 @@ def test_an_eager_model_is_proven_without_all_its_weights(monkeypatch: pytest.Mo
     judges: list[str | None] = []
     plain = recorder.implementation
     monkeypatch.setattr(recorder, "implementation", lambda m, name: (judges.append(name), plain(m, name))[1])
-    found = trace(model, None, long_ids())
+    result = trace(model, None, long_ids())
     assert judges == ["attnwidgets", "sdpa"]
     assert model.config._attn_implementation == "eager"
-    assert not found.warning
+    assert not result.warning
 
 
 def test_a_gap_is_found_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,5 +117,5 @@ def test_a_limit_of_the_process_counts_as_its_memory(monkeypatch: pytest.MonkeyP
 
 
 def test_sizes_are_spoken_in_the_unit_that_fits() -> None:
-    found = [spoken_bytes(count) for count in (12, 2_600, 130_000, 99_960_000, 1.25e8, 3.3e12)]
-    assert found == ["0.0 kB", "2.6 kB", "0.1 MB", "100.0 MB", "0.1 GB", "3,300.0 GB"]
+    result = [spoken_bytes(count) for count in (12, 2_600, 130_000, 99_960_000, 1.25e8, 3.3e12)]
+    assert result == ["0.0 kB", "2.6 kB", "0.1 MB", "100.0 MB", "0.1 GB", "3,300.0 GB"]

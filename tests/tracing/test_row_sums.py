@@ -37,10 +37,10 @@ def test_they_are_those_of_the_whole_layer(family: str, times: int, monkeypatch:
             layer = replace(recorded, call=replace(recorded.call, query=recorded.call.query * times))
             weights = torch.from_numpy(layer.weights())
             factors = FACTORS[:, : weights.shape[1]]
-            found = torch.zeros(len(weights), len(factors), weights.shape[2], dtype=torch.float64)
+            result = torch.zeros(len(weights), len(factors), weights.shape[2], dtype=torch.float64)
             for sums, first, part in row_sums.row_sums(layer, factors):
-                found[:, sums, first : first + part.shape[-1]] += part
-            torch.testing.assert_close(found, factors @ weights, atol=1e-9, rtol=1e-7)
+                result[:, sums, first : first + part.shape[-1]] += part
+            torch.testing.assert_close(result, factors @ weights, atol=1e-9, rtol=1e-7)
 
 
 def test_what_is_hidden_is_not_computed(monkeypatch: Any) -> None:

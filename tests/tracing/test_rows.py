@@ -87,60 +87,60 @@ def test_rows_of_vision_models(family: str) -> None:
 
 @pytest.mark.parametrize("family", tiny.OUTSIDE)
 def test_rows_of_given_weights(family: str) -> None:
-    found = trace(tiny.build(tiny.OUTSIDE[family]), None, IDS)
-    layer = found.attention_layer(0)
-    found._kept.clear()
-    assert torch.equal(found.attention_rows(0, [1], [3, 2]), layer[1:2, [3, 2]])
+    result = trace(tiny.build(tiny.OUTSIDE[family]), None, IDS)
+    layer = result.attention_layer(0)
+    result._kept.clear()
+    assert torch.equal(result.attention_rows(0, [1], [3, 2]), layer[1:2, [3, 2]])
 
 
 @pytest.mark.parametrize("family", ["BERT", "Llama", "Gemma 2", "Gemma 3", "ModernBERT"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_rows_of_a_long_text_have_the_bits_of_the_layer(family: str, dtype: torch.dtype) -> None:
-    found = trace(tiny.build(tiny.TEXT[family]).to(dtype), None, long_ids(100))
-    assert_rows(found)
-    row = found.attention_rows(1, [2], [77])
-    same = torch.equal(row, found.attention_layer(1)[2:3, 77:78])
+    result = trace(tiny.build(tiny.TEXT[family]).to(dtype), None, long_ids(100))
+    assert_rows(result)
+    row = result.attention_rows(1, [2], [77])
+    same = torch.equal(row, result.attention_layer(1)[2:3, 77:78])
     assert same or dtype == torch.float64
 
 
 def test_rows_of_one_sample_of_a_padded_batch() -> None:
     model = tiny.build(tiny.TEXT["Llama"])
     rows = torch.tensor([IDS, IDS[:4] + [0] * 5])
-    for found in trace(model, None, input_ids=rows, attention_mask=(rows > 0).long()):
-        assert_rows(found)
+    for result in trace(model, None, input_ids=rows, attention_mask=(rows > 0).long()):
+        assert_rows(result)
 
 
 def test_rows_of_weights_that_an_intervention_changed() -> None:
     model = tiny.build(tiny.TEXT["GPT-2"])
     plain = trace(model, None, IDS)
     with aw.ablate_heads(plain, {1: [2]}):
-        found = plain.rerun()
-    assert_rows(found)
+        result = plain.rerun()
+    assert_rows(result)
 
 
 def test_a_row_makes_no_more_than_a_few_rows_of_one_head() -> None:
-    found = trace(long_model(), None, long_ids())
+    result = trace(long_model(), None, long_ids())
     with Largest() as made:
-        row = found.attention_rows(1, [3], [LONG - 1])
+        row = result.attention_rows(1, [3], [LONG - 1])
     assert row.shape == (1, 1, LONG)
-    assert made.numbers <= max(16 * LONG, found.query_key(1)[0].numel())
+    assert made.numbers <= max(16 * LONG, result.query_key(1)[0].numel())
     with Largest() as made:
-        found.attention_rows(1, [3])
+        result.attention_rows(1, [3])
     assert made.numbers == LONG * LONG
     with Largest() as made:
-        for _, block in found.attention_blocks(1, limit=2**17):
+        for _, block in result.attention_blocks(1, limit=2**17):
             assert block.nbytes <= 2**17 + 15 * 4 * LONG * 4, "the last one has up to 15 queries more"
     assert made.numbers < LONG * LONG
-    assert not found._kept
+    assert not result._kept
 
 
 @pytest.mark.parametrize("family", ["BERT", "OPT", "Llama", "Gemma 3"])
 def test_whether_a_trace_is_causal_builds_no_layer(family: str) -> None:
-    found = trace(tiny.build(tiny.TEXT[family]), None, long_ids())
+    result = trace(tiny.build(tiny.TEXT[family]), None, long_ids())
     with Largest() as made:
-        assert found.is_causal() == (family != "BERT")
-    assert made.numbers < found.n_heads() * LONG * LONG
-    assert not found._kept
+        assert result.is_causal() == (family != "BERT")
+    assert made.numbers < result.n_heads() * LONG * LONG
+    assert not result._kept
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_whether_a_trace_is_causal_builds_no_layer(family: str) -> None:
     [([4], None, "head 4 is out of range: there are 0 to 3"), (None, [-10], "query -10 is out of range")],
 )
 def test_rows_that_are_not_there_are_named(heads: Any, queries: Any, words: str) -> None:
-    found = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+    result = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
     with pytest.raises(IndexError, match=words):
-        found.attention_rows(0, heads, queries)
+        result.attention_rows(0, heads, queries)
     with pytest.raises(TypeError, match=r"head must be a list of numbers or a slice, not 1; one is \[1\]"):
-        found.attention_rows(0, 1)  # type: ignore[arg-type]
+        result.attention_rows(0, 1)  # type: ignore[arg-type]

@@ -53,31 +53,31 @@ def test_names_and_folders(bert: Any, tmp_path: Any) -> None:
     tokenizer.save_pretrained(tmp_path)
     expected = trace(model, tokenizer, "the cat sat")
     for given in (str(tmp_path), tmp_path):
-        found = trace(given, None, "the cat sat")
-        assert type(found.model) is type(model), "the class it was saved with"
-        assert torch.equal(found.attention_layer(1), expected.attention_layer(1))
+        result = trace(given, None, "the cat sat")
+        assert type(result.model) is type(model), "the class it was saved with"
+        assert torch.equal(result.attention_layer(1), expected.attention_layer(1))
     with pytest.raises(ValueError, match="'no/such-model' is not a folder"):
         trace("no/such-model", None, "text")
 
 
 def test_pair(bert: Any) -> None:
-    found = trace(*bert, "the cat", text_pair="a b")
-    assert found.axes()[0].segment == (0, 0, 0, 0, 1, 1, 1)
-    assert found.input_ids is not None
-    assert found.input_ids.shape == (7,)
+    result = trace(*bert, "the cat", text_pair="a b")
+    assert result.axes()[0].segment == (0, 0, 0, 0, 1, 1, 1)
+    assert result.input_ids is not None
+    assert result.input_ids.shape == (7,)
 
 
 def test_list_gives_a_list(bert: Any) -> None:
     texts = ["the cat sat .", "a", "unbelievable cat"] * 4
-    found = trace(*bert, texts)
-    assert len(found) == 12
-    for text, one in zip(texts, found, strict=True):
+    result = trace(*bert, texts)
+    assert len(result) == 12
+    for text, item in zip(texts, result, strict=True):
         alone = trace(*bert, text)
-        assert one.tokens == alone.tokens
-        assert one.units["word"] == alone.units["word"]
-        torch.testing.assert_close(one.attention_layer(1), alone.attention_layer(1), atol=1e-6, rtol=0)
+        assert item.tokens == alone.tokens
+        assert item.units["word"] == alone.units["word"]
+        torch.testing.assert_close(item.attention_layer(1), alone.attention_layer(1), atol=1e-6, rtol=0)
     assert isinstance(trace(*bert, ["a"]), list)
-    assert len({one.id for one in found}) == 12
+    assert len({item.id for item in result}) == 12
 
 
 def test_ids_in_every_form(bert: Any) -> None:
@@ -95,21 +95,21 @@ def test_ids_in_every_form(bert: Any) -> None:
 def test_a_padded_encoding_loses_its_padding(bert: Any, side: str) -> None:
     model, tokenizer = bert
     encoded = tokenizer(["the cat sat .", "a"], padding=True, padding_side=side, return_tensors="pt")
-    found = trace(model, tokenizer, encoded)
-    assert [one.tokens for one in found] == [
+    result = trace(model, tokenizer, encoded)
+    assert [item.tokens for item in result] == [
         ("[CLS]", "the", "cat", "sat", ".", "[SEP]"),
         ("[CLS]", "a", "[SEP]"),
     ]
-    assert found[1].attention_layer(0).shape == (4, 3, 3)
+    assert result[1].attention_layer(0).shape == (4, 3, 3)
 
 
 def test_generation_then_one_pass(gpt: Any) -> None:
     model, tokenizer = gpt
-    found = trace(model, tokenizer, "the cat", max_new_tokens=3)
+    result = trace(model, tokenizer, "the cat", max_new_tokens=3)
     prompt = len(tokenizer("the cat")["input_ids"])
-    assert found.boundary == prompt
-    assert len(found.tokens) == prompt + 3
-    ids = torch.as_tensor(found.input_ids)[None]
+    assert result.boundary == prompt
+    assert len(result.tokens) == prompt + 3
+    ids = torch.as_tensor(result.input_ids)[None]
     with torch.no_grad():
         logits = model(ids).logits
     # Each generated token is the one the pass over everything would choose as well.
@@ -118,7 +118,7 @@ def test_generation_then_one_pass(gpt: Any) -> None:
     with torch.no_grad():
         whole = model(ids, output_attentions=True).attentions
     model.set_attn_implementation("sdpa")
-    assert torch.equal(found.attention_layer(1), whole[1][0])
+    assert torch.equal(result.attention_layer(1), whole[1][0])
     with pytest.raises(ValueError, match="a model that generates"):
         trace(tiny.build(tiny.TEXT["BERT"]), tiny.wordpiece(), "the cat", max_new_tokens=2)
 
@@ -129,52 +129,52 @@ def test_chat_messages(gpt: Any) -> None:
         trace(model, tokenizer, messages=[{"role": "user", "content": "hi"}])
     tokenizer = tiny.byte_level()
     tokenizer.chat_template = TEMPLATE
-    found = trace(model, tokenizer, messages=[{"role": "user", "content": "the cat"}])
-    assert found.text == "<|end|>user: the cat\nbot:"
-    assert found.tokens[0] == "<|end|>"
-    assert found.units["token"].special[0]
-    assert found.units["word"].labels[:5] == ("<|end|>", "user", ":", "the", "cat")
+    result = trace(model, tokenizer, messages=[{"role": "user", "content": "the cat"}])
+    assert result.text == "<|end|>user: the cat\nbot:"
+    assert result.tokens[0] == "<|end|>"
+    assert result.units["token"].special[0]
+    assert result.units["word"].labels[:5] == ("<|end|>", "user", ":", "the", "cat")
     with pytest.raises(ValueError, match="messages must be a list like"):
         trace(model, tokenizer, messages=["hello"])
 
 
 def test_next_token_predictions(gpt: Any) -> None:
     model, tokenizer = gpt
-    found = trace(model, tokenizer, "the cat")
-    best = found.predictions(3)
+    result = trace(model, tokenizer, "the cat")
+    best = result.predictions(3)
     with torch.no_grad():
-        expected = model(torch.as_tensor(found.input_ids)[None]).logits[0, -1].softmax(-1)
-    assert found.predictions_title == "next token"
+        expected = model(torch.as_tensor(result.input_ids)[None]).logits[0, -1].softmax(-1)
+    assert result.predictions_title == "next token"
     assert [p.id for p in best] == expected.topk(3).indices.tolist()
     assert best[0].probability == pytest.approx(float(expected.max()), abs=1e-6)
-    assert found.logits is not None
-    assert found.logits.shape == (len(found.tokens), 262)
+    assert result.logits is not None
+    assert result.logits.shape == (len(result.tokens), 262)
     with pytest.raises(ValueError, match="k must be at least 1"):
-        found.predictions(0)
+        result.predictions(0)
 
 
 def test_mask_and_class_predictions(bert: Any) -> None:
     import transformers as hf
 
-    found = trace(*bert, "the [MASK] sat")
-    assert found.predictions_title == "[MASK] at 2"
-    assert not found.units["token"].special[2], "a mask stands for a word"
+    result = trace(*bert, "the [MASK] sat")
+    assert result.predictions_title == "[MASK] at 2"
+    assert not result.units["token"].special[2], "a mask stands for a word"
     assert trace(*bert, "the cat").predictions() == ()
     config = hf.BertConfig(vocab_size=tiny.VOCAB, **tiny.SMALL, num_labels=2, id2label={0: "bad", 1: "good"})
     classifier = tiny.build(lambda: hf.BertForSequenceClassification(config))
-    found = trace(classifier, bert[1], "the cat")
-    assert found.predictions_title == "class"
-    assert {p.label for p in found.predictions()} == {"good", "bad"}
-    assert sum(p.probability for p in found.predictions()) == pytest.approx(1)
+    result = trace(classifier, bert[1], "the cat")
+    assert result.predictions_title == "class"
+    assert {p.label for p in result.predictions()} == {"good", "bad"}
+    assert sum(p.probability for p in result.predictions()) == pytest.approx(1)
 
 
 def test_what_a_decoder_reads_may_be_given() -> None:
     model, tokenizer = tiny.build(tiny.SEQ2SEQ["T5"]), tiny.wordpiece()
-    found = trace(model, tokenizer, "the cat", target_text="a b")
-    query, key = found.axes("cross")
+    result = trace(model, tokenizer, "the cat", target_text="a b")
+    query, key = result.axes("cross")
     assert query.tokens[1:] == ("[CLS]", "a", "b", "[SEP]")
     assert key.tokens == ("[CLS]", "the", "cat", "[SEP]")
-    assert found.predictions_title == "next token"
+    assert result.predictions_title == "next token"
     assert len(trace(model, tokenizer, "the cat").axes("decoder")[0]) == 1
     with pytest.raises(ValueError, match="encoder-decoder"):
         trace(tiny.build(tiny.TEXT["BERT"]), tokenizer, "the cat", target_text="a")
@@ -186,12 +186,12 @@ def test_processors() -> None:
     model = tiny.build(tiny.IMAGE["ViT"])
     processor = hf.ViTImageProcessor(size={"height": 24, "width": 24})
     picture = np.random.default_rng(0).integers(0, 255, (50, 40, 3), dtype=np.uint8)
-    found = trace(model, processor, image=picture)
-    assert found.units["patch"].grid == (3, 3)
-    assert found.predictions_title == "class"
+    result = trace(model, processor, image=picture)
+    assert result.units["patch"].grid == (3, 3)
+    assert result.predictions_title == "class"
     reader = hf.Wav2Vec2FeatureExtractor()
-    found = trace(tiny.wav2vec2(), reader, audio=np.zeros(320, dtype=np.float32), sampling_rate=16_000)
-    assert found.units["frame"].times is not None
+    result = trace(tiny.wav2vec2(), reader, audio=np.zeros(320, dtype=np.float32), sampling_rate=16_000)
+    assert result.units["frame"].times is not None
     with pytest.raises(ValueError, match="reads images only"):
         trace(model, processor, "text", image=picture)
     for given in ({"image": picture}, {"audio": np.zeros(320, dtype=np.float32)}):
@@ -204,9 +204,9 @@ def test_tokens_are_numbers_where_only_sound_is_read() -> None:
 
     reader = hf.WhisperFeatureExtractor(feature_size=8, chunk_length=1, n_fft=400, hop_length=400)
     sound = np.random.default_rng(0).standard_normal(6400).astype(np.float32)
-    found = trace(tiny.whisper(), reader, audio=sound)
-    relevance = saliency(found)
-    assert relevance.targets == (str(found.predictions(1)[0].id),)
+    result = trace(tiny.whisper(), reader, audio=sound)
+    relevance = saliency(result)
+    assert relevance.targets == (str(result.predictions(1)[0].id),)
 
 
 def test_axes_and_units_say_what_they_are(bert: Any) -> None:
@@ -244,11 +244,11 @@ def test_bad_budgets(size: Any) -> None:
 
 
 def test_queries_and_keys_are_there(bert: Any) -> None:
-    found = trace(*bert, "the cat")
-    query, key = found.query_key(0)
+    result = trace(*bert, "the cat")
+    query, key = result.query_key(0)
     assert query.shape == key.shape == (4, 4, 8)
     weights = (query @ key.transpose(1, 2) / 8**0.5).softmax(-1)
-    torch.testing.assert_close(weights, found.attention_layer(0))
+    torch.testing.assert_close(weights, result.attention_layer(0))
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
@@ -276,9 +276,9 @@ def test_text_that_is_too_long(gpt: Any) -> None:
         trace(*gpt, long)
     with pytest.raises(ValueError, match="has 50 tokens"):
         trace(*gpt, input_ids=list(range(50)))
-    found = trace(*gpt, long, truncation=True)
-    assert len(found.tokens) == 40
-    assert "from 120 to 40 tokens" in found.warning
+    result = trace(*gpt, long, truncation=True)
+    assert len(result.tokens) == 40
+    assert "from 120 to 40 tokens" in result.warning
     assert not trace(*gpt, "cat").warning
     assert len(trace(*gpt, long, truncation=True, max_new_tokens=5).tokens) == 45 - 5
     with pytest.raises(ValueError, match="max_new_tokens is 40"):
@@ -293,12 +293,12 @@ def test_positions_that_roberta_keeps_for_padding_do_not_count() -> None:
 
 
 def test_layers_and_stacks_out_of_range(bert: Any) -> None:
-    found = trace(*bert, "the cat")
+    result = trace(*bert, "the cat")
     with pytest.raises(IndexError, match="layers 0 to 1"):
-        found.attention_layer(2)
-    assert torch.equal(found.attention_layer(-1), found.attention_layer(1))
+        result.attention_layer(2)
+    assert torch.equal(result.attention_layer(-1), result.attention_layer(1))
     with pytest.raises(ValueError, match="has 'self'"):
-        found.attention_layer(0, "cross")
+        result.attention_layer(0, "cross")
 
 
 def test_wrong_arguments_are_answered(bert: Any) -> None:

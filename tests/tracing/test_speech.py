@@ -90,13 +90,13 @@ def log_probability(found: Any, begins: int) -> float:
 
 def test_the_trace_gives_a_generated_text_the_probability_that_the_generation_gave_it() -> None:
     model = speaker(language="de", task="transcribe")
-    found = trace(model, None, audio=sound(), max_new_tokens=NEW)
+    result = trace(model, None, audio=sound(), max_new_tokens=NEW)
     options = {"max_new_tokens": NEW, "return_dict_in_generate": True, "output_scores": True}
     made = model.generate(input_features=sound()[None], force_unique_generate_call=True, **options)
     expected = model.compute_transition_scores(made.sequences, made.scores, normalize_logits=True)[0]
-    assert ids_of(found) == made.sequences[0].tolist()
-    assert ids_of(found)[: found.boundary] == [START, GERMAN, SAY, NO_TIMES]
-    assert log_probability(found, found.boundary) == pytest.approx(float(expected.sum()), rel=1e-5)
+    assert ids_of(result) == made.sequences[0].tolist()
+    assert ids_of(result)[: result.boundary] == [START, GERMAN, SAY, NO_TIMES]
+    assert log_probability(result, result.boundary) == pytest.approx(float(expected.sum()), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -109,29 +109,29 @@ def test_the_trace_gives_a_generated_text_the_probability_that_the_generation_ga
 )
 def test_a_given_text_begins_once(prefix: list[int], expected: list[int]) -> None:
     model = speaker(language="de", task="transcribe")
-    found = trace(model, said(prefix), audio=sound().flatten(), target_text="he ate a pear")
-    assert found.axes("decoder")[0].tokens[len(expected) :] == ("he", "ate", "a", "pear")
-    assert ids_of(found)[: len(expected)] == expected
+    result = trace(model, said(prefix), audio=sound().flatten(), target_text="he ate a pear")
+    assert result.axes("decoder")[0].tokens[len(expected) :] == ("he", "ate", "a", "pear")
+    assert ids_of(result)[: len(expected)] == expected
 
 
 @pytest.mark.slow
 def test_whisper_reads_what_it_wrote(whisper: Any, fox: Any) -> None:
     model, processor = whisper
-    found = trace(model, processor, audio=fox["wave"], max_new_tokens=24)
+    result = trace(model, processor, audio=fox["wave"], max_new_tokens=24)
     features = processor(fox["wave"], sampling_rate=16_000, return_tensors="pt").input_features
     options = {"max_new_tokens": 24, "return_dict_in_generate": True, "output_logits": True}
     made = model.generate(features, force_unique_generate_call=True, **options)
     ids = made.sequences[0]
-    assert ids_of(found) == ids.tolist()
-    assert found.axes("decoder")[0].tokens[:3] == ("<|startoftranscript|>", "<|notimestamps|>", "␣The")
+    assert ids_of(result) == ids.tolist()
+    assert result.axes("decoder")[0].tokens[:3] == ("<|startoftranscript|>", "<|notimestamps|>", "␣The")
     own = torch.stack(made.logits)[:, 0].log_softmax(-1)
     expected = float(own.gather(1, ids[-len(own) :, None]).sum())
-    assert log_probability(found, len(ids) - len(own)) == pytest.approx(expected, rel=1e-4)
+    assert log_probability(result, len(ids) - len(own)) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.slow
 def test_whisper_gives_a_given_text_its_probability(whisper: Any, fox: Any) -> None:
-    found = trace(*whisper, audio=fox["wave"], target_text=TEXT)
-    assert ids_of(found) == fox["decoder_input_ids"][0, :-1].tolist()
+    result = trace(*whisper, audio=fox["wave"], target_text=TEXT)
+    assert ids_of(result) == fox["decoder_input_ids"][0, :-1].tolist()
     # Measured by another pass: the right start -7.89, a doubled one -8.44, none -55.49.
-    assert log_probability(found, 2) == pytest.approx(-7.89, abs=0.01)
+    assert log_probability(result, 2) == pytest.approx(-7.89, abs=0.01)

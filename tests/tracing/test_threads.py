@@ -71,7 +71,7 @@ class Beside:
 def numbers(found: Any) -> list[np.ndarray]:
     """Return every number that a result is made of."""
     if isinstance(found, (list, tuple)):
-        return [array for one in found for array in numbers(one)]
+        return [array for item in found for array in numbers(item)]
     if isinstance(found, aw.Trace):
         return [found.logits.numpy(), *(found.attention_layer(i).numpy() for i in range(found.n_layers()))]
     if isinstance(found, np.ndarray):
@@ -116,12 +116,12 @@ def everything(model: Any) -> dict[str, Callable[[], Any]]:
     masked = model.config.model_type == "bert"
     sae = made.sae(d_in=32, site="encoder.layer.1" if masked else "model.layers.1")
     table = methods(fresh())
-    found: dict[str, Callable[[], Any]] = {
+    result: dict[str, Callable[[], Any]] = {
         method.name: functools.partial(explained, method)
         for method in table
         if method.function.__module__.startswith("attnwidgets.") and not table.refusals[method.name]
     }
-    found |= {
+    result |= {
         "trace": fresh,
         "rerun": lambda: fresh().rerun(aw.ablate_heads(model, {1: [0]})),
         "ablate_heads": ablated,
@@ -132,9 +132,9 @@ def everything(model: Any) -> dict[str, Callable[[], Any]]:
         ),
     }
     if not masked:
-        found["generation"] = lambda: aw.trace(model, None, IDS, max_new_tokens=3)
-        found["steered generation"] = lambda: _generated(model, sae)
-    return found
+        result["generation"] = lambda: aw.trace(model, None, IDS, max_new_tokens=3)
+        result["steered generation"] = lambda: _generated(model, sae)
+    return result
 
 
 def _generated(model: Any, sae: Any) -> Any:
@@ -156,9 +156,9 @@ def test_numbers_are_exact_beside_another_thread(family: str) -> None:
             passes, end = other.passes, time.monotonic() + LONGEST
             times = 0
             while times < LEAST or (time.monotonic() < end and other.passes - passes < LEAST):
-                found = numbers(thing())
+                result = numbers(thing())
                 times += 1
-                if len(found) != len(expected[name]) or not all(map(same, found, expected[name])):
+                if len(result) != len(expected[name]) or not all(map(same, result, expected[name])):
                     wrong.append(name)
     assert not wrong
     assert not other.wrong
@@ -185,18 +185,18 @@ def test_a_tokenizer_is_used_by_two_threads_with_options_of_their_own() -> None:
     def other() -> None:
         while not stop.is_set():
             try:
-                found = tokenizer(["a b", text], padding=True, truncation=True, max_length=7)["input_ids"]
-                if found != theirs:
-                    wrong.append(found)
+                outcome = tokenizer(["a b", text], padding=True, truncation=True, max_length=7)["input_ids"]
+                if outcome != theirs:
+                    wrong.append(outcome)
             except Exception as error:  # noqa: BLE001, PERF203 - whatever it is, it is ours
                 wrong.append(error)
 
     thread = threading.Thread(target=other)
     thread.start()
     for _ in range(60):
-        found = aw.trace(model, tokenizer, text)
-        if found.tokens != expected.tokens or not torch.equal(found.logits, expected.logits):
-            wrong.append(found)
+        result = aw.trace(model, tokenizer, text)
+        if result.tokens != expected.tokens or not torch.equal(result.logits, expected.logits):
+            wrong.append(result)
     stop.set()
     thread.join()
     assert not wrong

@@ -25,8 +25,8 @@ def run(model: nn.Module, family: str) -> torch.Tensor:
     if family in tiny.IMAGE:
         inputs = {"pixel_values": torch.randn(1, 3, 24, 24, generator=torch.Generator().manual_seed(0))}
     with torch.no_grad():
-        found = model(**inputs)
-    return next(value for value in found.values() if isinstance(value, torch.Tensor))
+        result = model(**inputs)
+    return next(value for value in result.values() if isinstance(value, torch.Tensor))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -108,12 +108,12 @@ def test_however_a_module_is_bound_the_twins_own_is_called() -> None:
     twin = twin_of(model)
     # Its own part, where it is asked for.
     twin.part._parameters["weight"] = nn.Parameter(torch.zeros(3, 3), requires_grad=False)
-    found = twin(torch.ones(1, 3))
-    assert len(found) == 7
-    for made in found[:-1]:
+    result = twin(torch.ones(1, 3))
+    assert len(result) == 7
+    for made in result[:-1]:
         assert torch.equal(made[0], model.part.bias)
     assert all(made.requires_grad for made in model(torch.ones(1, 3)))
-    assert not any(made.requires_grad for made in found)
+    assert not any(made.requires_grad for made in result)
 
 
 def test_hooks_are_the_users_own_and_see_the_twins_modules() -> None:

@@ -83,10 +83,10 @@ def test_words_follow_the_rule_that_is_named(rule: str, words: str) -> None:
     tokens = [*f" {HARD}".replace(" ", "Ġ")]
     made_of = from_attentions(np.full((1, 1, len(tokens), len(tokens)), 1 / len(tokens)), tokens, words=rule)
     one, several = (trace(model, tokenizer, text, words=rule) for text in (HARD, [HARD, "a cat"]))
-    for found in (one, several[0], made_of):
-        assert found.units["word"].labels == tuple(words.split("|"))
-    for found in (one, several[1], made_of, trace(model, None, list(range(4)), words=rule)):
-        made = attention(found)
+    for result in (one, several[0], made_of):
+        assert result.units["word"].labels == tuple(words.split("|"))
+    for result in (one, several[1], made_of, trace(model, None, list(range(4)), words=rule)):
+        made = attention(result)
         assert made.provenance["words"] == rollout(made).provenance["words"] == rule
         assert made.query.units["word"].rule == rule
 
@@ -195,13 +195,13 @@ def test_a_token_over_two_words_merges_them() -> None:
 
 def test_given_words() -> None:
     model, tokenizer = tiny.build(tiny.TEXT["BERT"]), tiny.wordpiece()
-    found = trace(model, tokenizer, words=["New York", "unbelievable", "don't"])
-    assert found.text == "New York unbelievable don't"
-    assert found.units["word"].labels == ("[CLS]", "New York", "unbelievable", "don't", "[SEP]")
-    found = trace(model, tokenizer, "我爱北京", words=["我", "爱", "北京"])
-    assert found.units["word"].labels == ("[CLS]", "我", "爱", "北京", "[SEP]")
-    found = trace(model, tokenizer, words=(["the", "cat"], ["sat"]))
-    assert found.units["word"].labels == ("[CLS]", "the", "cat", "[SEP]", "sat", "[SEP]")
+    result = trace(model, tokenizer, words=["New York", "unbelievable", "don't"])
+    assert result.text == "New York unbelievable don't"
+    assert result.units["word"].labels == ("[CLS]", "New York", "unbelievable", "don't", "[SEP]")
+    result = trace(model, tokenizer, "我爱北京", words=["我", "爱", "北京"])
+    assert result.units["word"].labels == ("[CLS]", "我", "爱", "北京", "[SEP]")
+    result = trace(model, tokenizer, words=(["the", "cat"], ["sat"]))
+    assert result.units["word"].labels == ("[CLS]", "the", "cat", "[SEP]", "sat", "[SEP]")
     assert trace(model, tokenizer, words=["我", "爱"]).text == "我爱"
 
 

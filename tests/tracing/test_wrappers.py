@@ -43,14 +43,14 @@ def same(found: Any, expected: Any) -> bool:
 
 def test_a_name_and_a_text_are_enough(bert: Any, folder: str) -> None:
     expected = aw.trace(*bert, TEXT)
-    for found in (
+    for result in (
         aw.trace(folder, TEXT),
         aw.trace(folder, text=TEXT),
         aw.trace(folder, folder, TEXT),
         aw.trace(folder, TEXT, bert[1]),
         aw.trace(bert[0], TEXT, bert[1]),
     ):
-        assert same(found, expected)
+        assert same(result, expected)
     several = aw.trace(folder, [TEXT, "the cat"])
     assert [len(trace.tokens) for trace in several] == [6, 4]
     pair = aw.trace(folder, TEXT, text_pair="a b")
@@ -105,10 +105,10 @@ def test_a_pipeline_is_traced_and_comes_back_as_it_was(task: str) -> None:
         state_of(pipeline.model),
         pipeline.tokenizer.backend_tokenizer.to_str(),
     ]
-    found = aw.trace(pipeline, text)
-    assert same(found, aw.trace(pipeline.model, pipeline.tokenizer, text))
-    assert found.model is pipeline.model
-    assert found.tokenizer is pipeline.tokenizer
+    result = aw.trace(pipeline, text)
+    assert same(result, aw.trace(pipeline.model, pipeline.tokenizer, text))
+    assert result.model is pipeline.model
+    assert result.tokenizer is pipeline.tokenizer
     after = [
         str(pipeline(text, **options)),
         state_of(pipeline.model),
@@ -122,12 +122,12 @@ def test_a_classification_pipelines_pair_of_texts_is_read_as_it_reads_it() -> No
     model, tokenizer = tiny.build(PIPELINES["text-classification"]), tiny.wordpiece()
     pipeline = hf.pipeline("text-classification", model=model, tokenizer=tokenizer, top_k=None)
     pair = {"text": "the cat", "text_pair": "sat."}
-    found = aw.trace(pipeline, pair)
-    assert found.tokens == aw.trace(pipeline, "the cat", text_pair="sat.").tokens
+    result = aw.trace(pipeline, pair)
+    assert result.tokens == aw.trace(pipeline, "the cat", text_pair="sat.").tokens
     scores = {score["label"]: score["score"] for score in pipeline(pair)}
-    for prediction in found.predictions():
+    for prediction in result.predictions():
         assert prediction.probability == pytest.approx(scores[prediction.label], abs=1e-5)
-    assert same(aw.trace(pipeline, {"question": "the cat", "context": "sat."}), found)
+    assert same(aw.trace(pipeline, {"question": "the cat", "context": "sat."}), result)
 
 
 @pytest.mark.slow
@@ -139,10 +139,10 @@ def test_a_generation_pipeline_continues_a_chat_as_it_would(smollm2: Any) -> Non
     said = pipeline(
         tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True), **options
     )
-    found = aw.trace(pipeline, chat, max_new_tokens=4)
-    assert found.boundary is not None
-    assert tokenizer.decode(found.input_ids[found.boundary :]) == said[0]["generated_text"]
-    assert found.tokens == aw.trace(pipeline, messages=chat, max_new_tokens=4).tokens
+    result = aw.trace(pipeline, chat, max_new_tokens=4)
+    assert result.boundary is not None
+    assert tokenizer.decode(result.input_ids[result.boundary :]) == said[0]["generated_text"]
+    assert result.tokens == aw.trace(pipeline, messages=chat, max_new_tokens=4).tokens
 
 
 def test_image_and_audio_pipelines_read_with_their_own_processors() -> None:
@@ -201,9 +201,9 @@ def test_the_model_inside_nnsights_wrapper_is_traced() -> None:
     expected = aw.trace(model, tokenizer, TEXT)
     saliency = aw.saliency(expected).values
     wrapped = Envoy(model, tokenizer)
-    for found in (aw.trace(wrapped, TEXT), aw.trace(model, tokenizer, TEXT)):
-        assert same(found, expected)
-        np.testing.assert_array_equal(aw.saliency(found).values, saliency)
+    for result in (aw.trace(wrapped, TEXT), aw.trace(model, tokenizer, TEXT)):
+        assert same(result, expected)
+        np.testing.assert_array_equal(aw.saliency(result).values, saliency)
     assert all(isinstance(vars(part)["forward"], Controller) for part in model.modules())
     with aw.ablate_heads(wrapped, {0: [1]}):
         assert not same(aw.trace(wrapped, TEXT), expected)
@@ -275,12 +275,12 @@ def bridged() -> tuple[Any, Any]:
 
 def test_a_bridge_is_traced_as_the_model_it_was_built_around(bridged: Any) -> None:
     bridge, expected = bridged
-    found = aw.trace(bridge, TEXT)
-    assert same(found, expected)
-    assert torch.equal(found.logits, expected.logits)
+    result = aw.trace(bridge, TEXT)
+    assert same(result, expected)
+    assert torch.equal(result.logits, expected.logits)
     plain = aw.trace(tiny.build(tiny.TEXT["Llama"]), bridge.tokenizer, TEXT)
-    np.testing.assert_array_equal(aw.value_zeroing(found).values, aw.value_zeroing(plain).values)
-    assert unwrap(bridge) is found.model
+    np.testing.assert_array_equal(aw.value_zeroing(result).values, aw.value_zeroing(plain).values)
+    assert unwrap(bridge) is result.model
     assert isinstance(bridge.original_model.model.layers[0], Part), "the bridge stays as it is"
     with aw.ablate_heads(bridge, {0: [1]}):
         ablated = aw.trace(bridge, TEXT)

@@ -82,7 +82,7 @@ class Answer:
 
     def __init__(self, told):
         self.reply, self.ms, self.header = told["reply"], told["ms"], told["header"]
-        self._buffers = [base64.b64decode(one) for one in told["buffers"]]
+        self._buffers = [base64.b64decode(item) for item in told["buffers"]]
 
     @property
     def meta(self):

@@ -54,5 +54,5 @@ class Counted:
     def of(self, function):
         """Return what a function returns, and how many weights were computed for it."""
         before = self.weights
-        found = function()
-        return found, self.weights - before
+        result = function()
+        return result, self.weights - before

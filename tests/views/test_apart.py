@@ -89,7 +89,7 @@ def test_thumbnails_follow_a_map_that_shows_special_tokens(minilm_trace, special
     values = aw.attention(minilm_trace).layer(2)
     np.testing.assert_allclose(sheet.scale[2], values.max(axis=(1, 2)), rtol=1e-5)
     apart, shown = (
-        grid_sheet(one.presentation, LIGHT).parts[0].values for one in (aw.HeadGrid(minilm_trace), view)
+        grid_sheet(item.presentation, LIGHT).parts[0].values for item in (aw.HeadGrid(minilm_trace), view)
     )
     assert apart.shape != shown.shape, "so does the figure"
 

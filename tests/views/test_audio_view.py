@@ -34,13 +34,13 @@ def test_the_map_is_what_words_were_aligned_by(written: Any) -> None:
 
 def test_rows_of_cross_attention_are_those_that_write_the_word(written: Any) -> None:
     view = aw.AudioView(written)
-    place = view.trace.axes("decoder")[0].tokens.index("pear")
+    position = view.trace.axes("decoder")[0].tokens.index("pear")
     weights = np.asarray(view.trace.attention_layer(1, "cross"))
     at = {"map": "cross", "layer": 1}
     assert view.value(3, 2.5 * written.step, head=2, **at) == pytest.approx(
-        weights[2, place - 1, 2], rel=1e-5
+        weights[2, position - 1, 2], rel=1e-5
     )
-    mean = weights.mean(0)[place - 1, 2]
+    mean = weights.mean(0)[position - 1, 2]
     assert view.value(3, 2.5 * written.step, head="mean", **at) == pytest.approx(mean, rel=1e-5)
     meta, (data,) = view._heard("cross", "words", 1, 2)
     drawn = np.frombuffer(data, "<f4").reshape(4, -1)
@@ -148,12 +148,12 @@ def test_an_explorer_of_a_sound_opens_by_its_words_and_draws_every_map_over_its_
     assert set(units["word"].labels) >= {"he", "ate", "pear"}
     meta, drawn = answer(view, source="attention/word/encoder", layer=1, head=2)
     weights = np.asarray(recorded.attention_layer(1, "encoder"))[2]
-    words = [place for place, special in enumerate(units["word"].special) if not special]
+    words = [position for position, special in enumerate(units["word"].special) if not special]
     count = drawn.shape[1]
     for row, place in enumerate(words):
         own = weights[list(units["word"].spans[place])].mean(0)[:count]
         np.testing.assert_allclose(drawn[row], own, rtol=1e-5)
-    assert meta["labels"] == [units["word"].labels[place] for place in words]
+    assert meta["labels"] == [units["word"].labels[word] for word in words]
     # A word of the text has its own row here, as in a heatmap, and not that which writes it.
     meta, drawn = answer(view, source="attention/token/cross", layer=0, head="mean")
     place = recorded.axes("decoder")[0].tokens.index("pear")
@@ -164,7 +164,7 @@ def test_an_explorer_of_a_sound_opens_by_its_words_and_draws_every_map_over_its_
 def test_attributions_to_frames_are_drawn_over_the_sound() -> None:
     view = aw.Explorer(spoken(), methods=["attention", "input_x_gradient"])
     view.selection.method = "input_x_gradient"
-    source = next(one for one in view.sources() if one.id == "input_x_gradient/token/encoder")
+    source = next(item for item in view.sources() if item.id == "input_x_gradient/token/encoder")
     own = source.layer(0)[0]
     meta, drawn = answer(view, source=source.id, layer=0, head="-")
     assert meta["rows"] == "targets"
@@ -187,7 +187,7 @@ def test_an_explorer_of_a_sound_without_words_says_why_and_shows_its_frames() ->
 def test_sounds_of_a_list_have_words_each() -> None:
     first, second = spoken(), spoken()
     view = aw.Explorer([first, second])
-    assert all("word" in one.axes("encoder")[0].units for one in view.traces)
+    assert all("word" in item.axes("encoder")[0].units for item in view.traces)
     view.show_text(1)
     assert answer(view, source="attention/word/encoder", layer=1, head=2)[1].size
 
@@ -222,7 +222,7 @@ def test_a_map_that_was_made_before_words_were_found_is_read_by_them() -> None:
     recorded = spoken()
     early = aw.rollout(recorded, stack="encoder")
     late = aw.rollout(aw.speech.align(recorded).trace, stack="encoder")
-    values = [aw.AudioView(one).value(2, 0.3, rows="words", layer=1) for one in (early, late)]
+    values = [aw.AudioView(item).value(2, 0.3, rows="words", layer=1) for item in (early, late)]
     assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
@@ -239,8 +239,8 @@ def test_a_page_with_little_room_holds_the_words_of_all_stacks_before_maps_of_ti
     view = aw.Explorer(shown, layer=1, head=2)
     monkeypatch.setattr("attnwidgets.views.media.spoken.PAGE_VALUES", 6_000)
     held = [arguments for topic, arguments, _ in view.requests.for_page() if topic == "heard"]
-    places = {(one["source"], one["layer"], one["head"]) for one in held}
+    places = {(item["source"], item["layer"], item["head"]) for item in held}
     heads = (*range(4), "mean", "max")
     for source in ("attention/word/encoder", "attention/word/cross", "attention/token/cross"):
         assert places >= {(source, layer, head) for layer in (0, 1) for head in heads}
-    assert "attention/frame/encoder" not in {one["source"] for one in held}
+    assert "attention/frame/encoder" not in {item["source"] for item in held}

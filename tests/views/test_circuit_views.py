@@ -75,9 +75,9 @@ def test_it_opens_on_the_head_that_carries_most_and_moves_no_other_view(both, pa
 
 
 def test_a_target_that_no_run_changes_opens_without_a_chosen_cell(pair):
-    found = aw.circuits.patch(*pair, "d", foil="e")
-    assert np.isnan(found.gap)
-    view = found.view()
+    result = aw.circuits.patch(*pair, "d", foil="e")
+    assert np.isnan(result.gap)
+    view = result.view()
     assert view.options["cells"] == []
     assert view.describe().endswith("Shares are undefined.")
     view.close()
@@ -103,13 +103,13 @@ def test_a_clicked_cell_is_run_exactly_and_once(both, pair):
 
 def test_patched_predictions_are_those_of_a_model_with_the_activations_set(pair):
     clean, corrupt = pair
-    found = aw.circuits.patch_cells(*pair, [("state", 1, 6)], "c", foil="a")
+    result = aw.circuits.patch_cells(*pair, [("state", 1, 6)], "c", foil="a")
     with aw.circuits.set_activations(corrupt, "state", 1, clean, tokens=[6]):
         changed = corrupt.rerun()
-    expected = {one.id: one.probability for one in changed.predictions(9)}
-    assert found.predictions
-    for one in found.predictions:
-        assert one.probability == pytest.approx(expected[one.id], abs=1e-6)
+    expected = {prediction.id: prediction.probability for prediction in changed.predictions(9)}
+    assert result.predictions
+    for prediction in result.predictions:
+        assert prediction.probability == pytest.approx(expected[prediction.id], abs=1e-6)
 
 
 def test_what_is_missing_is_computed_and_then_held(both, pair):
@@ -163,9 +163,9 @@ def test_a_claim_is_written_that_can_be_checked(both, pair, monkeypatch):
 
 def test_a_claim_of_two_places_is_about_the_head_between_them(both, pair, monkeypatch):
     view = both.view(cells=[("state", 1, 6), ("attention", 1, 11)])
-    assert not [one for one in view._expressions() if one["of"] == "claim"], "one layer"
+    assert not [expression for expression in view._expressions() if expression["of"] == "claim"], "one layer"
     view = both.view(cells=[("attention", 1, 11), ("state", 0, 6)])
-    (place,) = [one for one in view._expressions() if one["of"] == "claim"]
+    (place,) = [expression for expression in view._expressions() if expression["of"] == "claim"]
     names = {"model": pair[0].model, "tokenizer": pair[0].tokenizer}
     code, claims = evaluated(view, monkeypatch, place, **names)
     assert "head 1.0 moves changed to last" in code
@@ -231,9 +231,9 @@ def test_a_lens_travels_whole(pair):
     np.testing.assert_array_equal(np.frombuffer(buffers[3], "<i4").reshape(3, 12), lens.rank)
     names = np.array(meta["labels"])[np.frombuffer(buffers[4], "<i4")].reshape(3, 12, 3)
     top = lens.top_tokens(layer=[1], token=[4])[0][0]
-    assert names[1, 4].tolist() == [one.label for one in top]
+    assert names[1, 4].tolist() == [item.label for item in top]
     ids = np.frombuffer(buffers[5], "<i4").reshape(3, 12, 3)
-    assert ids[1, 4].tolist() == [one.id for one in top]
+    assert ids[1, 4].tolist() == [item.id for item in top]
 
 
 def test_another_answer_and_the_plain_lens_are_read_when_asked(pair, monkeypatch):

@@ -20,7 +20,7 @@ def traced():
 
 
 def asked(view, cells, head=0, layer=1, unit="token"):
-    source = next(one.id for one in view.store.sources() if one.unit == unit)
+    source = next(item.id for item in view.store.sources() if item.unit == unit)
     place = {"source": source, "layer": layer, "head": head, "cells": cells}
     return expressions.expression(view._expressible, "claim", **place)[0]["code"]
 

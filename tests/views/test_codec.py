@@ -81,9 +81,9 @@ def test_values_that_are_no_numbers_do_not_break_a_tile():
     values = np.array([[np.nan, np.inf, -np.inf, 0.25]], dtype=np.float32)
     scale = scale_of(values, stochastic=False)
     data, codec = encode(values, scale=scale, signed=True)
-    found = decode(data, codec, 1, 4, scale)[0]
-    assert np.isnan(found).tolist() == [True, False, False, False]  # no number is no zero
-    assert found[1:].tolist() == [0.25, -0.25, 0.25]
+    result = decode(data, codec, 1, 4, scale)[0]
+    assert np.isnan(result).tolist() == [True, False, False, False]  # no number is no zero
+    assert result[1:].tolist() == [0.25, -0.25, 0.25]
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -26,8 +26,8 @@ def test_maps_are_read_as_the_row_of_a_query_in_the_selected_layer(given):
     meta, values = strips(view, layer=1, query=5)
     assert meta["names"] == ["attention", "rollout"]
     assert meta["remarks"] == ["layer 1, mean over heads", "layer 1"]
-    for row, one in zip(values, maps, strict=True):
-        np.testing.assert_allclose(row, one.matrix(1)[5], rtol=1e-6)
+    for row, item in zip(values, maps, strict=True):
+        np.testing.assert_allclose(row, item.matrix(1)[5], rtol=1e-6)
     assert (meta["query"], meta["how"], meta["follows"]) == (5, "row", True)
     assert view.store.sources()[0].layers == (0, 1, 2)
 
@@ -108,13 +108,13 @@ def test_agreement_is_that_of_aw_agreement(given):
     view = aw.compare(trace)
     rows = [m.matrix(1)[3] for m in (aw.attention(trace).mean(), aw.rollout(trace))]
     labels = aw.attention(trace).key_labels
-    found = agreement_of(view, layer=1, query=3)
+    result = agreement_of(view, layer=1, query=3)
     for measure in ("spearman", "kendall", "top_k"):
         expected = aw.agreement(
             [aw.Attributions(row, axis=labels) for row in rows], measure, names=list("ab")
         )
-        np.testing.assert_allclose(found["measures"][measure]["values"], expected.matrix, atol=1e-4)
-    assert "may be wrong together" in found["caveat"]
+        np.testing.assert_allclose(result["measures"][measure]["values"], expected.matrix, atol=1e-4)
+    assert "may be wrong together" in result["caveat"]
 
 
 def test_special_tokens_may_be_left_out_of_the_ranking(minilm_trace):

@@ -64,40 +64,40 @@ def test_results_open_their_views():
 
 
 def test_scores_and_texts_of_every_concept_and_layer_are_those_of_the_result():
-    found = concept_scores()
-    view = found.view()
+    result = concept_scores()
+    view = result.view()
     data = asked(view, "concepts")
-    np.testing.assert_allclose(data["scores"], found.scores)
-    np.testing.assert_allclose([data["low"], data["high"]], found.band)
-    assert data["significant"] == found.significant.tolist()
-    assert data["notes"] == list(found.notes)
-    for row, name in enumerate(found.concepts):
-        for column, layer in enumerate(found.layers):
+    np.testing.assert_allclose(data["scores"], result.scores)
+    np.testing.assert_allclose([data["low"], data["high"]], result.band)
+    assert data["significant"] == result.significant.tolist()
+    assert data["notes"] == list(result.notes)
+    for row, name in enumerate(result.concepts):
+        for column, layer in enumerate(result.layers):
             texts = asked(view, "texts", concept=row, layer=layer)
-            ranked = found.sort(name, layer)
-            assert texts["texts"] == [one.text for one in ranked]
-            np.testing.assert_allclose(texts["cosines"], [one.cosine for one in ranked])
-            expected = [found.sensitivity[one.number, row, column] for one in ranked]
+            ranked = result.sort(name, layer)
+            assert texts["texts"] == [item.text for item in ranked]
+            np.testing.assert_allclose(texts["cosines"], [item.cosine for item in ranked])
+            expected = [result.sensitivity[item.number, row, column] for item in ranked]
             np.testing.assert_allclose(texts["sensitivities"], expected)
     topics = [topic for topic, _, _ in view.requests.for_page()]
     assert topics.count("texts") == topics.count("expression") == 6, "a page has every concept and layer"
 
 
 def test_it_opens_on_a_significant_layer_and_follows_the_selection():
-    found = concept_scores()
-    view = found.view()
+    result = concept_scores()
+    view = result.view()
     assert view.layer == 3
-    assert found.view(layer=1).layer == 1
+    assert result.view(layer=1).layer == 1
     view.selection.layer = 9
     assert view.layer == 3, "the nearest that there is"
-    assert aw.ConceptView(found, concept="food").options["concept"] == 1
+    assert aw.ConceptView(result, concept="food").options["concept"] == 1
     with pytest.raises(ValueError, match="Did you mean 'food'"):
-        found.view(concept="foot")
+        result.view(concept="foot")
     with pytest.raises(IndexError, match="layer"):
-        found.view(layer=7)
+        result.view(layer=7)
     table = list(csv.DictReader(io.StringIO(view.requests.answer("csv", {})[0])))
     assert len(table) == 6
-    assert float(table[0]["score"]) == found.scores[0, 0]
+    assert float(table[0]["score"]) == result.scores[0, 0]
 
 
 def test_influence_says_what_it_shows_and_a_page_holds_one_table():
@@ -114,21 +114,21 @@ def test_influence_says_what_it_shows_and_a_page_holds_one_table():
 
 
 def test_many_examples_are_shortened_from_the_middle():
-    found = concept_scores(texts=[f"text {at}" for at in range(MOST + 31)])
-    texts = asked(found.view(), "texts", concept=0, layer=1)
-    ranked = [one.text for one in found.sort("negation", 1)]
+    result = concept_scores(texts=[f"text {at}" for at in range(MOST + 31)])
+    texts = asked(result.view(), "texts", concept=0, layer=1)
+    ranked = [item.text for item in result.sort("negation", 1)]
     assert texts["left"] == 31
     assert texts["texts"] == ranked[: MOST // 2] + ranked[-MOST // 2 :]
 
 
 def test_scores_are_copied_as_python(names):
-    found = concept_scores()
-    view = found.view()
-    for held in ({"view": view}, {"view": view, "found": found}):
+    result = concept_scores()
+    view = result.view()
+    for held in ({"view": view}, {"view": view, "found": result}):
         names.clear()
         names |= held
         code, value = told(view, names, of="score", concept=1, layer=2)
-        assert value == found.scores[1, 1]
+        assert value == result.scores[1, 1]
         assert code.startswith("found.") == ("found" in held)
     with pytest.raises(ValueError, match="Did you mean 'food'"):
         view.score("foot", 2)
@@ -138,16 +138,16 @@ def test_scores_are_copied_as_python(names):
 
 @pytest.mark.slow
 def test_the_linked_views_show_a_text_and_its_layer(trace):
-    found = concept_scores(layers=[0, 1, 9], texts=["the cat.", "a new mat.", "the mat sat.", "a cat sat."])
+    result = concept_scores(layers=[0, 1, 9], texts=["the cat.", "a new mat.", "the mat sat.", "a cat sat."])
     explorer = aw.Explorer(trace)
-    view = found.view(linked=explorer)
+    view = result.view(linked=explorer)
     assert view.selection is explorer.selection
     explorer.selection.layer = 1
     assert view.layer == 1
     asked(view, "open", at=1)
     assert explorer.trace.text == "a new mat."
     assert view.selection is explorer.selection, "another text has another selection"
-    other = found.view(linked=explorer, layer=9)
+    other = result.view(linked=explorer, layer=9)
     assert (other.layer, explorer.selection.layer) == (9, 1), "a layer that only this view has"
     view.close()
     other.close()
@@ -157,13 +157,13 @@ def test_the_linked_views_show_a_text_and_its_layer(trace):
     assert again
     assert view.selection is explorer.selection
     with pytest.raises(TypeError, match="takes a view of a trace"):
-        found.view(linked=view)
+        result.view(linked=view)
     with pytest.raises(TypeError, match="takes a view of a trace"):
-        found.view(linked="text")
+        result.view(linked="text")
     with pytest.raises(IndexError, match="text"):
         asked(view, "open", at=99)
     with pytest.raises(LookupError, match="nothing about 'open'"):
-        asked(found.view(), "open", at=0)
+        asked(result.view(), "open", at=0)
 
 
 def test_training_texts_of_a_test_are_those_of_the_result(trace):
@@ -175,8 +175,8 @@ def test_training_texts_of_a_test_are_those_of_the_result(trace):
     assert about["labels"] == list(taught.test_labels)
     for test in range(2):
         data = asked(view, "influence", test=test)
-        assert data["helpful"] == [one.number for one in taught.helpful(test, 8)]
-        assert data["harmful"] == [one.number for one in taught.harmful(test, 8)]
+        assert data["helpful"] == [item.number for item in taught.helpful(test, 8)]
+        assert data["harmful"] == [item.number for item in taught.harmful(test, 8)]
         np.testing.assert_allclose(data["influence"], taught.values[test])
         np.testing.assert_allclose(data["change"], taught.change[test])
         np.testing.assert_allclose(data["distance"], taught.distance[test])
@@ -219,12 +219,12 @@ def test_words_are_coloured_by_what_speaks_for_the_label_of_each_text(trace):
     taught = influence(WORDS, WORDS[:2], classes, sample=trace)
     for method in ("lrp", "saliency"):
         view = taught.view(method=method)
-        found = asked(view, "strips", test=1, method=method)
+        result = asked(view, "strips", test=1, method=method)
         shown = asked(view, "influence", test=1)
         texts = {train: WORDS[train] for train in [*shown["helpful"], *shown["harmful"]]}
-        assert set(found["train"]) == set(map(str, texts))
-        rows = [(found["train"][str(at)], text, taught.train_labels[at]) for at, text in texts.items()]
-        for parts, text, label in [*rows, (found["test"], WORDS[1], taught.test_labels[1])]:
+        assert set(result["train"]) == set(map(str, texts))
+        rows = [(result["train"][str(at)], text, taught.train_labels[at]) for at, text in texts.items()]
+        for parts, text, label in [*rows, (result["test"], WORDS[1], taught.test_labels[1])]:
             assert "".join(word for word, _ in parts) == text
             read = aw.trace(trace.model, trace.tokenizer, text)
             expected = aw.explain(read, method, target=label).to("word")
@@ -294,8 +294,8 @@ def test_a_long_text_is_shown_up_to_its_two_thousandth_character(trace):
     data = asked(view, "influence", test=0)
     listed = [*data["helpful"], *data["harmful"]]
     assert {0, 5} <= set(listed)
-    found = asked(view, "strips", test=0, method="saliency")
-    for train, parts in found["train"].items():
+    result = asked(view, "strips", test=0, method="saliency")
+    for train, parts in result["train"].items():
         text = taught.train[int(train)]
         kept = text if len(text) <= 2000 else text[:1999] + "…"
         assert "".join(word for word, _ in parts) == data["texts"][int(train)] == kept
@@ -349,7 +349,7 @@ def test_shapes_pairs_and_the_worst_texts_are_those_of_the_result(names):
         np.testing.assert_allclose(slot["values"], values)
     assert data["pairs"][0]["slots"] == [0, 1]
     np.testing.assert_allclose(data["pairs"][0]["values"], student.pairs["how", "adj"])
-    assert [text for _, text, _, _ in data["worst"]] == [one.text for one in student.worst(12)]
+    assert [text for _, text, _, _ in data["worst"]] == [item.text for item in student.worst(12)]
     assert [view._text(at) for at, *_ in data["worst"]] == [text for _, text, _, _ in data["worst"]]
     for held in ({"view": view}, {"view": view, "student": student}):
         names.clear()
@@ -401,13 +401,13 @@ def test_hostile_texts_are_cut_and_saved_as_text(result, tmp_path):
 
 @pytest.mark.slow
 def test_what_is_not_a_number_is_neither_sent_nor_drawn_as_one(tmp_path):
-    found = concept_scores()
-    for values in (found.accuracy, found.p, found.by_run):
+    result = concept_scores()
+    for values in (result.accuracy, result.p, result.by_run):
         values[1] = np.nan  # as of a direction that was given, and of no gradient
-    view = found.view(concept="food")
+    view = result.view(concept="food")
     data = asked(view, "concepts")
     assert data["accuracy"][1] == data["p"][1] == data["scores"][1] == [None] * 3
-    assert view.layer in found.layers
-    for one in (view, gradients().view(), distilled(constant=True).view()):
-        assert one.save(tmp_path / "figure.png").stat().st_size > 1000
-        assert one.describe()
+    assert view.layer in result.layers
+    for item in (view, gradients().view(), distilled(constant=True).view()):
+        assert item.save(tmp_path / "figure.png").stat().st_size > 1000
+        assert item.describe()

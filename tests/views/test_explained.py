@@ -84,7 +84,7 @@ def test_without_content_words_the_clearest_pattern_is_chosen():
 def test_a_finding_names_the_words_that_speak_for_the_target(values, residual, sentence):
     tokens = ("[CLS]", "good", "film", "end")
     unit = aw.Unit(
-        "token", tokens, tuple((place,) for place in range(4)), special=(True, False, False, False)
+        "token", tokens, tuple((index,) for index in range(4)), special=(True, False, False, False)
     )
     axis = aw.TokenAxis(tokens, {"token": unit})
     shown = aw.Attributions(np.array(values, dtype=float), axis=axis, target="yes", residual=residual)

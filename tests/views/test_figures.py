@@ -72,8 +72,8 @@ def test_every_view_is_saved_as_a_page_with_its_words(given, tmp_path, name, col
 )
 def test_labels_are_text_that_can_be_searched(given, tmp_path, name):
     tokens = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
-    found = texts(make(name, lambda: given(tokens=tokens)).save(tmp_path / "a.svg"))
-    assert set(tokens) <= {text.strip() for text in found}
+    result = texts(make(name, lambda: given(tokens=tokens)).save(tmp_path / "a.svg"))
+    assert set(tokens) <= {text.strip() for text in result}
 
 
 @pytest.mark.slow

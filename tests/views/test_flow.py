@@ -11,10 +11,10 @@ from attnwidgets.views.compare.flow_view import flow_steps
 
 
 def down(steps):
-    found = np.eye(steps.shape[-1])
+    result = np.eye(steps.shape[-1])
     for matrix in steps.values.astype(np.float64):
-        found = matrix @ found
-    return found
+        result = matrix @ result
+    return result
 
 
 @pytest.mark.parametrize("weight", [None, 0.2])

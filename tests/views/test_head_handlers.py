@@ -35,13 +35,13 @@ def test_the_values_are_those_of_head_statistics(given):
 
 def test_statistics_are_listed_with_what_stands_against_them(given):
     listed, _ = asked(aw.HeadGrid(given()), "statistics", "attention/token/self")
-    refusals = {one["name"]: one["refusal"] for one in listed}
+    refusals = {item["name"]: item["refusal"] for item in listed}
     assert {"mean_distance", "entropy", "diagonal", "previous_token", "first_token"} <= set(refusals)
     assert refusals["entropy"] == ""
     assert "special" in refusals["special_tokens"]
     with_them, _ = asked(aw.HeadGrid(given(tokens=TOKENS)), "statistics", "attention/token/self")
-    assert {one["name"]: one["refusal"] for one in with_them}["special_tokens"] == ""
-    assert all(one["definition"] and one["title"] and one["high"] for one in with_them)
+    assert {item["name"]: item["refusal"] for item in with_them}["special_tokens"] == ""
+    assert all(item["definition"] and item["title"] and item["high"] for item in with_them)
 
 
 def test_what_is_no_share_has_none(given):
@@ -69,10 +69,10 @@ def test_another_view_s_map_is_refused(given):
 def answers_of(page):
     state = json.loads(re.search(r'id="aw-state">(.*?)</script>', page.read_text(encoding="utf-8"))[1])
     return [
-        (one["topic"], one["args"]["source"])
+        (item["topic"], item["args"]["source"])
         for told in state["answers"].values()
-        for one in told
-        if "source" in one["args"]
+        for item in told
+        if "source" in item["args"]
     ]
 
 
@@ -191,14 +191,14 @@ def test_patterns_come_with_their_names_and_the_strongest_of_every_head(given):
     view = aw.HeadGrid(given(tokens=TOKENS))
     source = "attention/token/self"
     meta, (data,) = asked(view, "patterns", source)
-    found = aw.statistics.head_patterns(view.content.explanations[0])
-    offered = [one["name"] for one in meta["patterns"] if not one["refusal"] and not one["run"]]
-    assert tuple(offered) == found.names
-    assert meta["own"] == found.own
+    result = aw.statistics.head_patterns(view.content.explanations[0])
+    offered = [item["name"] for item in meta["patterns"] if not item["refusal"] and not item["run"]]
+    assert tuple(offered) == result.names
+    assert meta["own"] == result.own
     np.testing.assert_array_equal(
-        np.frombuffer(data, "<f4").reshape(found.values.shape), found.values.astype("<f4")
+        np.frombuffer(data, "<f4").reshape(result.values.shape), result.values.astype("<f4")
     )
-    runs = {one["name"]: one["refusal"] for one in meta["patterns"] if one["run"]}
+    runs = {item["name"]: item["refusal"] for item in meta["patterns"] if item["run"]}
     assert set(runs) == {"induction", "retrieval"}
     assert all("model" in why for why in runs.values())
     with pytest.raises(ValueError, match="model"):
@@ -213,7 +213,7 @@ def test_induction_runs_the_model_when_it_is_chosen(minilm):
     meta, (data,) = view.requests.answer("pattern_scores", {**source, "name": "induction"})
     expected = aw.induction_score(*minilm)["induction"]
     assert np.frombuffer(data, "<f4").reshape(-1, meta["heads"]) == pytest.approx(expected, abs=1e-6)
-    found = view.requests.answer("similar_heads", {**source, "layer": 0, "head": 2})[0]["found"]
-    assert [tuple(one[:2]) for one in found[:3]] == [
-        one[:2] for one in aw.statistics.similar_heads(trace, 0, 2, k=3)
+    result = view.requests.answer("similar_heads", {**source, "layer": 0, "head": 2})[0]["found"]
+    assert [tuple(item[:2]) for item in result[:3]] == [
+        similar_head[:2] for similar_head in aw.statistics.similar_heads(trace, 0, 2, k=3)
     ]

@@ -22,7 +22,7 @@ def layer_of(view, heads, layer=1):
     request = {"kind": "layer", "id": 5, "source": source.id, "layer": layer, "heads": heads}
     reply, buffers = view.store.answer(request)
     assert reply["id"] == 5
-    found = {
+    result = {
         meta["head"]: decode(
             buffers[0][meta["offset"] : meta["offset"] + meta["length"]],
             meta["codec"],
@@ -32,7 +32,7 @@ def layer_of(view, heads, layer=1):
         )
         for meta in reply["tiles"]
     }
-    return source, reply, found
+    return source, reply, result
 
 
 def test_heads_and_texts_are_chosen_at_first(pair):
@@ -65,18 +65,18 @@ def test_what_the_reader_chose_stays_when_the_view_is_shown_again(pair):
 
 def test_one_message_brings_several_heads_of_a_layer(given, causal):
     trace = aw.from_attentions(causal((2, 4, 9, 9)), [f"t{i}" for i in range(9)])
-    source, reply, found = layer_of(aw.HeadView(trace), [3, 1, "mean"])
-    assert list(found) == [3, 1, "mean"]
+    source, reply, result = layer_of(aw.HeadView(trace), [3, 1, "mean"])
+    assert list(result) == [3, 1, "mean"]
     assert reply["refused"] == []
-    for head, matrix in found.items():
+    for head, matrix in result.items():
         np.testing.assert_allclose(matrix, source.matrix(1, head), atol=0.004)
 
 
 def test_heads_that_a_layer_has_not_are_refused_in_words_and_the_others_come():
     numbers = [np.full((heads, 3, 3), 1 / 3, dtype=np.float32) for heads in (4, 2)]
     view = aw.HeadView(aw.from_attentions(numbers, list("abc")))
-    _, reply, found = layer_of(view, [0, 1, 2, 3])
-    assert list(found) == [0, 1]
+    _, reply, result = layer_of(view, [0, 1, 2, 3])
+    assert list(result) == [0, 1]
     assert [refused["head"] for refused in reply["refused"]] == [2, 3]
     assert "head=2 is not in layer 1" in reply["refused"][0]["message"]
 
@@ -84,8 +84,8 @@ def test_heads_that_a_layer_has_not_are_refused_in_words_and_the_others_come():
 def test_a_message_takes_no_more_heads_than_fit(given, monkeypatch):
     monkeypatch.setattr(handlers, "LAYER_BYTES", 150)  # a head of 8 tokens takes 64
     view = aw.HeadView(given())
-    _, reply, found = layer_of(view, [0, 1, 2, 3])
-    assert list(found) == [0, 1]  # neither refused nor here: the browser asks again
+    _, reply, result = layer_of(view, [0, 1, 2, 3])
+    assert list(result) == [0, 1]  # neither refused nor here: the browser asks again
     assert reply["refused"] == []
     assert list(layer_of(view, [2, 3])[2]) == [2, 3]
 
@@ -184,7 +184,9 @@ def test_a_page_tells_what_the_pinned_token_reads(pair):
     view = aw.HeadView(pair, layer=1)
     assert list(view.requests.for_page()) == []
     view.selection.pinned = (3, 1)
-    told = [one for one in view.requests.for_page() if one[0] == "token" and "/token/" in one[1]["source"]]
+    told = [
+        item for item in view.requests.for_page() if item[0] == "token" and "/token/" in item[1]["source"]
+    ]
     assert [args["layer"] for _, args, _ in told] == [1, 0]  # the selected layer first
     for _, args, answer in told:
         meta, (data,) = answer()

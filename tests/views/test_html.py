@@ -39,14 +39,14 @@ def read(page):
 def tiles_of(state, blobs, store="store0"):
     """Every tile in the page, decoded."""
     eager = zlib.decompress(blobs[f"aw-data-{store}"])
-    found = {}
+    result = {}
     for tile in state["models"][store]["state"]["header"]["tiles"]:
         data = eager[tile["offset"] : tile["offset"] + tile["length"]]
-        found[tile["source"], tile["layer"], tile["head"]] = (tile, data)
+        result[tile["source"], tile["layer"], tile["head"]] = (tile, data)
     for tile in state["archive"][store]:
         data = zlib.decompress(blobs[f"aw-tiles-{store}"][tile["offset"] : tile["offset"] + tile["length"]])
-        found[tile["source"], tile["layer"], tile["head"]] = (tile, data)
-    return {at: decode(d, t["codec"], t["rows"], t["cols"], t["scale"]) for at, (t, d) in found.items()}
+        result[tile["source"], tile["layer"], tile["head"]] = (tile, data)
+    return {at: decode(d, t["codec"], t["rows"], t["cols"], t["scale"]) for at, (t, d) in result.items()}
 
 
 def test_views_have_headings_and_links_to_them(given, tmp_path):

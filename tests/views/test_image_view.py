@@ -34,7 +34,7 @@ def trace():
 
 def rows_of(view, **args):
     """What the browser reads: values of patches [layer, head, patch], their sums, and the others."""
-    [source] = [one for one in view.sources() if one.method == "attention" and one.unit == "patch"]
+    [source] = [item for item in view.sources() if item.method == "attention" and item.unit == "patch"]
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None} | args
     meta, (codes, scale, sums, rest, *_) = view.requests.answer("reads", asked)
     scale = np.frombuffer(scale, "<f4").reshape(len(meta["layers"]), meta["heads"])
@@ -74,7 +74,7 @@ def test_patches_of_windows_are_told_row_by_row():
     one = PICTURES["Qwen2-VL"]
     recorded = one.trace_of(tiny.build(one.make), one.picture())
     view = aw.ImageView(recorded)
-    source = next(one for one in view.sources() if (one.stack, one.unit) == ("vision", "patch"))
+    source = next(item for item in view.sources() if (item.stack, item.unit) == ("vision", "patch"))
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None}
     meta, (codes, scale, *_) = view.requests.answer("reads", asked)
     unit = recorded.axes("vision")[1].units["patch"]
@@ -183,7 +183,7 @@ def test_attributions_have_a_map_for_every_target_in_one_scale_of_signs(trace):
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None}
     meta, (codes, scale, sums, *_) = view.requests.answer("reads", asked)
     assert (meta["signed"], meta["heads"]) == (True, 3)
-    exact = np.stack([one.to("patch").values for one in given])
+    exact = np.stack([item.to("patch").values for item in given])
     decoded = dequantise(
         np.frombuffer(codes, np.uint8).reshape(3, -1)[1], float(np.frombuffer(scale, "<f4")[1]), signed=True
     )
@@ -223,10 +223,12 @@ def test_words_of_a_caption_are_in_the_menu_of_a_model_that_compares_and_nowhere
     recorded = traced("CLIP")[1]
     explorer = aw.Explorer(recorded, methods=["attention", "caption_words"])
     explorer.selection.method = "caption_words"
-    [source] = {one for one in explorer.sources() if one.method == "caption_words" and one.unit == "patch"}
+    [source] = {
+        item for item in explorer.sources() if item.method == "caption_words" and item.unit == "patch"
+    }
     assert source.axes()[0]["labels"] == ["the", "unbelievable", "cat"]
-    found = aw.explain(recorded, "caption_words")
-    np.testing.assert_allclose(source.layer(0)[0], found.layer(0), rtol=1e-5)
+    result = aw.explain(recorded, "caption_words")
+    np.testing.assert_allclose(source.layer(0)[0], result.layer(0), rtol=1e-5)
     assert explorer.describe().startswith("Chefer's relevance for words")
     assert aw.methods(recorded).refusals["caption_words"] == ""
     assert "compares a picture with a caption" in aw.methods(trace).refusals["caption_words"]

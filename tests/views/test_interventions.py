@@ -119,7 +119,7 @@ def test_they_are_the_interventions_of_the_library_in_words(read):
         aw.edit_attention(read, (0, 0), "uniform", query=3),
     ]
     made = view.interventions()
-    assert [one.said for one in made] == [one.said for one in wanted]
+    assert [item.said for item in made] == [item.said for item in wanted]
     torch.testing.assert_close(read.rerun(*made).logits, read.rerun(*wanted).logits, atol=1e-6, rtol=0)
     assert aw.interventions(read) == ()
 
@@ -127,9 +127,9 @@ def test_they_are_the_interventions_of_the_library_in_words(read):
 def test_a_free_row_moves_by_its_amount_and_the_prediction_stands_still(read):
     query = len(read.tokens) - 1
     view = aw.InterventionView(read)
-    found = aw.free_attention(read, 1, 2, query)
-    (row,) = found.rows.values()
-    movable = float(found.movable[0, 0, 0])
+    result = aw.free_attention(read, 1, 2, query)
+    (row,) = result.rows.values()
+    movable = float(result.movable[0, 0, 0])
     assert movable > 0.1
     own = read.attention_layer(1)[2, query].numpy()
     for amount in (0, 0.5, 1):
@@ -225,7 +225,7 @@ def test_inside_of_another_intervention_nothing_is_pulled(read):
 
 def answers_of(page, topic="changed"):
     state = json.loads(re.search(r'id="aw-state">(.*?)</script>', page.read_text(encoding="utf-8"))[1])
-    return state, [one for told in state["answers"].values() for one in told if one["topic"] == topic]
+    return state, [item for told in state["answers"].values() for item in told if item["topic"] == topic]
 
 
 def test_a_page_plays_what_undo_leads_through_and_each_head_alone(read, tmp_path):
@@ -233,7 +233,7 @@ def test_a_page_plays_what_undo_leads_through_and_each_head_alone(read, tmp_path
     view.selection.interventions = [OUT, ROW | {"to": "uniform"}, OUT | {"head": 0}]
     state, told = answers_of(view.to_html(tmp_path / "page.html"))
     active = state["models"]["selection0"]["state"]["interventions"]
-    held = [one["args"]["interventions"] for one in told]
+    held = [item["args"]["interventions"] for item in told]
     assert [active, active[:2], active[:1]] == held[:3]
     alone = [specs[0]["head"] for specs in held if len(specs) == 1 and specs[0]["kind"] == "ablate"]
     assert sorted(alone) == [0, 1, 2, 3]

@@ -79,10 +79,10 @@ def test_attributions_are_read_in_the_row_of_their_target(given):
     layers = aw.MixingMap(
         np.arange(18.0).reshape(3, 2, 3), query=["yes", "no"], key=aw.attention(trace).key, signed=True
     )
-    found = aw.Attributions(
+    result = aw.Attributions(
         [[1.0, 2, 3], [4, 5, 6]], axis=aw.attention(trace).key, target=["yes", "no"], map=layers
     )
-    view = aw.LayerProfile([found, aw.attention(trace)], names=["yes", "no", "attention"])
+    view = aw.LayerProfile([result, aw.attention(trace)], names=["yes", "no", "attention"])
     _, values = profile(view, query=2)
     np.testing.assert_array_equal(values[:2], layers.values.transpose(1, 0, 2))
     np.testing.assert_allclose(values[2], aw.attention(trace).mean().values[:, 2], rtol=1e-6)

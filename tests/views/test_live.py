@@ -125,16 +125,16 @@ def test_a_typed_text_has_the_model_s_tokens_units_and_predictions(case):
     assert answer.header["text"] == expected["text"] == text
     for unit in ("token", "word", "sentence"):
         assert answer.header["axes"][unit] == expected["axes"][unit]
-    assert [one["id"] for one in answer.header["sources"]] == [one["id"] for one in expected["sources"]]
+    assert [item["id"] for item in answer.header["sources"]] == [item["id"] for item in expected["sources"]]
     predictions = answer.header["predictions"]
     assert predictions["title"] == expected["predictions"]["title"]
-    for found, known in zip(predictions["items"], expected["predictions"]["items"], strict=True):
+    for prediction, known in zip(predictions["items"], expected["predictions"]["items"], strict=True):
         if known["probability"] is not None:
-            assert found["probability"] == pytest.approx(known["probability"], abs=1e-4)
+            assert prediction["probability"] == pytest.approx(known["probability"], abs=1e-4)
             continue
-        assert found["probability"] is None
+        assert prediction["probability"] is None
         (name, digits), (expected_name, number) = (
-            one["label"].replace("−", "-").rsplit(" ", 1) for one in (found, known)
+            item["label"].replace("−", "-").rsplit(" ", 1) for item in (prediction, known)
         )
         assert name == expected_name
         assert float(digits) == pytest.approx(float(number), abs=1e-3)
@@ -187,10 +187,10 @@ def test_ablations_and_row_edits_are_those_of_rerun(case):
         steps += [row(f"attention{method}", layer, 0, last)]
     told = page.answers(*steps)[1:]
     for number, (known, attention) in enumerate(expected):
-        found, follow, attended = told[3 * number : 3 * number + 3]
+        result, follow, attended = told[3 * number : 3 * number + 3]
         assert follow.meta == {"method": f"attention#changed{number}"}
         np.testing.assert_allclose(attended.numbers(), attention, atol=2e-6)
-        assert_same_change(found.meta, known)
+        assert_same_change(result.meta, known)
 
 
 def assert_same_change(found, known):
@@ -198,7 +198,7 @@ def assert_same_change(found, known):
         assert found[name] == known[name]
     if known["distance"] is not None:
         assert found["distance"] == pytest.approx(known["distance"], abs=1e-4)
-    here, there = ({one[0]: one[2:] for one in rows} for rows in (found["rows"], known["rows"]))
+    here, there = ({item[0]: item[2:] for item in rows} for rows in (found["rows"], known["rows"]))
     assert bool(here) == bool(there)
     for outcome in here.keys() & there.keys():
         assert here[outcome] == pytest.approx(there[outcome], abs=1e-4)
@@ -225,7 +225,7 @@ def test_the_decoy_changes_nothing_and_without_the_first_head_all_is_equal(code,
     ]
     decoy, head = page.answers(*(asks("changed", interventions=specs) for specs in without))
     assert decoy.meta["distance"] == 0
-    assert {round(one[3], 6) for one in head.meta["rows"]} == {round(1 / 17, 6)}
+    assert {round(item[3], 6) for item in head.meta["rows"]} == {round(1 / 17, 6)}
 
 
 @pytest.mark.parametrize("how", ["same", "all", "different"])
@@ -303,8 +303,8 @@ def test_samples_follow_the_model_s_distribution_top_k_and_the_seed(code, tmp_pa
     shares = (trace.logits[-1].double() / 0.7).softmax(-1)
     best = shares.topk(3)
     for label, share in zip((trace.predictions(9)[i].label for i in range(3)), best.values, strict=True):
-        found = sum(item["tokens"] == [label] for item in items) / len(items)
-        assert found == pytest.approx(float(share / best.values.sum()), abs=0.03)
+        result = sum(item["tokens"] == [label] for item in items) / len(items)
+        assert result == pytest.approx(float(share / best.values.sum()), abs=0.03)
     assert len({item["text"] for item in items}) <= 3
     again = page.ask("continuations", **how).meta["items"]
     assert [item["text"] for item in again] == [item["text"] for item in items]

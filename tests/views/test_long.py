@@ -285,7 +285,7 @@ def test_a_page_of_a_long_text_ranks_its_heads_by_the_sentences_that_it_keeps(lo
     np.testing.assert_allclose(
         np.frombuffer(data, "<f4").reshape(-1, LAYERS, HEADS), expected.values, atol=1e-6, equal_nan=True
     )
-    assert [one["name"] for one in meta["patterns"] if not (one["refusal"] or one["run"])] == [
+    assert [item["name"] for item in meta["patterns"] if not (item["refusal"] or item["run"])] == [
         *expected.names
     ]
 
@@ -316,7 +316,7 @@ def test_an_explorer_opens_where_a_rollout_has_no_room(long, monkeypatch):
     monkeypatch.setitem(registry._METHODS, "rollout", rollout)
     view = aw.Explorer(long)
     assert {s["method"] for s in view.store.header["sources"]} == {"attention"}
-    (offer,) = [one for one in view.store.header["methods"] if one["method"] == "rollout"]
+    (offer,) = [item for item in view.store.header["methods"] if item["method"] == "rollout"]
     assert offer["refusal"] == "rollout takes about 9 GB, and 1 GB are free."
     with pytest.raises(ValueError, match="9 GB"):
         aw.Explorer(long, methods=["rollout"])

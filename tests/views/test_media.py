@@ -35,36 +35,37 @@ def noise(rows, columns):
 
 @pytest.mark.parametrize("shape", [(3000, 4000), (700, 1000), (1, 1), (20, 3000)])
 def test_any_picture_fits_its_budget(trace, shape):
-    found, [data] = packed(with_media(trace, picture=Picture(None, noise(*shape))))
+    result, [data] = packed(with_media(trace, picture=Picture(None, noise(*shape))))
     assert len(data) <= PICTURE_BYTES
     image = Image.open(BytesIO(data))
-    assert [image.height, image.width] == found["size"]
-    assert max(found["size"]) <= 1024
+    assert [image.height, image.width] == result["size"]
+    assert max(result["size"]) <= 1024
 
 
 def test_a_quiet_picture_keeps_its_size_and_its_pixels(trace):
     smooth = np.linspace(0, 255, 600)[:, None, None] * np.ones((600, 800, 3))
-    found, [data] = packed(with_media(trace, picture=Picture(None, smooth.astype(np.uint8))))
-    assert found["size"] == [600, 800]
+    result, [data] = packed(with_media(trace, picture=Picture(None, smooth.astype(np.uint8))))
+    assert result["size"] == [600, 800]
     off = np.asarray(Image.open(BytesIO(data))).astype(float) - smooth
     assert np.abs(off).max() < 6
 
 
 def test_a_patch_is_found_in_the_picture_that_is_sent(trace):
     picture = Picture(np.zeros((224, 224, 3), np.uint8), noise(3000, 4000), (10.0, 12.0), (100.0, 200.0))
-    found, _ = packed(with_media(trace, picture=picture))
-    smaller = found["size"][0] / 3000
+    result, _ = packed(with_media(trace, picture=picture))
+    smaller = result["size"][0] / 3000
     top, left, _, _ = picture.box(2, 3, (16, 16))
     sent = [
-        shift + scale * 14 * n for shift, scale, n in zip(found["shift"], found["scale"], (2, 3), strict=True)
+        shift + scale * 14 * n
+        for shift, scale, n in zip(result["shift"], result["scale"], (2, 3), strict=True)
     ]
     assert sent == pytest.approx([top * smaller, left * smaller], rel=2e-3)
 
 
 def test_sound_travels_as_heard(trace):
     wave = np.sin(np.arange(48_000 * 3) / 50).astype(np.float32)
-    found, [samples, spectrogram] = packed(with_media(trace, sound=Sound(wave, 48_000, 2.0)))
-    assert (found["rate"], found["heard"], found["spectrogram"], spectrogram) == (RATE, 2.0, None, b"")
+    result, [samples, spectrogram] = packed(with_media(trace, sound=Sound(wave, 48_000, 2.0)))
+    assert (result["rate"], result["heard"], result["spectrogram"], spectrogram) == (RATE, 2.0, None, b"")
     assert len(samples) == 2 * RATE * 2  # 32 kB a second
     heard = np.frombuffer(samples, "<i2")[100:-100] / 32767
     assert np.abs(heard - wave[: 2 * 48_000 : 3][100:-100]).max() < 0.01
@@ -72,8 +73,8 @@ def test_sound_travels_as_heard(trace):
 
 def test_the_spectrogram_travels_as_far_as_the_sound():
     wave = np.random.default_rng(1).normal(size=9_000).astype(np.float32)
-    found, [samples, spectrogram] = packed(aw.trace(tiny.whisper(), Bins(first=True), audio=wave))
-    assert found["spectrogram"] == {"bins": 8, "frames": 23, "step": 0.025}
+    result, [samples, spectrogram] = packed(aw.trace(tiny.whisper(), Bins(first=True), audio=wave))
+    assert result["spectrogram"] == {"bins": 8, "frames": 23, "step": 0.025}
     assert len(samples) == 2 * 9_000
     lines = np.frombuffer(spectrogram, np.uint8).reshape(8, 23)
     power = np.pad(wave, (0, 200)).reshape(23, 400).mean(1)

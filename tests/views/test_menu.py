@@ -37,9 +37,9 @@ def offered(store):
 
 
 def computed(store, method="slow"):
-    found = [source["computed"] for source in store.header["sources"] if source["method"] == method]
-    assert len({json.dumps(layers) for layers in found}) == 1  # the same in every unit
-    return found[0]
+    result = [source["computed"] for source in store.header["sources"] if source["method"] == method]
+    assert len({json.dumps(layers) for layers in result}) == 1  # the same in every unit
+    return result[0]
 
 
 def state_of(page):
@@ -166,7 +166,7 @@ def test_progress_is_told_in_words_and_steps(given, slow, front, monkeypatch):
     number = page.choose("slow")
     told = [(r["text"], r["done"], r["total"]) for r, _ in page.replies if r["kind"] == "progress"]
     assert told[0] == ("slow", None, None)
-    steps = [one for one in told if one[0] == "slow, layer 0"]  # thumbnails tell theirs after it
+    steps = [item for item in told if item[0] == "slow, layer 0"]  # thumbnails tell theirs after it
     assert steps[-4:] == [("slow, layer 0", step, 3) for step in range(4)]
     assert page.of(number)[-1] == "made"
 

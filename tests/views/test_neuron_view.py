@@ -61,15 +61,15 @@ def test_steps_that_change_nothing_are_left_out_and_others_are_there(by_hand):
         "Gemma 2": (FAMILIES["Gemma 2"].traced(), "self"),
         "T5": (FAMILIES["T5"].traced(), "encoder"),
     }
-    found = {}
+    result = {}
     for name, (trace, stack) in series.items():
         meta, _ = told(
             aw.NeuronView(trace), "attention_row", stack=stack, layer=1 % trace.n_layers(), head=0, query=2
         )
-        found[name] = meta["series"]
-    assert found["by hand"] == ["dot", "scaled", "masked", "softmax", "recorded"]
-    assert found["Gemma 2"] == ["dot", "scaled", "capped", "masked", "softmax", "recorded"]
-    assert found["T5"] == ["dot", "scaled", "biased", "masked", "softmax", "recorded"]
+        result[name] = meta["series"]
+    assert result["by hand"] == ["dot", "scaled", "masked", "softmax", "recorded"]
+    assert result["Gemma 2"] == ["dot", "scaled", "capped", "masked", "softmax", "recorded"]
+    assert result["T5"] == ["dot", "scaled", "biased", "masked", "softmax", "recorded"]
 
 
 def test_additive_scores_are_told_with_their_weights():
@@ -134,7 +134,7 @@ def test_it_shows_tokens_and_attention_whatever_others_are_switched_to(by_hand):
 
 def answers_of(page):
     state = json.loads(re.search(r'id="aw-state">(.*?)</script>', page.read_text(encoding="utf-8"))[1])
-    return [(one["topic"], one["args"]) for one in next(iter(state["answers"].values()))]
+    return [(item["topic"], item["args"]) for item in next(iter(state["answers"].values()))]
 
 
 def test_a_small_trace_goes_whole_into_a_page(by_hand, tmp_path):

@@ -23,8 +23,8 @@ def recorded():
 def test_every_view_opens_on_the_strongest_pattern(name):
     view = getattr(aw, name)(recorded())
     assert (view.selection.layer, view.selection.head) == (2, 1)
-    found = view.selection.opening
-    assert (found.words, found.query, found.value) == ("reads the token before", 4, pytest.approx(1))
+    result = view.selection.opening
+    assert (result.words, result.query, result.value) == ("reads the token before", 4, pytest.approx(1))
     assert view.selection.pinned is None
     state = view.presentation
     assert (state.layer, state.head) == (2, 1)

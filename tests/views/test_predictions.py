@@ -23,23 +23,23 @@ def read():
 
 @pytest.mark.parametrize("temperature", [0.05, 0.5, 1.0, 2.0])
 def test_probabilities_are_exact_at_every_temperature(read, temperature):
-    found = outcomes(read, most=50)
-    others = found.rest[TEMPERATURES.index(temperature)]
-    scaled = found.logits.astype(np.float64) / temperature
+    result = outcomes(read, most=50)
+    others = result.rest[TEMPERATURES.index(temperature)]
+    scaled = result.logits.astype(np.float64) / temperature
     whole = np.logaddexp(np.logaddexp.reduce(scaled), others)
-    expected = (read.logits[-1].double() / temperature).softmax(-1).numpy()[list(found.ids)]
+    expected = (read.logits[-1].double() / temperature).softmax(-1).numpy()[list(result.ids)]
     np.testing.assert_allclose(np.exp(scaled - whole), expected, rtol=1e-4, atol=1e-12)
     assert list(expected) == sorted(expected, reverse=True)
 
 
 def test_a_place_in_the_text_tells_what_stands_there(read):
-    found = outcomes(read, 3)
+    result = outcomes(read, 3)
     token = int(read.input_ids[3])
     logits = read.logits[2]
-    assert found.actual is not None
-    assert found.actual[0] == token
-    assert found.actual[3] == int((logits > logits[token]).sum())
-    assert found.ids[0] == int(logits.argmax())
+    assert result.actual is not None
+    assert result.actual[0] == token
+    assert result.actual[3] == int((logits > logits[token]).sum())
+    assert result.ids[0] == int(logits.argmax())
     assert outcomes(read, len(read.input_ids)).ids == outcomes(read).ids
     for place in (0, len(read.input_ids) + 1):
         with pytest.raises(ValueError, match=f"1 to {len(read.input_ids)}"):
@@ -48,10 +48,10 @@ def test_a_place_in_the_text_tells_what_stands_there(read):
 
 def test_classes_come_with_their_names_and_nothing_else():
     classifier, tokenizer = aw.demo_model("classifier")
-    found = outcomes(aw.trace(classifier, tokenizer, "a great film"))
-    assert set(found.labels) == {"positive", "negative"}
-    assert np.isneginf(found.rest).all()
-    assert found.count == 2
+    result = outcomes(aw.trace(classifier, tokenizer, "a great film"))
+    assert set(result.labels) == {"positive", "negative"}
+    assert np.isneginf(result.rest).all()
+    assert result.count == 2
 
 
 def test_a_masked_model_tells_of_its_mask_and_of_no_other_place():
@@ -82,7 +82,7 @@ def test_continuations_are_asked_for_and_bounded(read):
     args = {"how": "sample", "n": 2, "length": 4, "temperature": 0.5, "top_k": 0, "top_p": 0.9, "seed": 1}
     meta, _ = view.requests.answer("continuations", args)
     made = aw.continuations(read, "sample", 2, max_new_tokens=4, temperature=0.5, top_p=0.9, seed=1)
-    assert [item["tokens"] for item in meta["items"]] == [list(one.tokens) for one in made]
+    assert [item["tokens"] for item in meta["items"]] == [list(entry.tokens) for entry in made]
     with pytest.raises(ValueError, match="1 to 20"):
         view.requests.answer("continuations", args | {"n": 1000})
 
@@ -153,7 +153,7 @@ def test_numbers_of_a_regression_are_shown_without_probabilities(regression, tmp
     assert "removal" in explorer.needs.scripts
     shown = explorer.store.header["predictions"]
     assert shown["title"] == trace.predictions_title == ("numbers" if len(numbers) > 1 else "number")
-    assert [one["label"] for one in shown["items"]] == [
+    assert [entry["label"] for entry in shown["items"]] == [
         f"{name}{number}" for name, number in zip(names, numbers, strict=True)
     ]
     assert {one["probability"] for one in shown["items"]} == {None}

@@ -42,16 +42,16 @@ def asked(view, **changes):
 @pytest.mark.parametrize("operator", ["mask", "delete", "zero", "attention_mask"])
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_curves_are_those_of_faithfulness(trace, operator, unit):
-    found = given(trace)
-    view = aw.RemovalView(trace, found, operator=operator, unit=unit)
+    result = given(trace)
+    view = aw.RemovalView(trace, result, operator=operator, unit=unit)
     meta, values, _, _, weights = asked(view)
     n = meta["steps"][-1]
     card = aw.evaluate.faithfulness(
-        trace, found, operator=operator, metrics=("deletion", "insertion"), unit=unit,
+        trace, result, operator=operator, metrics=("deletion", "insertion"), unit=unit,
         thresholds=[k / n for k in meta["steps"]],
     )  # fmt: skip
     np.testing.assert_allclose(values, card.of("made")[0], rtol=1e-9)
-    np.testing.assert_array_equal(weights, found.to(unit).values)
+    np.testing.assert_array_equal(weights, result.to(unit).values)
     others = {name: shown(view)[name] for name in ("source", "target", "operator")}
     beside, buffers = view.requests.answer("removal_baselines", others)
     mean, low, high, oracle = (np.frombuffer(data, "<f8").reshape(2, -1) for data in buffers)

@@ -61,9 +61,9 @@ def test_pixels_of_a_saved_heatmap_are_those_of_the_page(tmp_path, root, palette
     view = aw.Heatmap(trace_of(), scale=scale, palette=palette, threshold=0.09, color_range="map")
     figure = figure_of(view)
     cells = [(r, c) for r in range(4) for c in range(4)]
-    found = pixels(figure, tmp_path / "a.png", [(c, r) for r, c in cells], figure.axes[0])
+    result = pixels(figure, tmp_path / "a.png", [(c, r) for r, c in cells], figure.axes[0])
     table = browser_map(root, name)
-    for (r, c), colour in zip(cells, found, strict=True):
+    for (r, c), colour in zip(cells, result, strict=True):
         value = VALUES[r, c]
         # 0.7 is the largest and a round number: the end of the scale.
         expected = table[round(255 * place(value, 0.7, scale))] if value >= 0.09 else [237] * 3
@@ -77,9 +77,9 @@ def test_signed_colours_and_one_range_for_all(tmp_path, root):
     )
     view = aw.Heatmap(both, scale="linear", palette="orange-purple", color_range="all", layer=0)
     figure = figure_of(view)
-    found = pixels(figure, tmp_path / "a.png", [(1, 0), (0, 1), (0, 0)], figure.axes[0])
+    result = pixels(figure, tmp_path / "a.png", [(1, 0), (0, 1), (0, 0)], figure.axes[0])
     table = browser_map(root, "puor")
-    for value, colour in zip((-0.25, -2.0, 0.5), found, strict=True):
+    for value, colour in zip((-0.25, -2.0, 0.5), result, strict=True):
         sign = np.sign(value)
         expected = table[round(255 * (0.5 + sign * place(value, 5.0, "linear") / 2))]  # 4 rounds up to 5
         np.testing.assert_allclose(colour, expected, atol=9)  # the page's maps have fewer knots
@@ -107,8 +107,8 @@ def test_what_tokens_receive_is_the_mean_of_all_queries_then_filtered(causal):
     trace = aw.from_attentions(causal((1, 1, 5, 5)), list("abcde"))
     values = aw.attention(trace).matrix(0, 0)
     mean = values.mean(axis=0)  # what cannot be read counts as nothing, as on the page
-    found = aw.TokenStrip(trace).presentation.received()
-    np.testing.assert_allclose(found, mean, rtol=1e-6)
+    result = aw.TokenStrip(trace).presentation.received()
+    np.testing.assert_allclose(result, mean, rtol=1e-6)
     cut = 0.99 * np.sort(mean)[-2]
     left = aw.TokenStrip(trace, threshold=float(cut)).presentation.received()
     np.testing.assert_allclose(left, np.where(mean >= cut, mean, np.nan), rtol=1e-6)

@@ -46,12 +46,12 @@ def test_links_are_the_largest_first_and_leave_out_what_is_near_special_or_no_nu
 
 @pytest.mark.parametrize("method", ["suppress", "attention"])
 def test_the_result_of_sentence_attribution_opens_here(spelling, method):
-    found = aw.circuits.sentence_attribution(spelling, method, unit=WORDS)
-    view = found.view()
+    result = aw.circuits.sentence_attribution(spelling, method, unit=WORDS)
+    view = result.view()
     assert isinstance(view, aw.SentenceView)
     state = view.presentation
     head = {} if state.head == "-" else {"head": state.head}
-    expected = found.matrix(state.layer, **head)
+    expected = result.matrix(state.layer, **head)
     np.testing.assert_allclose(state.source.matrix(state.layer, state.head), expected, atol=1e-6)
     assert view.options["height"] == 500
 
@@ -65,11 +65,11 @@ def test_a_trace_is_shown_by_sentences_whatever_unit_others_show(minilm_trace):
 def test_a_figure_holds_the_text_and_both_lists_of_the_pinned_sentence(tmp_path):
     view = aw.SentenceView(given_map())
     view.selection.pinned = (2, -1)
-    found = texts(view, tmp_path / "a.svg")
-    assert set(SENTENCES) <= set(found)
-    assert "2 depends on" in found
-    assert "what depends on 2" in found
-    assert [text for text in found if text in {"2.00", "1.00", "4.00"}] == ["2.00", "1.00", "4.00"]
+    result = texts(view, tmp_path / "a.svg")
+    assert set(SENTENCES) <= set(result)
+    assert "2 depends on" in result
+    assert "what depends on 2" in result
+    assert [text for text in result if text in {"2.00", "1.00", "4.00"}] == ["2.00", "1.00", "4.00"]
     far = aw.SentenceView(given_map(), distance=2)
     assert "only tokens that are 2 or more apart" in texts(far, tmp_path / "b.svg")
 
@@ -99,10 +99,10 @@ def test_it_is_described_in_words():
 @pytest.mark.slow
 def test_two_hundred_sentences_are_drawn_around_the_chosen_one(tmp_path):
     values = np.tril(np.random.default_rng(0).random((200, 200), dtype=np.float32), -1)
-    view = aw.SentenceView(given_map(values, [f"Sentence {place}." for place in range(200)]))
-    found = texts(view, tmp_path / "a.svg")
-    assert "Sentence 199." in found
-    assert "sentences 140 to 199 of 200" in found
+    view = aw.SentenceView(given_map(values, [f"Sentence {index}." for index in range(200)]))
+    result = texts(view, tmp_path / "a.svg")
+    assert "Sentence 199." in result
+    assert "sentences 140 to 199 of 200" in result
 
 
 def test_what_has_no_arcs_is_refused_with_what_to_do(spelling):
@@ -110,7 +110,7 @@ def test_what_has_no_arcs_is_refused_with_what_to_do(spelling):
         aw.SentenceView(3)
     with pytest.raises(ValueError, match="lies between two"):
         aw.SentenceView(aw.MixingMap(np.ones((1, 2, 2)), query=["a", "b"], key=["c", "d"]))
-    many = [str(place) for place in range(401)]
+    many = [str(index) for index in range(401)]
     with pytest.raises(ValueError, match="up to 400 sentences, and this text has 401"):
         aw.SentenceView(given_map(np.eye(401, dtype=np.float32), many))
     for name, value in (("least", 2.0), ("distance", 0), ("distance", True)):

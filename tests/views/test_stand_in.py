@@ -26,7 +26,7 @@ def request(view):
 def held(view):
     """The widget that a view's store refers to."""
     name = view.store.stand_in["model"].removeprefix("anywidget:")
-    return next(one for one in LiveModel._current.values() if one.is_open and one.model_id == name)
+    return next(item for item in LiveModel._current.values() if item.is_open and item.model_id == name)
 
 
 def test_a_small_model_is_sent_once_it_is_asked_for(induction):

@@ -320,10 +320,10 @@ def test_thumbnails_that_take_long_show_how_far_they_are(softmax, monkeypatch):
 def test_what_a_view_shows_is_sent_along_when_python_has_moved_it():
     view = aw.Explorer(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
     view.at(method="value_zeroing", layer=3)
-    assert "value_zeroing/token/self" not in {one["source"] for one in view.store.header["thumbs"]}
+    assert "value_zeroing/token/self" not in {item["source"] for item in view.store.header["thumbs"]}
     view._repr_mimebundle_()
     header = view.store.header
-    assert "value_zeroing/token/self" in {one["source"] for one in header["thumbs"]}
+    assert "value_zeroing/token/self" in {item["source"] for item in header["thumbs"]}
     view.selection.set_state({"layer": 2})  # a reader's page asks for what it needs
     view.follow_cell()
     assert view.store.header == header

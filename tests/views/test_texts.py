@@ -273,7 +273,7 @@ def test_copied_code_gives_the_number_of_the_typed_text(traces, monkeypatch):
 
     monkeypatch.setattr("attnwidgets.views.base.expressions.running_shell", Shell)
     source = next(
-        one for one in explorer.store.sources() if one.method == "attention" and one.unit == "token"
+        entry for entry in explorer.store.sources() if entry.method == "attention" and entry.unit == "token"
     )
     place = {"of": "cell", "source": source.id, "layer": 2, "head": 3, "query": 1, "key": 2}
     code = explorer.requests.answer("expression", place)[0]["code"]

@@ -130,7 +130,7 @@ def test_a_text_beside_itself_differs_nowhere(films):
         _, values = rows(view, method=method, head=0)
         np.testing.assert_array_equal(values[2], 0)
     told, _ = view.requests.answer("predictions", {"target": None, "foil": None})
-    assert all(one == two for _, _, one, two in told["rows"])
+    assert all(item == two for _, _, item, two in told["rows"])
 
 
 @pytest.mark.slow
@@ -138,9 +138,9 @@ def test_both_predictions_are_named_and_compared(films, smollm2):
     view = aw.TwoTexts(films, methods=["attention"])
     told, _ = view.requests.answer("predictions", {"target": 0, "foil": 1})
     probabilities = [trace.logits.double().softmax(-1) for trace in films]
-    for number, label, one, two in told["rows"]:
+    for number, label, item, two in told["rows"]:
         assert label == ["negative", "positive"][number]
-        assert (one, two) == pytest.approx([float(p[number]) for p in probabilities])
+        assert (item, two) == pytest.approx([float(p[number]) for p in probabilities])
     assert told["reason"] == ""
     with pytest.raises(IndexError, match="outcome 7"):
         view.requests.answer("predictions", {"target": 7, "foil": None})

@@ -259,8 +259,8 @@ def test_zeros_and_negative_numbers_are_shown_as_what_they_are(tmp_path, number)
     assert not source.causal  # a triangle of zeros is a mask only beside something else
     assert source.signed == (number < 0)
     tile = source.tile(1, 2)
-    found = decode(tile.data, tile.codec, tile.rows, tile.cols, tile.scale)
-    np.testing.assert_allclose(found, numbers[1, 2], atol=1e-6)
+    result = decode(tile.data, tile.codec, tile.rows, tile.cols, tile.scale)
+    np.testing.assert_allclose(result, numbers[1, 2], atol=1e-6)
     assert aw.to_html(views, tmp_path / "page.html").exists()
 
 

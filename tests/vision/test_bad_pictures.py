@@ -36,9 +36,9 @@ def test_of_any_size_the_map_is_that_of_what_the_model_saw(model: Any, size: tup
     assert trace.picture.given.shape == (*size, 3)
     assert trace.picture.seen.shape == (32, 32, 3)
     again = aw.trace(model, None, image=trace.inputs["pixel_values"][0])
-    found, expected = (aw.vision.grad_cam(each, 0).values for each in (trace, again))
-    assert np.isfinite(found).all()
-    assert np.array_equal(found, expected)
+    result, expected = (aw.vision.grad_cam(each, 0).values for each in (trace, again))
+    assert np.isfinite(result).all()
+    assert np.array_equal(result, expected)
 
 
 def test_what_is_transparent_is_white_and_said(model: Any) -> None:

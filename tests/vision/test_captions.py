@@ -32,8 +32,8 @@ def traced(family: str) -> list[Any]:
     one = PICTURES[family]
     reader = Captions(one.read(one.picture()), None)
     picture = one.picture().sigmoid()  # between 0 and 1, so that it is known what was given
-    found: list[Any] = aw.trace(tiny.build(one.make), reader, list(CAPTIONS), image=picture)
-    return found
+    result: list[Any] = aw.trace(tiny.build(one.make), reader, list(CAPTIONS), image=picture)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -59,37 +59,37 @@ def by_hand(score: torch.Tensor, weights: Any) -> np.ndarray:
 
 
 def test_every_caption_has_the_map_of_its_own_similarity(traces: list[Any]) -> None:
-    found = aw.vision.captions(traces)
-    assert found.targets == CAPTIONS
+    result = aw.vision.captions(traces)
+    assert result.targets == CAPTIONS
     similarities = []
-    for row, trace in zip(found.values, traces, strict=True):
+    for row, trace in zip(result.values, traces, strict=True):
         outputs = outputs_of(trace)
         similarities.append(outputs.logits_per_image[0, 0])
         expected = by_hand(similarities[-1], outputs.vision_model_output.attentions)
         expected[0] += 1
         np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-6)
     shares = torch.stack(similarities).softmax(0).tolist()
-    assert found.predictions.title == "caption"
-    assert {one.label: one.probability for one in found.predictions.items} == pytest.approx(
+    assert result.predictions.title == "caption"
+    assert {item.label: item.probability for item in result.predictions.items} == pytest.approx(
         dict(zip(CAPTIONS, shares, strict=True)), rel=1e-5
     )
-    assert found.to_dataframe()["target"].unique().tolist() == list(CAPTIONS)
+    assert result.to_dataframe()["target"].unique().tolist() == list(CAPTIONS)
 
 
 def test_captions_of_siglip_are_probable_each_on_its_own() -> None:
-    found = aw.vision.captions(traced("SigLIP"))
-    logits = torch.tensor(found.provenance["logits_per_image"])
-    shares = {one.id: one.probability for one in found.predictions.items}
+    result = aw.vision.captions(traced("SigLIP"))
+    logits = torch.tensor(result.provenance["logits_per_image"])
+    shares = {item.id: item.probability for item in result.predictions.items}
     assert [shares[i] for i in range(2)] == pytest.approx(logits.sigmoid().tolist(), rel=1e-5)
 
 
 def test_without_a_class_token_all_rows_are_read() -> None:
     trace = traced("SigLIP")[0]
-    found = aw.chefer(trace, stack="vision")
-    assert "the mean over the rows of patches" in found.warning
-    np.testing.assert_allclose(found.values, found.map.layer(-1).mean(0), rtol=1e-6)
+    result = aw.chefer(trace, stack="vision")
+    assert "the mean over the rows of patches" in result.warning
+    np.testing.assert_allclose(result.values, result.map.layer(-1).mean(0), rtol=1e-6)
     first = aw.chefer(trace, stack="vision", row=0)
-    np.testing.assert_allclose(first.values, found.map.layer(-1)[0], rtol=1e-6)
+    np.testing.assert_allclose(first.values, result.map.layer(-1)[0], rtol=1e-6)
     words = aw.vision.caption_words(trace)
     assert words.layer(0).shape == (3, 4)
     assert words.layer(0).min() > -1e-9
@@ -97,8 +97,8 @@ def test_without_a_class_token_all_rows_are_read() -> None:
 
 def test_a_word_is_seen_where_the_similarity_that_it_brings_is(traces: list[Any]) -> None:
     trace = traces[1]
-    found = aw.vision.caption_words(trace)
-    assert found.query.tokens == ("the", "unbelievable", "cat")
+    result = aw.vision.caption_words(trace)
+    assert result.query.tokens == ("the", "unbelievable", "cat")
     outputs = outputs_of(trace)
     table = trace.model.text_model.embeddings.token_embedding
     for number, span in enumerate(((0,), (1, 2, 3), (4,))):
@@ -112,8 +112,8 @@ def test_a_word_is_seen_where_the_similarity_that_it_brings_is(traces: list[Any]
         part = scale * (outputs.text_embeds - less.text_embeds)[0].detach()
         score = outputs.image_embeds[0] @ part
         expected = by_hand(score, outputs.vision_model_output.attentions)
-        np.testing.assert_allclose(found.layer(0)[number], expected, rtol=1e-3, atol=1e-5)
-        assert found.provenance["brought"][number] == pytest.approx(score.item(), rel=1e-4, abs=1e-5)
+        np.testing.assert_allclose(result.layer(0)[number], expected, rtol=1e-3, atol=1e-5)
+        assert result.provenance["brought"][number] == pytest.approx(score.item(), rel=1e-4, abs=1e-5)
 
 
 def test_both_are_drawn_on_the_picture(traces: list[Any]) -> None:

@@ -40,10 +40,10 @@ def test_maps_equal_the_authors(shared: Any, made: Any, variants: Any) -> None:
     target = int(numbers["target"])
     for variant in variants:
         name = NAMES[variant]
-        found = aw.vision.grad_cam(trace, target, variant=variant)
-        assert found.values[0] == 0  # [CLS] has no place in the map
-        assert apart(found.values[1:], numbers[f"pytorch_grad_cam_{name}_raw"]) < 1e-5
-    assert found.provenance["layer"].endswith(("layernorm_before", "norm1"))
+        result = aw.vision.grad_cam(trace, target, variant=variant)
+        assert result.values[0] == 0  # [CLS] has no place in the map
+        assert apart(result.values[1:], numbers[f"pytorch_grad_cam_{name}_raw"]) < 1e-5
+    assert result.provenance["layer"].endswith(("layernorm_before", "norm1"))
     attention = aw.vision.grad_cam(trace, target, variant="attention").values[1:].clip(min=0)
     scaled = (attention - attention.min()) / (attention.max() - attention.min())
     assert apart(scaled, numbers["attention_gradcam_chefer_baseline"]) < 1e-5
@@ -63,8 +63,8 @@ def test_hirescam_is_input_times_gradient_at_its_layer() -> None:
     model(trace.inputs["pixel_values"]).logits[0, 2].backward()
     hook.remove()
     expected = (kept[0] * kept[0].grad)[0, 1:].sum(-1).detach()
-    found = aw.vision.grad_cam(trace, 2, variant="hirescam")
-    assert apart(found.values[1:], expected) < 1e-5
+    result = aw.vision.grad_cam(trace, 2, variant="hirescam")
+    assert apart(result.values[1:], expected) < 1e-5
 
 
 def test_a_convolutional_model_equals_captum() -> None:
@@ -77,9 +77,9 @@ def test_a_convolutional_model_equals_captum() -> None:
         theirs = LayerGradCam(lambda x: model(x).logits, module).attribute(
             trace.inputs["pixel_values"], target=1, relu_attributions=False
         )
-        found = aw.vision.grad_cam(trace, 1, layer)
-        assert found.source_unit.grid == tuple(theirs.shape[-2:])
-        assert apart(found.values, theirs.detach()) < 1e-5
+        result = aw.vision.grad_cam(trace, 1, layer)
+        assert result.source_unit.grid == tuple(theirs.shape[-2:])
+        assert apart(result.values, theirs.detach()) < 1e-5
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -111,11 +111,11 @@ def test_a_module_that_is_no_model_of_transformers() -> None:
         torch.nn.Linear(6, 3),
     )
     trace = aw.trace(model, None, image=noise(32, 48))
-    found = aw.vision.grad_cam(trace, 1)
-    assert found.source_unit.grid == (8, 12)
+    result = aw.vision.grad_cam(trace, 1)
+    assert result.source_unit.grid == (8, 12)
     # The head is linear in the mean of the map: the map is what every place adds to the logit.
     total = float(trace.logits[1]) - model[-1].bias[1].item()
-    assert np.isclose(found.values.sum(), total, rtol=1e-5)
+    assert np.isclose(result.values.sum(), total, rtol=1e-5)
     assert aw.lrp(trace, 1, unit="pixel").shape == (32 * 48,)
 
 
@@ -135,20 +135,20 @@ def test_clip_reads_the_pictures_own_tower() -> None:
 
     picture = noise(16, 16)
     trace = aw.trace(model, Reader({"pixel_values": picture[None]}, (1, 5, 6, 2)), "the cat", image=picture)
-    found = aw.vision.grad_cam(trace)
-    assert found.stack == "vision"
-    assert found.shape == (5,)
-    assert found.values[1:].any()
+    result = aw.vision.grad_cam(trace)
+    assert result.stack == "vision"
+    assert result.shape == (5,)
+    assert result.values[1:].any()
 
 
 def test_where_nothing_speaks_for_the_target_it_is_said() -> None:
     trace = aw.trace(vit(), None, image=noise(32, 32))
-    found = {
+    result = {
         sign: aw.vision.grad_cam(trace, lambda out, s=sign: s * out.logits[:, 0], variant="attention")
         for sign in (1, -1)
     }
-    lower = min(found.values(), key=lambda each: each.values.max())
-    assert np.allclose(found[1].values, -found[-1].values)
+    lower = min(result.values(), key=lambda each: each.values.max())
+    assert np.allclose(result[1].values, -result[-1].values)
     if lower.values.max() <= 0:
         assert "0/0" in lower.warning
     zero = aw.vision.grad_cam(aw.trace(dead(), None, image=noise(32, 32)), 0, variant="hirescam")

@@ -26,9 +26,9 @@ def test_both_of_chefers_rules_equal_the_authors(authors: Any) -> None:
     target, foil = int(numbers["target"]), int(numbers["foil"])
     for asked, name in ((target, "chefer_mm_rules5_6"), (foil, "chefer_mm_rules5_6_foil_class")):
         assert apart(aw.chefer(trace, asked).values[1:], numbers[name]) < 1e-5
-    found = aw.chefer(trace, target, rule="cvpr2021", relevance="alpha_beta")
-    assert apart(found.values[1:], numbers["chefer2021_transformer_attribution"]) < 1e-5
-    assert "alpha-beta" in found.note
+    result = aw.chefer(trace, target, rule="cvpr2021", relevance="alpha_beta")
+    assert apart(result.values[1:], numbers["chefer2021_transformer_attribution"]) < 1e-5
+    assert "alpha-beta" in result.note
     other = aw.chefer(trace, target, rule="cvpr2021")
     assert apart(other.values[1:], numbers["chefer2021_transformer_attribution"]) > 0.01
     assert "AttnLRP" in other.note
@@ -37,8 +37,8 @@ def test_both_of_chefers_rules_equal_the_authors(authors: Any) -> None:
 @pytest.mark.extended
 def test_the_published_relevance_of_a_trained_model(shared: Any) -> None:
     trace, numbers = dino_of_reference(shared)
-    found = aw.chefer(trace, int(numbers["target"]), rule="cvpr2021", relevance="alpha_beta")
-    assert apart(found.values[1:], numbers["chefer2021_transformer_attribution"]) < 1e-5
+    result = aw.chefer(trace, int(numbers["target"]), rule="cvpr2021", relevance="alpha_beta")
+    assert apart(result.values[1:], numbers["chefer2021_transformer_attribution"]) < 1e-5
 
 
 def test_rollout_equals_the_authors_and_drops_the_lowest_weights_rightly(authors: Any) -> None:
@@ -68,13 +68,13 @@ def test_rollout_equals_the_authors_and_drops_the_lowest_weights_rightly(authors
 
 def test_attention_of_the_class_token_is_its_row_and_says_what_is_elsewhere(authors: Any) -> None:
     trace, numbers = authors
-    found = aw.vision.class_attention(trace)
-    assert apart(found.values[:, 1:], numbers["cls_attention_last_layer"]) < 1e-5
-    assert np.allclose(found.values.sum(-1), 1, atol=1e-6)
+    result = aw.vision.class_attention(trace)
+    assert apart(result.values[:, 1:], numbers["cls_attention_last_layer"]) < 1e-5
+    assert np.allclose(result.values.sum(-1), 1, atol=1e-6)
     assert np.allclose(
-        found.provenance["elsewhere"], 1 - numbers["cls_attention_last_layer"].sum(-1), atol=1e-6
+        result.provenance["elsewhere"], 1 - numbers["cls_attention_last_layer"].sum(-1), atol=1e-6
     )
-    assert "of the attention is on [CLS], not on patches" in found.warning
+    assert "of the attention is on [CLS], not on patches" in result.warning
     registers = tiny.build(
         lambda: hf.Dinov2WithRegistersModel(
             hf.Dinov2WithRegistersConfig(**tiny.SMALL, image_size=16, patch_size=8, num_register_tokens=2)
@@ -114,8 +114,8 @@ def test_chefers_rule_for_clip_explains_a_caption_in_both_towers(start: int) -> 
         expected = torch.eye(tower.attentions[0].shape[-1])
         for weights, slope in list(zip(tower.attentions, slopes, strict=True))[start:]:
             expected = expected + (weights * slope)[0].clamp(min=0).mean(0) @ expected
-        found = aw.chefer(trace, stack=stack, start_layer=start)
-        assert apart(found.values, expected[row].detach()) < 1e-5
+        result = aw.chefer(trace, stack=stack, start_layer=start)
+        assert apart(result.values, expected[row].detach()) < 1e-5
 
 
 def test_gradients_by_pixels_are_autograds() -> None:
@@ -124,10 +124,10 @@ def test_gradients_by_pixels_are_autograds() -> None:
     pixels = noise(32, 32)[None].requires_grad_()
     model(pixels).logits[0, 1].backward()
     slope = pixels.grad[0]
-    found = aw.saliency(trace, 1, at="input", unit="pixel")
-    assert found.shape == (32 * 32,)
-    assert found.source_unit.grid == (32, 32)
-    assert apart(found.values, slope.norm(dim=0)) < 1e-5
+    result = aw.saliency(trace, 1, at="input", unit="pixel")
+    assert result.shape == (32 * 32,)
+    assert result.source_unit.grid == (32, 32)
+    assert apart(result.values, slope.norm(dim=0)) < 1e-5
     product = aw.input_x_gradient(trace, [1, 2], at="input")
     by_patch = (slope * pixels[0].detach()).sum(0).reshape(4, 8, 4, 8).sum((1, 3))
     assert apart(product.values[0, 1:], by_patch) < 1e-5

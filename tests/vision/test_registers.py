@@ -35,10 +35,10 @@ def test_norms_are_those_of_the_states_after_every_block() -> None:
 
 def test_a_planted_unit_makes_outliers_of_white_patches(traces: Any) -> None:
     full, without = traces
-    found = aw.vision.outlier_tokens(full)
-    assert set(found.labels) == set(planted.white())
-    assert min(found.norms) > 15 * found.median
-    assert found.share == 3 / 16
+    result = aw.vision.outlier_tokens(full)
+    assert set(result.labels) == set(planted.white())
+    assert min(result.norms) > 15 * result.median
+    assert result.share == 3 / 16
     assert len(aw.vision.outlier_tokens(without)) == 0
     assert len(aw.vision.outlier_tokens(full, layer=0)) == 0
     assert aw.vision.outlier_tokens(full, threshold=1e6).tokens == ()
@@ -106,9 +106,9 @@ def test_a_dino_without_artifacts_has_no_outliers(shared: Any) -> None:
     trace, _ = dino_of_reference(shared)
     norms = aw.vision.token_norms(trace)
     for layer in range(12):
-        found = aw.vision.outlier_tokens(norms, layer=layer)
-        assert len(found) == 0
-        assert norms.values[layer, 1:].max() / found.median < 1.6
+        result = aw.vision.outlier_tokens(norms, layer=layer)
+        assert len(result) == 0
+        assert norms.values[layer, 1:].max() / result.median < 1.6
 
 
 def test_what_has_no_place_for_a_token_more_is_refused() -> None:

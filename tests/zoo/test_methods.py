@@ -154,9 +154,9 @@ def test_the_last_layer_shows_one_hop_of_two():
     rows = aw.attention(trace).values[:, 0, -1]
     # bc ef ab a: layer 1 reads b of "ab", layer 2 reads c of "bc".
     assert rows.argmax(-1).tolist() == [6, 6, 2]
-    found = said("value_zeroing", "two_hop")
-    assert found.argmax() == 2
-    assert found.max() == pytest.approx(1.0, abs=1e-6)
+    result = said("value_zeroing", "two_hop")
+    assert result.argmax() == 2
+    assert result.max() == pytest.approx(1.0, abs=1e-6)
     np.testing.assert_allclose(said("occlusion", "two_hop") > 5, [0, 1, 1, 0, 0, 1, 1, 1])
 
 

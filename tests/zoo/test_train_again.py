@@ -77,10 +77,10 @@ def test_brackets_are_balanced_three_deep_and_matched():
         shorter = text
         for _ in range(3):
             shorter = shorter.replace("()", "").replace("[]", "")
-        found = matches(text)
+        result = matches(text)
         assert len(text) == 20
         assert shorter == ""
-        assert all(text[opened] + text[closed] in {"()", "[]"} for closed, opened in found.items())
+        assert all(text[opened] + text[closed] in {"()", "[]"} for closed, opened in result.items())
     assert matches("([])") == {2: 1, 3: 0}
 
 

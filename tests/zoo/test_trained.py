@@ -98,9 +98,9 @@ def test_dyck_knows_which_bracket_closes(seed):
         with torch.no_grad():
             logits = model(**inputs).logits[0]
         closing = {bracket: tokenizer.convert_tokens_to_ids(bracket) for bracket in ")]"}
-        for place in matches(text):
-            guess = max(closing, key=lambda bracket: logits[place, closing[bracket]])
-            right, asked = right + (guess == text[place]), asked + 1
+        for match in matches(text):
+            guess = max(closing, key=lambda bracket: logits[match, closing[bracket]])
+            right, asked = right + (guess == text[match]), asked + 1
     assert right / asked >= 0.99
 
 

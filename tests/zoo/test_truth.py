@@ -54,12 +54,12 @@ def test_every_ablation_does_what_is_known(name):
             assert float((without.logits - trace.logits).abs().max()) == 0.0, head
             assert known.probability is None
         elif known.probability is not None:
-            found = right(model, tokenizer, without, answer)
-            assert found == pytest.approx(known.probability, abs=1e-6), head
+            result = right(model, tokenizer, without, answer)
+            assert result == pytest.approx(known.probability, abs=1e-6), head
             assert right(model, tokenizer, trace, answer) > 0.9
         else:
             # The letter that the head reads is as good as absent: its weight is lost, or its "not".
-            letters = [letter for place, letter in enumerate(trace.tokens[1:]) if place != head[1]]
+            letters = [letter for index, letter in enumerate(trace.tokens[1:]) if index != head[1]]
             weights = model.truth.weights
             score = sum(weights.get(letter, 0) for letter in letters)
             score *= (-1) ** (letters.count("n") if name == "negation" else 0)
@@ -89,7 +89,7 @@ def test_two_hops_need_both_heads_in_this_order():
     # The second hop reads what the first one wrote, and not the reverse: without the first, the second's
     # output is lost; without the second, the first hop's attention stays as it is.
     first, second = (trace.rerun(aw.ablate_heads(trace, head)) for head in ((1, 0), (2, 0)))
-    rows = [aw.attention(one).values for one in (trace, first, second)]
+    rows = [aw.attention(item).values for item in (trace, first, second)]
     assert rows[0][2, 0, -1, 2] == rows[0][1, 0, -1, 6] == rows[2][1, 0, -1, 6] == 1.0
     assert rows[1][2, 0, -1, 0] == 1.0
 
@@ -108,7 +108,7 @@ def test_replacing_evidence_changes_what_is_right(name):
             with torch.no_grad():
                 one = model(**tokenizer("".join(changed), return_tensors="pt")).logits[0]
             logits.append(one if one.dim() == 1 else one[model.truth.at])
-        assert max(float((one - logits[0]).abs().max()) for one in logits) > 0.4, place
+        assert max(float((logit - logits[0]).abs().max()) for logit in logits) > 0.4, place
 
 
 def test_evidence_takes_text_tokens_spaces_and_positions():
@@ -197,7 +197,7 @@ def test_the_induction_head_is_found_by_its_score_and_in_the_explorer():
     assert np.delete(scores.reshape(-1), 2).max() < 0.2
     assert (length, repeats) == (14, 2)
     patterns = aw.statistics.head_patterns(traced("induction")[2])
-    assert [(one.layer, one.head) for one in patterns.top("previous", 1)] == [(0, 0)]
+    assert [(item.layer, item.head) for item in patterns.top("previous", 1)] == [(0, 0)]
 
 
 def test_large_models_are_scored_as_the_authors_do(minilm):

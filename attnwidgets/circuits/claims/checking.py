@@ -123,10 +123,10 @@ def check_claims(
         if not others:
             sizes = [trace.n_heads(None, layer) for layer in trace.layers()]
             others = [Others.of(one, sizes, seed) for one in read]
-        for one, compared, found in zip(read, others, evidence, strict=True):
+        for entry, compared, outcome in zip(read, others, evidence, strict=True):
             pair = pairs[number] if pairs else None
             with _named(number):
-                found.append(_found(one, compared, places, trace, tokenizer, number, pair))
+                outcome.append(_found(entry, compared, places, trace, tokenizer, number, pair))
     shown = [(text, "", ()) for text in texts]
     if pairs:
         shown = [(pair.clean, pair.corrupt, pair.answers) for pair in pairs]
@@ -152,13 +152,13 @@ def check_claims(
 def _read(claims: Iterable[Claim | str] | Claim | str) -> list[Claim]:
     """Return claims: one or more, no two of them the same, and all of them causal or none."""
     several = [claims] if isinstance(claims, (str, Claim)) else claims
-    read = [claim(one) if isinstance(one, str) else one for one in several]
+    read = [claim(item) if isinstance(item, str) else item for item in several]
     if not read:
         raise ValueError("claims is empty.")
-    twice = next((str(one) for one, count in Counter(read).items() if count > 1), "")
+    twice = next((str(item) for item, count in Counter(read).items() if count > 1), "")
     if twice:
         raise ValueError(f"claims holds {twice!r} twice.")
-    if len({one.causal for one in read}) > 1:
+    if len({item.causal for item in read}) > 1:
         raise ValueError(
             "claims that move something are checked on pairs, the others on texts: call it twice."
         )
@@ -282,7 +282,7 @@ def _result(
         p_holds=max(above, default=1.0),
         p_fails=min(1.0, len(below) * min(below, default=1.0)),
         heads={
-            name: tuple((*others.heads[place], float(heads[:, place].mean())) for place in places)
+            name: tuple((*others.heads[position], float(heads[:, position].mean())) for position in places)
             for name, places in others.groups.items()
         },
         baselines={name: _mean(numbers) for name, numbers in baselines.items()},

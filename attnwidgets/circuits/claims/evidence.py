@@ -90,7 +90,7 @@ class Others:
         same = [head for head in every if head[0] == claim.layer]
         drawn = np.random.default_rng(seed).permutation(len(every))[:N_RANDOM]
         heads = tuple(dict.fromkeys([*same, *(every[place] for place in sorted(drawn))]))
-        places = {head: place for place, head in enumerate(heads)}
+        places = {head: index for index, head in enumerate(heads)}
         groups = {
             "same layer": tuple(places[head] for head in same),
             "random": tuple(places[every[place]] for place in sorted(drawn)),
@@ -145,12 +145,12 @@ def _attention(
 
 def _rows(trace: Trace, heads: Sequence[tuple[int, int]], queries: Sequence[int]) -> Float:
     """Return rows of heads of several layers [head, query, key]."""
-    found: dict[tuple[int, int], Float] = {}
+    result: dict[tuple[int, int], Float] = {}
     for layer in dict.fromkeys(layer for layer, _ in heads):
         chosen = [head for of, head in heads if of == layer]
         values = np.asarray(trace.attention_rows(layer, chosen, list(queries)), dtype=np.float64)
-        found |= {(layer, head): values[place] for place, head in enumerate(chosen)}
-    return np.stack([found[head] for head in heads])
+        result |= {(layer, head): values[index] for index, head in enumerate(chosen)}
+    return np.stack([result[head] for head in heads])
 
 
 def _same_distance(
@@ -183,13 +183,13 @@ def _elsewhere(rows: Float, mask: NDArray[np.bool_], queries: Sequence[int], *, 
     Other tokens are those that a query sees, except itself and its targets.
     """
     n = rows.shape[1]
-    found = []
+    result = []
     for row, chosen, i in zip(rows, mask, queries, strict=True):
         others = (np.arange(n) <= i) if causal else np.ones(n, dtype=bool)
         others = others & ~chosen & (np.arange(n) != i)
         if others.any():
-            found.append(min(1.0, float(row[others].mean()) * int(chosen.sum())))
-    return float(np.mean(found)) if found else np.nan
+            result.append(min(1.0, float(row[others].mean()) * int(chosen.sum())))
+    return float(np.mean(result)) if result else np.nan
 
 
 def _statistic(claim: Claim, others: Others, trace: Trace) -> InText:

@@ -147,7 +147,7 @@ class _Reader:
     def __init__(self, sentence: str) -> None:
         self._sentence = re.sub(r"\s", " ", sentence)
         ends = self._sentence.rstrip().removesuffix(".")
-        self._words = [(found[0], found.start()) for found in re.finditer(r"\S+", ends)]
+        self._words = [(result[0], result.start()) for result in re.finditer(r"\S+", ends)]
         self._at = 0
 
     def claim(self) -> Claim:
@@ -176,7 +176,7 @@ class _Reader:
     def _statistic(self) -> str:
         start = self._at
         name = self._until(("more",), "a statistic").replace(" ", "_").replace("-", "_").casefold()
-        known = [one for one, described in statistics().items() if described.measure is not None]
+        known = [item for item, described in statistics().items() if described.measure is not None]
         known = ["induction", *known]
         if name not in known:
             self._at = start
@@ -192,12 +192,12 @@ class _Reader:
         self._take("than")
         start = self._at
         name = self._until((), "a control")
-        found: Control | None = next((control for control in CONTROLS if name == control), None)
-        if found is None:
+        result: Control | None = next((control for control in CONTROLS if name == control), None)
+        if result is None:
             self._at = start
             choices = ", ".join(f'"{control}"' for control in CONTROLS)
             self._fail(f"expected {choices}.{suggest(name, CONTROLS)}")
-        return found
+        return result
 
     def _word(self) -> str:
         return self._words[self._at][0] if self._at < len(self._words) else ""

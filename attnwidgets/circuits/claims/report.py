@@ -171,12 +171,12 @@ class ClaimReport(Explanation):
         Raises:
             KeyError: If there is none.
         """
-        found = {result.claim: result for result in self.results}
-        if sentence not in found:
+        outcome = {result.claim: result for result in self.results}
+        if sentence not in outcome:
             raise KeyError(
-                f"unknown claim {sentence!r}; the claims are {list(found)}.{suggest(sentence, found)}"
+                f"unknown claim {sentence!r}; the claims are {list(outcome)}.{suggest(sentence, outcome)}"
             )
-        return found[sentence]
+        return outcome[sentence]
 
     @property
     def verdict(self) -> Verdict:
@@ -321,7 +321,7 @@ class ClaimReport(Explanation):
 def _finite(part: Any) -> Any:
     """Return numbers as JSON has them: None for NaN, and words for what has no end."""
     if isinstance(part, (tuple, list)):
-        return [_finite(one) for one in part]
+        return [_finite(item) for item in part]
     if isinstance(part, float) and not np.isfinite(part):
         return None if np.isnan(part) else str(part)
     return part

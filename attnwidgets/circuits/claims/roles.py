@@ -80,7 +80,9 @@ class Roles:
         if callable(role) and not isinstance(role, type):
             return tuple(at for at in own if role(_spelled(sample, at)))
         if isinstance(role, (str, re.Pattern)):
-            places = [found.span(1 if found.re.groups else 0) for found in re.finditer(role, shown.texts[0])]
+            places = [
+                result.span(1 if result.re.groups else 0) for result in re.finditer(role, shown.texts[0])
+            ]
         else:
             places = _places(role[text], shown.texts[0], name)
         return tuple(
@@ -121,4 +123,4 @@ def _places(entry: Any, text: str, name: str) -> list[tuple[int, int]]:
                 f"the text {text!r}."
             )
         return [(start, end)]
-    return [place for one in entry for place in _places(one, text, name)]
+    return [position for item in entry for position in _places(item, text, name)]

@@ -61,16 +61,18 @@ def claim_of_head(trace: Trace, layer: int, head: int) -> Claim:
     """
     from attnwidgets.circuits.claims.evidence import LeftOut, Others, observed  # loads torch
 
-    shares = (name for name, one in statistics().items() if one.measure is not None and _SHARE in one.scale)
+    shares = (
+        name for name, item in statistics().items() if item.measure is not None and _SHARE in item.scale
+    )
     beyond: dict[str, float] = {}
     sizes = [trace.n_heads(None, number) if number == layer else 0 for number in trace.layers()]
     for name in (*shares, "induction"):
         one = Claim(layer, head, "is", name)
         try:
-            found = observed(one, Others.of(one, sizes, 0), Roles(None, (), 1), trace, trace.tokenizer, 0)
+            result = observed(one, Others.of(one, sizes, 0), Roles(None, (), 1), trace, trace.tokenizer, 0)
         except LeftOut:
             continue
-        beyond[name] = found.value - (float(found.heads.mean()) if len(found.heads) else 0.0)
+        beyond[name] = result.value - (float(result.heads.mean()) if len(result.heads) else 0.0)
     if not beyond:
         raise LookupError("no statistic of heads can be measured on this text: pin a cell of two tokens.")
     return Claim(layer, head, "is", max(beyond, key=lambda name: beyond[name]))

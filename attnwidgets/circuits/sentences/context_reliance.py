@@ -83,13 +83,13 @@ class ContextReliance(Table):
         """
         if self.cues is None:
             return []
-        found = []
+        result = []
         labels, keys = self.cues.query_labels, self.cues.key_labels
         for label, row in zip(labels, np.asarray(self.cues.values[0], dtype=np.float64), strict=True):
             least = max(float(row.mean() + threshold * row.std()), np.finfo(float).tiny)
             order = [at for at in np.argsort(-row, kind="stable") if row[at] >= least]
-            found += [(label, keys[at], float(row[at])) for at in order]
-        return found
+            result += [(label, keys[at], float(row[at])) for at in order]
+        return result
 
     def __repr__(self) -> str:
         count = len(self.kept)
@@ -240,5 +240,5 @@ def _scores(both: Trace, without: Trace, new: list[int], metric: Metric) -> tupl
 def _cues(trace: Trace, method: str, index: int, contrast: int, row: int, inside: list[int]) -> Float:
     """Return what tokens of the context add to a token's logit, less its contrast's [context token]."""
     foil = None if contrast == index else token(contrast, position=row)
-    found = methods()[method].function(trace, target=token(index, position=row), foil=foil)
-    return np.asarray(found.values, dtype=np.float64).reshape(-1)[inside]
+    result = methods()[method].function(trace, target=token(index, position=row), foil=foil)
+    return np.asarray(result.values, dtype=np.float64).reshape(-1)[inside]

@@ -70,10 +70,10 @@ def receiver_heads(
         raise ValueError(f"proximity must be 1 or more, not {proximity}.")
     values, counts = [], []
     for trace in several:
-        found, count = _of_trace(trace, proximity, unit, stack, skip_first_token=skip_first_token)
-        values.append(found)
+        result, count = _of_trace(trace, proximity, unit, stack, skip_first_token=skip_first_token)
+        values.append(result)
         counts.append(count)
-    if len({found.shape for found in values}) > 1:
+    if len({value.shape for value in values}) > 1:
         raise ValueError("traces are of models with other numbers of layers or heads; pass those of one.")
     together = np.array(values)
     known = ~np.isnan(together)

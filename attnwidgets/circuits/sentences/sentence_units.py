@@ -60,14 +60,14 @@ class Sentences:
         tokens, owners = self._order
         inside = (tokens >= first) & (tokens < first + values.shape[-1])
         tokens, owners = tokens[inside] - first, owners[inside]
-        found = np.zeros((*values.shape[:-1], len(self)), dtype=values.dtype)
+        result = np.zeros((*values.shape[:-1], len(self)), dtype=values.dtype)
         if len(tokens):
             starts = np.flatnonzero(np.diff(owners, prepend=-1))
             # Sentences mostly follow each other: then a slice, which copies nothing.
             rising = bool((np.diff(tokens) == 1).all())
             chosen = slice(tokens[0], tokens[-1] + 1) if rising else tokens
-            found[..., owners[starts]] = np.add.reduceat(values[..., chosen], starts, axis=-1)
-        return found
+            result[..., owners[starts]] = np.add.reduceat(values[..., chosen], starts, axis=-1)
+        return result
 
     @cached_property
     def _order(self) -> tuple[np.ndarray, np.ndarray]:
@@ -99,18 +99,18 @@ def sentences_of(
     if isinstance(unit, str):
         if unit not in axis.units:
             raise ValueError(f"unit {unit!r} is not known of this text; it has {', '.join(axis.units)}.")
-        found = axis.units[unit]
+        result = axis.units[unit]
     else:
-        found = new_unit(unit, axis, "token", "query")
-        axis, _ = add_units(axis, axis, (found, found))
-    if sum(not special for special in found.special) < _FEWEST:
+        result = new_unit(unit, axis, "token", "query")
+        axis, _ = add_units(axis, axis, (result, result))
+    if sum(not special for special in result.special) < _FEWEST:
         raise ValueError(
             f"{function} compares sentences, and this text has only one; pass a longer text, or "
             'unit="word", or spans of tokens: unit=[(0, 4), (4, 9)].'
         )
     counted = np.ones(len(axis))
     counted[0] = not skip_first_token
-    return Sentences(axis, found, counted)
+    return Sentences(axis, result, counted)
 
 
 def between_sentences(trace: TraceLike, layer: int, sentences: Sentences, stack: str) -> np.ndarray:

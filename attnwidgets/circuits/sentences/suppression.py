@@ -55,7 +55,7 @@ def effects(trace: Trace, sentences: Sentences, stack: str, temperature: float) 
     base = trace.logits
     if base is None:  # checked by the caller
         raise AssertionError
-    found = np.zeros((len(sentences), n))
+    result = np.zeros((len(sentences), n))
     causal = trace.is_causal(stack)
     with _Suffixes(trace, stack) as suffixes:
         for number in progress(range(len(sentences)), "suppressing sentences"):
@@ -70,8 +70,8 @@ def effects(trace: Trace, sentences: Sentences, stack: str, temperature: float) 
             logits = suffixes.logits(hidden, start) if causal else preview(trace, hidden).logits
             if logits is not None:
                 changed = kl_rows(base[start:], logits, temperature)
-                found[number, start:] = changed
-    return found
+                result[number, start:] = changed
+    return result
 
 
 def kl_rows(before: torch.Tensor, after: torch.Tensor, temperature: float) -> np.ndarray:
@@ -209,7 +209,7 @@ def resampled(trace: Trace, sentences: Sentences, samples: int, seed: int) -> np
     base, ids = trace.logits, trace.inputs["input_ids"][0].tolist()
     if base is None:  # checked by the caller
         raise AssertionError
-    found = np.zeros((len(sentences), len(ids)))
+    result = np.zeros((len(sentences), len(ids)))
     reader = text_tokenizer(trace.tokenizer)
     limit = limit_of(unwrap(trace.model), reader)
     for number, start, stop in progress(spans_to_write(sentences), "writing sentences anew"):
@@ -225,11 +225,11 @@ def resampled(trace: Trace, sentences: Sentences, samples: int, seed: int) -> np
             top_p=TOP_P,
             seed=seed + number,
         )
-        for one in written:
-            new = _first_sentence(list(one.ids[: len(one.ids) - one.ended]), size, reader)
+        for item in written:
+            new = _first_sentence(list(item.ids[: len(item.ids) - item.ended]), size, reader)
             logits = _logits(trace, [*ids[:start], *new, *ids[stop:]])
-            found[number, stop:] += kl_rows(base[stop:], logits[start + len(new) :], 1.0) / samples
-    return found
+            result[number, stop:] += kl_rows(base[stop:], logits[start + len(new) :], 1.0) / samples
+    return result
 
 
 def _most(size: int) -> int:

@@ -132,8 +132,8 @@ class ClassGrades(Mapping[str, Grades], Table):
         grades = list(self._grades.values())
         yield {
             "submission": list(self._grades),
-            **{name: [one[name].points for one in grades] for name in self.questions},
-            "points": [one.points for one in grades],
+            **{name: [item[name].points for item in grades] for name in self.questions},
+            "points": [entry.points for entry in grades],
             "of": [one.of for one in grades],
             "proposed": [each.proposed for each in grades],
             "reasons": [_reasons(one) for one in grades],
@@ -253,8 +253,8 @@ def grade_class(
     if not isinstance(answers, Mapping):
         read = read_answers(answers)
         answers = {Path(answers).name: read} if isinstance(read, Answers) else read
-    for name, one in answers.items():
-        if not isinstance(one, Mapping) or "kind" in one:
+    for name, item in answers.items():
+        if not isinstance(item, Mapping) or "kind" in item:
             raise TypeError(
                 f"answers[{name!r}] is not a submission: aw.course.grade(answers, key) grades a single one"
             )

@@ -207,7 +207,7 @@ def grade(
     """
     rules = checked_key(key)
     by_hand = _checked_marks(marks or {}, rules)
-    if any(isinstance(one, Answers) for one in answers.values()):
+    if any(isinstance(answer, Answers) for answer in answers.values()):
         raise TypeError(
             "answers are those of several submissions: aw.course.grade_class(answers, key) grades them"
         )

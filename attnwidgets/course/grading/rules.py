@@ -168,9 +168,9 @@ def _among(name: str, pairs: list[tuple[Any, float]], points: float, subject: st
 
     shares = [share for _, share in wanted]
     if set(shares) == {1.0}:
-        code = tuple(repr(_hashable(one)) for one, _ in wanted)
+        code = tuple(repr(_hashable(item)) for item, _ in wanted)
     else:
-        code = (repr({_hashable(one): share for one, share in wanted}),)
+        code = (repr({_hashable(item): share for item, share in wanted}),)
     return _rule(name, code, points, subject, judge, steps=tuple(sorted(set(shares) - {0.0})))
 
 
@@ -455,7 +455,7 @@ def _elements(kind: str, value: Any) -> set[str]:
         return set(map(str, range(*known)))
     if not isinstance(known, list) or (kind == "head" and known and not isinstance(known[0], list)):
         known = [known]
-    return {canonical(one) for one in known}
+    return {canonical(item) for item in known}
 
 
 def _places(order: list[Any]) -> dict[str, int]:

@@ -135,7 +135,7 @@ def order_of(
         else:
             places.append([name])
             least = min(least, apart)
-    order = [place if len(place) > 1 else place[0] for place in places]
+    order = [position if len(position) > 1 else position[0] for position in places]
     return dataclasses.replace(kendall(order, points=points, subject=subject), margin=float(least))
 
 

@@ -184,14 +184,14 @@ def read_receipts(text: str, into: Collector, part: str = "") -> None:
     Raises:
         AnswerError: There are too many.
     """
-    for found in RECEIPT.finditer(text):
-        if len(found[2]) < _SHORTEST and not found[3]:  # a word like "aw1.x"
+    for result in RECEIPT.finditer(text):
+        if len(result[2]) < _SHORTEST and not result[3]:  # a word like "aw1.x"
             continue
         into.count()
         try:
-            into.add(decode(found[0]), part)
+            into.add(decode(result[0]), part)
         except AnswerError as error:
-            into.note(f"{part or into.file.rpartition('/')[2]}: {error} (it begins {found[0][:24]}…)")
+            into.note(f"{part or into.file.rpartition('/')[2]}: {error} (it begins {result[0][:24]}…)")
 
 
 _SHORTEST = 40

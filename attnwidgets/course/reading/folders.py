@@ -263,7 +263,7 @@ def _of_folder(stems: dict[str, list[str]], *, mixed: bool) -> list[Submission]:
             notes.append(
                 f"{_last(files[-1])} is read, too: no notebook here has its name, so this one was renamed"
             )
-    found = [
+    result = [
         Submission(
             min(files, key=lambda file: _TELLING.index(_suffix(file))),
             tuple(sorted([*files, *(extra if stem in makers else ())], key=_trust)),
@@ -273,7 +273,7 @@ def _of_folder(stems: dict[str, list[str]], *, mixed: bool) -> list[Submission]:
     ]
     unnamed = "no notebook of its folder has its name, so it counts for none: rename it to fit its notebook"
     lonely = (unnamed,) if makers else ()
-    return [*found, *(Submission(files[-1], tuple(files), lonely) for files in alone.values())]
+    return [*result, *(Submission(files[-1], tuple(files), lonely) for files in alone.values())]
 
 
 def _trust(name: str) -> tuple[int, bool]:

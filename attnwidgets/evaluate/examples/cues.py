@@ -113,7 +113,7 @@ class Reading:
     def _blind(self, number: int, given: Iterable[Any]) -> str:
         told = ""
         if isinstance(given, Sized):
-            count = sum(not self._read(item, place).cues for place, item in enumerate(given))
+            count = sum(not self._read(item, index).cues for index, item in enumerate(given))
             told = f" (as in {count} of {len(given)} examples)"
         return (
             f"examples[{number}]: every cue follows the target, and this model reads from left to right"

@@ -114,11 +114,11 @@ def implementation_invariance(
     """
     first, second = as_list(trace), as_list(twin)
     require_one_each("twin", second, first)
-    for number, (one, other) in enumerate(zip(first, second, strict=True)):
-        if one.logits is None or other.logits is None or one.logits.shape != other.logits.shape:
+    for number, (entry, other) in enumerate(zip(first, second, strict=True)):
+        if entry.logits is None or other.logits is None or entry.logits.shape != other.logits.shape:
             raise ValueError(f"traces[{number}] and its twin have no logits of the same shape to compare.")
-        gap = float((one.logits.double() - other.logits.double()).abs().max())
-        scale = max(float(one.logits.double().abs().max()), 1e-6)
+        gap = float((entry.logits.double() - other.logits.double()).abs().max())
+        scale = max(float(entry.logits.double().abs().max()), 1e-6)
         if gap > _SAME * scale:
             raise ValueError(f"traces[{number}]: the models' logits differ by {gap:.2g}; they are not twins.")
     inputs, twins = (

@@ -296,11 +296,11 @@ def layer_correlation(
             expected = derivatives(trace, rows)
         else:
             expected = rows_of(function_of(reference)(trace), rows, len(trace.tokens), compared)
-        for place, (name, function) in enumerate(functions.items()):
-            found = rows_of(function(trace), rows, len(trace.tokens), name)
+        for index, (name, function) in enumerate(functions.items()):
+            result = rows_of(function(trace), rows, len(trace.tokens), name)
             for column, layer in enumerate(layers):
-                if layer in found and layer in expected:
-                    samples[number, 0, place, column] = _mean_rho(found[layer], expected[layer], kept)
+                if layer in result and layer in expected:
+                    samples[number, 0, index, column] = _mean_rho(result[layer], expected[layer], kept)
     undefined = "undefined where a row has fewer than two sources or is constant"
     return scored(
         samples,
@@ -334,7 +334,7 @@ def derivatives(trace: Any, rows: list[int]) -> dict[int, Float]:
     with differentiable(trace, "layer_correlation", place="block") as run:
         graph = run()
         leaf, states = graph.inputs[stack], graph.states[stack][1:]
-        found = {}
+        result = {}
         for layer, state in enumerate(states):
             squares = torch.zeros(len(rows), leaf.shape[1], dtype=torch.float64)
             for number, row in enumerate(rows):
@@ -343,8 +343,8 @@ def derivatives(trace: Any, rows: list[int]) -> dict[int, Float]:
                         state[0, row], leaf, part, retain_graph=True, is_grads_batched=True
                     )
                     squares[number] += (slopes[:, 0] * leaf.detach()[0]).double().square().sum((0, -1)).cpu()
-            found[layer] = squares.sqrt().numpy()
-    return found
+            result[layer] = squares.sqrt().numpy()
+    return result
 
 
 def _rows(row: int | str, n: int, number: int) -> list[int]:

@@ -243,9 +243,9 @@ def spread(values: Float, size: tuple[int, int], upsampling: str) -> Float:
     if upsampling == "nearest":
         rows, columns = (place.astype(int) for place in places)
         return values[np.ix_(rows, columns)]
-    for axis, place in enumerate(places):
+    for axis, position in enumerate(places):
         count = values.shape[axis]
-        at = (place - 0.5).clip(0, count - 1)
+        at = (position - 0.5).clip(0, count - 1)
         low = np.floor(at).astype(int).clip(max=max(count - 2, 0))
         share = np.expand_dims(at - low, 1 - axis)
         upper = np.minimum(low + 1, count - 1)
@@ -276,7 +276,7 @@ def mask_as_seen(trace: Trace, mask: Any, unit: Unit) -> Bools:
         mask = marked[np.ix_(rows.clip(0, given[0] - 1), columns.clip(0, given[1] - 1))]
         return np.asarray(mask & inside)
     sizes = {"as given": given, "as seen": size, "its patches": unit.grid}
-    known = ", ".join(f"{one[0]} x {one[1]} ({name})" for name, one in sizes.items() if one is not None)
+    known = ", ".join(f"{item[0]} x {item[1]} ({name})" for name, item in sizes.items() if item is not None)
     raise ValueError(
         f"a mask is {' x '.join(map(str, marked.shape))} [row, column]; the picture has {known}."
     )

@@ -183,15 +183,15 @@ def imputed(pixels: NDArray[np.floating], gone: Bools) -> NDArray[np.floating]:
             there = inside[~also]
             known[there] += weight * filled[:, near_rows[there], near_columns[there]].T
     if gone.all():
-        found = np.zeros((count, len(filled)))
+        result = np.zeros((count, len(filled)))
     else:
         places = [np.concatenate([entry[side] for entry in entries]) for side in (0, 1)]
         weights = np.concatenate([np.full(len(entry[0]), -entry[2]) for entry in entries])
         system = sparse.csc_matrix((weights, (places[0], places[1])), shape=(count, count))
-        found = np.asarray(spsolve(system + sparse.diags(totals, format="csc"), known)).reshape(count, -1)
+        result = np.asarray(spsolve(system + sparse.diags(totals, format="csc"), known)).reshape(count, -1)
     # The same noise whenever the same pixels are removed.
     noise = np.random.default_rng(zlib.crc32(np.packbits(gone).tobytes()))
-    filled[:, rows, columns] = (found + _NOISE * noise.standard_normal(found.shape)).T
+    filled[:, rows, columns] = (result + _NOISE * noise.standard_normal(result.shape)).T
     return filled.astype(pixels.dtype)
 
 
@@ -223,7 +223,7 @@ def silenced_inputs(trace: Trace, stack: str, gone: Bools) -> dict[str, Any]:
         raise ValueError(refusal_of_sound(trace, stack))
     inputs = in_copies(trace.inputs, len(gone))
     name = "input_features" if "input_features" in inputs else "input_values"
-    read = [_read(trace, silenced(trace, frames, one)) for one in gone]
+    read = [_read(trace, silenced(trace, frames, item)) for item in gone]
     before: Any = trace.inputs[name]
     return inputs | {name: torch.cat(read).to(device=before.device, dtype=before.dtype)}
 

@@ -146,8 +146,8 @@ def _answer(packed: Mapping[int, PackedVariants], batch_size: int) -> dict[int, 
             logits = head_of(twin(**inputs, **call_options(model)))
             for number in dict.fromkeys(number for _, number, _ in batch):
                 pack = packed[number]
-                places = [place for place, (_, other, _) in enumerate(batch) if other == number]
-                chosen = pack.chosen[[batch[place][2] for place in places]]
+                places = [index for index, (_, other, _) in enumerate(batch) if other == number]
+                chosen = pack.chosen[[batch[position][2] for position in places]]
                 outputs = SimpleNamespace(logits=logits[places])
                 answers = read_answers(
                     outputs, pack.removal.target, pack.removal.rows_read(pack.gone[chosen])

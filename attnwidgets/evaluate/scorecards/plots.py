@@ -69,8 +69,8 @@ def lines(card: Scorecard, *, title: str | None = None) -> Figure:
     if len(groups) > 1:
         entries += [Line2D([], [], color="0.2", linestyle=_style(groups, group)) for group in groups]
         labels += groups
-    for place, name in enumerate(card.baselines):
-        entries.append(Line2D([], [], color=_BASELINE, linestyle=_STYLES[1 + place % 3], linewidth=1))
+    for index, name in enumerate(card.baselines):
+        entries.append(Line2D([], [], color=_BASELINE, linestyle=_STYLES[1 + index % 3], linewidth=1))
         labels.append(name)
     legend = figure.legend(entries, [printable(label, 60) for label in labels], loc="outside right center")
     legend.set_frame_on(False)
@@ -202,8 +202,8 @@ def _title(card: Scorecard) -> str:
 
 
 def _colour(names: list[str], name: str) -> Any:
-    place = names.index(name)
-    return _COLOURS[place] if len(names) <= len(_COLOURS) else colormaps["turbo"](place / len(names))
+    position = names.index(name)
+    return _COLOURS[position] if len(names) <= len(_COLOURS) else colormaps["turbo"](position / len(names))
 
 
 def _style(groups: list[str], group: str) -> LineStyle:

@@ -265,8 +265,8 @@ class Scorecard(Explanation):
         groups = _chosen(group, self.groups, "group")
         places = _chosen(x, self.x, self.x_name)
         rows = [
-            place
-            for place, (name, own_group) in enumerate(zip(self.methods, self.groups, strict=True))
+            position
+            for position, (name, own_group) in enumerate(zip(self.methods, self.groups, strict=True))
             if name in self.baselines or (name in names and own_group in groups)
         ]
         kept = [self.metrics.index(name) for name in metrics]
@@ -279,8 +279,8 @@ class Scorecard(Explanation):
             chosen(self._samples),
             ends=None if self._ends is None else chosen(self._ends),
             metrics=[self.metrics[place] for place in kept],
-            methods=[self.methods[place] for place in rows],
-            groups=[self.groups[place] for place in rows],
+            methods=[self.methods[row] for row in rows],
+            groups=[self.groups[row] for row in rows],
             x=[self.x[place] for place in at],
             x_notes=[self.x_notes[place] for place in at],
         )

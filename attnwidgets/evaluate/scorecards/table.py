@@ -102,8 +102,8 @@ def _rows(card: Scorecard, columns: Sequence[tuple[int, int]]) -> Iterator[list[
     """
     tops = [scale_of(card, metric) for metric in range(len(card.metrics))]
     rows = order_of(card)
-    for place, row in enumerate(rows):
-        first = row_is_baseline(card, row) and place and not row_is_baseline(card, rows[place - 1])
+    for index, row in enumerate(rows):
+        first = row_is_baseline(card, row) and index and not row_is_baseline(card, rows[index - 1])
         style = LINE if first else ""
         scores = [_score(card, (metric, row, x), tops[metric], style) for metric, x in columns]
         yield [cell(card.row_name(row), header=True, style=f"{style};white-space:nowrap", limit=60), *scores]

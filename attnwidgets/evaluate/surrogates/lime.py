@@ -223,14 +223,14 @@ def _answers(removals: list[Removal], features: Any, kept: Bools, batch_size: in
     removed = np.zeros((len(kept), len(removals[0].unit)), dtype=bool)
     removed[:, features] = ~kept
     known: dict[Any, Float] = {}
-    found = []
+    result = []
     for number, removal in enumerate(removals):
         key = number if removal.target.index is None else (removal.target.index, removal.target.position)
         if key not in known:
             with removal.answering(batch_size=batch_size) as ask:
                 known[key] = ask(removed).number
-        found.append(known[key])
-    return found
+        result.append(known[key])
+    return result
 
 
 def _contrasts(answers: list[Float], targets: TargetSet) -> list[Float]:

@@ -80,16 +80,16 @@ def caption_words(trace: Trace, *, start_layer: int = 0) -> MixingMap:
     """
     require_compared(trace, "caption_words")
     unit = trace.axes("text")[0].units["word"]
-    places = [place for place, special in enumerate(unit.special) if not special]
-    words = [unit.labels[place] for place in places]
+    places = [index for index, special in enumerate(unit.special) if not special]
+    words = [unit.labels[position] for position in places]
     parts, picture = _parts(trace, [unit.spans[place] for place in places])
     rows = []
     for part in progress(parts, "words of the caption"):
-        found = chefer(trace, _along(part), stack="vision", start_layer=start_layer)
+        result = chefer(trace, _along(part), stack="vision", start_layer=start_layer)
         # The row's share of itself belongs to no word.
-        row = found.provenance["options"]["row"]
-        itself = np.eye(len(found.values))
-        rows.append(np.asarray(found.values) - (itself.mean(axis=0) if row is None else itself[row]))
+        row = result.provenance["options"]["row"]
+        itself = np.eye(len(result.values))
+        rows.append(np.asarray(result.values) - (itself.mean(axis=0) if row is None else itself[row]))
     key = trace.axes("vision")[1]
     return MixingMap(
         np.stack(rows),

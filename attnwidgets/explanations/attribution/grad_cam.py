@@ -157,7 +157,7 @@ def grad_cam(
             "as zeros"
         )
     whole = np.zeros(len(unit))
-    held = [(place, cell) for place, cell in enumerate(unit.cells or ()) if cell is not None]
+    held = [(index, cell) for index, cell in enumerate(unit.cells or ()) if cell is not None]
     places, cells = zip(*held, strict=True)
     whole[list(places)] = values[list(cells)]
     common = provenance_of(
@@ -324,7 +324,7 @@ def _as_places(states: Tensor, unit: Unit, size: Grid | None, *, places: bool) -
 
     tokens = 3
     if states.dim() == tokens and states.shape[1] == len(unit) and unit.grid is not None and not places:
-        held = sorted((cell, place) for place, cell in enumerate(unit.cells or ()) if cell is not None)
+        held = sorted((cell, index) for index, cell in enumerate(unit.cells or ()) if cell is not None)
         chosen = states[:, [place for _, place in held]]
         return chosen.transpose(1, 2).unflatten(2, unit.grid)
     return None if size is None else as_map(states, size, places=places)
@@ -358,7 +358,7 @@ def _of_attention(
             "other variants "
             "need none."
         )
-    found = attention_gradients(
+    result = attention_gradients(
         trace,
         lambda outputs: targets.scores(outputs)[0],
         "grad_cam",
@@ -366,12 +366,12 @@ def _of_attention(
     )
     held = sorted((cell, place) for place, cell in enumerate(unit.cells or ()) if cell is not None)
     columns = [place for _, place in held]
-    weights = found.weights[stack][index][:, row][:, columns]
-    slopes = found.gradients[stack][index][:, row][:, columns]
+    weights = result.weights[stack][index][:, row][:, columns]
+    slopes = result.gradients[stack][index][:, row][:, columns]
     name = f"attention of layer {trace.layers(stack)[index]}"
     return (slopes.mean(1, keepdims=True) * weights).mean(0), name
 
 
 def class_token(unit: Unit) -> int | None:
     """Return the place of the class token among a picture's patches; None if there is none."""
-    return next((place for place, label in enumerate(unit.labels) if label == "[CLS]"), None)
+    return next((index for index, label in enumerate(unit.labels) if label == "[CLS]"), None)

@@ -100,8 +100,8 @@ def mix_residual(matrix: NDArray[np.float64], residual_weight: float) -> NDArray
 def shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return rows divided by their sums; a row of zeros stays zero."""
     totals = matrix.sum(axis=-1, keepdims=True)
-    found: NDArray[np.float64] = matrix / np.where(totals == 0, 1.0, totals)
-    return found
+    result: NDArray[np.float64] = matrix / np.where(totals == 0, 1.0, totals)
+    return result
 
 
 def product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:

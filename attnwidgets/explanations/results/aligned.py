@@ -45,16 +45,16 @@ class Aligned:
     def __init__(self, first: Any, other: Any) -> None:
         if not isinstance(other, type(first)):
             raise TypeError(f"other is {type(other).__name__}; a {first.kind} is compared with another one.")
-        for name, one, two in _traits(first, other):
-            if one != two:
-                raise ValueError(f"other has the {name} {_said(two)}, this one {_said(one)}{_hint(name)}.")
+        for name, item, two in _traits(first, other):
+            if item != two:
+                raise ValueError(f"other has the {name} {_said(two)}, this one {_said(item)}{_hint(name)}.")
         self.sides = (first, other)
         self._by: Any = "character" if _models(first) != _models(other) else "element"
 
     @cached_property
     def keys(self) -> Alignment:
         """The columns: sources of attributions, keys of maps."""
-        first, other = (one.axis if isinstance(one, Attributions) else one.key for one in self.sides)
+        first, other = (side.axis if isinstance(side, Attributions) else side.key for side in self.sides)
         return align(first, other, self.sides[0].unit, by=self._by)
 
     @cached_property
@@ -67,7 +67,9 @@ class Aligned:
 
     def vectors(self) -> tuple[Float, Float]:
         """Return the values of two attributions by column [target?, column]; 0 where a text has nothing."""
-        first, other = (sum_groups(one.values, self.keys.groups(side)) for side, one in enumerate(self.sides))
+        first, other = (
+            sum_groups(item.values, self.keys.groups(side)) for side, item in enumerate(self.sides)
+        )
         return first, other
 
     def rows(self, layer: int, heads: Sequence[int] | None, columns: Sequence[int]) -> tuple[Float, Float]:
@@ -100,7 +102,7 @@ class Aligned:
         history = plain(first.provenance)
         for name in _OF_ONE:
             history.pop(name, None)
-        if all("conservation" in one.provenance for one in self.sides):
+        if all("conservation" in side.provenance for side in self.sides):
             history["conservation"] = {}
         text = str(other.provenance.get("text") or "")
         history["steps"] = [*history["steps"], f"minus that of {quoted(text) if text else 'the other text'}"]
@@ -109,7 +111,7 @@ class Aligned:
             "method": first.method,
             "stack": first.stack,
             "provenance": history,
-            "warning": "; ".join(dict.fromkeys(one.warning for one in self.sides if one.warning)),
+            "warning": "; ".join(dict.fromkeys(side.warning for side in self.sides if side.warning)),
             "dtype": "float64" if "float64" in (first.dtype, other.dtype) else "float32",
         }
         keys = axis_of(self.keys)
@@ -141,8 +143,8 @@ class Aligned:
             causal=None,
             stochastic=False,
             signed=True,
-            runs_model=any(one.on_demand for one in self.sides),
-            row_fn=rows if all(one.knows_rows for one in self.sides) else None,
+            runs_model=any(side.on_demand for side in self.sides),
+            row_fn=rows if all(side.knows_rows for side in self.sides) else None,
             **common,
         )
 

@@ -200,7 +200,7 @@ def resolve_targets(
         raise ValueError(
             f"{name} is an empty list; name one target or more, or leave it out for the prediction."
         )
-    return tuple(resolve_target(trace, one, method=method, name=name, logit=logit) for one in target)
+    return tuple(resolve_target(trace, item, method=method, name=name, logit=logit) for item in target)
 
 
 def resolve_target(

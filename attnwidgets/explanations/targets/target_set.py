@@ -130,7 +130,7 @@ def resolve_target_set(trace: Any, target: Any, foil: Any, method: str) -> Targe
     targets = resolve_targets(traced, target, method=method)
     foils = None
     if foil is not None:
-        foils = tuple(resolve_target(traced, foil, method=method, name="foil", like=one) for one in targets)
+        foils = tuple(resolve_target(traced, foil, method=method, name="foil", like=item) for item in targets)
         for one, other in zip(targets, foils, strict=True):
             if one.index is not None and (one.index, one.position) == (other.index, other.position):
                 raise ValueError(

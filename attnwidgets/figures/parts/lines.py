@@ -76,12 +76,12 @@ class Lines:
 
     @property
     def _numeric(self) -> bool:
-        return all(isinstance(place, (int, float, np.number)) for place in self.places)
+        return all(isinstance(position, (int, float, np.number)) for position in self.places)
 
     @property
     def _room(self) -> float:
         """Height of the names below the chart."""
-        names = [] if self._numeric else [printable(str(place)) for place in self.places]
+        names = [] if self._numeric else [printable(str(position)) for position in self.places]
         ticks = min(LONGEST, max((width_of(name, SMALL) for name in names), default=LINE))
         return ticks + 0.08 + (LINE if self.x_name else 0.0)
 
@@ -158,7 +158,7 @@ class Lines:
             pen.text(axes, *where, words, **{**options, "va": "top"})
 
     def _look(self, number: int, theme: Any) -> dict[str, Any]:
-        dashed = [place for place, line in enumerate(self.lines) if line.dashed]
+        dashed = [position for position, line in enumerate(self.lines) if line.dashed]
         if number in dashed:
             return {"color": theme.quiet, "dashes": _DASHES[dashed.index(number) % len(_DASHES)]}
         place = number - sum(other < number for other in dashed)

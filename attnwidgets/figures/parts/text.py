@@ -214,12 +214,12 @@ class Arcs:
             faint = 1.0 if arc.bold else _FAINT
             axes.add_patch(PathPatch(path, fill=False, edgecolor=ink, linewidth=width, alpha=faint))
         text_at = room + numbered + 3 * PAD
-        for place in range(start, stop):
-            y, is_chosen = middle(place), place == self.chosen
+        for index in range(start, stop):
+            y, is_chosen = middle(index), index == self.chosen
             words = fitting(
-                printable(self.labels[place], _LONGEST) or "·", box.width - text_at - 4 * PAD, SMALL
+                printable(self.labels[index], _LONGEST) or "·", box.width - text_at - 4 * PAD, SMALL
             )
-            pen.text(axes, room + numbered + PAD, y, self.numbers[place], color=theme.quiet, ha="right")
+            pen.text(axes, room + numbered + PAD, y, self.numbers[index], color=theme.quiet, ha="right")
             pen.text(axes, text_at, y, words, limit=_LONGEST)
             if is_chosen:
                 corner = (room + PAD / 2, y - _ROW / 2)

@@ -256,7 +256,7 @@ class _Chunk:
     def _keys(self) -> slice | Tensor:
         """The keys, with all spans padded to the longest."""
         first = self.spans[0][0] if self.spans[0] else 0
-        if all(tuple(span) == (first + place,) for place, span in enumerate(self.spans)):
+        if all(tuple(span) == (first + index,) for index, span in enumerate(self.spans)):
             return slice(first, first + len(self.spans))
         longest = max(map(len, self.spans))
         keys = [key for span in self.spans for key in (*span, *(longest - len(span)) * (0,))]

@@ -160,8 +160,8 @@ def _of_classes(
     if ids is None and "pixel_values" in others:
         # A detector's last class, which has no name, is that there is nothing.
         names = getattr(config, "id2label", None) or {}
-        found = tuple(str(names.get(i, "nothing" if i == count - 1 else i)) for i in range(count))
-        return Answer("", found, rows="detection token")
+        result = tuple(str(names.get(i, "nothing" if i == count - 1 else i)) for i in range(count))
+        return Answer("", result, rows="detection token")
     return None
 
 
@@ -171,7 +171,7 @@ def _of_masked(tokenizer: Any, logits: Tensor, ids: Tensor | None) -> Answer:
     is_known = ids is not None and isinstance(mask, int) and logits.shape[-1] > mask
     if ids is None or not is_known or len(ids) > len(logits):
         return Answer(rows="frame" if ids is None else "token")
-    masked = [place for place, token in enumerate(ids.tolist()) if token == mask]
+    masked = [index for index, token in enumerate(ids.tolist()) if token == mask]
     if not masked:
         return Answer(rows="token")
     # A soft prompt, or a picture, may stand before the tokens.
@@ -223,4 +223,4 @@ def _places(
     places = tuple(row for row, (special, segment) in enumerate(rows) if not special and segment == last)
     start = getattr(tokenizer, "cls_token_id", None)
     tokens = [] if ids is None or start is None else ids.tolist()
-    return places, tuple(place for place, token in enumerate(tokens) if token == start)
+    return places, tuple(index for index, token in enumerate(tokens) if token == start)

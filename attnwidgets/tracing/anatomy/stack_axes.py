@@ -45,7 +45,7 @@ class StackAxes:
         self.configs = {name: _config_of(model, calls[0]) for name, calls in stacks.items()}
         adapters = getattr(model, "peft_config", None) or {}
         # Soft prompts and prefixes are an adapter's; other surplus positions are something else.
-        self._prefixes = any(getattr(one, "is_prompt_learning", False) for one in adapters.values())
+        self._prefixes = any(getattr(adapter, "is_prompt_learning", False) for adapter in adapters.values())
         self.text = None if sample.text is None else sample.text.axis(sample.rule)
         if sample.text is not None and sample.ids is not None:
             inside = picture_in(sample.text, sample.ids, self.config, inputs)

@@ -264,8 +264,8 @@ def _layouts(model: nn.Module, path: str) -> list[Layout]:
     """Return the layouts that fit a block, the most specific first."""
     inside = {name for name, _ in model.get_submodule(path).named_modules(remove_duplicate=False)}
     attentions = dict.fromkeys(layout.attention for layout in LAYOUTS if layout.attention in inside)
-    found = (fitting(model, f"{path}.{name}") for name in attentions)
-    fits = [fit for each in found for fit, where, _ in each if where == path]
+    result = (fitting(model, f"{path}.{name}") for name in attentions)
+    fits = [fit for each in result for fit, where, _ in each if where == path]
     ranks = {(layout.family, layout.order): rank for rank, layout in enumerate(LAYOUTS)}
     return sorted(fits, key=lambda layout: ranks[layout.family, layout.order])
 

@@ -95,7 +95,7 @@ def _grid_of(count: int, size: Grid) -> Grid | None:
 @contextmanager
 def watching_maps(model: nn.Module, size: Grid) -> Iterator[list[FeatureMap]]:
     """Yield a list that fills with the maps of a borrowed model's pass, in the order of their computation."""
-    found: list[FeatureMap] = []
+    result: list[FeatureMap] = []
     places = lists_places(model)
 
     def note(name: str) -> Any:
@@ -103,7 +103,7 @@ def watching_maps(model: nn.Module, size: Grid) -> Iterator[list[FeatureMap]]:
             if isinstance(output, Tensor) and output.is_floating_point() and len(output) == 1:
                 seen = as_map(output, size, places=places)
                 if seen is not None:
-                    found.append(FeatureMap(name, (seen.shape[2], seen.shape[3])))
+                    result.append(FeatureMap(name, (seen.shape[2], seen.shape[3])))
 
         return hook
 
@@ -114,7 +114,7 @@ def watching_maps(model: nn.Module, size: Grid) -> Iterator[list[FeatureMap]]:
             # Weights [batch, head, query, key] have the proportions of a square picture.
             if name and not any(name.startswith(attention) for attention in inside):
                 undo.callback(module.register_forward_hook(note(name)).remove)
-        yield found
+        yield result
 
 
 def last_of_each_size(maps: list[FeatureMap]) -> list[FeatureMap]:

@@ -69,14 +69,14 @@ def _name(cell: int, grid: Grid) -> str:
 
 def _labels(extras: Sequence[str | tuple[str, str]], config: Any) -> tuple[str, ...]:
     """Return the labels of tokens that are not patches."""
-    found: list[str] = []
+    result: list[str] = []
     for extra in extras:
         if isinstance(extra, str):
-            found.append(extra)
+            result.append(extra)
         else:
             label, count = extra
-            found += [label.format(i) for i in range(int(getattr(config, count, 0) or 0))]
-    return tuple(found)
+            result += [label.format(i) for i in range(int(getattr(config, count, 0) or 0))]
+    return tuple(result)
 
 
 def _order(grid: Grid, side: int) -> list[int]:
@@ -114,7 +114,7 @@ def picture_in(
         return None
     own = (getattr(config, name, None) for name in ("image_token_id", "image_token_index"))
     token = next((i for i in own if isinstance(i, int)), None)
-    places = [place for place, i in enumerate(ids) if i == token]
+    places = [index for index, i in enumerate(ids) if i == token]
     if isinstance(merge, str):
         owner: Any = config if hasattr(config, merge) else tower
         merge = int(getattr(owner, merge, 1))
@@ -122,18 +122,18 @@ def picture_in(
     if not places or len(places) != grid[0] * grid[1]:
         return None
     tokens, special = list(text.tokens), list(text.special)
-    for cell, place in enumerate(places):
-        tokens[place], special[place] = _name(cell, grid), False
+    for cell, position in enumerate(places):
+        tokens[position], special[position] = _name(cell, grid), False
     return replace(text, tokens=tuple(tokens), special=tuple(special)), grid, places
 
 
 def on_grid(axis: TokenAxis, grid: Grid, places: Sequence[int]) -> TokenAxis:
     """Return the axis of a text in which tokens at `places` are the patches of a picture, row by row."""
-    cell = {place: number for number, place in enumerate(places)}
+    cell = {position: number for number, position in enumerate(places)}
     units = {}
     for name, unit in axis.units.items():
         cells = tuple(cell.get(span[0]) if len(span) == 1 else None for span in unit.spans)
-        whole = sum(one is not None for one in cells) == len(places)
+        whole = sum(item is not None for item in cells) == len(places)
         units[name] = replace(unit, grid=grid, cells=cells) if whole else unit
     return replace(axis, units=units)
 

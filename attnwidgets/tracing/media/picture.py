@@ -125,8 +125,8 @@ def seen_by(reads: Reads, given: NDArray[np.uint8], pixels: NDArray[np.floating]
     black, white = (middle[:, None, None] for middle in middles)
     if not (white != black).all():
         return unknown
-    seen, found = ((each - black) / (white - black) * _WHITE for each in (pixels, marked))
-    fits = [_fit(found[1], found[2], rows, axis=0), _fit(found[0], found[2], columns, axis=1)]
+    seen, result = ((each - black) / (white - black) * _WHITE for each in (pixels, marked))
+    fits = [_fit(result[1], result[2], rows, axis=0), _fit(result[0], result[2], columns, axis=1)]
     image = np.round(seen.clip(0, _WHITE)).astype(np.uint8).transpose(1, 2, 0)
     if fits[0] is None or fits[1] is None:
         return Picture(image, given)

@@ -91,16 +91,16 @@ def frame_axis(config: Any, sound: Sound, inputs: Inputs, n: int) -> TokenAxis |
         inputs: The model's inputs.
         n: Length of the axis.
     """
-    found = convolutions_of(config)
-    if found is None:
+    result = convolutions_of(config)
+    if result is None:
         shape = tuple(getattr(inputs.get("input_features"), "shape", ()))
         known = str(getattr(config, "model_type", "")) in _SPECTROGRAMS.split()
         if not known or sound.hop is None or not shape:
             return None
         # Whisper's features are [batch, bin, frame], Speech2Text's [batch, frame, bin].
         frames = max(shape[-2:], key=lambda count: (count != getattr(config, "num_mel_bins", None), count))
-        found = (sound.hop * round(frames / n),) * 2
-    step, width = (samples / sound.rate for samples in found)
+        result = (sound.hop * round(frames / n),) * 2
+    step, width = (samples / sound.rate for samples in result)
     times = tuple((i * step, i * step + width) for i in range(n))
     padding = tuple(begin >= sound.heard for begin, _ in times)
     labels = tuple(

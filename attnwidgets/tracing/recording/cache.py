@@ -28,8 +28,8 @@ def cache_given(arguments: Mapping[str, Any]) -> Any:
 
 def cache_returned(outputs: Any) -> Any:
     """Return the cache that a model returned; None if there is none."""
-    found = (getattr(outputs, name, None) for name in NAMES)
-    return next((cache for cache in found if cache is not None), None)
+    result = (getattr(outputs, name, None) for name in NAMES)
+    return next((cache for cache in result if cache is not None), None)
 
 
 def prefix_in(outputs: Any, first: int, behind: int = 0) -> Any:

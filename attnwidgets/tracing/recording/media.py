@@ -226,11 +226,11 @@ def _require_wave(wave: torch.Tensor, hertz: int) -> None:
 def _require_enough(model: Any, wave: torch.Tensor, hertz: int) -> None:
     """Raise a ValueError if a sound is shorter than one frame of a model that reads samples."""
     config = getattr(model, "config", None)
-    found = convolutions_of(getattr(config, "encoder", config))
-    if found is not None and len(wave) < found[1]:
+    result = convolutions_of(getattr(config, "encoder", config))
+    if result is not None and len(wave) < result[1]:
         raise ValueError(
             f"audio has {len(wave)} samples ({len(wave) / hertz:.3f} s), and one frame of the model reads "
-            f"{found[1]} ({found[1] / hertz:.3f} s)"
+            f"{result[1]} ({result[1] / hertz:.3f} s)"
         )
 
 

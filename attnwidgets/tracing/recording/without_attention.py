@@ -179,5 +179,5 @@ def _common(
 
 def _reason(refusal: UnsupportedModelError) -> str:
     """Return why attention was not recorded, from the message of its refusal."""
-    found = _REASON.search(str(refusal))
-    return found[1] if found else str(refusal)
+    result = _REASON.search(str(refusal))
+    return result[1] if result else str(refusal)

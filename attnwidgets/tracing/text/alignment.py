@@ -124,7 +124,7 @@ def align(first: TokenAxis, other: TokenAxis, unit: str = "token", *, by: By = "
     if by == "character" and unit == "token":
         columns = _by_character(first, other)
     else:
-        columns = _by_element(*(tuple(zip(one.labels, one.special, strict=True)) for one in units))
+        columns = _by_element(*(tuple(zip(item.labels, item.special, strict=True)) for item in units))
     return Alignment(tuple(columns), units)
 
 
@@ -154,7 +154,7 @@ def _by_element(first: Sequence[tuple[str, bool]], second: Sequence[tuple[str, b
 def _shared_start(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return how many elements two lists begin with alike."""
     pairs = enumerate(zip(first, second, strict=False))
-    return next((i for i, (one, two) in pairs if one != two), min(len(first), len(second)))
+    return next((i for i, (item, two) in pairs if item != two), min(len(first), len(second)))
 
 
 def _steps(first: Sequence[tuple[str, bool]], second: Sequence[tuple[str, bool]]) -> list[int]:
@@ -193,13 +193,13 @@ def _steps(first: Sequence[tuple[str, bool]], second: Sequence[tuple[str, bool]]
         line = steps[row + 1]
         line[best == alone] = _ONLY_FIRST
         line[1:][best[1:] == paired] = _PAIRED
-    found = []
+    result = []
     row, col = rows, cols
     while row or col:
         step = int(steps[row, col])
-        found.append(step)
+        result.append(step)
         row, col = row - (step != _ONLY_SECOND), col - (step != _ONLY_FIRST)
-    return found[::-1]
+    return result[::-1]
 
 
 def _coded(

@@ -267,7 +267,9 @@ class Entry:
             contrast: Any = explain(self.trace, **options, foil=foil)
             if not isinstance(contrast, Attributions):
                 return contrast
-            alone: list[Any] = [explain(self.trace, **(options | {"target": one})) for one in (target, foil)]
+            alone: list[Any] = [
+                explain(self.trace, **(options | {"target": item})) for item in (target, foil)
+            ]
             return target_rows([*alone, contrast], title=contrast.title)
         except ValueError as error:  # the stack "cross", for one, leads from one sequence to another
             return error

@@ -116,7 +116,7 @@ def cell_paths(
         LookupError: The matrix is unknown, or this cell is empty.
         IndexError: The layer, head or row is out of range.
     """
-    shown = next((one for one in view.store.sources() if one.id == source), None)
+    shown = next((item for item in view.store.sources() if item.id == source), None)
     if shown is None:
         raise LookupError(f"this view shows no {source!r}; run the cell again.")
     row = shown.row(layer, head, query)
@@ -137,7 +137,7 @@ def cell_paths(
     if trace is not None and not rescales:
         yield from _recorded(trace, shown, (layer, head, query, key), float(row[key]), value)
     for start, held in _held(
-        [*given, *((one.method, one.explanation) for one in view.store.sources())], shown
+        [*given, *((entry.method, entry.explanation) for entry in view.store.sources())], shown
     ):
         yield *start, value(held)
     called = listed(shown.method, stack=None if shown.stack == "self" else shown.stack)

@@ -147,7 +147,7 @@ class LinkedView(Suggesting, AnyWidget):
         if wanted not in sources:
             computed = ", ".join(map(repr, sources))
             raise ValueError(f"method={wanted!r} is not computed here; there is {computed or 'none'}.")
-        stacks = {one.stack: one.explanation for one in self.store.sources() if one.method == wanted}
+        stacks = {item.stack: item.explanation for item in self.store.sources() if item.method == wanted}
         if stack is None:
             stack = self._options["stack"] or self.selection.stack
             stack = stack if stack in stacks else next(iter(stacks))
@@ -283,7 +283,7 @@ class LinkedView(Suggesting, AnyWidget):
         if not items or tokens > MOST_EXPLAINED:
             return
         computed = {source.method for source in self.store.sources()}
-        keys = [explained_key(explains, items, place) for place in range(len(items))]
+        keys = [explained_key(explains, items, index) for index in range(len(items))]
         missing = [key for key in keys if key not in computed]
         # A method that refuses the text leaves the page without a button for its predictions.
         with suppress(ValueError):

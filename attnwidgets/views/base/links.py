@@ -95,7 +95,7 @@ def link_paths(view: View) -> Iterator[Path]:
 
 
 def _shown_text(view: View) -> int:
-    return next(place for place, trace in enumerate(view.traces) if trace is view.trace)
+    return next(index for index, trace in enumerate(view.traces) if trace is view.trace)
 
 
 def _pieces(value: Any) -> Iterator[Any]:
@@ -146,11 +146,11 @@ def fragment(view: View, number: int = 1) -> str:
 def _mark(view: View) -> str:
     """Return by what a page recognises the text whose elements are counted; "" if none are."""
     selection = view.selection
-    counted = next((one.unit for one in (*selection.pins, selection.span) if one is not None), None)
+    counted = next((item.unit for item in (*selection.pins, selection.span) if item is not None), None)
     if counted is None:
         return ""
-    in_unit = [one for one in view.sources() if (one.unit, one.stack) == (counted, selection.stack)]
-    source = next((one for one in in_unit if not one.of_targets), next(iter(in_unit), None))
+    in_unit = [entry for entry in view.sources() if (entry.unit, entry.stack) == (counted, selection.stack)]
+    source = next((item for item in in_unit if not item.of_targets), next(iter(in_unit), None))
     if source is None:
         return ""
     query, key = source.axes()
@@ -184,19 +184,19 @@ def claim_paths(
     from attnwidgets.circuits.claims.writing import claim_of_cells, claim_of_head
 
     trace: Any = view.content.trace
-    shown = next((one for one in view.store.sources() if one.id == source), None)
+    shown = next((item for item in view.store.sources() if item.id == source), None)
     if trace is None or trace.model is None or trace.tokenizer is None:
         raise LookupError("claims are checked with a model and its tokenizer: give the view their trace.")
     if shown is None or shown.stack != trace.default_stack or trace.default_stack != "self":
         raise LookupError("claims are about the attention of a text to itself in models with one stack.")
     sides = [axis.units[shown.unit].spans for axis in trace.axes()]
     tokens = [
-        (query, key) for one in _of_two(cells) for query in sides[0][one[0]] for key in sides[1][one[1]]
+        (query, key) for item in _of_two(cells) for query in sides[0][item[0]] for key in sides[1][item[1]]
     ]
     roles: dict[str, Any] = {}
     if tokens:
-        claim, found = claim_of_cells(trace, int(layer), int(head), tokens)
-        roles = {name: [entry] for name, entry in found.items()}
+        claim, result = claim_of_cells(trace, int(layer), int(head), tokens)
+        roles = {name: [entry] for name, entry in result.items()}
     else:
         claim = claim_of_head(trace, int(layer), int(head))
     code = f".circuits.claim({str(claim)!r}).check("
@@ -211,10 +211,10 @@ def _of_two(cells: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     Raises:
         LookupError: More than two are pinned alone.
     """
-    found = [(int(query), int(key)) for query, key in cells if min(query, key) >= 0]
+    result = [(int(query), int(key)) for query, key in cells if min(query, key) >= 0]
     alone = sorted({int(max(query, key)) for query, key in cells if min(query, key) < 0})
-    if found or len(alone) < 2:  # noqa: PLR2004 - two tokens
-        return found
+    if result or len(alone) < 2:  # noqa: PLR2004 - two tokens
+        return result
     if len(alone) > 2:  # noqa: PLR2004
         raise LookupError("a claim goes from one token to another: pin two, or cells of two.")
     return [(alone[1], alone[0])]

@@ -112,11 +112,11 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
         query = first_query(pictured)
         first = first._replace(query=query)
         ready = not (is_chosen or shown.on_demand or shown.heads is None or shown.known("signed"))
-        found = focused_head(shown, pictured, query) if ready and shown.knows_rows else None
-        if found is not None:
+        result = focused_head(shown, pictured, query) if ready and shown.knows_rows else None
+        if result is not None:
             words = f"reads few adjacent patches from {pictured.labels[query]}"
             return first._replace(
-                layer=found.layer, head=found.head, words=words, sentence=f"It {words}.", value=found.score
+                layer=result.layer, head=result.head, words=words, sentence=f"It {words}.", value=result.score
             )
     # Patterns are of queries that read keys.
     fixed = is_chosen or shown.heads is None or shown.known("signed") or axis_words(shown) != READING
@@ -324,7 +324,7 @@ def last_content(labels: Sequence[str], special: Sequence[int | bool]) -> int:
     Without letters and digits, as among patches or signs, it is the last that is not special; of special
     elements alone the last, and -1 of none. A name in brackets ("[SIL]") is not a word.
     """
-    content = [place for place, flag in enumerate(special) if not flag]
+    content = [index for index, flag in enumerate(special) if not flag]
     worded = [
         place
         for place in content
@@ -378,7 +378,7 @@ def grid_unit(shown: MixingMap) -> Unit | None:
 
 def first_query(unit: Unit) -> int:
     """Return the first token that is neither a patch nor padding, else the patch in the middle."""
-    apart = (place for place, special in enumerate(unit.special) if special)
+    apart = (position for position, special in enumerate(unit.special) if special)
     first = next((place for place in apart if unit.labels[place] != PADDING), None)
     if first is not None:
         return first

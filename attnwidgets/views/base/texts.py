@@ -60,7 +60,7 @@ class Texts:
 
     def place(self, trace: Any) -> int:
         """Return the place of a trace, which is added if it is not among these."""
-        known = next((place for place, held in enumerate(self.traces) if held is trace), None)
+        known = next((index for index, held in enumerate(self.traces) if held is trace), None)
         if known is None:
             self.traces.append(trace)
             known = len(self.traces) - 1
@@ -263,7 +263,7 @@ def _pins(left: Selection, left_store: TileStore, store: TileStore, stack: str) 
     """Return the pins whose tokens are in the other text as well."""
     kept: list[Cell] = []
     for cell in left.pins:
-        sources = [_map_in(one, cell.unit, stack) for one in (left_store, store)]
+        sources = [_map_in(item, cell.unit, stack) for item in (left_store, store)]
         if None in sources or left.stack != stack:
             continue
         before, after = (source.axes() for source in sources if source is not None)
@@ -277,8 +277,8 @@ def _pins(left: Selection, left_store: TileStore, store: TileStore, stack: str) 
 
 
 def _map_in(store: TileStore, unit: str, stack: str) -> Source | None:
-    maps = (one for one in store.sources() if not one.attributions)
-    return next((one for one in maps if (one.unit, one.stack) == (unit, stack)), None)
+    maps = (source for source in store.sources() if not source.attributions)
+    return next((item for item in maps if (item.unit, item.stack) == (unit, stack)), None)
 
 
 def places(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int | None]:

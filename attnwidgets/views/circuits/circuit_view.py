@@ -101,7 +101,11 @@ def _stand_in(shown: Explanation, tokens: Sequence[str], n_layers: int) -> Mixin
 
 def outcomes_of(predictions: Iterable[Prediction], most: int = NAMED) -> list[list[Any]]:
     """Return the first outcomes, each with its probability; numbers of a regression have none."""
-    return [[one.label, one.probability] for one in list(predictions)[:most] if isfinite(one.probability)]
+    return [
+        [prediction.label, prediction.probability]
+        for prediction in list(predictions)[:most]
+        if isfinite(prediction.probability)
+    ]
 
 
 def patching_answer(patching: Patching) -> Answer:
@@ -156,7 +160,7 @@ def lens_answer(lens: Lens) -> Answer:
     k = len(top[0][0]) if top and top[0] else 0
     flat = [token for row in top for cell in row for token in cell]
     labels = list(dict.fromkeys(token.label for token in flat))
-    places = {label: place for place, label in enumerate(labels)}
+    places = {label: index for index, label in enumerate(labels)}
     meta = {
         "answer": lens.answer,
         "tokens": list(lens.tokens),

@@ -115,10 +115,10 @@ class ClaimView(TextsView):
             IndexError: The index of the text is out of range.
             ValueError: The report was read from a file, and no view is linked.
         """
-        place = self.options["claim"]
+        position = self.options["claim"]
         if claim is not None:
-            place = self._report.results.index(self._report[claim])
-        self._open(at, place)
+            position = self._report.results.index(self._report[claim])
+        self._open(at, position)
         return self._opened  # type: ignore[return-value] # it was opened now
 
     def _open(self, at: int, claim: int = 0) -> Answer:
@@ -207,8 +207,8 @@ class ClaimView(TextsView):
         return self._report.results[self.options["claim"] if claim is None else claim]
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
-        for place in range(len(self._report)):
-            yield {"of": "claim", "claim": place}
+        for index in range(len(self._report)):
+            yield {"of": "claim", "claim": index}
 
     def describe(self) -> str:
         """Return the verdict with its numbers and limits in words."""
@@ -283,7 +283,7 @@ def described(result: ClaimResult, margin: float) -> dict[str, Any]:
         ],
         "given": result.given,
         "needed": result.needed,
-        "leftOut": [list(one) for one in result.left_out],
+        "leftOut": [list(item) for item in result.left_out],
     }
 
 

@@ -66,12 +66,14 @@ class LensView(CircuitView):
     ) -> None:
         require_choice("color", color, MEASURES)
         self._lenses: dict[Key, Lens] = {}
-        for one in (shown, *others):
-            if not isinstance(one, Lens):
-                raise TypeError(f"LensView() shows the result of aw.circuits.lens, not {type(one).__name__}.")
-            if (one.tokens, one.answer, one.shape) != (shown.tokens, shown.answer, shown.shape):
+        for item in (shown, *others):
+            if not isinstance(item, Lens):
+                raise TypeError(
+                    f"LensView() shows the result of aw.circuits.lens, not {type(item).__name__}."
+                )
+            if (item.tokens, item.answer, item.shape) != (shown.tokens, shown.answer, shown.shape):
                 raise ValueError("LensView(): the lenses are of other texts or answers; make a view of each.")
-            self._lenses.setdefault((is_fitted(one), None), one)
+            self._lenses.setdefault((is_fitted(item), None), item)
         count = len(shown.tokens)
         if token is not None and not -count <= token < count:
             raise IndexError(f"token={token} is out of range: the tokens are 0 to {count - 1}.")
@@ -114,16 +116,17 @@ class LensView(CircuitView):
         if key not in self._lenses:
             from attnwidgets.circuits.lens import lens
 
-            found = next(
-                (one for (kind, _), one in self._lenses.items() if kind == key[0] and one.made_of), self._lens
+            result = next(
+                (item for (kind, _), item in self._lenses.items() if kind == key[0] and item.made_of),
+                self._lens,
             )
-            if found.made_of is None or (key[0] and found.made_of[1] is None):
+            if result.made_of is None or (key[0] and result.made_of[1] is None):
                 raise ValueError(
                     "this lens was loaded without its trace, or has no translator, so that no other can be "
                     "computed: pass it in others=."
                 )
-            trace, translator = found.made_of
-            given: Any = found.answer_id if answer is None else int(answer)
+            trace, translator = result.made_of
+            given: Any = result.answer_id if answer is None else int(answer)
             self._lenses[key] = lens(trace, given, translator=translator if key[0] else None)
         return self._lenses[key]
 

@@ -86,8 +86,8 @@ class PatchView(CircuitView):
             _require_same_pair(main, other)
         self._both = shown if isinstance(shown, tuple) else None
         self._patchings: dict[Key, Patching] = {}
-        for one in given:
-            self._patchings.setdefault((one.direction, one.estimate), one)
+        for item in given:
+            self._patchings.setdefault((item.direction, item.estimate), item)
         self._main = main
         self._cells = [_checked(cell, main) for cell in cells] if cells else _opening_cell(main)
         self._known: dict[str, PatchedCells] = {}
@@ -199,7 +199,7 @@ class PatchView(CircuitView):
 
     def _cells_answer(self, direction: Direction, cells: Sequence[Sequence[Any]]) -> Answer:
         """Answer with the target before and after, share, and the first outcomes before and after."""
-        found = self._patched(direction, cells)
+        result = self._patched(direction, cells)
         pair = self._main.pair
         base = (
             ()
@@ -207,9 +207,9 @@ class PatchView(CircuitView):
             else (pair.corrupt if direction == "denoise" else pair.clean).predictions(NAMED)
         )
         self._asked[repr((direction, cells))] = {"direction": direction, "cells": [list(c) for c in cells]}
-        share = None if found.share != found.share else found.share
-        meta = {"share": share, "before": found.before, "after": found.after, "source": found.source}
-        return meta | {"was": outcomes_of(base), "now": outcomes_of(found.predictions)}, []
+        share = None if result.share != result.share else result.share
+        meta = {"share": share, "before": result.before, "after": result.after, "source": result.source}
+        return meta | {"was": outcomes_of(base), "now": outcomes_of(result.predictions)}, []
 
     def _now(self) -> dict[str, Any]:
         """Return the arguments for the cells that are chosen, as the browser writes them."""
@@ -265,7 +265,7 @@ class PatchView(CircuitView):
         if end != last:
             roles["later"] = [entry((end,))]
         verb = f"moves changed to {later}" if moves else f"attends from {later} to earlier"
-        told = [one for one in (pair.target, pair.foil) if isinstance(one, str)]
+        told = [item for item in (pair.target, pair.foil) if isinstance(item, str)]
         texts = (pair.clean.text, pair.corrupt.text, *(told if len(told) == len(("target", "foil")) else ()))
         code = f".circuits.claim({f'head {layer}.{head} {verb}'!r}).check("
         after = f", [{(texts if moves else texts[0])!r}], roles={roles!r}).view()"
@@ -291,7 +291,7 @@ class PatchView(CircuitView):
                 return
         pair = self._main.pair
         if pair is not None and all(
-            isinstance(one, (str, int, type(None))) for one in (pair.target, pair.foil)
+            isinstance(item, (str, int, type(None))) for item in (pair.target, pair.foil)
         ):
             after = f", {listed(places, pair.target, foil=pair.foil, how=direction)}).share"
             yield attnwidgets, ".circuits.patch_cells(", pair.clean, ", ", pair.corrupt, after
@@ -333,14 +333,14 @@ def _patchings(given: Any) -> list[Patching]:
     Raises:
         TypeError: It is something else.
     """
-    found = list(given) if isinstance(given, (tuple, list)) else [given]
-    for one in found:
-        if not isinstance(one, Patching):
+    result = list(given) if isinstance(given, (tuple, list)) else [given]
+    for item in result:
+        if not isinstance(item, Patching):
             raise TypeError(
-                f"PatchView() shows the result of aw.circuits.patch, not {type(one).__name__}: "
+                f"PatchView() shows the result of aw.circuits.patch, not {type(item).__name__}: "
                 "aw.circuits.patch(clean, corrupt, target, foil=other)."
             )
-    return found
+    return result
 
 
 def _require_same_pair(main: Patching, other: Patching) -> None:
@@ -356,7 +356,7 @@ def _opening_cell(main: Patching) -> list[list[Any]]:
     site = (
         "head"
         if main.heads is not None
-        else next((one for one in ("attention", "mlp") if one in main.sites), "")
+        else next((item for item in ("attention", "mlp") if item in main.sites), "")
     )
     best = main.top(site or None, 1)
     if not best:
@@ -392,12 +392,12 @@ def _checked(cell: Sequence[Any], main: Patching) -> list[Any]:
     width = main.raw["head"].shape[1] if is_head and "head" in main.raw else None
     counts = [("layer", main.shape[1]), ("head", width) if is_head else ("token", len(main.clean_tokens))]
     counts += [("token", len(main.clean_tokens))]
-    found = []
+    result = []
     for number, (what, count) in zip(numbers, counts, strict=False):
         if number is not None and count is not None and not -count <= int(number) < count:
             raise IndexError(f"{what} {number} is out of range: there are {what}s 0 to {count - 1}.")
-        found.append(number if number is None or count is None else int(number) % count)
+        result.append(number if number is None or count is None else int(number) % count)
     if is_head:
-        layer, head, *token = found
+        layer, head, *token = result
         return [site, layer, token[0] if token else None, head]
-    return [site, found[0], found[1], None]
+    return [site, result[0], result[1], None]

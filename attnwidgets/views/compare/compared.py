@@ -56,7 +56,7 @@ class Compared:
         if not are_alike(explanations):
             explanations, self.n_shared = aligned(explanations, [item.name for item in items])
         self.items = tuple(
-            replace(item, explanation=one) for item, one in zip(items, explanations, strict=True)
+            replace(item, explanation=entry) for item, entry in zip(items, explanations, strict=True)
         )
         self.names = tuple(item.name for item in items)
         self.how = how
@@ -321,8 +321,8 @@ def axis_of(explanation: Any, count: int | None) -> TokenAxis:
 def _words(unit: Unit) -> list[tuple[str, int]]:
     """Return the letters of every element that is not a special token, with its number."""
     return [
-        (letters(label), place)
-        for place, (label, special) in enumerate(zip(unit.labels, unit.special, strict=True))
+        (letters(label), index)
+        for index, (label, special) in enumerate(zip(unit.labels, unit.special, strict=True))
         if not special
     ]
 
@@ -341,12 +341,12 @@ def _shared_unit(unit: Unit, groups: Sequence[Sequence[int]], labels: Sequence[s
         labels: Names of the shared words.
     """
     inside = {place for group in groups for place in group}
-    others = [place for place in range(len(unit)) if place not in inside]
+    others = [index for index in range(len(unit)) if index not in inside]
     spans = [tuple(token for place in group for token in unit.spans[place]) for group in groups]
     return Unit(
         SHARED,
-        (*labels, *(unit.labels[place] for place in others)),
-        (*spans, *(unit.spans[place] for place in others)),
+        (*labels, *(unit.labels[other] for other in others)),
+        (*spans, *(unit.spans[other] for other in others)),
         (*(False,) * len(groups), *(True,) * len(others)),
     )
 

@@ -94,9 +94,9 @@ def _explained(shown: Any, methods: Any) -> list[Item]:
     else:
         several = list(shown) if isinstance(shown, (list, tuple)) else [shown]
         pairs = [("", given) for given in several]
-        for place, given in enumerate(several):
+        for index, given in enumerate(several):
             if not is_trace(given) and not isinstance(given, (MixingMap, Attributions)):
-                argument = f"shown[{place}]" if len(several) > 1 else "shown"
+                argument = f"shown[{index}]" if len(several) > 1 else "shown"
                 raise TypeError(
                     "CompareView() compares MixingMaps and Attributions, or methods of traces; "
                     f"{argument} is {type(given).__name__}."
@@ -188,7 +188,7 @@ def _named(items: list[Item], names: Sequence[str] | None) -> list[Item]:
     with_notes = [f"{item.name} ({item.note})" if item.note else item.name for item in items]
     if len(set(own)) < len(set(with_notes)) == len(items):
         return [replace(item, name=name, note="") for item, name in zip(items, with_notes, strict=True)]
-    earlier = [own[:place].count(name) for place, name in enumerate(own)]
+    earlier = [own[:index].count(name) for index, name in enumerate(own)]
     return [
         replace(item, name=f"{item.name} ({count + 1})") if count else item
         for item, count in zip(items, earlier, strict=True)

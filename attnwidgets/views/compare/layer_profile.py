@@ -143,7 +143,7 @@ class LayerProfile(View):
             if not isinstance(cue, str):
                 positions.append(position(cue, range(len(labels)), unit))
                 continue
-            matches = [place for place, label in enumerate(labels) if cue.strip() == label.strip(" ␣▁")]
+            matches = [index for index, label in enumerate(labels) if cue.strip() == label.strip(" ␣▁")]
             if not matches:
                 raise ValueError(f"cues: {cue!r} is not one of the {unit}s.{suggest(cue, labels)}")
             positions.extend(matches)
@@ -259,7 +259,7 @@ def probe_lines(card: Any, layers: Sequence[int]) -> ProbeLines:
             f"probe= takes the result of aw.evaluate.probe, not a {getattr(card, 'method', '') or ''} "
             f"{type(card).__name__}.".replace("  ", " ")
         )
-    places = {int(layer): place for place, layer in enumerate(card.x)}
+    places = {int(layer): index for index, layer in enumerate(card.x)}
     if not any(layer + 1 in places for layer in layers):
         raise ValueError(
             f"probe= has states of layers {', '.join(map(str, places))}; the blocks {min(layers)} to "
@@ -268,6 +268,6 @@ def probe_lines(card: Any, layers: Sequence[int]) -> ProbeLines:
     metric = card.metrics[0]
     lines = []
     for row, name in enumerate(card.methods):
-        values = [card.mean[0, row, places[one + 1]] if one + 1 in places else np.nan for one in layers]
+        values = [card.mean[0, row, places[item + 1]] if item + 1 in places else np.nan for item in layers]
         lines.append((f"{name}: {metric}" if row == 0 else name, np.asarray(values, dtype=np.float64)))
     return tuple(lines)

@@ -75,7 +75,7 @@ class TextPair:
         """
         titles = [trace.predictions_title if trace.answer.predicts else "" for trace in self.traces]
         chips = [
-            [[*_CHIP(prediction_of(one, ""))] for one in trace.predictions(CHIPS) if title]
+            [[*_CHIP(prediction_of(prediction, ""))] for prediction in trace.predictions(CHIPS) if title]
             for trace, title in zip(self.traces, titles, strict=True)
         ]
         told: dict[str, Any] = {"titles": titles, "chips": chips, "rows": [], "reason": "", "target": None}
@@ -91,9 +91,9 @@ class TextPair:
         for number in chosen:
             if not 0 <= number < len(shares[0]):
                 raise IndexError(f"outcome {number} is out of range: there are {len(shares[0])}.")
-        likely = [one for trace in self.traces for one in trace.predictions(MOST)]
+        likely = [prediction for trace in self.traces for prediction in trace.predictions(MOST)]
         likely.sort(key=lambda one: -one.probability)
-        numbers = list(dict.fromkeys([*chosen, *(one.id for one in likely)]))[:MOST]
+        numbers = list(dict.fromkeys([*chosen, *(item.id for item in likely)]))[:MOST]
         rows = [
             [number, label_of(self.traces[0], number), float(shares[0][number]), float(shares[1][number])]
             for number in numbers
@@ -124,8 +124,8 @@ class TextPair:
         if place not in self._aligned:
             sides = [self._explanation(side, key, stack) for side in range(len(self.traces))]
             if how and getattr(sides[0], "heads", None) is not None:
-                sides = [one.reduce("head", how) for one in sides]
-            self._aligned[place] = Aligned(*(one.to(unit) for one in sides))
+                sides = [item.reduce("head", how) for item in sides]
+            self._aligned[place] = Aligned(*(entry.to(unit) for entry in sides))
         return self._aligned[place]
 
     def options(self, key: str, stack: str) -> dict[str, Any]:
@@ -188,13 +188,13 @@ class TextPair:
         Raises:
             IndexError: The layer, head or query is out of range.
         """
-        found = self.explained(key, stack, unit, head)
-        if isinstance(found.sides[0], Attributions):
-            one, two = found.vectors()
-            return found, np.stack([one, two, one - two]), None
-        chosen = self.default_query(stack, found.queries) if query is None else query
-        one, two = self._matrix(found, layer, head, [_within(chosen, len(found.queries))])
-        return found, np.concatenate([one, two, one - two]), chosen
+        result = self.explained(key, stack, unit, head)
+        if isinstance(result.sides[0], Attributions):
+            one, two = result.vectors()
+            return result, np.stack([one, two, one - two]), None
+        chosen = self.default_query(stack, result.queries) if query is None else query
+        one, two = self._matrix(result, layer, head, [_within(chosen, len(result.queries))])
+        return result, np.concatenate([one, two, one - two]), chosen
 
     def maps(
         self, key: str, stack: str, unit: str, layer: int, head: int | str, first: tuple[int, int], most: int
@@ -210,13 +210,13 @@ class TextPair:
             first: The first columns of queries and of keys.
             most: The largest number of each.
         """
-        found = self.explained(key, stack, unit, head)
+        result = self.explained(key, stack, unit, head)
         start = [max(0, int(place)) for place in first]
-        queries = range(len(found.queries))[start[0] : start[0] + most]
+        queries = range(len(result.queries))[start[0] : start[0] + most]
         one, two = (
-            values[:, start[1] : start[1] + most] for values in self._matrix(found, layer, head, queries)
+            values[:, start[1] : start[1] + most] for values in self._matrix(result, layer, head, queries)
         )
-        return found, np.stack([one, two, one - two])
+        return result, np.stack([one, two, one - two])
 
     def default_query(self, stack: str, queries: Alignment) -> int:
         """Return the column of a stack whose row is read without a pin."""

@@ -110,7 +110,7 @@ class TwoTexts(View):
         if target is None and foil is None:
             if not contrasts or not predicted or predicted[0].id == predicted[1].id:
                 return
-            target, foil = (one.id for one in predicted)
+            target, foil = (item.id for item in predicted)
         with self.selection.hold_sync():
             self.selection.foil = None
             if target is not None:
@@ -152,12 +152,12 @@ class TwoTexts(View):
         """Return one or two sentences on what differs: the texts, and their predictions."""
         alignment = self._pair.alignments(self._pair.stacks()[0], "token")[0]
         changes = list(alignment.changes())
-        said = ", ".join(f"“{one or 'nothing'}” for “{two or 'nothing'}”" for one, two in changes[:3])
+        said = ", ".join(f"“{item or 'nothing'}” for “{two or 'nothing'}”" for item, two in changes[:3])
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""  # noqa: PLR2004
         texts = " and ".join(quoted(trace.text) for trace in self._pair.traces)
         predicted = self._pair.predictions()["rows"]
         form = ".4g" if self._pair.traces[0].answer.is_numbers else ".0%"
-        top = "".join(f" “{label}”: {one:{form}} and {two:{form}}." for _, label, one, two in predicted[:2])
+        top = "".join(f" “{label}”: {item:{form}} and {two:{form}}." for _, label, item, two in predicted[:2])
         return f"Two texts, {texts}: {said or 'no difference'}{more}.{top}"
 
     # -- what the browser asks ---------------------------------------------------------------------
@@ -199,13 +199,13 @@ class TwoTexts(View):
         self, method: str, stack: str, unit: str, layer: int, head: int | str, query: int | None
     ) -> Answer:
         """Answer with [A, B, A less B; column], float32, and what no token has."""
-        found, values, read = self._pair.rows(_key(method), stack, unit, layer, head, query)
-        first, other = found.sides
+        result, values, read = self._pair.rows(_key(method), stack, unit, layer, head, query)
+        first, other = result.sides
         meta: dict[str, Any] = {"query": read, "shares": bool(getattr(first, "stochastic", False))}
         if isinstance(first, Attributions):
             known = first.residual is not None and other.residual is not None
             meta |= {
-                "rests": [float(one.residual) for one in found.sides] if known else None,
+                "rests": [float(side.residual) for side in result.sides] if known else None,
                 "verdict": verdict_of(first),
                 "about": [first.targets[0], first.foil],
                 "title": str(first.provenance.get("title") or first.method),
@@ -216,8 +216,8 @@ class TwoTexts(View):
         self, method: str, stack: str, unit: str, layer: int, head: int | str, first: Sequence[int]
     ) -> Answer:
         """Answer with [A, B, A less B; query, key] from two columns on, float32."""
-        found, values = self._pair.maps(_key(method), stack, unit, layer, head, (first[0], first[1]), WINDOW)
-        meta = {"shape": list(values.shape[1:]), "shares": bool(found.sides[0].stochastic)}
+        result, values = self._pair.maps(_key(method), stack, unit, layer, head, (first[0], first[1]), WINDOW)
+        meta = {"shape": list(values.shape[1:]), "shares": bool(result.sides[0].stochastic)}
         return meta, [values.astype("<f4").tobytes()]
 
     # -- what travels with the view, and what a page holds -----------------------------------------
@@ -298,12 +298,12 @@ class TwoTexts(View):
         import attnwidgets
 
         key = _key(method)
-        found = self._pair.explained(key, stack, unit, head)
+        result = self._pair.explained(key, stack, unit, head)
         place: dict[str, Any] = {}
         numbers = [column]
-        if not isinstance(found.sides[0], Attributions):
-            numbers.insert(0, self._pair.default_query(stack, found.queries) if query is None else query)
-            place["layer"] = layer if len(found.sides[0].layers) > 1 else None
+        if not isinstance(result.sides[0], Attributions):
+            numbers.insert(0, self._pair.default_query(stack, result.queries) if query is None else query)
+            place["layer"] = layer if len(result.sides[0].layers) > 1 else None
             place["head"] = head if isinstance(head, int) else None
         value = f".value({listed(*numbers, **place)})"
         name, options = method_of(key), listed(**self._pair.options(key, stack))
@@ -361,7 +361,7 @@ class TwoTexts(View):
 
     def _held(self, key: str, stack: str) -> Any:
         """Return a map of the first text that the store has computed, or None."""
-        kept = [one for one in self.store.sources() if (one.method, one.stack) == (key, stack)]
+        kept = [source for source in self.store.sources() if (source.method, source.stack) == (key, stack)]
         return kept[0].explanation if kept and not kept[0].attributions else None
 
     def _pass_on(self, _: object) -> None:
@@ -419,7 +419,7 @@ def _two_traces(shown: Any) -> tuple[Any, Any]:
     """
     given = list(shown) if isinstance(shown, (list, tuple)) else [shown]
     if len(given) != 2 or not all(map(is_trace, given)):  # noqa: PLR2004
-        kinds = ", ".join(type(one).__name__ for one in given)
+        kinds = ", ".join(type(item).__name__ for item in given)
         raise TypeError(f"TwoTexts() shows two traces, [trace_a, trace_b], not {kinds or 'nothing'}.")
     return given[0], given[1]
 

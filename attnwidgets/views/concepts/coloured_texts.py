@@ -35,8 +35,8 @@ def coloured(sample: Trace, text: str, method: str, target: str) -> list[Part]:
     from attnwidgets.tracing.recording.run import trace
 
     read = trace(sample.model, sample.tokenizer, text, truncation=True)
-    found: Any = explain(read, method, **({"target": target} if target in class_names(read) else {}))
-    by_word = found.to("word")
+    result: Any = explain(read, method, **({"target": target} if target in class_names(read) else {}))
+    by_word = result.to("word")
     unit = by_word.axis.units["word"]
     words = [
         (label, float(value))

@@ -180,10 +180,10 @@ class ConceptView(TextsView):
         sensitivity = self._scores.sensitivity
         return {
             "left": len(ranked) - len(kept),
-            "numbers": [one.number for one in kept],
-            "texts": [cut(one.text) for one in kept],
-            "cosines": numbers(one.cosine for one in kept),
-            "sensitivities": numbers(sensitivity[one.number, row, column] for one in kept),
+            "numbers": [item.number for item in kept],
+            "texts": [cut(item.text) for item in kept],
+            "cosines": numbers(item.cosine for item in kept),
+            "sensitivities": numbers(sensitivity[item.number, row, column] for item in kept),
         }, []
 
     def _text(self, at: int) -> str:

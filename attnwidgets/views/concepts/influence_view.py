@@ -211,8 +211,8 @@ class InfluenceView(TextsView):
             **lists,
             "test": cut(shown.tests[at], WHOLE),
             "points": points,
-            "texts": [cut(shown.train[one], WHOLE if one in whole else LONGEST) for one in points],
-            "labels": [cut(shown.train_labels[one]) for one in points],
+            "texts": [cut(shown.train[point], WHOLE if point in whole else LONGEST) for point in points],
+            "labels": [cut(shown.train_labels[point]) for point in points],
             "influence": numbers(row[points]),
             "change": None if shown.change is None else numbers(self._turned(shown.change[at, points])),
             "distance": None if shown.distance is None else numbers(shown.distance[at, points]),
@@ -235,16 +235,18 @@ class InfluenceView(TextsView):
         at, _ = self._at(test, 0)
         if (known := self._known.get((at, method))) is not None:
             return known, []
-        listed_texts = sorted({one for ones in self._listed(at).values() for one in ones})
+        listed_texts = sorted({item for ones in self._listed(at).values() for item in ones})
         wanted = [(shown.tests[at], shown.test_labels[at])]
-        wanted += [(shown.train[one], shown.train_labels[one]) for one in listed_texts]
+        wanted += [
+            (shown.train[listed_text], shown.train_labels[listed_text]) for listed_text in listed_texts
+        ]
         parts = [
             coloured(self._sample, text, _named(method), label)
             for text, label in progress(wanted, "colouring texts")
         ]
-        found = {"test": parts[0], "train": dict(zip(map(str, listed_texts), parts[1:], strict=True))}
-        self._known[at, method] = found
-        return found, []
+        result = {"test": parts[0], "train": dict(zip(map(str, listed_texts), parts[1:], strict=True))}
+        self._known[at, method] = result
+        return result, []
 
     def _quick(self) -> Iterator[dict[str, Any]]:
         """Yield what a page holds of refits: the listed texts of the shown test, if a fit is quick."""
@@ -252,7 +254,7 @@ class InfluenceView(TextsView):
         if refit is None or refit.features.size > _QUICK:
             return
         test = self.options["test"]
-        for train in (one for ones in self._listed(test).values() for one in ones):
+        for train in (item for ones in self._listed(test).values() for item in ones):
             yield {"test": test, "train": train}
 
     def _refit(self, test: int, train: int) -> Answer:

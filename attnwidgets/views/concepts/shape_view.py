@@ -174,8 +174,8 @@ class ShapeView(TextsView):
     def _worst(self) -> list[list[Any]]:
         worst = self._student.worst(_WORST)
         return [
-            [at, cut(one.text), number(one.model), number(one.student)]
-            for at, one in zip(self._order(), worst, strict=True)
+            [at, cut(item.text), number(item.model), number(item.student)]
+            for at, item in zip(self._order(), worst, strict=True)
         ]
 
     def _text(self, at: int) -> str:

@@ -176,7 +176,7 @@ class Removals:
 
     def _source(self, name: str) -> Source:
         # The method may be one that only a linked view offers.
-        source: Source | None = next((one for one in self._view.store.sources() if one.id == name), None)
+        source: Source | None = next((item for item in self._view.store.sources() if item.id == name), None)
         if source is None:
             raise LookupError(f"this view shows no {name!r}; run the cell again.")
         return source

@@ -89,7 +89,7 @@ class ScorecardView(StandaloneView):
         """Return the scorecard with a metric, and the numbers of the metric and of a row by its name."""
         card = next((card for card in self._cards.values() if metric in card.metrics), None)
         if card is None:
-            known = [name for one in self._cards.values() for name in one.metrics]
+            known = [name for item in self._cards.values() for name in item.metrics]
             raise ValueError(f"metric={metric!r} is not one of {', '.join(known)}.{suggest(metric, known)}")
         names = [card.row_name(number) for number in range(len(card.methods))]
         if row not in names:

@@ -119,8 +119,8 @@ class ShownFeatures:
                 "in the same order."
             )
         self.saes = tuple(
-            _shown_sae(view, source, counts[place] if place < len(counts) else None)
-            for place, source in enumerate(sources)
+            _shown_sae(view, source, counts[index] if index < len(counts) else None)
+            for index, source in enumerate(sources)
         )
         argument = f"{view}(page=...): "
         self.page = None if page is None else [self.saes[0].check_feature(n, argument) for n in page]

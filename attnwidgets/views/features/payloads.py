@@ -73,11 +73,11 @@ def size_of(answer: Answer) -> int:
 def _in_order(summary: FeatureSummary) -> list[tuple[int, Example]]:
     """Return examples with their group, in rounds of the three strongest left and one from each interval."""
     drawn = [
-        (place, group, example)
+        (index, group, example)
         for group, interval in enumerate(summary.intervals)
-        for place, example in enumerate(interval.examples)
+        for index, example in enumerate(interval.examples)
     ]
-    top = [(place // 3, -1, example) for place, example in enumerate(summary.top)]
+    top = [(index // 3, -1, example) for index, example in enumerate(summary.top)]
     return [(group, example) for _, group, example in sorted([*top, *drawn], key=lambda entry: entry[:2])]
 
 
@@ -137,8 +137,8 @@ def activations_of(activations: FeatureActivations, unit: str, always: Sequence[
     fired = [fired for row in rows for fired in row]
     buffers = [
         np.cumsum([len(row) for row in rows]).astype("<u4").tobytes(),
-        np.array([one.feature for one in fired], dtype="<u4").tobytes(),
-        np.array([one.activation for one in fired], dtype="<f4").tobytes(),
+        np.array([item.feature for item in fired], dtype="<u4").tobytes(),
+        np.array([item.activation for item in fired], dtype="<f4").tobytes(),
     ]
     return {"unit": in_unit.unit, "most": int(in_unit.l0.max(initial=0))}, buffers
 

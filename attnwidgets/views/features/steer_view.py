@@ -105,7 +105,9 @@ class SteerView(FeatureView):
             positions=positions,
             skip_special=skip_special,
             site=site,
-            sentences=[one.text for one in demo_texts("test")] if sentences is None else sentences,
+            sentences=[demo_text.text for demo_text in demo_texts("test")]
+            if sentences is None
+            else sentences,
             max_new_tokens=max_new_tokens,
         )
         activations = sae_features(trace, sae, site=site)

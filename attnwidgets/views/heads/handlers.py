@@ -82,11 +82,14 @@ def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
         requested = source_of(view, source)
         if not has_shares(requested) or set(requested.ready) != set(requested.layers):
             return {"patterns": [], "own": [], "heads": 0}, []
-        found = head_patterns(requested.kept, unit=requested.unit)
-        entries = [_described(one, found.left_out.get(one.name, ""), run=False) for one in PATTERNS]
-        entries += [_described(one, _run_refusal(view, one.name), run=True) for one in _run_patterns()]
-        values = np.asarray(found.values, dtype="<f4")
-        return {"patterns": entries, "own": found.own, "heads": values.shape[2]}, [values.tobytes()]
+        result = head_patterns(requested.kept, unit=requested.unit)
+        entries = [_described(item, result.left_out.get(item.name, ""), run=False) for item in PATTERNS]
+        entries += [
+            _described(run_pattern, _run_refusal(view, run_pattern.name), run=True)
+            for run_pattern in _run_patterns()
+        ]
+        values = np.asarray(result.values, dtype="<f4")
+        return {"patterns": entries, "own": result.own, "heads": values.shape[2]}, [values.tobytes()]
 
     def scored(source: str, name: str) -> Answer:
         values = np.asarray(_score(view, source_of(view, source), name), dtype="<f4")
@@ -96,8 +99,8 @@ def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
         from attnwidgets.statistics.head_statistics import similar_heads
 
         requested = source_of(view, source)
-        found = similar_heads(requested.kept, layer, head, k=SIMILAR, unit=requested.unit)
-        return {"found": [list(one) for one in found]}, []
+        outcome = similar_heads(requested.kept, layer, head, k=SIMILAR, unit=requested.unit)
+        return {"found": [list(item) for item in outcome]}, []
 
     for_page = partial(_for_page, view, sorting)
     return {
@@ -152,7 +155,7 @@ def _score(view: View, source: Source, name: str) -> Any:
     Raises:
         ValueError: The pattern is unknown, or the model cannot be run for it; the message says why.
     """
-    require_choice("name", name, [one.name for one in _run_patterns()])
+    require_choice("name", name, [run_pattern.name for run_pattern in _run_patterns()])
     why = _run_refusal(view, name)
     if why:
         raise ValueError(f"{name}: {why}.")
@@ -161,14 +164,14 @@ def _score(view: View, source: Source, name: str) -> Any:
         from attnwidgets.statistics.induction import fitting, induction_score
 
         length, repeats = fitting(trace.model, trace.tokenizer)
-        found = induction_score(trace.model, trace.tokenizer, length=length, repeats=repeats)
+        result = induction_score(trace.model, trace.tokenizer, length=length, repeats=repeats)
     else:
         from attnwidgets.statistics.retrieval import retrieval_score
 
-        found = retrieval_score(trace.model, trace.tokenizer, *_NEEDLE, words=60, depths=(0.2, 0.5, 0.8))
-    rows = [found.layers.index(layer) for layer in source.layers]
-    columns = [(found.heads or ()).index(head) for head in source.heads or ()]
-    return found[name][np.ix_(rows, columns)]
+        result = retrieval_score(trace.model, trace.tokenizer, *_NEEDLE, words=60, depths=(0.2, 0.5, 0.8))
+    rows = [result.layers.index(layer) for layer in source.layers]
+    columns = [(result.heads or ()).index(head) for head in source.heads or ()]
+    return result[name][np.ix_(rows, columns)]
 
 
 def statistics_of(source: Source) -> list[dict[str, Any]]:
@@ -241,10 +244,10 @@ def _pair(view: View, source: str, query: int, key: int) -> Answer:
             f"pair ({query}, {key}) is out of range: there are {rows} queries and {columns} keys."
         )
     values = np.full((len(shown.layers), len(shown.heads or (0,))), np.nan, dtype="<f4")
-    for place, layer in enumerate(shown.layers):
+    for index, layer in enumerate(shown.layers):
         if layer in shown.ready:
             weights = shown.across(layer, "query", int(query))[:, int(key)]
-            values[place, : len(weights)] = weights
+            values[index, : len(weights)] = weights
     return {}, [values.tobytes()]
 
 

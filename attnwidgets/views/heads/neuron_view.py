@@ -159,7 +159,7 @@ class NeuronView(View):
             for place in sorted(range(trace.n_heads(stack, number)), key=lambda place: place != head)
         ]
         yield from ((stack, *heads[0], row) for row in queries)
-        yield from ((stack, *place, query) for place in heads)
+        yield from ((stack, *position, query) for position in heads)
         yield from ((stack, *place, row) for place in heads for row in queries)
 
     def opening_query(self, stack: str, layer: int, head: int) -> int:
@@ -220,7 +220,7 @@ def _with_queries(trace: Any) -> Any:
 
 def _content(special: Sequence[int]) -> list[int]:
     """Return the places of no special tokens; all, if there is nothing else."""
-    return [place for place, flag in enumerate(special) if not flag] or list(range(len(special)))
+    return [index for index, flag in enumerate(special) if not flag] or list(range(len(special)))
 
 
 def series_of(row: AttentionRow) -> dict[str, Float]:

@@ -73,7 +73,7 @@ class Intervening(View):
         """Yield the paths to the probability of an outcome as recorded."""
         if self.content.trace is not None:
             listed = self.content.trace.predictions(_SEARCHED)
-            place = next((place for place, item in enumerate(listed) if item.id == id), None)
+            place = next((index for index, item in enumerate(listed) if item.id == id), None)
             if place is not None:
                 yield self.content.trace, outcome_code(place)
                 yield self, f".trace{outcome_code(place)}"
@@ -81,9 +81,9 @@ class Intervening(View):
     def _changed_paths(self, interventions: Any, id: int) -> Iterator[Path]:  # noqa: A002 - as in Prediction
         """Yield the paths to the probability of an outcome with these interventions active."""
         after = self._intervened.changed(interventions).after
-        place = int((after > after[id]).sum())
-        if self.content.trace is not None and place < _SEARCHED:
-            code = outcome_code(place)
+        index = int((after > after[id]).sum())
+        if self.content.trace is not None and index < _SEARCHED:
+            code = outcome_code(index)
             yield self.content.trace, ".rerun(*", self, f".interventions()){code}"
             yield self, ".trace.rerun(*", self, f".interventions()){code}"
 

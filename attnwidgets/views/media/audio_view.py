@@ -111,7 +111,7 @@ class AudioView(View):
             return None
         side = "written" if self.selection.stack in ("cross", "decoder") else "spoken"
         words = self._words()[0]["words"]
-        return next((place for place, one in enumerate(words) if one[side] == pinned.query >= 0), None)
+        return next((index for index, item in enumerate(words) if item[side] == pinned.query >= 0), None)
 
     def value(
         self,

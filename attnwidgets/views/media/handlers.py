@@ -168,7 +168,9 @@ def _norms_of_page(view: View, trace: Any, neurons: Sequence[Any]) -> Iterator[d
     if trace is None or getattr(trace, "model", None) is None:
         return
     sources = [source for source in shown_sources(view) if not source.of_targets]
-    for stack in dict.fromkeys(one.stack for one in sources if one.explanation.query == one.explanation.key):
+    for stack in dict.fromkeys(
+        item.stack for item in sources if item.explanation.query == item.explanation.key
+    ):
         yield {"stack": stack}
         if neurons:
             yield {"stack": stack, "registers": True}
@@ -309,8 +311,8 @@ def places_of(unit: Unit) -> Places:
     count = len(unit.labels)
     if unit.grid is None or unit.cells is None:
         return Places((0, 0), (), tuple(range(count)), tuple(unit.labels))
-    found = {cell: element for element, cell in enumerate(unit.cells) if cell is not None}
-    patches = tuple(found[cell] for cell in sorted(found))
+    result = {cell: element for element, cell in enumerate(unit.cells) if cell is not None}
+    patches = tuple(result[cell] for cell in sorted(result))
     others = tuple(element for element, cell in enumerate(unit.cells) if cell is None)
     return Places(unit.grid, patches, others, tuple(unit.labels))
 

@@ -82,9 +82,9 @@ class HeardMaps:
         self.frames = frame_unit(trace)
         self.step = frame_step(trace)
         self.maps = {
-            (one.stack or "self"): one
-            for one in explanations
-            if keys_of(one).units.get("frame") == self.frames
+            (explanation.stack or "self"): explanation
+            for explanation in explanations
+            if keys_of(explanation).units.get("frame") == self.frames
         }
 
     @property
@@ -108,13 +108,13 @@ class HeardMaps:
     @property
     def names(self) -> dict[str, tuple[str, str]]:
         """Label and unit-free description of every map, by name, the one to open with first."""
-        found = {}
+        result = {}
         if self.times is not None and len(self.times.matrix):
             if self.times.how == "ctc":
-                found[ALIGNMENT] = ("CTC", "how probable it is that a frame says a token")
+                result[ALIGNMENT] = ("CTC", "how probable it is that a frame says a token")
             else:
                 count = len(self.times.heads)
-                found[ALIGNMENT] = (
+                result[ALIGNMENT] = (
                     f"{count} alignment head{'s' * (count > 1)}",
                     "cross-attention above that of the other tokens, from which word times are read",
                 )
@@ -128,10 +128,10 @@ class HeardMaps:
             is_attention = self.maps[stack].method == "attention"
             label = where if is_attention else f"{title}, {stack}"
             about = "" if isinstance(self.maps[stack], Attributions) else ", of one head in one layer"
-            found[stack] = (label, f"{title.lower()}{about}")
-        if ALIGNMENT in found and any(one.method != "attention" for one in self.maps.values()):
-            found[ALIGNMENT] = found.pop(ALIGNMENT)  # requested maps come first
-        return found
+            result[stack] = (label, f"{title.lower()}{about}")
+        if ALIGNMENT in result and any(item.method != "attention" for item in self.maps.values()):
+            result[ALIGNMENT] = result.pop(ALIGNMENT)  # requested maps come first
+        return result
 
     def rows_of(self, name: str) -> tuple[str, ...]:
         """Return the kinds of rows in which a map can be read, the one to open with first."""
@@ -156,8 +156,8 @@ class HeardMaps:
 
     def is_at_hand(self, name: str) -> bool:
         """Return whether a map's layers are there, and need not be computed."""
-        found = self.maps.get(name)
-        return not (getattr(found, "runs_model", False) or getattr(found, "on_demand", False))
+        result = self.maps.get(name)
+        return not (getattr(result, "runs_model", False) or getattr(result, "on_demand", False))
 
     def of(self, name: str, rows: str, layer: int, head: Head) -> Heard:
         """Return a map.
@@ -184,7 +184,7 @@ class HeardMaps:
         else:
             labels, spans, groups = self._spoken(explanation, rows)
         queries = sorted({place for group in groups for place in group})
-        at = {place: number for number, place in enumerate(queries)}
+        at = {query: number for number, query in enumerate(queries)}
         values = _matrix(explanation, layer, head, queries)
         read = np.stack([values[[at[place] for place in group]].mean(axis=0) for group in groups])
         columns, outside = self._in_time(read, explanation)
@@ -243,17 +243,17 @@ class HeardMaps:
             )
         if explanation.unit == "word":
             unit = axis.units["word"]
-            return unit.labels, (None,) * len(unit), [[place] for place in range(len(unit))]
+            return unit.labels, (None,) * len(unit), [[index] for index in range(len(unit))]
         special = axis.units["token"].special
-        tokens = [place for place in range(len(special)) if not special[place]]
+        tokens = [index for index in range(len(special)) if not special[index]]
         ends = tuple(token_ends(self.times)) if self.times else ()
         known = ends if len(ends) == len(tokens) else (None,) * max(1, len(tokens))
         if not tokens:  # the start alone
             return axis.tokens[:1], known, [[0]]
         return (
-            tuple(axis.tokens[place] for place in tokens),
+            tuple(axis.tokens[token] for token in tokens),
             known,
-            [[self._row(place)] for place in tokens],
+            [[self._row(token)] for token in tokens],
         )
 
     def _row(self, place: int) -> int:
@@ -264,7 +264,7 @@ class HeardMaps:
         if explanation.unit == "word" or rows == "words":
             # A map that was made before words were found has none.
             unit = explanation.query.units.get("word") or self.spoken
-            shown = [place for place, special in enumerate(unit.special) if not special]
+            shown = [index for index, special in enumerate(unit.special) if not special]
             groups = [[place] if explanation.unit == "word" else list(unit.spans[place]) for place in shown]
             times = unit.times or (None,) * len(unit)
             return tuple(unit.labels[i] for i in shown), tuple(times[i] for i in shown), groups
@@ -328,9 +328,9 @@ def elements_of_words(unit: Unit | None, names: Sequence[str]) -> list[int]:
     if unit is None:
         return [-1] * len(names)
     places, at = [], 0
-    content = [place for place, special in enumerate(unit.special) if not special]
+    content = [index for index, special in enumerate(unit.special) if not special]
     for name in names:
-        found = next((i for i in range(at, len(content)) if unit.labels[content[i]] == name), None)
-        places.append(-1 if found is None else content[found])
-        at = at if found is None else found + 1
+        result = next((i for i in range(at, len(content)) if unit.labels[content[i]] == name), None)
+        places.append(-1 if result is None else content[result])
+        at = at if result is None else result + 1
     return places

@@ -95,9 +95,17 @@ class ImageView(View):
         return on_grid_first(content)
 
     def _own_options(self) -> dict[str, Any]:
-        on_grid = {one.stack or "self" for one in self.content.explanations if units_on_grid(one)}
-        every = {one.stack or "self" for one in self.content.explanations}
-        units = list(dict.fromkeys(name for one in self.content.explanations for name in units_on_grid(one)))
+        on_grid = {
+            explanation.stack or "self"
+            for explanation in self.content.explanations
+            if units_on_grid(explanation)
+        }
+        every = {explanation.stack or "self" for explanation in self.content.explanations}
+        units = list(
+            dict.fromkeys(
+                name for explanation in self.content.explanations for name in units_on_grid(explanation)
+            )
+        )
         fixed = {"stack": next(iter(on_grid))} if len(on_grid) == 1 < len(every) else {}
         if len(units) == 1:  # whatever unit linked views show: only patches can be drawn
             fixed["unit"] = units[0]
@@ -114,15 +122,15 @@ class ImageView(View):
         if isinstance(self._queries, str):
             require_choice("queries", self._queries, ("all",))
             return list(places.values())
-        found = []
+        result = []
         for row, column in self._queries:
             if not (0 <= row < rows and 0 <= column < columns):
                 raise ValueError(
                     f"ImageView(queries=...): no patch {(row, column)}; rows are 0 to {rows - 1}, "
                     f"columns 0 to {columns - 1}."
                 )
-            found.append(places[row * columns + column])
-        return found
+            result.append(places[row * columns + column])
+        return result
 
     def _handlers(self) -> Mapping[str, Handler]:
         return picture_handlers(self, self.pictured, self._elements(), self._registers)

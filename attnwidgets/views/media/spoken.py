@@ -119,7 +119,7 @@ def is_heard(explanation: Any) -> bool:
 
 def heard_sources(view: View) -> list[Source]:
     """Return the sources of a view that can be shown over the seconds of a sound."""
-    return [one for one in view.sources() if is_heard(one.explanation) and one.unit in _UNITS]
+    return [source for source in view.sources() if is_heard(source.explanation) and source.unit in _UNITS]
 
 
 def sound_handlers(view: View, trace: Trace, times: WordTimes | None, why: str) -> dict[str, Handler]:

@@ -224,7 +224,7 @@ def _in_turns(
     first, rest = [], []
     for view, name in zip(views, names, strict=True):
         opening = view.requests.opening_for_page()
-        listed = [(name, one) for one in view.requests.for_page()]
-        first += [one for one in listed if one[1][:2] in opening]
-        rest.append([one for one in listed if one[1][:2] not in opening])
-    return first, [one for turn in zip_longest(*rest) for one in turn if one is not None]
+        listed = [(name, item) for item in view.requests.for_page()]
+        first += [item for item in listed if item[1][:2] in opening]
+        rest.append([item for item in listed if item[1][:2] not in opening])
+    return first, [item for turn in zip_longest(*rest) for item in turn if item is not None]

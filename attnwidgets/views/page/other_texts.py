@@ -58,8 +58,8 @@ def other_texts(views: Sequence[View], *, live: bool = False) -> Iterator[list[G
                 grouped.add(id(view))
                 group.views.append(
                     [
-                        view if place == texts.shown else _of_text(view, leader, place, made)
-                        for place in range(len(texts.traces))
+                        view if index == texts.shown else _of_text(view, leader, index, made)
+                        for index in range(len(texts.traces))
                     ]
                 )
             groups.append(group)

@@ -97,7 +97,7 @@ def _packed(
         models[name]["state"]["store"].removeprefix("anywidget:") for name in (*order[:count], *inside)
     }
     texts = [
-        {"shown": group.shown, "views": [[name_of.get(one) for one in line] for line in group.views]}
+        {"shown": group.shown, "views": [[name_of.get(item) for item in line] for line in group.views]}
         for group in groups
     ]
     state: dict[str, Any] = {"version": 1, "models": models, "views": order[:count], "texts": texts}

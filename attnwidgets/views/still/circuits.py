@@ -163,7 +163,7 @@ def patching_words(patching: Patching) -> str:
         f"Patching ({patching.direction}, {way}): {patching.target}{foil}, "
         f"{patching.corrupt:.2f} corrupt to {patching.clean:.2f} clean."
     )
-    found = []
+    result = []
     for site in patching.sites:
         best = patching.top(site, 1)
         if best:
@@ -172,12 +172,12 @@ def patching_words(patching: Patching) -> str:
                 if site == "head"
                 else place_words(best[0], patching, 0)
             )
-            found.append(f"{name} {best[0].share:.2f}")
+            result.append(f"{name} {best[0].share:.2f}")
     if patching.estimate:
         start += (
             f" Estimated; correlation {patching.agreement:.2f} on {len(patching.checked)} checked places."
         )
-    return f"{start} Largest shares: {', '.join(found)}." if found else f"{start} Shares are undefined."
+    return f"{start} Largest shares: {', '.join(result)}." if result else f"{start} Shares are undefined."
 
 
 def folded(count: int, ranks: NDArray[np.integer], most: int = _ROWS) -> list[int]:

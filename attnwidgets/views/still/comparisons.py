@@ -62,7 +62,7 @@ def compare_sheet(view: Any, theme: Theme) -> Sheet:
         scales: list[Part] = [Scale(*looks[0])]
     else:
         looks = [
-            strip_colours(filters, theme, row, signed=one) for row, one in zip(rows, signed, strict=True)
+            strip_colours(filters, theme, row, signed=item) for row, item in zip(rows, signed, strict=True)
         ]
         scales = [Scale(*look, f"{i + 1} {compared.names[i]}") for i, look in enumerate(looks)]
     names = [
@@ -114,7 +114,7 @@ def words_of_comparison(view: Any) -> str:
     layer = nearest(compared.layers or (0,), view.selection.layer)
     query, unit = compared.pinned(view.selection.pinned), compared.unit
     labels, special = compared.axis.units[unit].labels, compared.axis.units[unit].special
-    content = [place for place, flag in enumerate(special) if not flag] or range(len(labels))
+    content = [index for index, flag in enumerate(special) if not flag] or range(len(labels))
     parts = []
     for name, vector in zip(compared.names, compared.vectors(layer, query, unit), strict=True):
         sizes = {place: abs(float(vector[place])) for place in content if np.isfinite(vector[place])}
@@ -246,8 +246,8 @@ def two_texts_sheet(view: Any, theme: Theme) -> Sheet:
     state = view.presentation
     key, unit = state.source.method.removesuffix(":layers"), state.source.unit
     pinned = view._pinned_query()  # noqa: SLF001
-    found, values, query = pair.rows(key, state.source.stack, unit, state.layer, state.head, pinned)
-    keys = found.keys
+    result, values, query = pair.rows(key, state.source.stack, unit, state.layer, state.head, pinned)
+    keys = result.keys
     special = np.array([keys.special(number) for number in range(len(keys))], dtype=bool)
     is_apart = filters.get("special", APART) == APART
     content = ~stands_apart(special) if is_apart else np.ones_like(special)
@@ -260,7 +260,7 @@ def two_texts_sheet(view: Any, theme: Theme) -> Sheet:
     for side, name in enumerate(names):
         some = [number for number, column in enumerate(keys.columns) if column.of(side)]
         labels = [keys.label(number, side) for number in some]
-        framed = [place for place, number in enumerate(some) if not keys.columns[number].same]
+        framed = [index for index, number in enumerate(some) if not keys.columns[number].same]
         parts.append(
             Text(scaled[side : side + 1, some], labels, colours, norm, names=[name], outlined=framed)
         )
@@ -275,16 +275,16 @@ def two_texts_sheet(view: Any, theme: Theme) -> Sheet:
     ]
     more = len(order) - len(bars)
     title = f"{names[0]} − {names[1]}" + (f", the {len(bars)} largest" if more > 0 else "")
-    left: Part = Stack([Bars(bars, title=title), Words(_totals(found, values, unit))])
+    left: Part = Stack([Bars(bars, title=title), Words(_totals(result, values, unit))])
     outcomes = pair.predictions(
         selection.target and selection.target.id, selection.foil and selection.foil.id
     )
     if outcomes["rows"]:
-        shown = [Bar(label, one, before=two) for _, label, one, two in outcomes["rows"][:_MOST_OUTCOMES]]
+        shown = [Bar(label, item, before=two) for _, label, item, two in outcomes["rows"][:_MOST_OUTCOMES]]
         heading = f"{outcomes['titles'][0]}: {names[1]} → {names[0]}"
         left = Beside(left, Bars(shown, top=None if pair.traces[0].answer.is_numbers else 1.0, title=heading))
     parts.append(left)
-    about = _title(state, found.sides[0], query, found)
+    about = _title(state, result.sides[0], query, result)
     left_out = filter_words(filters, shares=True)
     return Sheet(" · ".join(filter(None, (str(view.options["title"]) or about, left_out))), parts)
 
@@ -297,7 +297,7 @@ def _named(keys: Any, number: int) -> str:
 def _totals(found: Any, values: Any, unit: str) -> str:
     """Return what the elements hold of the difference, and what none of them holds, in words."""
     total = float(values[2].sum())
-    first, other = (getattr(one, "residual", None) for one in found.sides)
+    first, other = (getattr(side, "residual", None) for side in found.sides)
     if first is None or other is None:
         return f"{unit}s {total:+.3g}".replace("-", "−")
     rest = float(first - other)

@@ -84,8 +84,8 @@ def _table(view: Any) -> list[Part]:
     columns: dict[str, list[Any]]
     if sae.activations is not None:
         fired = sae.activations.ranked(_LISTED)
-        chosen = [one.feature for one in fired]
-        columns = {"largest activation": [float(one.activation) for one in fired]}
+        chosen = [item.feature for item in fired]
+        columns = {"largest activation": [float(item.activation) for item in fired]}
     else:
         stats = sae.stats
         places = {feature: i for i, feature in enumerate(stats.features)}
@@ -125,7 +125,7 @@ def _card(view: Any, theme: Theme) -> list[Part]:
         colours, norm = strip_colours({}, theme, values, signed=False, top=summary.maximum or None)
         parts.append(Text(values[None], example.tokens, colours, norm, outlined=[example.at]))
     effects = [
-        Bars([Bar(one.token, one.effect) for one in side[:_TOKENS]], title=title, form="{:.3g}")
+        Bars([Bar(item.token, item.effect) for item in side[:_TOKENS]], title=title, form="{:.3g}")
         for side, title in ((summary.promoted, "raises"), (summary.suppressed, "lowers"))
         if side
     ]

@@ -235,7 +235,7 @@ def lines_sheet(state: Presentation, theme: Theme) -> Sheet:
         numbers = (source.heads or ())[: len(values)]
         places = [i for i, number in enumerate(numbers) if number in chosen]
         values = values[places]
-        heads = [(place, str(numbers[place] + base)) for place in places]
+        heads = [(position, str(numbers[position] + base)) for position in places]
     lines = np.stack([state.filtered(matrix) for matrix in values]) if len(values) else values.astype(float)
     between = state.options.get("between") or "all"
     if between != "all":

@@ -111,8 +111,8 @@ def words_of_picture(view: Any) -> str:
     strongest = f"the strongest is {places.name(places.patches[best])}, {patches[best]:.3g}"
     if source.signed or not source.stochastic or shown.side == "key":
         return f"{shown.title}: {count}; {strongest}."
-    names = {place: places.labels[place] for place in places.others[:_NAMED]} | {shown.index: "itself"}
-    others = [f"{float(row[place]):.1%} to {names[place]}" for place in places.others[:_NAMED]]
+    names = {other: places.labels[other] for other in places.others[:_NAMED]} | {shown.index: "itself"}
+    others = [f"{float(row[other]):.1%} to {names[other]}" for other in places.others[:_NAMED]]
     shares = ", ".join([*others, f"{float(np.nansum(patches)):.1%} to {count}"])
     return f"{shown.title.removesuffix('reads')}gives {shares}; {strongest}."
 
@@ -147,7 +147,7 @@ def picture_sheet(view: Any) -> Sheet:
     if len(shown.values) < 2:  # noqa: PLR2004 - one map has no neighbour
         return Sheet(shown.title, [left], words)
     maps = [shown.map(row) for row in shown.values]
-    norms = [_colours(view, one, signed=source.signed)[1] for one in maps]
+    norms = [_colours(view, item, signed=source.signed)[1] for item in maps]
     chosen = -1 if shown.head is None else shown.head
     small = Pictured(pixels, maps, _names(view, source), colours, norms, source.signed, (), chosen)
     note = "" if source.of_targets else "own ranges"
@@ -179,7 +179,7 @@ def _shares(shown: Shown) -> str:
     if source.of_targets:
         total = float(np.nansum(row[list(places.patches)]))
         return f"sum over {len(places.patches)} patches {total:.3g}"
-    others = [f"{places.labels[place]} {float(row[place]):.3f}" for place in places.others[:_NAMED]]
+    others = [f"{places.labels[other]} {float(row[other]):.3f}" for other in places.others[:_NAMED]]
     patches = f"{len(places.patches)} patches {float(np.nansum(row[list(places.patches)])):.3f}"
     return " · ".join([*others, patches])
 

@@ -51,9 +51,11 @@ def _bars(trace: Trace) -> Bars:
     """Return the largest outcomes of a trace that predicts, or its numbers in their order."""
     if trace.logits is not None and trace.answer.is_numbers:
         numbers = zip(trace.answer.names, trace.logits.tolist(), strict=True)
-        return Bars([Bar(*one) for one in numbers][:_LISTED], title=trace.predictions_title, form="{:.4g}")
-    about, found = probabilities_of(trace)
-    bars = [Bar(name, share) for _, name, share in found[:_LISTED]]
+        return Bars(
+            [Bar(*number) for number in numbers][:_LISTED], title=trace.predictions_title, form="{:.4g}"
+        )
+    about, result = probabilities_of(trace)
+    bars = [Bar(name, share) for _, name, share in result[:_LISTED]]
     return Bars(bars, title=f"{about}, probability", top=1.0, form="{:.3f}")
 
 
@@ -65,12 +67,14 @@ def chips_of(view: Any) -> list[Part]:
     if view.selection.interventions:
         return _change(view)
     if trace.answer.is_numbers:
-        found: list[Any] = [(one.id, one.label, None) for one in trace.predictions(_CHIPS)]
+        result: list[Any] = [
+            (prediction.id, prediction.label, None) for prediction in trace.predictions(_CHIPS)
+        ]
     else:
-        _, found = probabilities_of(trace)
+        _, result = probabilities_of(trace)
     target = view.selection.target
-    chosen = next((i for i, one in enumerate(found[:_CHIPS]) if target and one[0] == target.id), None)
-    return [Chips([(name, share) for _, name, share in found[:_CHIPS]], chosen)]
+    chosen = next((i for i, item in enumerate(result[:_CHIPS]) if target and item[0] == target.id), None)
+    return [Chips([(name, share) for _, name, share in result[:_CHIPS]], chosen)]
 
 
 def words_of_predictions(view: Any) -> str:
@@ -138,7 +142,7 @@ def _change(view: Any) -> list[Part]:
     specs = [dict(spec) for spec in view.selection.interventions]
     made = view.interventions()
     meta, _ = view._changed(specs)  # noqa: SLF001 - as its browser side asks
-    names = "; ".join(one.said for one in made)
+    names = "; ".join(item.said for item in made)
     bars = [Bar(label, after, before=before) for _, label, before, after in meta["rows"][:_LISTED]]
     parts: list[Part] = [Words(names, quiet=False)]
     if bars:

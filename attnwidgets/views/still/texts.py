@@ -75,7 +75,7 @@ def _shown(state: Presentation) -> _Shown:
     labels, special = axis["labels"], np.asarray(axis["special"], dtype=bool)
     has_place = len(state.source.layers) > 1 or state.source.heads is not None
     title = state.title(state.head) if has_place else str(options["title"]) or state.source.title
-    numbers = [str(place + options["indexBase"]) for place in range(len(labels))]
+    numbers = [str(index + options["indexBase"]) for index in range(len(labels))]
     if (~special).sum() < _FEWEST:
         return _Shown(state, title, labels, numbers, [], [], -1)
     matrix = np.asarray(state.source.matrix(state.layer, state.head), dtype=np.float64)
@@ -108,9 +108,9 @@ def sentence_sheet(state: Presentation, theme: Theme) -> Sheet:
         f"{name} depends on": [(key, value) for query, key, value in shown.links if query == chosen],
         f"what depends on {name}": [(query, value) for query, key, value in shown.links if key == chosen],
     }
-    for words, found in lists.items():
+    for words, result in lists.items():
         bars = [
-            Bar(f"{shown.numbers[place]} {shown.labels[place]}", value) for place, value in found[:_LISTED]
+            Bar(f"{shown.numbers[place]} {shown.labels[place]}", value) for place, value in result[:_LISTED]
         ]
         if bars:
             parts.append(Bars(bars, top=top, title=words))
@@ -148,8 +148,8 @@ def links_of(matrix: Float, distance: int, special: NDArray[np.bool_]) -> list[L
     places = np.arange(len(matrix))
     near = np.abs(places[:, None] - places[None]) < distance
     values = np.where(near | special[:, None] | special[None] | ~np.isfinite(matrix), 0.0, matrix)
-    found = [(int(query), int(key), float(values[query, key])) for query, key in np.argwhere(values)]
-    return sorted(found, key=lambda link: -abs(link[2]))
+    result = [(int(query), int(key), float(values[query, key])) for query, key in np.argwhere(values)]
+    return sorted(result, key=lambda link: -abs(link[2]))
 
 
 def coloured_sheet(shown: Influence, test: int, words: Mapping[str, Any], note: str, theme: Theme) -> Sheet:

@@ -70,7 +70,7 @@ def _times(unit: Unit) -> dict[str, float] | None:
 
     None if elements are not in a sound, or not at equal distances.
     """
-    known = [(place, *pair) for place, pair in enumerate(unit.times or ()) if pair is not None]
+    known = [(index, *pair) for index, pair in enumerate(unit.times or ()) if pair is not None]
     if not known:
         return None
     first, begin, end = known[0]

@@ -169,7 +169,7 @@ class RequestHandlers:
         lines: list[str] = []
         data: list[bytes] = []
         requests = [
-            (name, one, args) for name, one in self._handlers.items() for args in one.opening_arguments()
+            (name, item, args) for name, item in self._handlers.items() for args in item.opening_arguments()
         ]
         for topic, handler, args in requests:
             try:

@@ -79,7 +79,7 @@ def describe(
 def _explained(sources: Sequence[Source], explains: str, items: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the ids of the predictions that a source explains by the method with the key `explains`."""
     keys = {source.method for source in sources}
-    by_key = {explained_key(explains, items, place): item["id"] for place, item in enumerate(items)}
+    by_key = {explained_key(explains, items, index): item["id"] for index, item in enumerate(items)}
     return [number for key, number in by_key.items() if key in keys]
 
 
@@ -187,10 +187,10 @@ class Pack:
             self.thumbs, self.tiles = list(after.thumbs), list(after.tiles)
             self._parts, self.held, self.length = [after.data], dict(after.held), after.length
             self.room_for_tiles, self.room_for_thumbs = after.room_for_tiles, after.room_for_thumbs
-        for place, source in enumerate(sources):
+        for index, source in enumerate(sources):
             if source.on_demand:
                 self._add_computed(source, first)
-            elif place == 0 or not source.large:
+            elif index == 0 or not source.large:
                 self._add(source, first)
 
     @property
@@ -217,7 +217,7 @@ class Pack:
                 (tile["source"], tile["layer"], tile["head"]) != (name, layer, head) for tile in self.tiles
             ):
                 self._tile(source, layer, head)
-            if overview and not source.of_targets and all(one["source"] != name for one in self.thumbs):
+            if overview and not source.of_targets and all(thumb["source"] != name for thumb in self.thumbs):
                 self._thumbnails(source)
 
     def _add_computed(self, source: Source, first: tuple[int, int | str]) -> None:
@@ -272,9 +272,9 @@ class Pack:
             codes = quantise(values, np.asarray(scale, dtype=np.float32)[:, None, None], signed=source.signed)
             scales.append(marked(source, layer, scale))
             heads: Sequence[int | str] = source.heads or ("-",)
-            for place, head in enumerate(heads[: source.count(layer)]):
-                tile = Tile(source.id, layer, head, rows, cols, codec, scale[place], b"")
-                self.tiles.append({**tile.meta(), "offset": self.length + place * size, "length": size})
+            for index, head in enumerate(heads[: source.count(layer)]):
+                tile = Tile(source.id, layer, head, rows, cols, codec, scale[index], b"")
+                self.tiles.append({**tile.meta(), "offset": self.length + index * size, "length": size})
             self._append(codes.tobytes())
         length = self.length - start
         thumbs = Thumbnails(source.id, rows, cols, source.signed, scales, b"", source.has_special)

@@ -67,7 +67,7 @@ def _picture(picture: Picture) -> tuple[dict[str, Any] | None, list[bytes]]:
                 break
         limit = max(image.size) * 3 // 4
     ratio = (image.height / pixels.shape[0], image.width / pixels.shape[1])
-    found = {
+    result = {
         "kind": "picture",
         "size": [image.height, image.width],
         "seen": None if picture.seen is None else list(picture.seen.shape[:2]),
@@ -75,9 +75,9 @@ def _picture(picture: Picture) -> tuple[dict[str, Any] | None, list[bytes]]:
         "shift": None,
     }
     if picture.scale is not None:
-        found["scale"] = [scale * own for scale, own in zip(picture.scale, ratio, strict=True)]
-        found["shift"] = [shift * own for shift, own in zip(picture.shift, ratio, strict=True)]
-    return found, [data]
+        result["scale"] = [scale * own for scale, own in zip(picture.scale, ratio, strict=True)]
+        result["shift"] = [shift * own for shift, own in zip(picture.shift, ratio, strict=True)]
+    return result, [data]
 
 
 def _sound(sound: Sound, features: NDArray[np.float32] | None) -> tuple[dict[str, Any], list[bytes]]:
@@ -96,8 +96,8 @@ def _sound(sound: Sound, features: NDArray[np.float32] | None) -> tuple[dict[str
         low, high = float(bins.min()), float(bins.max())
         data = np.round((bins - low) / (high - low or 1.0) * 255).astype(np.uint8).tobytes()
         spectrogram = {"bins": len(bins), "frames": bins.shape[1], "step": sound.hop / sound.rate}
-    found = {"kind": "sound", "rate": rate, "heard": sound.heard, "spectrogram": spectrogram}
-    return found, [samples.tobytes(), data]
+    result = {"kind": "sound", "rate": rate, "heard": sound.heard, "spectrogram": spectrogram}
+    return result, [samples.tobytes(), data]
 
 
 class MediaModel(SharedModel):

@@ -127,10 +127,10 @@ class TileStore(SharedModel):
         self._overview |= needs.thumbnails
         self._matrices |= needs.matrices
         self._special.add(special)
-        for place, explanation in enumerate(explanations):
+        for index, explanation in enumerate(explanations):
             held = self._held(explanation)
             known = explanation if held is None else held.explanation
-            if place == 0:
+            if index == 0:
                 _compute_first(known, first[0])
             if held is not None:
                 key = held.method
@@ -182,7 +182,9 @@ class TileStore(SharedModel):
         shown = [name for name in offered if divides(explanation, name)]
         for unit in [name for name in offered if name in units] or shown[: 1 if units else None]:
             parents = (source for source in self.sources() if by_layer(source.method) == key)
-            whole = next((one.explanation for one in parents if one.stack == _stack(explanation)), None)
+            whole = next(
+                (parent.explanation for parent in parents if parent.stack == _stack(explanation)), None
+            )
             with self._lock:
                 takes_targets = base_of(key) in self._targetable
                 source = Source(explanation, key, unit, targets=takes_targets, whole=whole)
@@ -198,7 +200,7 @@ class TileStore(SharedModel):
         self._places[holder] = place
         sent = {(tile["source"], tile["layer"], tile["head"]) for tile in self.header.get("tiles", ())}
         seen = {thumbs["source"] for thumbs in self.header.get("thumbs", ())}
-        source = next((one for one in self.sources() if one.id == place[0]), None)
+        source = next((item for item in self.sources() if item.id == place[0]), None)
         if source is None or source.large or place[1] not in source.ready:
             return
         if place not in sent or (self._overview and not source.of_targets and source.id not in seen):
@@ -206,9 +208,9 @@ class TileStore(SharedModel):
 
     def show_media(self, trace: Trace) -> None:
         """Send the picture or the sound of the trace, if it has one; called by views that show it."""
-        if self.media is None and (found := MediaModel.of(trace)) is not None:
-            found.acquire(self._name)
-            self.media = found
+        if self.media is None and (result := MediaModel.of(trace)) is not None:
+            result.acquire(self._name)
+            self.media = result
 
     def release(self, holder: str) -> None:
         """Remove what only one view showed; the last view closes the store."""

@@ -64,9 +64,9 @@ def induction(letters: str = "abcdefghijklmnop", length: int = 32) -> tuple[Any,
     circuit.head(0, 0, query=SHARP * before(position), key=position, value=token, to=("previous",))
     circuit.head(0, 1, query=SHARP * token, key=token)
     # `<s>` answers every letter by a half: the head rests there where nothing matches.
-    found = previous.clone()
-    found[:, start] = 0
-    circuit.head(1, 0, query=SHARP * token, key=found + 0.5 * is_start, value=token, to=("out",))
+    result = previous.clone()
+    result[:, start] = 0
+    circuit.head(1, 0, query=SHARP * token, key=result + 0.5 * is_start, value=token, to=("out",))
     circuit.head(1, 1, query=SHARP * token.sum(1, keepdim=True), key=is_start)
     circuit.answer(next_letter(residual))
     model = circuit.named("induction", letters=letters, length=length)

@@ -55,10 +55,10 @@ def two_hop(letters: str = "abcdefgh", length: int = 16) -> tuple[Any, Any]:
     )
     circuit.head(0, 0, query=SHARP * before(position), key=position, value=token, to=("previous",))
     # The second letter of a pair, at an even position, is found by its first; the first letter of one is not.
-    found = previous - position[:, 1::2].sum(1, keepdim=True)
-    found[:, -1] = 0
+    result = previous - position[:, 1::2].sum(1, keepdim=True)
+    result[:, -1] = 0
     # `<s>` answers every query by a half: heads rest there without a match.
-    key = torch.cat([found, 0.5 * token[:, -1:]], 1)
+    key = torch.cat([result, 0.5 * token[:, -1:]], 1)
     always = position.sum(1, keepdim=True)
     for layer, queried, to in ((1, token, "hop"), (2, hop, "out")):
         circuit.head(layer, 0, query=SHARP * torch.cat([queried, always], 1), key=key, value=token, to=(to,))

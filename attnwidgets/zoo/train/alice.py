@@ -193,19 +193,19 @@ def n_gram_bits(learned: str, held_out: str, order: int = 6) -> float:
     many different characters have followed it.
     """
     counts: list[dict[str, dict[str, int]]] = [{} for _ in range(order)]
-    for place, character in enumerate(learned):
-        for before in range(min(order, place + 1)):
-            follows = counts[before].setdefault(learned[place - before : place], {})
+    for index, character in enumerate(learned):
+        for before in range(min(order, index + 1)):
+            follows = counts[before].setdefault(learned[index - before : index], {})
             follows[character] = follows.get(character, 0) + 1
     total = 0.0
-    for place in range(order, len(held_out)):
+    for index in range(order, len(held_out)):
         probability = 1 / len(ALPHABET)
         for before in range(order):
-            follows = counts[before].get(held_out[place - before : place], {})
+            follows = counts[before].get(held_out[index - before : index], {})
             if not follows:
                 break
             seen, kinds = sum(follows.values()), len(follows)
-            probability = (follows.get(held_out[place], 0) + kinds * probability) / (seen + kinds)
+            probability = (follows.get(held_out[index], 0) + kinds * probability) / (seen + kinds)
         total -= math.log2(probability)
     return total / (len(held_out) - order)
 

@@ -37,13 +37,13 @@ def balanced(rng: random.Random, length: int = LENGTH) -> str:
 def matches(text: str) -> dict[int, int]:
     """Return, for the place of each closing bracket, the place of the bracket that it closes."""
     stack: list[int] = []
-    found = {}
-    for place, bracket in enumerate(text):
+    result = {}
+    for index, bracket in enumerate(text):
         if bracket in PAIRS:
-            stack.append(place)
+            stack.append(index)
         else:
-            found[place] = stack.pop()
-    return found
+            result[index] = stack.pop()
+    return result
 
 
 def build(tokenizer: Any) -> Any:

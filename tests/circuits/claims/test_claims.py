@@ -71,7 +71,7 @@ def test_moving_is_found_by_patching(induction, head, verdict):
 @pytest.mark.slow
 def test_roles_are_functions_patterns_places_and_words(induction):
     texts = [clean for clean, *_ in pairs()]
-    found = []
+    result = []
     for answer in (
         [text[3] for text in texts],
         [(3, 4)] * 8,
@@ -80,10 +80,10 @@ def test_roles_are_functions_patterns_places_and_words(induction):
         r"^...(.)",
     ):
         claim = aw.circuits.claim("head 1.0 attends from last to answer")
-        found.append(claim.check(*induction, texts, roles={"answer": answer}))
-    assert {report.verdict for report in found} == {"holds"}
-    assert len({report.results[0].mean for report in found}) == 1
-    assert found[0].results[0].texts[0].target == (4,)  # after <s>
+        result.append(claim.check(*induction, texts, roles={"answer": answer}))
+    assert {report.verdict for report in result} == {"holds"}
+    assert len({report.results[0].mean for report in result}) == 1
+    assert result[0].results[0].texts[0].target == (4,)  # after <s>
     vowels = aw.circuits.claim("head 1.1 attends from vowel to first").check(
         *induction, texts, roles={"vowel": lambda token: token in "ae"}
     )
@@ -306,10 +306,15 @@ def test_smollm2_head_23_4_moves_the_country_to_the_end(smollm2):
     capitals = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Russia": "Moscow", "Japan": "Tokyo"}
     names = list(capitals)
     cases = [
-        (f"The capital of {one} is", f"The capital of {other} is", f" {capitals[one]}", f" {capitals[other]}")
-        for one in names
+        (
+            f"The capital of {name} is",
+            f"The capital of {other} is",
+            f" {capitals[name]}",
+            f" {capitals[other]}",
+        )
+        for name in names
         for other in names
-        if one != other
+        if name != other
     ]
     roles = {"country": r"of (\w+) is"}
     report = aw.circuits.check_claims(

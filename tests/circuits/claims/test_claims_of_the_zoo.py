@@ -82,8 +82,8 @@ def test_true_claims_hold_and_false_ones_fail(name):
     made, true, false = CASES[name]
     model, texts, roles = made()
     report = aw.circuits.check_claims(*model, [*true, *false], texts, roles=roles)
-    found = {result.claim: result.verdict for result in report}
-    assert found == dict.fromkeys(true, "holds") | dict.fromkeys(false, "fails")
+    outcome = {result.claim: result.verdict for result in report}
+    assert outcome == dict.fromkeys(true, "holds") | dict.fromkeys(false, "fails")
 
 
 @pytest.mark.parametrize(("head", "verdict"), [("0.2", "holds"), ("0.3", "fails"), ("0.7", "fails")])

@@ -28,12 +28,12 @@ def random_model(tokenizer: Any) -> Any:
 
 
 def test_what_was_copied_depends_on_where_it_stood(induction):
-    found = aw.circuits.context_reliance(*induction, "fadebc", "fad", separator="", max_new_tokens=3)
-    assert found.output.axis.tokens == ("e", "b", "c")
-    assert found.kept == (0, 1, 2)
-    assert [(token, cue) for token, cue, _ in found.pairs()] == [("e", "e"), ("b", "b"), ("c", "c")]
-    assert "'e' on 'e'" in repr(found)
-    assert found.cues.shape == (1, 3, 6)
+    result = aw.circuits.context_reliance(*induction, "fadebc", "fad", separator="", max_new_tokens=3)
+    assert result.output.axis.tokens == ("e", "b", "c")
+    assert result.kept == (0, 1, 2)
+    assert [(token, cue) for token, cue, _ in result.pairs()] == [("e", "e"), ("b", "b"), ("c", "c")]
+    assert "'e' on 'e'" in repr(result)
+    assert result.cues.shape == (1, 3, 6)
 
 
 def test_scores_are_those_of_two_plain_passes(induction):
@@ -50,33 +50,33 @@ def test_scores_are_those_of_two_plain_passes(induction):
     kl = torch.nn.functional.kl_div(rows[1], rows[0], log_target=True, reduction="none").sum(-1)
     expected = {"kl": kl, "pcxmi": first - second, "probability": first.exp() - second.exp()}
     for metric, values in expected.items():
-        found = aw.circuits.context_reliance(
+        result = aw.circuits.context_reliance(
             model, tokenizer, context, current, output, metric=metric, separator=""
         )
-        np.testing.assert_allclose(found.output.values, values, atol=1e-5)
-    sizes = np.abs(found.output.values)
-    assert found.kept == tuple(np.flatnonzero(sizes >= sizes.mean() + sizes.std() - 1e-7))
+        np.testing.assert_allclose(result.output.values, values, atol=1e-5)
+    sizes = np.abs(result.output.values)
+    assert result.kept == tuple(np.flatnonzero(sizes >= sizes.mean() + sizes.std() - 1e-7))
     assert all(
-        contrast == tokenizer.decode([rows[1][at].argmax()]) for at, contrast in found.contrasts.items()
+        contrast == tokenizer.decode([rows[1][at].argmax()]) for at, contrast in result.contrasts.items()
     )
 
 
 def test_cues_are_the_contrast_attributed(induction):
     tokenizer = induction[1]
     model = random_model(tokenizer)
-    found = aw.circuits.context_reliance(
+    result = aw.circuits.context_reliance(
         model, tokenizer, "fadebc", "gh", "abc", separator="", threshold=-10, method="saliency"
     )
-    assert found.kept == (0, 1, 2)
+    assert result.kept == (0, 1, 2)
     ids = tokenizer("fadebcgh")["input_ids"] + tokenizer("abc", add_special_tokens=False)["input_ids"]
     trace = aw.trace(model, tokenizer, input_ids=ids)
     target, foil = (
         aw.targets.token(tokenizer.convert_tokens_to_ids(name), position=len(ids) - 3)
-        for name in ("b", found.contrasts[1])
+        for name in ("b", result.contrasts[1])
     )
-    foil = None if found.contrasts[1] == "b" else foil
+    foil = None if result.contrasts[1] == "b" else foil
     expected = aw.saliency(trace, target, foil).values[1:7]
-    np.testing.assert_allclose(found.cues.values[0, 1], expected, rtol=1e-5)
+    np.testing.assert_allclose(result.cues.values[0, 1], expected, rtol=1e-5)
 
 
 def test_nothing_depends_on_a_context_that_is_not_read(induction):
@@ -85,11 +85,11 @@ def test_nothing_depends_on_a_context_that_is_not_read(induction):
     with torch.no_grad():
         for layer in model.model.layers:
             layer.self_attn.o_proj.weight.zero_()
-    found = aw.circuits.context_reliance(model, tokenizer, "fadebc", "gh", "abc", separator="")
-    np.testing.assert_allclose(found.output.values, 0, atol=1e-9)
-    assert found.kept == ()
-    assert found.pairs() == []
-    assert found.cues is None
+    result = aw.circuits.context_reliance(model, tokenizer, "fadebc", "gh", "abc", separator="")
+    np.testing.assert_allclose(result.output.values, 0, atol=1e-9)
+    assert result.kept == ()
+    assert result.pairs() == []
+    assert result.cues is None
 
 
 def test_what_cannot_be_asked_is_said(induction):
@@ -111,7 +111,7 @@ def test_what_cannot_be_asked_is_said(induction):
 def test_smollm2_takes_the_colour_from_the_context(smollm2):
     model = smollm2
     texts = ("Anna bought a purple car last week.", "The colour of Anna's car is")
-    found = aw.circuits.context_reliance(*model, *texts, " purple.", method="lrp")
-    assert found.kept == (0,)
-    assert [cue.strip("␣ ") for _, cue, _ in found.pairs()] == ["purple"]
-    assert found.contrasts[0].strip("␣ ") == "red"
+    result = aw.circuits.context_reliance(*model, *texts, " purple.", method="lrp")
+    assert result.kept == (0,)
+    assert [cue.strip("␣ ") for _, cue, _ in result.pairs()] == ["purple"]
+    assert result.contrasts[0].strip("␣ ") == "red"

@@ -30,7 +30,7 @@ def trace_of(family: str, count: int = 7) -> Any:
 @pytest.mark.parametrize("family", ["Llama", "GPT-2", "BERT", "Gemma 2"])
 def test_suppression_is_a_run_in_which_others_do_not_read_the_sentence(family):
     trace = trace_of(family)
-    found = aw.circuits.sentence_attribution(trace, unit=PARTS)
+    result = aw.circuits.sentence_attribution(trace, unit=PARTS)
     causal = trace.is_causal()
     expected = np.zeros((3, 3))
     before = trace.logits.log_softmax(-1)
@@ -42,10 +42,10 @@ def test_suppression_is_a_run_in_which_others_do_not_read_the_sentence(family):
         after = trace.rerun(aw.suppress(trace, hidden, readers)).logits.log_softmax(-1)
         kl = torch.nn.functional.kl_div(after, before, log_target=True, reduction="none").sum(-1)
         expected[:, j] = [float(kl[first:last].mean()) for first, last in PARTS]
-    np.testing.assert_allclose(found.values[0], expected, atol=1e-6)
-    assert found.unit == "span"
+    np.testing.assert_allclose(result.values[0], expected, atol=1e-6)
+    assert result.unit == "span"
     if causal:
-        assert not np.triu(found.values[0]).any()
+        assert not np.triu(result.values[0]).any()
 
 
 def test_only_tokens_after_a_sentence_run():
@@ -61,10 +61,10 @@ def test_only_tokens_after_a_sentence_run():
 def test_a_sliding_window_has_no_cache_to_cut():
     trace = trace_of("Gemma 2", 20)
     parts = [(0, 8), (8, 14), (14, 20)]
-    found = aw.circuits.sentence_attribution(trace, unit=parts).values[0]
+    result = aw.circuits.sentence_attribution(trace, unit=parts).values[0]
     after = trace.rerun(aw.suppress(trace, range(1, 8), range(8, 20))).logits.log_softmax(-1)
     kl = torch.nn.functional.kl_div(after, trace.logits.log_softmax(-1), log_target=True, reduction="none")
-    assert found[1, 0] == pytest.approx(float(kl.sum(-1)[8:14].mean()), abs=1e-6)
+    assert result[1, 0] == pytest.approx(float(kl.sum(-1)[8:14].mean()), abs=1e-6)
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["as computed", "changed after the softmax"])
@@ -102,7 +102,7 @@ def test_a_sentence_is_written_anew_and_the_rest_read_after_it():
     trace = aw.trace(model, tokenizer, "fadebcfadebfad")
     parts = [(0, 4), (4, 9), (9, 12), (12, 15)]
     with pytest.warns(UserWarning, match=r"up to 64 new tokens in 2 generations of 2, and 6 forward passes"):
-        found = aw.circuits.sentence_attribution(trace, "resample", unit=parts, samples=2, seed=3)
+        result = aw.circuits.sentence_attribution(trace, "resample", unit=parts, samples=2, seed=3)
     ids = trace.input_ids.tolist()
     before = trace.logits.log_softmax(-1)
     expected = np.zeros((4, 4))
@@ -112,19 +112,19 @@ def test_a_sentence_is_written_anew_and_the_rest_read_after_it():
         written = aw.continuations(
             prefix, "sample", 2, max_new_tokens=2 * size + 8, temperature=0.6, top_p=0.95, seed=3 + number
         )
-        for one in written:
-            new = list(one.ids)[:size]  # no letter ends a sentence
+        for item in written:
+            new = list(item.ids)[:size]  # no letter ends a sentence
             after = aw.trace(model, tokenizer, input_ids=[*ids[:start], *new, *ids[stop:]]).logits
             after = after[start + len(new) :].log_softmax(-1)
             kl = torch.nn.functional.kl_div(after, before[stop:], log_target=True, reduction="none").sum(-1)
             for row, (first, last) in enumerate(parts):
                 if first >= stop:
                     expected[row, number] += float(kl[first - stop : last - stop].mean()) / 2
-    np.testing.assert_allclose(found.values[0], expected, atol=1e-5)
+    np.testing.assert_allclose(result.values[0], expected, atol=1e-5)
     assert expected.any()
     with pytest.warns(UserWarning, match="new tokens"):
         again = aw.circuits.sentence_attribution(trace, "resample", unit=parts, samples=2, seed=3)
-    np.testing.assert_array_equal(again.values, found.values)
+    np.testing.assert_array_equal(again.values, result.values)
 
 
 def test_a_sentence_that_is_written_ends_where_a_sentence_ends():
@@ -151,11 +151,11 @@ def test_what_takes_long_says_so_before_it_starts(monkeypatch):
 
 
 def test_maps_of_sentences_are_saved_and_drawn(tmp_path):
-    found = aw.circuits.sentence_attribution(trace_of("Llama"), unit=PARTS)
-    again = aw.load(found.save(tmp_path / "map.safetensors"))
-    np.testing.assert_array_equal(again.values, found.values)
-    assert found.to_rows()[3]["query"] == found.query_labels[1]
-    assert found.figure()
+    result = aw.circuits.sentence_attribution(trace_of("Llama"), unit=PARTS)
+    again = aw.load(result.save(tmp_path / "map.safetensors"))
+    np.testing.assert_array_equal(again.values, result.values)
+    assert result.to_rows()[3]["query"] == result.query_labels[1]
+    assert result.figure()
 
 
 def test_kurtosis_is_scipys_and_its_ceiling_is_reached():
@@ -182,10 +182,10 @@ def planted(count: int = 30, anchor: int = 5) -> Any:
 def test_a_planted_receiver_head_is_found_in_texts_of_any_length():
     parts = [[(2 * at, 2 * at + 2) for at in range(count)] for count in (30, 60)]
     short, long = (aw.circuits.receiver_heads(planted(len(unit)), unit=unit)["receiver"][0] for unit in parts)
-    for found in (short, long):
-        assert found[1] > 0.9
-        assert np.isnan(found[0])
-        assert found[2] < 0.5
+    for result in (short, long):
+        assert result[1] > 0.9
+        assert np.isnan(result[0])
+        assert result[2] < 0.5
 
 
 def test_receiver_heads_are_averaged_over_texts_and_say_when_they_are_too_few():
@@ -237,9 +237,9 @@ def test_smollm2_to_the_reference(shared, smollm2):
     of = reference["sentence"]
     parts = [(int(np.flatnonzero(of == at)[0]), int(np.flatnonzero(of == at)[-1]) + 1) for at in range(11)]
     options = {"unit": parts, "skip_first_token": False}
-    found = aw.circuits.sentence_attribution(trace, as_published=True, **options).values[0]
+    result = aw.circuits.sentence_attribution(trace, as_published=True, **options).values[0]
     below = np.tril_indices(11, -1)
-    np.testing.assert_allclose(found[below], reference["supp"][below], atol=0.05)
+    np.testing.assert_allclose(result[below], reference["supp"][below], atol=0.05)
     heads = aw.circuits.receiver_heads(trace, **options)
     ceiling = 7 - 5 + 1 / 6
     np.testing.assert_allclose(heads["receiver"] * ceiling, reference["kurt4"], atol=2e-3)

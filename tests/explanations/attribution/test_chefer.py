@@ -39,17 +39,17 @@ def authors(shared: Path, request: pytest.FixtureRequest) -> Any:
 
 def test_the_rules_equal_the_authors(authors: Any) -> None:
     trace, target, arrays = authors
-    found = aw.chefer(trace, target)
-    np.testing.assert_allclose(found.values, arrays["R_row"], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(found.map.values, arrays["R_layers"], rtol=1e-5, atol=1e-5)
+    result = aw.chefer(trace, target)
+    np.testing.assert_allclose(result.values, arrays["R_row"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result.map.values, arrays["R_layers"], rtol=1e-5, atol=1e-5)
 
 
 def test_signed_attention_equals_attention_times_its_gradient(authors: Any) -> None:
     trace, target, arrays = authors
-    found = aw.signed_attention(trace, target, of="score")
+    result = aw.signed_attention(trace, target, of="score")
     scale = np.abs(arrays["signed_attention"]).max()
-    assert np.abs(found.values - arrays["signed_attention"]).max() <= 1e-5 * scale
-    assert found.known("signed")
+    assert np.abs(result.values - arrays["signed_attention"]).max() <= 1e-5 * scale
+    assert result.known("signed")
 
 
 def test_the_loss_turns_with_the_probability(authors: Any) -> None:
@@ -74,12 +74,14 @@ def test_options_are_the_formulas_that_lectures_write(authors: Any) -> None:
         backward = (same + layer.clip(min=0).sum(0)) @ backward
         plain = layer.clip(min=0).mean(0) @ plain
     options: dict[str, Any] = {"head_reduce": "sum"}
-    found = aw.chefer(trace, target, **options, clamp=False, order="input_first").map.layer(len(products) - 1)
-    np.testing.assert_allclose(found, forward, rtol=1e-4, atol=1e-4 * np.abs(forward).max())
-    found = aw.chefer(trace, target, **options).map.layer(len(products) - 1)
-    np.testing.assert_allclose(found, backward, rtol=1e-4, atol=1e-4 * np.abs(backward).max())
-    found = aw.chefer(trace, target, identity=False).map.layer(len(products) - 1)
-    np.testing.assert_allclose(found, plain, rtol=1e-4, atol=1e-4 * np.abs(plain).max())
+    result = aw.chefer(trace, target, **options, clamp=False, order="input_first").map.layer(
+        len(products) - 1
+    )
+    np.testing.assert_allclose(result, forward, rtol=1e-4, atol=1e-4 * np.abs(forward).max())
+    result = aw.chefer(trace, target, **options).map.layer(len(products) - 1)
+    np.testing.assert_allclose(result, backward, rtol=1e-4, atol=1e-4 * np.abs(backward).max())
+    result = aw.chefer(trace, target, identity=False).map.layer(len(products) - 1)
+    np.testing.assert_allclose(result, plain, rtol=1e-4, atol=1e-4 * np.abs(plain).max())
 
 
 def test_the_earlier_rule_weights_gradients_with_the_relevance_of_attention() -> None:
@@ -97,10 +99,10 @@ def test_the_earlier_rule_weights_gradients_with_the_relevance_of_attention() ->
         # What a head writes is attention times values: half of its relevance is attention's.
         np.testing.assert_allclose(2 * relevance.sum(-1), heads.layer(layer)[:, 0], atol=1e-6)
         state = state + (plain.gradients["self"][layer] * relevance).clip(min=0).mean(0) @ state
-    found = aw.chefer(trace, 1, rule="cvpr2021")
-    np.testing.assert_allclose(found.values, state[0], rtol=1e-5, atol=1e-6)
-    assert found.note == "attention's relevance (AttnLRP) instead of attention"
-    assert np.abs(found.values - aw.chefer(trace, 1).values).max() > 1e-4
+    result = aw.chefer(trace, 1, rule="cvpr2021")
+    np.testing.assert_allclose(result.values, state[0], rtol=1e-5, atol=1e-6)
+    assert result.note == "attention's relevance (AttnLRP) instead of attention"
+    assert np.abs(result.values - aw.chefer(trace, 1).values).max() > 1e-4
 
 
 def test_departures_from_the_rules_are_said(authors: Any) -> None:
@@ -118,7 +120,7 @@ def test_encoder_decoder_relevance_follows_equations_7_to_10() -> None:
         name: np.asarray(aw.signed_attention(trace, target, of="score", stack=name).values, float)
         for name in ("encoder", "decoder", "cross")
     }
-    joined = {name: found.clip(min=0).mean(1) for name, found in products.items()}
+    joined = {name: result.clip(min=0).mean(1) for name, result in products.items()}
 
     def normal(relevance: Any) -> Any:
         rest = relevance - np.eye(len(relevance))
@@ -133,12 +135,12 @@ def test_encoder_decoder_relevance_follows_equations_7_to_10() -> None:
     for inside, cross in zip(joined["decoder"], joined["cross"], strict=True):
         read, across = read + inside @ read, across + inside @ across
         across = across + normal(read).T @ cross @ normal(source)
-    found = aw.chefer(trace, target)
-    np.testing.assert_allclose(found.map.layer(1), across, atol=1e-6 * across.max())
-    np.testing.assert_allclose(found.values, across[1], atol=1e-6 * across.max())
+    result = aw.chefer(trace, target)
+    np.testing.assert_allclose(result.map.layer(1), across, atol=1e-6 * across.max())
+    np.testing.assert_allclose(result.values, across[1], atol=1e-6 * across.max())
     own = aw.chefer(trace, target, stack="decoder")
     np.testing.assert_allclose(own.values, read[1], atol=1e-6)
-    assert found.labels == trace.axes("encoder")[0].tokens
+    assert result.labels == trace.axes("encoder")[0].tokens
     assert own.labels == trace.axes("decoder")[0].tokens
 
 
@@ -150,8 +152,8 @@ def test_the_row_is_where_the_target_is_read() -> None:
         (tokens, 3, 3),
         (tokens, aw.targets.token(3, position=1), 1),
     ):
-        found = aw.chefer(trace, target)
-        np.testing.assert_array_equal(found.values, found.map.layer(1)[row])
+        result = aw.chefer(trace, target)
+        np.testing.assert_array_equal(result.values, result.map.layer(1)[row])
     np.testing.assert_array_equal(
         aw.chefer(classes, 1, row=-1).values, aw.chefer(classes, 1).map.layer(1)[-1]
     )

@@ -154,11 +154,11 @@ def test_what_cannot_be_tried_is_refused_by_name() -> None:
 def test_a_long_text_is_tried_on_its_beginning(monkeypatch: Any) -> None:
     model = FAMILIES["Llama"].model()
     lengths: list[int] = []
-    found = trace(model, None, list(range(3, 43)))
+    result = trace(model, None, list(range(3, 43)))
     model.register_forward_pre_hook(
         lambda _, __, given: lengths.append(given["input_ids"].shape[1]), with_kwargs=True
     )
-    check_conservation(found)
+    check_conservation(result)
     assert lengths
     assert max(lengths) == 12
 
@@ -189,11 +189,11 @@ def gemma_3n() -> Any:
 
 
 def test_states_in_several_versions_are_not_taken_for_something_else() -> None:
-    found = trace(tiny.build(gemma_3n), None, IDS)
+    result = trace(tiny.build(gemma_3n), None, IDS)
     says = r"the states that Gemma3nTextDecoderLayer .* are \[4, 1, 8, 32\], and not \[batch, token, width\]"
     with pytest.raises(UnsupportedModelError, match=says):
-        aw.lrp(found)
-    assert aw.saliency(found).shape == (8,), "a gradient of the embeddings needs no states"
+        aw.lrp(result)
+    assert aw.saliency(result).shape == (8,), "a gradient of the embeddings needs no states"
 
 
 def test_states_that_a_model_computes_without_gradients_are_told() -> None:
@@ -202,7 +202,7 @@ def test_states_that_a_model_computes_without_gradients_are_told() -> None:
     model = tiny.build(
         lambda: hf.HrmTextForCausalLM(hf.HrmTextConfig(**sizes, **cycles, head_dim=8, pad_token_id=0))
     )
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     for method in (aw.lrp, aw.saliency):
         with pytest.raises(ValueError, match=r"computes the states before layer .* without gradients"):
-            method(found)
+            method(result)

@@ -31,9 +31,9 @@ def target_of(family: str) -> object:
 
 @pytest.mark.parametrize("family", COMPLETE)
 def test_contributions_sum_to_the_change(family: str) -> None:
-    found = FAMILIES[family].traced()
+    outcome = FAMILIES[family].traced()
     for baseline in ("zero", "mean"):
-        result = deeplift(found, target_of(family), baseline=baseline)
+        result = deeplift(outcome, target_of(family), baseline=baseline)
         change = result.provenance["change"]
         assert abs(change) > 1e-3, "there is something to explain"
         assert result.residual == pytest.approx(0, abs=1e-4 * abs(change))
@@ -49,8 +49,8 @@ def test_in_double_precision_nothing_is_missed(family: str) -> None:
 
 @pytest.mark.slow
 def test_the_demo_classifier_needs_no_steps() -> None:
-    found = trace(*aw.demo_model("classifier"), "The film was a pleasure.")
-    result, line = deeplift(found), aw.integrated_gradients(found, steps=5)
+    outcome = trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+    result, line = deeplift(outcome), aw.integrated_gradients(outcome, steps=5)
     change = result.provenance["change"]
     assert line.provenance["change"] == pytest.approx(change, abs=1e-5)
     assert abs(result.residual) < 1e-5 * abs(change) < abs(line.residual)
@@ -76,8 +76,8 @@ def test_captum_gives_the_same_where_it_knows_the_operations() -> None:
 def test_a_linear_model_gives_weights_times_differences() -> None:
     layer = nn.Linear(3, 2)
     x, x0 = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, 0.0, -1.0])
-    found = deeplift(trace_module(layer, x), 1, baseline=x0[:, None])
-    np.testing.assert_allclose(found.values, (layer.weight[1] * (x - x0)).detach(), rtol=1e-6)
+    result = deeplift(trace_module(layer, x), 1, baseline=x0[:, None])
+    np.testing.assert_allclose(result.values, (layer.weight[1] * (x - x0)).detach(), rtol=1e-6)
 
 
 class _Saturated(nn.Module):
@@ -88,21 +88,21 @@ class _Saturated(nn.Module):
 
 
 def test_saturation_of_the_paper() -> None:
-    found = deeplift(trace_module(_Saturated(), [1.0, 1.0]), baseline=torch.zeros(1))
-    np.testing.assert_allclose(found.values, [0.5, 0.5])
+    result = deeplift(trace_module(_Saturated(), [1.0, 1.0]), baseline=torch.zeros(1))
+    np.testing.assert_allclose(result.values, [0.5, 0.5])
 
 
 def test_targets_foils_units_and_probabilities() -> None:
-    found = trace(random_classifier().double(), tiny.wordpiece(), "unbelievable cat")
-    several = deeplift(found, [0, 1, 2], baseline="mask")
-    assert several.shape == (3, len(found.tokens))
-    contrast = deeplift(found, 0, 2, baseline="mask")
+    result = trace(random_classifier().double(), tiny.wordpiece(), "unbelievable cat")
+    several = deeplift(result, [0, 1, 2], baseline="mask")
+    assert several.shape == (3, len(result.tokens))
+    contrast = deeplift(result, 0, 2, baseline="mask")
     np.testing.assert_allclose(contrast.values, several.values[0] - several.values[2], atol=1e-6)
-    words = deeplift(found, 0, baseline="mask", unit="word")
+    words = deeplift(result, 0, baseline="mask", unit="word")
     assert words.labels == ("[CLS]", "unbelievable", "cat", "[SEP]")
     assert words.values.sum() == pytest.approx(several.values[0].sum(), abs=1e-6)
     chance = deeplift(
-        found, aw.targets.function(lambda outputs: outputs.logits.softmax(-1)[:, 1]), baseline="mask"
+        result, aw.targets.function(lambda outputs: outputs.logits.softmax(-1)[:, 1]), baseline="mask"
     )
     assert chance.residual == pytest.approx(0, abs=1e-9)
     assert chance.provenance["change"] != pytest.approx(several.provenance["change"][1])
@@ -115,11 +115,11 @@ def test_experts_are_refused() -> None:
 
 def test_the_model_is_as_it_was_also_after_an_exception() -> None:
     model = tiny.build(tiny.TEXT["GPT-2"])
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     before = state_of(model)
-    deeplift(found, 7)
+    deeplift(result, 7)
     with pytest.raises(ValueError, match="accepted shapes"):
-        deeplift(found, 7, baseline=np.zeros(3))
+        deeplift(result, 7, baseline=np.zeros(3))
     with pytest.raises(ValueError, match="is not one of"):
-        deeplift(found, 7, baseline="nothing")
+        deeplift(result, 7, baseline="nothing")
     assert state_of(model) == before

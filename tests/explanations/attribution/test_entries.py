@@ -84,16 +84,16 @@ def test_patches_inside_a_text_have_the_gradient_of_what_is_put_there() -> None:
     target = trace.predictions(1)[0].id
     language = trace.model.model.language_model
     expected = at_entry(trace.model, language.layers, lambda model: model(**trace.inputs).logits, target)
-    found = aw.input_x_gradient(trace)
-    np.testing.assert_allclose(found.values, expected, atol=1e-5)
-    patches = found.values[1:5]
+    result = aw.input_x_gradient(trace)
+    np.testing.assert_allclose(result.values, expected, atol=1e-5)
+    patches = result.values[1:5]
     assert np.abs(patches).min() > 0
     for method in (aw.lrp, aw.integrated_gradients, aw.saliency):
         assert np.abs(method(trace).values[1:5]).min() > 0
     # Before the picture nothing depends on it.
     before = aw.saliency(trace, aw.targets.token(5, position=0))
     assert "the values of every patch are exactly 0" in before.warning
-    assert "patch" not in found.warning
+    assert "patch" not in result.warning
 
 
 @pytest.mark.parametrize("family", ["Llama", "GPT-2"])
@@ -115,9 +115,9 @@ def test_a_soft_prompt_is_read_with_its_text(family: str, kind: str) -> None:
         model, blocks, lambda whole: whole(input_ids=ids, attention_mask=torch.ones_like(ids)).logits,
         trace.predictions(1)[0].id,
     )  # fmt: skip
-    found = aw.input_x_gradient(trace)
-    np.testing.assert_allclose(found.values, expected, atol=1e-5)
-    assert found.labels[:3] == ("[P0]", "[P1]", "[P2]")
+    result = aw.input_x_gradient(trace)
+    np.testing.assert_allclose(result.values, expected, atol=1e-5)
+    assert result.labels[:3] == ("[P0]", "[P1]", "[P2]")
     assert "positions: soft prompt 0 to 2; tokens 3 to 10" in repr(trace.anatomy)
     # The word's logit is read in its own row, after the prompt.
     named = aw.saliency(trace, aw.targets.token(7, position=5))
@@ -134,17 +134,17 @@ def test_the_inputs_of_a_module_are_measured_from_zero() -> None:
 
     trace = aw.trace_module(Saturated(), [2.0])
     for method in (aw.integrated_gradients, aw.deeplift, aw.occlusion):
-        found = method(trace, target=0)
-        assert found.values.tolist() == pytest.approx([1.0])
-        assert "zero" in f"{found.note} {found.provenance}"
+        result = method(trace, target=0)
+        assert result.values.tolist() == pytest.approx([1.0])
+        assert "zero" in f"{result.note} {result.provenance}"
     assert aw.integrated_gradients(trace, target=0, baseline=[2.0]).values.tolist() == pytest.approx([0.0])
 
 
 def test_a_class_activation_map_is_of_the_last_layer_that_counts() -> None:
     # LLaVA reads the last block but one of its vision tower.
     trace = seen()
-    found = aw.vision.grad_cam(trace)
-    assert found.provenance["layer"] == aw.vision.grad_cam(trace, layer=-2).provenance["layer"]
+    result = aw.vision.grad_cam(trace)
+    assert result.provenance["layer"] == aw.vision.grad_cam(trace, layer=-2).provenance["layer"]
     with pytest.raises(ValueError, match="it does not depend on this layer's output"):
         aw.vision.grad_cam(trace, layer=-1)
 
@@ -173,7 +173,7 @@ def test_a_picture_given_as_one_list_of_patches_is_read_at_every_point_of_a_path
     }
     trace = traced(model, inputs)
     target, steps = 40, 8
-    found = aw.integrated_gradients(
+    result = aw.integrated_gradients(
         trace, aw.targets.token(target), steps=steps, baseline="zero", batch_size=3
     )
     block = model.model.language_model.layers[0]
@@ -197,6 +197,6 @@ def test_a_picture_given_as_one_list_of_patches_is_read_at_every_point_of_a_path
         leaf = (float(node) * end).requires_grad_()
         gradient = torch.autograd.grad(score(leaf), leaf)[0]
         expected += float(weight) * (gradient * end).sum(-1)[0].numpy()
-    np.testing.assert_allclose(found.values, expected, atol=1e-5)
-    assert found.values.sum() + found.residual == pytest.approx(change, abs=1e-4)
+    np.testing.assert_allclose(result.values, expected, atol=1e-5)
+    assert result.values.sum() + result.residual == pytest.approx(change, abs=1e-4)
     assert aw.occlusion(trace, baseline="zero", batch_size=4).shape == (ids.shape[1],)

@@ -41,6 +41,6 @@ def test_the_answer_of_an_encoder_decoder_is_its_decoders():
     )
     trace = aw.trace(T5ForConditionalGeneration(config).eval(), None, [3, 4, 5, 1], max_new_tokens=3)
     ids = trace.inputs["decoder_input_ids"][0].tolist()
-    found = aw.targets.generated(trace)
-    assert [t.value for t in found] == ids[1:]
-    assert [t.position for t in found] == list(range(len(ids) - 1))
+    result = aw.targets.generated(trace)
+    assert [t.value for t in result] == ids[1:]
+    assert [t.position for t in result] == list(range(len(ids) - 1))

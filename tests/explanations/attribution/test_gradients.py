@@ -50,21 +50,21 @@ def test_gradients_equal_captum(captum: Any, reduce: Any) -> None:
 @pytest.mark.parametrize("steps", [20, 50])
 def test_integrated_gradients_equal_captum(captum: Any, name: str, baseline: Any, steps: int) -> None:
     trace, arrays = captum
-    found = aw.integrated_gradients(trace, 19, baseline=baseline, steps=steps)
+    result = aw.integrated_gradients(trace, 19, baseline=baseline, steps=steps)
     expected = arrays[f"ig.{name}.n{steps}.sum"]
-    assert close(found.values, expected)
+    assert close(result.values, expected)
     # captum's delta is the sum less the change; a residual is what is missing.
-    assert found.residual == pytest.approx(-float(arrays[f"ig.{name}.n{steps}.delta"][0]), abs=1e-4)
-    assert found.provenance["change"] == pytest.approx(expected.sum() + found.residual, abs=1e-4)
+    assert result.residual == pytest.approx(-float(arrays[f"ig.{name}.n{steps}.delta"][0]), abs=1e-4)
+    assert result.provenance["change"] == pytest.approx(expected.sum() + result.residual, abs=1e-4)
     l2 = aw.integrated_gradients(trace, 19, baseline=baseline, steps=steps, reduce="l2")
     assert close(l2.values, arrays[f"ig.{name}.n{steps}.l2"])
 
 
 def test_the_trapezoid_s_weights_sum_to_one(captum: Any) -> None:
     trace, arrays = captum
-    found = aw.integrated_gradients(trace, 19, baseline=0, steps=50, rule="trapezoid")
+    result = aw.integrated_gradients(trace, 19, baseline=0, steps=50, rule="trapezoid")
     # captum divides by the number of points instead of the number of gaps between them.
-    assert close(found.values * 49 / 50, arrays["ig.pad.trapezoid50.sum"])
+    assert close(result.values * 49 / 50, arrays["ig.pad.trapezoid50.sum"])
 
 
 def test_a_baseline_of_zeros_says_what_is_missing(captum: Any) -> None:
@@ -75,7 +75,7 @@ def test_a_baseline_of_zeros_says_what_is_missing(captum: Any) -> None:
 
 
 def test_input_x_gradient_is_the_slope_along_each_embedding(classified: Any) -> None:
-    found = aw.input_x_gradient(classified, 1).values
+    result = aw.input_x_gradient(classified, 1).values
     model, step = classified.model, 1e-6
     embeddings = model.bert.embeddings.word_embeddings(classified.inputs["input_ids"]).detach()
     for token in range(len(classified.tokens)):
@@ -85,7 +85,7 @@ def test_input_x_gradient_is_the_slope_along_each_embedding(classified: Any) -> 
             changed[:, token] *= factor
             with torch.no_grad():
                 scores.append(float(model(inputs_embeds=changed).logits[0, 1]))
-        assert (scores[0] - scores[1]) / (2 * step) == pytest.approx(found[token], abs=1e-6)
+        assert (scores[0] - scores[1]) / (2 * step) == pytest.approx(result[token], abs=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -103,13 +103,13 @@ def test_a_foil_is_subtracted_and_several_targets_are_rows(classified: Any, meth
 
 
 def test_reductions_divide_by_the_dimensions(classified: Any) -> None:
-    found = {how: aw.saliency(classified, 0, reduce=how).values for how in ("sum", "mean", "l1", "l2")}
+    result = {how: aw.saliency(classified, 0, reduce=how).values for how in ("sum", "mean", "l1", "l2")}
     dims = classified.model.config.hidden_size
-    np.testing.assert_allclose(found["mean"] * dims, found["sum"], rtol=1e-6)
+    np.testing.assert_allclose(result["mean"] * dims, result["sum"], rtol=1e-6)
     mean_abs = aw.saliency(classified, 0, reduce="mean_abs").values
-    np.testing.assert_allclose(mean_abs * dims, found["l1"], rtol=1e-6)
+    np.testing.assert_allclose(mean_abs * dims, result["l1"], rtol=1e-6)
     mean_square = aw.saliency(classified, 0, reduce="mean_square").values
-    np.testing.assert_allclose(mean_square * dims, found["l2"] ** 2, rtol=1e-5)
+    np.testing.assert_allclose(mean_square * dims, result["l2"] ** 2, rtol=1e-5)
 
 
 def test_words_are_sums_of_their_pieces(classified: Any) -> None:
@@ -121,7 +121,7 @@ def test_words_are_sums_of_their_pieces(classified: Any) -> None:
 
 @pytest.mark.parametrize("baseline", ["pad", "mask", "mean", "zero", "cat", 3, np.zeros(12)])
 def test_integrated_gradients_reach_the_change_from_any_baseline(classified: Any, baseline: Any) -> None:
-    found = aw.integrated_gradients(classified, 1, baseline=baseline, steps=200, batch_size=50)
+    result = aw.integrated_gradients(classified, 1, baseline=baseline, steps=200, batch_size=50)
     model = classified.model
     table = model.bert.embeddings.word_embeddings.weight.detach()
     tokenizer = classified.tokenizer
@@ -132,9 +132,9 @@ def test_integrated_gradients_reach_the_change_from_any_baseline(classified: Any
     with torch.no_grad():
         below = model(inputs_embeds=row.expand(1, len(classified.tokens), -1)).logits[0, 1]
     change = float(classified.logits[1] - below)
-    assert found.provenance["change"] == pytest.approx(change, abs=1e-6)
-    assert float(found.values.sum()) == pytest.approx(change, abs=1e-4)
-    assert abs(found.residual) < 1e-4
+    assert result.provenance["change"] == pytest.approx(change, abs=1e-6)
+    assert float(result.values.sum()) == pytest.approx(change, abs=1e-4)
+    assert abs(result.residual) < 1e-4
 
 
 @pytest.mark.slow
@@ -157,8 +157,8 @@ def test_every_family_has_gradients_and_comes_back_as_it_was(family: str) -> Non
     direction = aw.targets.embedding_dot(range(32), 2)
     target = direction if trace.logits is None else aw.targets.token(3, position=2)
     before = {name: (id(p), p.requires_grad) for name, p in model.named_parameters()}
-    found = aw.integrated_gradients(trace, target, baseline=20, steps=60)
-    assert abs(found.residual) < 0.02 * max(abs(found.provenance["change"]), np.abs(found.values).max())
+    result = aw.integrated_gradients(trace, target, baseline=20, steps=60)
+    assert abs(result.residual) < 0.02 * max(abs(result.provenance["change"]), np.abs(result.values).max())
     assert {name: (id(p), p.requires_grad) for name, p in model.named_parameters()} == before
     assert all(p.grad is None for p in model.parameters())
 
@@ -167,9 +167,9 @@ def test_images_have_attributions_by_patch() -> None:
     model = tiny.build(tiny.IMAGE["ViT"])
     pixels = torch.rand(3, 24, 24, generator=torch.Generator().manual_seed(0))
     trace = aw.trace(model, None, image=pixels)
-    found = aw.integrated_gradients(trace, 1, baseline="mean", steps=30)
-    assert found.shape == (len(trace.tokens),)
-    assert abs(found.residual) < 1e-3
+    result = aw.integrated_gradients(trace, 1, baseline="mean", steps=30)
+    assert result.shape == (len(trace.tokens),)
+    assert abs(result.residual) < 1e-3
 
 
 @pytest.mark.parametrize(

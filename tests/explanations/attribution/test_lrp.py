@@ -51,9 +51,9 @@ def tiny_llama_trace(folder):
 @pytest.mark.parametrize(("rule", "file"), [("attnlrp", "lxt_llama_attnLRP"), ("cp_lrp", "lxt_llama_cp_LRP")])
 def test_the_authors_numbers_on_a_llama(folder, tiny_llama_trace, rule, file):
     theirs = np.load(folder / f"{file}.npz")
-    found = lrp(tiny_llama_trace, 19, rule=rule)
-    assert apart(found.values, theirs["relevance"]) < 1e-5
-    assert apart(found.map.values[:, 0], theirs["relevance_layers"]) < 1e-5
+    result = lrp(tiny_llama_trace, 19, rule=rule)
+    assert apart(result.values, theirs["relevance"]) < 1e-5
+    assert apart(result.map.values[:, 0], theirs["relevance_layers"]) < 1e-5
     contrast = lrp(tiny_llama_trace, 19, 109, rule=rule)
     assert apart(contrast.values, theirs["contrastive_relevance"]) < 1e-5
 
@@ -70,19 +70,19 @@ def test_the_authors_numbers_on_minilm_with_a_head(folder, minilm):
     model.load_state_dict(load_file(folder / "models" / "minilm_head.safetensors"), strict=False)
     text = "The movie was surprisingly good, although the unbelievable ending felt rushed."
     theirs = np.load(folder / "lxt_minilm_attnLRP.npz")
-    found = lrp(trace(model, tokenizer, text), 0)
-    assert apart(found.values, theirs["relevance"]) < 1e-5
-    assert apart(found.map.values[:, 0], theirs["relevance_layers"]) < 1e-5
-    words = found.to("word")
+    result = lrp(trace(model, tokenizer, text), 0)
+    assert apart(result.values, theirs["relevance"]) < 1e-5
+    assert apart(result.map.values[:, 0], theirs["relevance_layers"]) < 1e-5
+    words = result.to("word")
     assert "unbelievable" in words.labels
-    assert words.values.sum() == pytest.approx(found.values.sum(), abs=1e-5)
+    assert words.values.sum() == pytest.approx(result.values.sum(), abs=1e-5)
 
 
 @pytest.mark.slow
 def test_the_verb_agrees_with_the_keys_once_it_is_contrasted(smollm2):
     model, tokenizer = smollm2
-    found = trace(model, tokenizer, "The keys to the cabinet on the wall")
-    plain, contrast = lrp(found, " are"), lrp(found, " are", " is")
+    result = trace(model, tokenizer, "The keys to the cabinet on the wall")
+    plain, contrast = lrp(result, " are"), lrp(result, " are", " is")
     assert plain.labels[int(plain.values.argmax())] == "␣wall"
     by_token = dict(zip(contrast.labels, contrast.values.tolist(), strict=True))
     assert by_token["␣keys"] == max(by_token.values()) == pytest.approx(1.25, abs=0.01)
@@ -94,19 +94,19 @@ def test_the_verb_agrees_with_the_keys_once_it_is_contrasted(smollm2):
 
 
 def test_cp_lrp_sums_to_the_logit_at_every_layer(tiny_llama_trace):
-    found = lrp(tiny_llama_trace, 19, rule="cp_lrp")
+    result = lrp(tiny_llama_trace, 19, rule="cp_lrp")
     logit = float(tiny_llama_trace.logits[-1, 19])
-    assert found.residual == pytest.approx(0, abs=1e-5)
-    np.testing.assert_allclose(found.map.values.sum(-1), logit, atol=1e-4)
+    assert result.residual == pytest.approx(0, abs=1e-5)
+    np.testing.assert_allclose(result.map.values.sum(-1), logit, atol=1e-4)
 
 
 def test_attnlrp_says_what_is_missing(tiny_llama_trace):
-    found = lrp(tiny_llama_trace, 19)
-    said = found.provenance["conservation"]
+    result = lrp(tiny_llama_trace, 19)
+    said = result.provenance["conservation"]
     assert said["target"][0] == pytest.approx(float(tiny_llama_trace.logits[-1, 19]), abs=1e-4)
-    assert said["sum"][0] == pytest.approx(found.values.sum(), abs=1e-5)
-    assert found.residual == pytest.approx(said["target"][0] - said["sum"][0], abs=1e-6)
-    assert abs(found.residual) > 0.5
+    assert said["sum"][0] == pytest.approx(result.values.sum(), abs=1e-5)
+    assert result.residual == pytest.approx(said["target"][0] - said["sum"][0], abs=1e-6)
+    assert abs(result.residual) > 0.5
     assert "every operation of LlamaForCausalLM has a working rule" in said["verdict"]
 
 
@@ -138,13 +138,13 @@ def test_a_reader_learns_what_takes_the_rest_and_what_the_check_shows(tiny_llama
 
 
 def test_the_sum_of_one_of_two_stacks_is_not_called_the_target():
-    found = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS)
-    target = lrp(found, 7, stack="encoder").provenance["conservation"]["target"][0]
+    result = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS)
+    target = lrp(result, 7, stack="encoder").provenance["conservation"]["target"][0]
     for stack in ("encoder", "decoder"):
-        (line,) = sums_of(lrp(found, 7, stack=stack))
+        (line,) = sums_of(lrp(result, 7, stack=stack))
         assert "(the other stack's tokens)" in line
         assert line.endswith(f"= {target:.4g} (target)".replace("-", "−"))
-    several = lrp(found, [7, 9], stack="encoder")
+    several = lrp(result, [7, 9], stack="encoder")
     assert len(sums_of(several)) == 2
     assert "target" not in sums_of(several.select(1))[0]
 
@@ -153,47 +153,49 @@ def test_several_targets_are_the_same_one_by_one_and_from_one_pass():
     model = tiny.build(tiny.TEXT["GPT-2"])
     passes: list[int] = []
     handle = model.register_forward_pre_hook(lambda *_: passes.append(1))
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     passes.clear()
-    together = lrp(found, [7, 11, 13], 5)
+    together = lrp(result, [7, 11, 13], 5)
     handle.remove()
     assert len(passes) == 2, "one to try the model with its hook, and one for all targets"
     assert together.shape == (3, 4)
     assert together.map.shape == (3, 3, 4)
     for number, target in enumerate((7, 11, 13)):
-        alone = lrp(found, target, 5)
+        alone = lrp(result, target, 5)
         np.testing.assert_allclose(together.values[number], alone.values, atol=1e-6)
-        np.testing.assert_allclose(alone.values, lrp(found, target).values - lrp(found, 5).values, atol=1e-6)
+        np.testing.assert_allclose(
+            alone.values, lrp(result, target).values - lrp(result, 5).values, atol=1e-6
+        )
 
 
 def test_float64_is_exact():
     model = tiny.build(tiny.TEXT["Llama"]).double()
-    found = lrp(trace(model, None, IDS), 7, rule="cp_lrp")
+    result = lrp(trace(model, None, IDS), 7, rule="cp_lrp")
     # The norm of a Llama computes in float32, whatever the model.
-    assert abs(found.residual) < 1e-8
+    assert abs(result.residual) < 1e-8
 
 
 # Every kind of input
 
 
 def test_two_stacks_share_the_target():
-    found = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS)
-    sides = [lrp(found, 7, rule="cp_lrp", stack=stack) for stack in ("encoder", "decoder")]
+    result = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, IDS)
+    sides = [lrp(result, 7, rule="cp_lrp", stack=stack) for stack in ("encoder", "decoder")]
     assert [side.shape for side in sides] == [(4,), (1,)]
     assert sides[0].residual == pytest.approx(sides[1].residual, abs=1e-6)
     total = sum(side.values.sum() for side in sides)
     assert total == pytest.approx(sides[0].provenance["conservation"]["target"][0], rel=1e-4)
     with pytest.raises(ValueError, match="no tokens of its own"):
-        lrp(found, 7, stack="cross")
+        lrp(result, 7, stack="cross")
 
 
 def test_pictures_are_read_by_patch_or_by_pixel():
     model = tiny.build(tiny.IMAGE["ViT"])
     pixels = torch.randn(3, 24, 24, generator=torch.Generator().manual_seed(0))
-    found = trace(model, None, image=pixels)
-    first = lrp(found, 1)
+    result = trace(model, None, image=pixels)
+    first = lrp(result, 1)
     assert first.labels[:2] == ("[CLS]", "0,0")
-    by_pixel = lrp(found, 1, at="input", unit="patch")
+    by_pixel = lrp(result, 1, at="input", unit="patch")
     assert by_pixel.values[0] == 0
     assert by_pixel.source_unit.grid == (3, 3)
 
@@ -209,21 +211,21 @@ def test_pictures_are_read_by_patch_or_by_pixel():
 
 def test_sound_is_read_by_frame():
     sound = torch.randn(400, generator=torch.Generator().manual_seed(0))
-    found = lrp(
+    result = lrp(
         trace(tiny.wav2vec2(), None, audio=sound), lambda out: out.last_hidden_state[:, 0, 3], unit="frame"
     )
-    assert found.source_unit.times is not None
-    assert np.abs(found.values).max() > 1e-4
+    assert result.source_unit.times is not None
+    assert np.abs(result.values).max() > 1e-4
 
 
 def test_a_transcribers_sound_is_read_by_bin_beside_the_tokens_of_its_text():
     model = tiny.whisper()
     for parameter in model.parameters():
         parameter.data *= 6  # so that the sound decides something
-    found = trace(model, Bins(first=True), audio=noise(9_000))
-    features, ids = (found.inputs[name] for name in ("input_features", "decoder_input_ids"))
-    by_bin = lrp(found, 7, at="input", unit="bin")
-    by_frame = lrp(found, 7, at="input")
+    result = trace(model, Bins(first=True), audio=noise(9_000))
+    features, ids = (result.inputs[name] for name in ("input_features", "decoder_input_ids"))
+    by_bin = lrp(result, 7, at="input", unit="bin")
+    by_frame = lrp(result, 7, at="input")
 
     leaf = features.clone().requires_grad_()
     twin = twin_of(model)
@@ -239,15 +241,15 @@ def test_a_transcribers_sound_is_read_by_bin_beside_the_tokens_of_its_text():
     assert by_frame.values.sum() == pytest.approx(float(relevance.sum()), abs=1e-3 * largest)
     # The tokens of the text have the rest of what reaches inputs, as where gradients end at the blocks.
     told = by_bin.provenance["conservation"]["sum"][0] - by_bin.values.sum()
-    assert told == pytest.approx(lrp(found, 7, at="block", stack="decoder").values.sum(), rel=1e-4)
+    assert told == pytest.approx(lrp(result, 7, at="block", stack="decoder").values.sum(), rel=1e-4)
 
 
 def test_a_target_may_be_any_number_of_the_outputs():
-    found = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
-    logit = lrp(found, 7)
-    mine = lrp(found, lambda outputs: outputs.logits[:, -1, 7])
+    result = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+    logit = lrp(result, 7)
+    mine = lrp(result, lambda outputs: outputs.logits[:, -1, 7])
     np.testing.assert_allclose(logit.values, mine.values, atol=1e-7)
-    span = lrp(found, aw.targets.span(1, 3))
+    span = lrp(result, aw.targets.span(1, 3))
     assert np.abs(span.values).max() > 1e-4
     with pytest.raises(ValueError, match="has no head"):
         lrp(trace(tiny.build(tiny.IMAGE["DINOv2 with registers"]), None, image=torch.rand(3, 28, 28)))
@@ -260,12 +262,12 @@ def test_a_target_may_be_any_number_of_the_outputs():
 
 def test_the_model_comes_back_as_it_was():
     model = mixed_model()
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     before = state_of(model)
-    lrp(found, 7, of="heads")
+    lrp(result, 7, of="heads")
     assert state_of(model) == before
     with pytest.raises(ZeroDivisionError):
-        lrp(found, lambda _: 1 / 0)
+        lrp(result, lambda _: 1 / 0)
     assert state_of(model) == before
 
 
@@ -285,7 +287,7 @@ def test_numbers_of_the_forward_pass_are_the_models_own():
 def test_two_threads_do_not_disturb_each_other():
     models = [tiny.build(tiny.TEXT[family]) for family in ("Llama", "GPT-2")]
     traces = [trace(model, None, IDS) for model in models]
-    expected = [lrp(found, 7).values for found in traces]
+    expected = [lrp(result, 7).values for result in traces]
     plain = [model(torch.tensor([IDS]), use_cache=False).logits.detach() for model in models]
     wrong: list[int] = []
 
@@ -321,10 +323,10 @@ class Squashed(nn.Module):
 def test_an_architecture_that_loses_relevance_is_refused_unless_forced():
     model = tiny.build(tiny.TEXT["Llama"])
     model.model.layers[1].mlp = Squashed(model.model.layers[1].mlp)
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     with pytest.raises(UnsupportedModelError, match=r"no relevance rule for torch\.exp, called in Squashed"):
-        lrp(found, 7)
-    forced = lrp(found, 7, force=True)
+        lrp(result, 7)
+    forced = lrp(result, 7, force=True)
     assert "not conserved" in forced.warning
     assert np.isfinite(forced.values).all()
 
@@ -334,33 +336,33 @@ def test_an_architecture_that_loses_relevance_is_refused_unless_forced():
 
 def test_what_cannot_be_explained_is_refused_by_name():
     model = tiny.build(tiny.TEXT["Llama"])
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     with pytest.raises(ValueError, match=r"rule 'attnlpr'.*attnlrp"):
-        lrp(found, 7, rule="attnlpr")
+        lrp(result, 7, rule="attnlpr")
     with (
         torch.inference_mode(),
         pytest.raises(ValueError, match=r"lrp needs gradients, which torch\.inference_mode"),
     ):
-        lrp(found, 7)
+        lrp(result, 7)
     with pytest.raises(ValueError, match="does not depend on the input"):
-        lrp(found, lambda outputs: outputs.logits[:, -1, 7].detach())
+        lrp(result, lambda outputs: outputs.logits[:, -1, 7].detach())
     with pytest.raises(IndexError, match="layer 9 is out of range"):
-        lrp(found, 7, layers=9)
+        lrp(result, 7, layers=9)
     with pytest.raises(TypeError, match=r"no keyword 'rules'.*Did you mean 'rule'"):
-        lrp(found, 7, rules="attnlrp")
+        lrp(result, 7, rules="attnlrp")
     with pytest.raises(ValueError, match="which position"):
         lrp(trace(tiny.build(tiny.TEXT["BERT"]), None, IDS), 7)
 
 
 def test_weights_that_are_quantised_are_refused_by_name():
     model = tiny.build(tiny.TEXT["Llama"])
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     quantised = type("QuantLinear", (nn.Linear,), {})
     model.model.layers[0].mlp.up_proj.__class__ = quantised
     with pytest.raises(
         ValueError, match=r"quantised weights such as those of model\.layers\.0\.mlp\.up_proj"
     ):
-        lrp(found, 7)
+        lrp(result, 7)
 
 
 def test_what_is_no_trace_is_told_what_to_do():
@@ -383,17 +385,17 @@ def test_biases_that_are_ignored_leave_cp_lrp_nothing_to_miss():
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-    found = trace(model, None, IDS)
-    kept, ignored = (lrp(found, 7, rule="cp_lrp", bias=bias) for bias in ("absorb", "ignore"))
+    result = trace(model, None, IDS)
+    kept, ignored = (lrp(result, 7, rule="cp_lrp", bias=bias) for bias in ("absorb", "ignore"))
     assert abs(kept.residual) > 0.05
     assert abs(ignored.residual) < 1e-9
-    assert np.isfinite(lrp(found, 7, bias="ignore").values).all()
+    assert np.isfinite(lrp(result, 7, bias="ignore").values).all()
 
 
 def test_what_explodes_without_biases_is_said(minilm):
-    found = lrp(trace(*minilm, "two words"), aw.targets.embedding_norm(0), bias="ignore")
-    assert abs(found.residual) > 10
-    assert "nearly cancel receive far too much" in found.warning
+    result = lrp(trace(*minilm, "two words"), aw.targets.embedding_norm(0), bias="ignore")
+    assert abs(result.residual) > 10
+    assert "nearly cancel receive far too much" in result.warning
     assert not lrp(trace(*minilm, "two words"), aw.targets.embedding_norm(0)).warning
 
 
@@ -409,20 +411,20 @@ def test_tokens_along_another_axis_are_refused_in_words():
 
 def test_nan_is_named_by_its_layer():
     model = tiny.build(tiny.TEXT["Llama"])
-    found = trace(model, None, IDS)
-    lrp(found, 7)
+    result = trace(model, None, IDS)
+    lrp(result, 7)
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight[0, 0] = torch.nan
     with pytest.raises(ValueError, match="after layer 1 hold NaN"):
-        lrp(found, 7)
+        lrp(result, 7)
 
 
 def test_half_precision_is_computed_in_float32():
     model = tiny.build(tiny.TEXT["Llama"]).bfloat16()
     exact = copy.deepcopy(model).float()
-    found = lrp(trace(model, None, IDS), 7)
+    result = lrp(trace(model, None, IDS), 7)
     expected = lrp(trace(exact, None, IDS), 7)
-    np.testing.assert_allclose(found.values, expected.values, atol=1e-6)
+    np.testing.assert_allclose(result.values, expected.values, atol=1e-6)
     assert np.isfinite(lrp(trace(model, None, IDS), 7, precision="model").values).all()
 
 
@@ -439,32 +441,34 @@ def test_a_relu_layer_with_and_without_its_bias_in_the_denominators():
     with torch.no_grad():
         layer[0].weight.copy_(torch.tensor([[1.0, 2.0, -1.0], [0.0, 1.0, 1.0]]))
         layer[0].bias.copy_(torch.tensor([0.5, -1.0]))
-    found = trace_module(layer, [1.0, 2.0, 3.0], labels=["a", "b", "c"], outputs=["up", "down"])
-    kept = lrp(found, ["up", "down"])
+    result = trace_module(layer, [1.0, 2.0, 3.0], labels=["a", "b", "c"], outputs=["up", "down"])
+    kept = lrp(result, ["up", "down"])
     assert kept.labels == ("a", "b", "c")
     np.testing.assert_allclose(kept.values, [[1, 4, -3], [0, 2, 3]], atol=1e-6)
     assert kept.residual == pytest.approx((0.5, -1.0))
     # z = (2.5, 4); without the bias the contributions (1, 4, -3) and (0, 2, 3) are shares of 2 and 5.
-    ignored = lrp(found, ["up", "down"], bias="ignore")
+    ignored = lrp(result, ["up", "down"], bias="ignore")
     np.testing.assert_allclose(ignored.values, [[1.25, 5, -3.75], [0, 1.6, 2.4]], atol=1e-6)
     assert ignored.residual == pytest.approx((0, 0), abs=1e-6)
 
 
 @pytest.mark.parametrize(("x", "relevance"), [(0.5, 0.5), (-1.0, -1.0), (2.0, 0.0)])
 def test_a_saturated_function_gives_its_input_nothing(x, relevance):
-    found = lrp(trace_module(Clipped(), [x]))
-    assert found.values.tolist() == [relevance]
-    assert found.residual == pytest.approx(min(x, 1.0) - relevance)
+    result = lrp(trace_module(Clipped(), [x]))
+    assert result.values.tolist() == [relevance]
+    assert result.residual == pytest.approx(min(x, 1.0) - relevance)
 
 
 def test_gradients_read_a_module_as_well():
-    found = trace_module(nn.Linear(3, 2), [1.0, -2.0, 0.5])
-    weight = found.model.weight.detach()
-    np.testing.assert_allclose(aw.saliency(found, 1, reduce="sum").values, weight[1], atol=1e-6)
+    result = trace_module(nn.Linear(3, 2), [1.0, -2.0, 0.5])
+    weight = result.model.weight.detach()
+    np.testing.assert_allclose(aw.saliency(result, 1, reduce="sum").values, weight[1], atol=1e-6)
     expected = weight[1] * torch.tensor([1.0, -2.0, 0.5])
-    np.testing.assert_allclose(aw.input_x_gradient(found, 1).values, expected, atol=1e-6)
-    np.testing.assert_allclose(aw.integrated_gradients(found, 1, baseline="zero").values, expected, atol=1e-5)
-    np.testing.assert_allclose(lrp(found, 1).values, expected, atol=1e-6)
+    np.testing.assert_allclose(aw.input_x_gradient(result, 1).values, expected, atol=1e-6)
+    np.testing.assert_allclose(
+        aw.integrated_gradients(result, 1, baseline="zero").values, expected, atol=1e-5
+    )
+    np.testing.assert_allclose(lrp(result, 1).values, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -473,11 +477,11 @@ def test_gradients_read_a_module_as_well():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_module_gets_numbers_in_its_own_precision(given, dtype):
     module = nn.Linear(3, 2).to(dtype)
-    found = aw.input_x_gradient(trace_module(module, given), 1)
-    assert found.dtype == found.values.dtype == str(dtype).removeprefix("torch.")
+    result = aw.input_x_gradient(trace_module(module, given), 1)
+    assert result.dtype == result.values.dtype == str(dtype).removeprefix("torch.")
     expected = module.weight[1].double() * torch.tensor([1.0, -2.0, 0.5])
     np.testing.assert_allclose(
-        found.values, expected.detach(), atol=1e-6 if dtype == torch.float32 else 1e-12
+        result.values, expected.detach(), atol=1e-6 if dtype == torch.float32 else 1e-12
     )
 
 

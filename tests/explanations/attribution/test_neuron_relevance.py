@@ -27,21 +27,21 @@ def llama() -> Any:
 
 
 def test_neurons_of_the_residual_stream_sum_to_the_tokens_of_that_layer(llama: Any) -> None:
-    found = neuron_relevance(llama, "blocks.1.hook_resid_pre", 7, top=None)
-    assert found.shape == (1, 32, 4)
-    np.testing.assert_allclose(found.values[0].sum(0), lrp(llama, 7).map.layer(1)[0], atol=1e-6)
-    totals = np.abs(found.values[0].sum(1))
+    result = neuron_relevance(llama, "blocks.1.hook_resid_pre", 7, top=None)
+    assert result.shape == (1, 32, 4)
+    np.testing.assert_allclose(result.values[0].sum(0), lrp(llama, 7).map.layer(1)[0], atol=1e-6)
+    totals = np.abs(result.values[0].sum(1))
     assert (np.diff(totals) <= 1e-7).all()
-    assert found.layers == (1,)
+    assert result.layers == (1,)
 
 
 def test_the_largest_are_kept_by_their_own_numbers(llama: Any) -> None:
     whole = neuron_relevance(llama, "model.layers.0.mlp.down_proj.input", 7, 11, top=None)
-    found = neuron_relevance(llama, "blocks.0.mlp.hook_post", 7, 11, top=3)
-    assert found.query_labels == whole.query_labels[:3]
-    np.testing.assert_array_equal(found.values, whole.values[:, :3])
-    assert found.query_labels[0].startswith("neuron ")
-    assert "rather than 11" in found.title
+    result = neuron_relevance(llama, "blocks.0.mlp.hook_post", 7, 11, top=3)
+    assert result.query_labels == whole.query_labels[:3]
+    np.testing.assert_array_equal(result.values, whole.values[:, :3])
+    assert result.query_labels[0].startswith("neuron ")
+    assert "rather than 11" in result.title
 
 
 def test_features_take_the_reconstructions_share(llama: Any) -> None:
@@ -50,7 +50,7 @@ def test_features_take_the_reconstructions_share(llama: Any) -> None:
         encode=lambda h: torch.relu(h @ directions.T), decode=lambda a, _: a @ directions / 20 + 0.1
     )
     before = state_of(llama.model)
-    found = neuron_relevance(llama, "blocks.0.hook_resid_post", 7, sae=sae, top=None)
+    result = neuron_relevance(llama, "blocks.0.hook_resid_post", 7, sae=sae, top=None)
     assert state_of(llama.model) == before
     neurons = neuron_relevance(llama, "blocks.0.hook_resid_post", 7, top=None)
     order = [int(label.removeprefix("neuron ")) for label in neurons.query_labels]
@@ -66,12 +66,12 @@ def test_features_take_the_reconstructions_share(llama: Any) -> None:
     expected = activations * (gradient @ directions.T) / 20
     by_number = {
         int(label.removeprefix("feature ")): row
-        for label, row in zip(found.query_labels, found.values[0], strict=True)
+        for label, row in zip(result.query_labels, result.values[0], strict=True)
     }
     for number, row in by_number.items():
         np.testing.assert_allclose(row, expected[:, number], atol=1e-4)
-    said = found.provenance["conservation"]
-    assert said["unexplained"] == pytest.approx(said["site"] - found.values.sum(), abs=1e-5)
+    said = result.provenance["conservation"]
+    assert said["unexplained"] == pytest.approx(said["site"] - result.values.sum(), abs=1e-5)
 
 
 def test_a_heads_relevance_is_that_of_its_part_of_the_output_projections_input(
@@ -93,10 +93,10 @@ def test_a_heads_relevance_is_that_of_its_part_of_the_output_projections_input(
 def test_a_hidden_layer_of_a_small_module() -> None:
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 1, bias=False))
-    found = neuron_relevance(trace_module(module, [1.0, -2.0, 0.5]), "1", 0)
+    result = neuron_relevance(trace_module(module, [1.0, -2.0, 0.5]), "1", 0)
     hidden = module[1](module[0](torch.tensor([1.0, -2.0, 0.5])))
     expected = (hidden * module[2].weight[0]).detach()
-    by_number = dict(zip(found.query_labels, found.values[0, :, 0], strict=True))
+    by_number = dict(zip(result.query_labels, result.values[0, :, 0], strict=True))
     assert [by_number[f"neuron {i}"] for i in range(5)] == pytest.approx(expected.tolist(), abs=1e-6)
 
 

@@ -40,23 +40,23 @@ def test_occlusion_equals_captum_on_the_reference_model(shared: Path) -> None:
     model = hf.AutoModelForCausalLM.from_pretrained(folder / "models" / "tiny_llama").eval()
     arrays = np.load(folder / "captum_llama.npz")
     trace = aw.trace(model, None, input_ids=arrays["input_ids"].tolist())
-    found = aw.occlusion(trace, 19, baseline=0)
-    np.testing.assert_allclose(found.values, arrays["ablation.pad"], atol=1e-5)
+    result = aw.occlusion(trace, 19, baseline=0)
+    np.testing.assert_allclose(result.values, arrays["ablation.pad"], atol=1e-5)
 
 
 def test_occlusion_is_the_drop(classified: Any) -> None:
-    found = aw.occlusion(classified, 1, baseline="mask", batch_size=4)
+    result = aw.occlusion(classified, 1, baseline="mask", batch_size=4)
     everything = set(range(len(classified.tokens)))
     by_hand = [score(classified, everything, 4) - score(classified, everything - {t}, 4) for t in everything]
-    np.testing.assert_allclose(found.values, by_hand, atol=1e-6)
+    np.testing.assert_allclose(result.values, by_hand, atol=1e-6)
 
 
 def test_words_are_taken_away_as_a_whole(classified: Any) -> None:
-    found = aw.occlusion(classified, 1, baseline="mask", unit="word")
-    assert found.labels == ("[CLS]", "unbelievable", "cat", "[SEP]")
+    result = aw.occlusion(classified, 1, baseline="mask", unit="word")
+    assert result.labels == ("[CLS]", "unbelievable", "cat", "[SEP]")
     everything = set(range(len(classified.tokens)))
     by_hand = score(classified, everything, 4) - score(classified, everything - {1, 2, 3}, 4)
-    assert found.values[1] == pytest.approx(by_hand, abs=1e-6)
+    assert result.values[1] == pytest.approx(by_hand, abs=1e-6)
     pieces = aw.occlusion(classified, 1, baseline="mask").to("word").values[1]
     assert abs(pieces - by_hand) > 1e-3 * abs(by_hand)
 
@@ -73,13 +73,13 @@ def test_shapley_values_sum_to_the_change_and_near_the_exact_ones(classified: An
             kept = kept | set(words[word])
             exact[word] += (score(classified, kept, 4) - before) / len(orders)
     before = torch.get_rng_state()
-    found = aw.shapley_sampling(classified, 1, baseline="mask", unit="word", samples=200, batch_size=8)
+    result = aw.shapley_sampling(classified, 1, baseline="mask", unit="word", samples=200, batch_size=8)
     assert torch.equal(torch.get_rng_state(), before)
     change = score(classified, set(range(len(classified.tokens))), 4) - score(classified, set(), 4)
-    assert float(found.values.sum()) == pytest.approx(change, abs=1e-5)  # captum sums in float32
-    np.testing.assert_allclose(found.values, exact, atol=0.1 * np.abs(exact).max())
+    assert float(result.values.sum()) == pytest.approx(change, abs=1e-5)  # captum sums in float32
+    np.testing.assert_allclose(result.values, exact, atol=0.1 * np.abs(exact).max())
     again = aw.shapley_sampling(classified, 1, baseline="mask", unit="word", samples=200, batch_size=8)
-    np.testing.assert_array_equal(again.values, found.values)
+    np.testing.assert_array_equal(again.values, result.values)
 
 
 @pytest.mark.parametrize("method", [aw.occlusion, aw.shapley_sampling])
@@ -117,9 +117,9 @@ def test_bad_input_is_said(classified: Any, method: Any, monkeypatch: pytest.Mon
         method(classified, batch_size=0)
     with pytest.raises(ValueError, match=f"{method.__name__}: the target is nan"):
         method(classified, lambda outputs: outputs.logits[:, 0] * torch.nan)
-    found = importlib.util.find_spec
+    result = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *a: None if name == "captum" else found(name, *a)
+        importlib.util, "find_spec", lambda name, *a: None if name == "captum" else result(name, *a)
     )
     with pytest.raises(RuntimeError, match=r"pip install attnwidgets\[captum\]"):
         method(classified)

@@ -44,9 +44,9 @@ def test_of_an_encoder_decoder_the_decoder_is_read():
     trace = aw.trace(tiny.build(tiny.SEQ2SEQ["Marian"]), tiny.wordpiece(), "the cat", target_text="a cat sat")
     ids = trace.inputs["decoder_input_ids"][0]
     expected = -trace.logits.double().log_softmax(-1)[range(len(ids) - 1), ids[1:]].numpy()
-    found = aw.surprisal(trace, measure="nats")
-    assert found.stack == "decoder"
-    np.testing.assert_allclose(found.values[1:], expected, rtol=1e-5)
+    result = aw.surprisal(trace, measure="nats")
+    assert result.stack == "decoder"
+    np.testing.assert_allclose(result.values[1:], expected, rtol=1e-5)
 
 
 def test_a_masked_model_is_refused_and_masks_one_token_after_the_other():
@@ -54,15 +54,15 @@ def test_a_masked_model_is_refused_and_masks_one_token_after_the_other():
     trace = aw.trace(model, tokenizer, "the cat sat")
     with pytest.raises(ValueError, match="pseudo=True"):
         aw.surprisal(trace)
-    found = aw.surprisal(trace, pseudo=True, measure="nats", batch_size=2)
+    result = aw.surprisal(trace, pseudo=True, measure="nats", batch_size=2)
     special = trace.units["token"].special
-    for place, token in enumerate(trace.input_ids.tolist()):
+    for index, token in enumerate(trace.input_ids.tolist()):
         masked = trace.input_ids.clone()
-        masked[place] = tokenizer.mask_token_id
+        masked[index] = tokenizer.mask_token_id
         with torch.no_grad():
-            expected = -float(model(masked[None]).logits[0, place].log_softmax(-1)[token])
-        assert found.values[place] == pytest.approx(0 if special[place] else expected, abs=1e-4)
-    assert not found.warning
+            expected = -float(model(masked[None]).logits[0, index].log_softmax(-1)[token])
+        assert result.values[index] == pytest.approx(0 if special[index] else expected, abs=1e-4)
+    assert not result.warning
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,12 @@ def traces(shared: Path, dtype: str) -> dict[str, Any]:
     """Return a trace for every reference sentence, by its name."""
     inputs = json.loads((shared / "reference" / "mixing" / "inputs.json").read_text())
     model, reader = minilm(dtype), tokenizer()
-    found = {}
+    result = {}
     for name in SENTENCES:
         given = inputs[name]
-        found[name] = trace(model, reader, given["text"], text_pair=given.get("text_pair"))
-        assert found[name].input_ids.tolist() == given["input_ids"]
-    return found
+        result[name] = trace(model, reader, given["text"], text_pair=given.get("text_pair"))
+        assert result[name].input_ids.tolist() == given["input_ids"]
+    return result
 
 
 def classified_traces(shared: Path, dtype: str) -> dict[str, Any]:

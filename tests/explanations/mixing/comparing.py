@@ -76,8 +76,8 @@ class Comparison:
         kept = _computed.setdefault(trace, {})
         if self.ours not in kept:
             kept[self.ours] = plain(self.found(trace, beside) if self.asks else self.found(trace))
-        found = kept[self.ours]
-        return found if self.layer is None else found[self.layer]
+        result = kept[self.ours]
+        return result if self.layer is None else result[self.layer]
 
 
 # The same call is compared with several files.
@@ -85,8 +85,8 @@ _computed: weakref.WeakKeyDictionary[Any, dict[str, np.ndarray]] = weakref.WeakK
 
 
 def _beside(expected: Any, name: str, quantity: str) -> np.ndarray:
-    found: np.ndarray = expected[f"{name}/{quantity}"]
-    return found
+    result: np.ndarray = expected[f"{name}/{quantity}"]
+    return result
 
 
 def plain(found: Any) -> np.ndarray:
@@ -118,8 +118,8 @@ def measured(
 ) -> Iterator[tuple[Comparison, float]]:
     """Yield comparisons with by how much each is off, for models of a precision."""
     given = models(shared, dtype)
-    for one in comparisons:
-        yield one, one.off(given(one.file), numbers(shared, one.file))
+    for comparison in comparisons:
+        yield comparison, comparison.off(given(comparison.file), numbers(shared, comparison.file))
 
 
 HEADS = (

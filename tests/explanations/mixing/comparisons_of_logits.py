@@ -57,8 +57,8 @@ def _decompx(variant: str, options: dict[str, Any]) -> list[Comparison]:
 
 
 def _pair(beside: Beside) -> list[int]:
-    found: list[int] = beside("tokens_target_foil").tolist()
-    return found
+    result: list[int] = beside("tokens_target_foil").tolist()
+    return result
 
 
 def _taken_apart(row: str) -> Callable[[Any, Beside], np.ndarray]:

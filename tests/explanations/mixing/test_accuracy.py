@@ -24,25 +24,25 @@ IMPLIED = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_results_are_the_authors_within_what_is_stated(shared: Path, dtype: str) -> None:
     beyond = [
-        f"{one.file} {one.quantity} by {one.ours}: {off:.2e} > {bound:.0e}"
-        for one, off in measured((one for one in COMPARISONS if not one.slow), shared, dtype)
-        if not off <= (bound := one.single if dtype == "float32" else one.double)
+        f"{item.file} {item.quantity} by {item.ours}: {off:.2e} > {bound:.0e}"
+        for item, off in measured((item for item in COMPARISONS if not item.slow), shared, dtype)
+        if not off <= (bound := item.single if dtype == "float32" else item.double)
     ]
     assert not beyond
 
 
 def test_every_number_of_every_file_is_compared(shared: Path) -> None:
-    compared = {(one.file, one.quantity) for one in COMPARISONS}
+    compared = {(item.file, item.quantity) for item in COMPARISONS}
     for path in sorted((shared / "reference" / "mixing").glob("*.npz")):
         file = path.name.rsplit("__float", 1)[0]
         held = {key.split("/", 1)[1] for key in np.load(path) if "/" in key}
-        found = {quantity for name, quantity in compared if name == file}
-        assert held - found <= (IMPLIED if file.startswith(("decompx", "tiny_gpt2_alti")) else set()), file
-        assert found <= held, file
+        result = {quantity for name, quantity in compared if name == file}
+        assert held - result <= (IMPLIED if file.startswith(("decompx", "tiny_gpt2_alti")) else set()), file
+        assert result <= held, file
 
 
 def test_the_page_states_what_is_tested(root: Path) -> None:
     page = (root / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    assert [one.quantity for one in COMPARISONS if stated(one) not in page] == []
+    assert [item.quantity for item in COMPARISONS if stated(item) not in page] == []
     rows = [line for line in page.splitlines() if line.startswith("| ") and "`" in line]
     assert len(rows) == len(COMPARISONS)

@@ -31,29 +31,29 @@ def traced(request, shared):
 @pytest.mark.slow
 @pytest.mark.parametrize("key", CASES)
 def test_contributions_are_the_authors(traced, shared, key) -> None:
-    dtype, found = traced
+    dtype, result = traced
     expected = numbers(shared, "alti")
     for name in SENTENCES:
-        assert np.abs(alti(found[name], **CASES[key]).values - expected[f"{name}/{key}"]).max() < 1e-4
-        same = alti(found[name], **CASES[key], compat="authors").values
+        assert np.abs(alti(result[name], **CASES[key]).values - expected[f"{name}/{key}"]).max() < 1e-4
+        same = alti(result[name], **CASES[key], compat="authors").values
         tolerance = 5e-6 if dtype == "float32" else 1e-9
         assert np.abs(same - expected[f"{name}/{key}"]).max() < tolerance
 
 
 def test_after_the_second_norm_they_are_the_authors(traced, shared) -> None:
-    dtype, found = traced
+    dtype, result = traced
     expected = numbers(shared, "alti")
     for name in SENTENCES:
-        same = alti(found[name], after="norm2", compat="authors").values
+        same = alti(result[name], after="norm2", compat="authors").values
         off = np.abs(same - expected[f"{name}/alti_ln2_layer_contributions"]).max()
         assert off < (1e-4 if dtype == "float32" else 1e-9)
 
 
 @pytest.mark.parametrize("family", [*tiny.TEXT])
 def test_rows_are_shares_in_every_family(family) -> None:
-    found = trace(tiny.build(tiny.TEXT[family]), None, IDS)
+    result = trace(tiny.build(tiny.TEXT[family]), None, IDS)
     for options in ({}, {"distance": "l2"}, {"rolled_out": True}, {"after": "norm2"}):
-        contributions = alti(found, **options)
+        contributions = alti(result, **options)
         values = contributions.values
         totals = values.sum(-1)
         assert (values >= 0).all()
@@ -61,16 +61,16 @@ def test_rows_are_shares_in_every_family(family) -> None:
         assert (np.isclose(totals, 1.0, atol=1e-5) | (totals == 0) | ("rolled_out" in options)).all()
         assert (totals < 1 + 1e-5).all()
         assert (totals > 0).any()
-        if found.is_causal():
+        if result.is_causal():
             assert not np.triu(values, 1).any()
             assert np.allclose(values[:, 0, 0], 1.0)
 
 
 def test_a_sliding_window_leaves_what_it_hides_at_zero() -> None:
-    found = trace(tiny.build(tiny.TEXT["Gemma 2"]), None, IDS)
-    hidden = found.attention_layer(0).sum(0).numpy() == 0
+    result = trace(tiny.build(tiny.TEXT["Gemma 2"]), None, IDS)
+    hidden = result.attention_layer(0).sum(0).numpy() == 0
     assert hidden[8, :4].all()
-    assert not alti(found).layer(0)[hidden].any()
+    assert not alti(result).layer(0)[hidden].any()
 
 
 @pytest.mark.slow
@@ -83,33 +83,33 @@ def test_single_precision_holds_at_length(minilm) -> None:
 
 
 def test_chunks_and_layers_change_nothing() -> None:
-    found = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
-    whole = alti(found).values
-    assert np.allclose(alti(found, chunk_size=2).values, whole, atol=1e-6)
-    assert np.allclose(alti(found, layers=1).values[0], whole[1], atol=1e-6)
-    assert alti(found, rolled_out=True, layers=-1).layers == (1,)
-    assert np.allclose(alti(found, rolled_out=True).layer(1), whole[1] @ whole[0], atol=1e-6)
+    result = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+    whole = alti(result).values
+    assert np.allclose(alti(result, chunk_size=2).values, whole, atol=1e-6)
+    assert np.allclose(alti(result, layers=1).values[0], whole[1], atol=1e-6)
+    assert alti(result, rolled_out=True, layers=-1).layers == (1,)
+    assert np.allclose(alti(result, rolled_out=True).layer(1), whole[1] @ whole[0], atol=1e-6)
 
 
 def test_a_decoders_reading_of_its_encoder_leaves_a_share_to_the_token_itself() -> None:
-    found = FAMILIES["Marian"].traced()
-    cross = alti(found, stack="cross")
-    n_queries, n_keys = (len(axis) for axis in found.axes("cross"))
+    result = FAMILIES["Marian"].traced()
+    cross = alti(result, stack="cross")
+    n_queries, n_keys = (len(axis) for axis in result.axes("cross"))
     assert cross.shape == (2, n_queries, n_keys)
     totals = cross.values.sum(-1)
     assert ((totals >= 0) & (totals < 1)).all()
     assert (totals > 0).any()
     assert "what the token keeps of itself" in cross.warning
-    own = alti(found, stack="decoder")
+    own = alti(result, stack="decoder")
     assert np.allclose(own.values.sum(-1), 1)
-    rolled = alti(found, stack="decoder", rolled_out=True)
+    rolled = alti(result, stack="decoder", rolled_out=True)
     assert "what its blocks read from the encoder is left out" in rolled.warning
-    assert "left out" in rollout(found, stack="decoder").warning
+    assert "left out" in rollout(result, stack="decoder").warning
     assert not own.warning
     with pytest.raises(ValueError, match=r"after=.norm2. needs blocks with self-attention"):
-        alti(found, after="norm2", stack="cross")
+        alti(result, after="norm2", stack="cross")
     with pytest.raises(ValueError, match="needs a map of self-attention"):
-        alti(found, rolled_out=True, stack="cross")
+        alti(result, rolled_out=True, stack="cross")
 
 
 def test_a_row_without_any_contribution_stays_zero() -> None:
@@ -118,12 +118,12 @@ def test_a_row_without_any_contribution_stays_zero() -> None:
 
 
 def test_wrong_options_name_what_is_taken() -> None:
-    found = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
+    result = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
     with pytest.raises(ValueError, match=r"distance 'l3' is not one of 'l1', 'l2'"):
-        alti(found, "l3")
+        alti(result, "l3")
     with pytest.raises(ValueError, match="compat 'author' is not one of"):
-        alti(found, compat="author")
+        alti(result, compat="author")
     with pytest.raises(ValueError, match="chunk_size must be at least 1"):
-        alti(found, chunk_size=0)
+        alti(result, chunk_size=0)
     with pytest.raises(ValueError, match="after 'norm3'"):
-        alti(found, after="norm3")
+        alti(result, after="norm3")

@@ -221,7 +221,7 @@ def test_heads_are_what_their_vectors_say(family) -> None:
     """Every head's vector for every token is made and taken through the norms with their real deviations."""
     needs("head", family)
     traced = trace(_stirred(tiny.TEXT[family]), None, IDS)
-    found = direct_logit_attribution(traced, _token(4)).map.layer(1)
+    result = direct_logit_attribution(traced, _token(4)).map.layer(1)
     block = block_of(traced, 1, "self", "test")
     matrix, row, _ = block.branch()
     vectors = torch.einsum("hij,hjv,hvd,i->hijd", block.weights(), block.head_values(), matrix, row)[:, 4]
@@ -237,7 +237,7 @@ def test_heads_are_what_their_vectors_say(family) -> None:
         else:
             vectors = step.direct(vectors) / step.deviation(state)
         state = step(state[None])[0]
-    assert np.allclose(found[:, 0], vectors[..., 7], atol=1e-6)
+    assert np.allclose(result[:, 0], vectors[..., 7], atol=1e-6)
 
 
 @pytest.mark.parametrize("family", DECODERS)
@@ -316,10 +316,10 @@ def test_neither_batch_padding_nor_chunks_change_anything(family) -> None:
     ids = torch.tensor([[*IDS[:5], 0, 0, 0, 0], IDS])
     mask = torch.tensor([[1] * 5 + [0] * 4, [1] * 9])
     short, long = trace(model, None, {"input_ids": ids, "attention_mask": mask})
-    for found, own in ((short, IDS[:5]), (long, IDS)):
+    for result, own in ((short, IDS[:5]), (long, IDS)):
         alone = trace(model, None, own)
-        assert np.allclose(alti_logit(found, 7).values, alti_logit(alone, 7).values, atol=2e-5)
-        direct = direct_logit_attribution(found, 7, by="head")
+        assert np.allclose(alti_logit(result, 7).values, alti_logit(alone, 7).values, atol=2e-5)
+        direct = direct_logit_attribution(result, 7, by="head")
         assert np.allclose(direct.values, direct_logit_attribution(alone, 7, by="head").values, atol=2e-5)
     assert np.allclose(alti_logit(long, 7, chunk_size=2).values, alti_logit(long, 7).values, atol=1e-5)
 
@@ -357,21 +357,21 @@ def test_it_leaves_and_comes_back(tmp_path) -> None:
         vocab_size=len(reader), n_embd=32, n_layer=2, n_head=4, n_positions=64
     )))  # fmt: skip
     traced = trace(model, reader, "the cat the cats")
-    found = alti_logit(traced, " the", foil="cat")
-    for result in (found, direct_logit_attribution(traced, " the")):
+    outcome = alti_logit(traced, " the", foil="cat")
+    for result in (outcome, direct_logit_attribution(traced, " the")):
         back = load(result.save(tmp_path / f"{result.method}.safetensors"))
         assert np.array_equal(back.values, result.values)
         assert np.array_equal(back.map.values, result.map.values)
         assert back.provenance == result.provenance
         assert json.dumps(result.to_description()[0])
-    words = found.to("word")
+    words = outcome.to("word")
     assert words.values.shape == words.map.shape[-1:] == (4,)
-    assert np.isclose(words.values.sum(), found.values.sum(), atol=1e-6)
-    pairs = Unit("pair", ("x", "y"), ((0, 1), tuple(range(2, len(found.labels)))), (False, False))
-    assert found.to(pairs).map.shape == (2, 1, 2)
+    assert np.isclose(words.values.sum(), outcome.values.sum(), atol=1e-6)
+    pairs = Unit("pair", ("x", "y"), ((0, 1), tuple(range(2, len(outcome.labels)))), (False, False))
+    assert outcome.to(pairs).map.shape == (2, 1, 2)
     assert "alti_logit" in methods()
     assert methods()["alti_logit"].kind == "attributions"
-    assert found.map.query_labels == (f"{found.target} rather than {found.foil}",)
+    assert outcome.map.query_labels == (f"{outcome.target} rather than {outcome.foil}",)
 
 
 # What is refused

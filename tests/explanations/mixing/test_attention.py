@@ -15,38 +15,38 @@ def test_it_is_what_the_model_used(minilm, sentence):
     from transformers import AutoModel
 
     model, tokenizer = minilm
-    found = attention(make_trace(model, tokenizer, sentence))
+    result = attention(make_trace(model, tokenizer, sentence))
     eager = AutoModel.from_pretrained(
         model.name_or_path, add_pooling_layer=False, attn_implementation="eager"
     ).eval()
     with torch.no_grad():
         expected = eager(**tokenizer(sentence, return_tensors="pt"), output_attentions=True).attentions
-    np.testing.assert_array_equal(found.values, torch.cat(expected).numpy())
-    assert found.stochastic
-    assert not found.causal
-    assert found.provenance["text"] == sentence
+    np.testing.assert_array_equal(result.values, torch.cat(expected).numpy())
+    assert result.stochastic
+    assert not result.causal
+    assert result.provenance["text"] == sentence
 
 
 def test_words_of_a_real_sentence(minilm, sentence):
     model, tokenizer = minilm
-    found = attention(make_trace(model, tokenizer, sentence))
-    words = found.to("word")
-    place = words.query_labels.index("electroencephalographer")
-    pieces = list(words.query_unit.spans[place])
+    result = attention(make_trace(model, tokenizer, sentence))
+    words = result.to("word")
+    position = words.query_labels.index("electroencephalographer")
+    pieces = list(words.query_unit.spans[position])
     assert len(pieces) > 2
-    layer = found.layer(4)
+    layer = result.layer(4)
     np.testing.assert_allclose(
-        words.layer(4)[:, place, place], layer[:, pieces][:, :, pieces].sum(-1).mean(-1), rtol=1e-5
+        words.layer(4)[:, position, position], layer[:, pieces][:, :, pieces].sum(-1).mean(-1), rtol=1e-5
     )
     np.testing.assert_allclose(words.values.sum(-1), 1.0, atol=1e-5)
 
 
 def test_a_decoder_is_causal(tiny_llama):
-    found = attention(make_trace(tiny_llama, None, [3, 5, 7, 9]))
-    assert found.causal
-    assert found.shape == (2, 4, 4, 4)
-    assert found.predictions.title == "next token"
-    assert found.predictions.items[0].probability >= found.predictions.items[1].probability
+    result = attention(make_trace(tiny_llama, None, [3, 5, 7, 9]))
+    assert result.causal
+    assert result.shape == (2, 4, 4, 4)
+    assert result.predictions.title == "next token"
+    assert result.predictions.items[0].probability >= result.predictions.items[1].probability
 
 
 def test_stacks_by_name(tiny_stacks):

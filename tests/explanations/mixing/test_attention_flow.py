@@ -22,15 +22,15 @@ def random(n_layers, n, seed=0):
 
 def test_the_first_layer_is_its_own_capacity():
     weights = random(2, 5)
-    found = attention_flow(square(*weights))
-    assert np.allclose(found.layer(0), 0.5 * weights[0] + 0.5 * np.eye(5), atol=1e-6)
+    result = attention_flow(square(*weights))
+    assert np.allclose(result.layer(0), 0.5 * weights[0] + 0.5 * np.eye(5), atol=1e-6)
 
 
 def test_a_flow_is_bounded_by_the_narrowest_cut():
     # Token 1 of the top reads 0 by 0.6 and 1 by 0.4; below, 0 reads itself only and 1 reads 0 by 0.3.
     upper, lower = [[1, 0], [0.6, 0.4]], [[1, 0], [0.3, 0.7]]
-    found = attention_flow(square(lower, upper), residual_weight=0.0, normalize=False)
-    assert np.allclose(found.layer(1), [[1, 0], [0.6 + 0.3, 0.4]], atol=1e-6)
+    result = attention_flow(square(lower, upper), residual_weight=0.0, normalize=False)
+    assert np.allclose(result.layer(1), [[1, 0], [0.6 + 0.3, 0.4]], atol=1e-6)
     shares = attention_flow(square(lower, upper), residual_weight=0.0).layer(1)
     assert np.allclose(shares[1], [0.9 / 1.3, 0.4 / 1.3], atol=1e-6)
 
@@ -44,10 +44,10 @@ def test_equal_weights_stay_equal_and_identity_stays_identity():
 def test_causal_maps_keep_their_triangle_and_heads_are_reduced():
     weights = np.tril(random(6, 5).reshape(2, 3, 5, 5))
     weights /= weights.sum(-1, keepdims=True)
-    found = attention_flow(square(*weights))
-    assert found.causal
-    assert not np.triu(found.values, 1).any()
-    assert np.allclose(found.values, attention_flow(square(*weights.mean(1))).values, atol=1e-6)
+    result = attention_flow(square(*weights))
+    assert result.causal
+    assert not np.triu(result.values, 1).any()
+    assert np.allclose(result.values, attention_flow(square(*weights.mean(1))).values, atol=1e-6)
 
 
 def test_words_can_be_asked_for_by_their_map(tiny_bert):

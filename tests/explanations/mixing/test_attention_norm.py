@@ -16,9 +16,9 @@ VARIANTS = ("attn", "res", "res_ln", "enc")
 
 
 def test_rows_are_shares_only_where_asked_for() -> None:
-    found = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
-    assert not attention_norm(found).stochastic
-    rows = attention_norm(found, "enc", normalize="row")
+    result = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
+    assert not attention_norm(result).stochastic
+    rows = attention_norm(result, "enc", normalize="row")
     assert rows.stochastic
     assert np.allclose(rows.values.sum(-1), 1.0, atol=1e-6)
     assert np.allclose(rows.to("word").values, rows.values)  # every id is a word of its own
@@ -26,13 +26,13 @@ def test_rows_are_shares_only_where_asked_for() -> None:
 
 @pytest.mark.parametrize("family", [name for name in tiny.TEXT if name not in ("BERT", "RoBERTa")])
 def test_every_family_has_every_variant(family) -> None:
-    found = trace(tiny.build(tiny.TEXT[family]), None, IDS)
-    values = {variant: attention_norm(found, variant) for variant in VARIANTS}
+    result = trace(tiny.build(tiny.TEXT[family]), None, IDS)
+    values = {variant: attention_norm(result, variant) for variant in VARIANTS}
     post = family in ("DistilBERT", "ELECTRA", "ALBERT")
     for variant, lengths in values.items():
         assert lengths.values.min() >= 0
-        assert lengths.causal == found.is_causal()
-        if found.is_causal():
+        assert lengths.causal == result.is_causal()
+        if result.is_causal():
             assert not np.triu(lengths.values, 1).any()
         late = variant in ("res_ln", "enc")
         assert ("no norm after" in lengths.warning) == (late and not post)
@@ -41,7 +41,7 @@ def test_every_family_has_every_variant(family) -> None:
 
 
 def test_only_the_layer_that_is_opened_is_computed(monkeypatch) -> None:
-    found = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+    result = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
     opened = []
     from attnwidgets.tracing.algebra import contributions
 
@@ -49,7 +49,7 @@ def test_only_the_layer_that_is_opened_is_computed(monkeypatch) -> None:
     monkeypatch.setattr(
         contributions, "parts_of", lambda block, stage: opened.append(stage) or real(block, stage)
     )
-    lengths = attention_norm(found)
+    lengths = attention_norm(result)
     assert opened == []
     lengths.layer(1)
     lengths.layer(1)
@@ -66,17 +66,17 @@ def test_padding_in_a_batch_changes_nothing() -> None:
 
 
 def test_wrong_options_name_what_is_taken() -> None:
-    found = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
+    result = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
     with pytest.raises(ValueError, match=r"variant 'resln' is not one of .* Did you mean 'res_ln'"):
-        attention_norm(found, "resln")
+        attention_norm(result, "resln")
     with pytest.raises(ValueError, match="normalize 'rows'"):
-        attention_norm(found, normalize="rows")
+        attention_norm(result, normalize="rows")
     with pytest.raises(ValueError, match=r"per_head requires variant=.attn."):
-        attention_norm(found, "res", per_head=True)
+        attention_norm(result, "res", per_head=True)
     with pytest.raises(IndexError, match="layer 7 is out of range"):
-        attention_norm(found, layers=7)
+        attention_norm(result, layers=7)
     with pytest.raises(TypeError, match="Did you mean 'variant'"):
-        explain(found, "attention_norm", varian="res")
+        explain(result, "attention_norm", varian="res")
     cross = trace(tiny.build(tiny.SEQ2SEQ["Marian"]), None, IDS)
     for stack in ("decoder", "cross"):
         with pytest.raises(
@@ -89,18 +89,18 @@ def test_wrong_options_name_what_is_taken() -> None:
 
 
 def test_a_decoder_that_reads_an_encoder_is_measured_on_both_sides() -> None:
-    found = FAMILIES["Marian"].traced()
-    reads = {variant: attention_norm(found, variant, stack="cross") for variant in ("attn", "res", "res_ln")}
-    n_queries, n_keys = (len(axis) for axis in found.axes("cross"))
+    result = FAMILIES["Marian"].traced()
+    reads = {variant: attention_norm(result, variant, stack="cross") for variant in ("attn", "res", "res_ln")}
+    n_queries, n_keys = (len(axis) for axis in result.axes("cross"))
     assert reads["attn"].shape == (2, n_queries, n_keys)
     assert np.array_equal(reads["attn"].values, reads["res"].values)
     assert not np.allclose(reads["attn"].values, reads["res_ln"].values)
     assert "the residual connection belongs to none of the tokens read" in reads["res"].warning
     assert not reads["attn"].warning
-    assert attention_norm(found, per_head=True, stack="cross").shape == (2, 4, n_queries, n_keys)
-    own = attention_norm(found, "res_ln", stack="decoder")
+    assert attention_norm(result, per_head=True, stack="cross").shape == (2, 4, n_queries, n_keys)
+    own = attention_norm(result, "res_ln", stack="decoder")
     assert own.causal
     assert not own.warning
-    ratios = mixing_ratio(found, stack="cross")
+    ratios = mixing_ratio(result, stack="cross")
     assert ((ratios.values > 0) & (ratios.values < 1)).all()
-    assert np.allclose(mixing_ratio(found, "attn", stack="cross").values, 1)
+    assert np.allclose(mixing_ratio(result, "attn", stack="cross").values, 1)

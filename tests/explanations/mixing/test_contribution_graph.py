@@ -187,7 +187,7 @@ def test_some_layers_stay_a_graph_and_some_heads_a_map() -> None:
 def _by_hand(graph, token, threshold, *, renormalize, per_head) -> dict[tuple, float]:
     """List every edge of the whole graph, then keep those that reach the target: from the definition."""
     stack = [("out", 2, token)]
-    found, seen = {}, set()
+    result, seen = {}, set()
     while stack:
         state = stack.pop()
         if state in seen or state[1] < 0:
@@ -203,9 +203,9 @@ def _by_hand(graph, token, threshold, *, renormalize, per_head) -> dict[tuple, f
             edges[name] = edges.get(name, 0.0) + part
         for name, weight in edges.items():
             if weight > (0.0 if renormalize else threshold):
-                found[name] = weight
+                result[name] = weight
                 stack.append(name[2])
-    return {(k, *state[1:], source[2], head): w for (k, state, source, head), w in found.items()}
+    return {(k, *state[1:], source[2], head): w for (k, state, source, head), w in result.items()}
 
 
 def _parts_by_hand(graph, stage, layer, token) -> dict[tuple, float]:

@@ -52,11 +52,11 @@ def test_scores_and_lengths_are_the_authors(classified, shared, variant) -> None
     expected = numbers(shared, f"decompx__{variant}")
     single = dtype == "float32"
     for name in ("s1_short8", "s8_pair", *(("s2_subwords", "s4_agreement") if not VARIANTS[variant] else ())):
-        found = decompx(traces[name], [0, 1], **VARIANTS[variant])
-        assert np.abs(found.values.T - expected[f"{name}/classifier"]).max() < (1e-6 if single else 1e-9)
-        assert relative(found.map.values, expected[f"{name}/aggregated_norm"]) < (1e-4 if single else 1e-9)
+        result = decompx(traces[name], [0, 1], **VARIANTS[variant])
+        assert np.abs(result.values.T - expected[f"{name}/classifier"]).max() < (1e-6 if single else 1e-9)
+        assert relative(result.map.values, expected[f"{name}/aggregated_norm"]) < (1e-4 if single else 1e-9)
         rest = expected[f"{name}/logits"] - expected[f"{name}/classifier"].sum(0)
-        assert np.abs(np.array(found.residual) - rest).max() < (1e-6 if single else 1e-9)
+        assert np.abs(np.array(result.residual) - rest).max() < (1e-6 if single else 1e-9)
 
 
 def test_vectors_are_the_authors(classified, shared) -> None:
@@ -65,8 +65,8 @@ def test_vectors_are_the_authors(classified, shared) -> None:
     for name in ("s0_vz_demo", "s1_short8"):
         followed = _followed(traces[name])
         with torch.no_grad():
-            found = followed.run(range(followed.n_tokens))
-        off = np.abs(found.numpy() - expected[f"{name}/aggregated_vectors_last"]).max()
+            result = followed.run(range(followed.n_tokens))
+        off = np.abs(result.numpy() - expected[f"{name}/aggregated_vectors_last"]).max()
         assert off < (1e-4 if dtype == "float32" else 1e-9)
         lengths = torch.stack([followed.lengths[layer] for layer in range(6)]).numpy()
         assert relative(lengths, expected[f"{name}/aggregated_norm"]) < (5e-5 if dtype == "float32" else 1e-9)
@@ -114,17 +114,17 @@ def test_vectors_add_up_to_every_state_in_every_family(family, monkeypatch) -> N
     stack = _stack(traced)
     for options in OPTIONS:
         followed = _followed(traced, stack, **options)
-        found = followed.run(range(followed.n_tokens))
+        result = followed.run(range(followed.n_tokens))
         state = block_of(traced, followed.n_layers - 1, stack, "test").output
         # Shares by signed products may be large, and their rounding with them.
-        assert (found.sum(1) - state).abs().max() < (1e-7 if options.get("bias") == "dot" else 1e-9)
+        assert (result.sum(1) - state).abs().max() < (1e-7 if options.get("bias") == "dot" else 1e-9)
         if traced.is_causal(stack):
-            assert not found[torch.triu(torch.ones(found.shape[:2]), diagonal=1).bool()].any()
+            assert not result[torch.triu(torch.ones(result.shape[:2]), diagonal=1).bool()].any()
     followed = _followed(traced, stack)
-    found = followed.run(range(followed.n_tokens))
+    result = followed.run(range(followed.n_tokens))
     first = followed.run(range(followed.n_tokens), upto=0)
     assert (first.sum(1) - block_of(traced, 0, stack, "test").output).abs().max() < 1e-9
-    assert (followed.run([2, 5]) - found[[2, 5]]).abs().max() < 1e-10
+    assert (followed.run([2, 5]) - result[[2, 5]]).abs().max() < 1e-10
     # Where there are many sources, a row's maps in and out of a wide layer are multiplied first.
     monkeypatch.setattr("attnwidgets.tracing.algebra.decomposition._WORTH", 0)
     for options in ({}, {"gate": "fixed"}, {"activation": "linear_approximation"}):
@@ -152,15 +152,15 @@ def test_scores_add_up_to_the_logit_in_every_family(family) -> None:
     target, foil = (targets.token(i, position=4) if each else i for i in (1, 2))
     model = traced.logits[4] if each else traced.logits
     for options in ({}, {"bias": "norm"}):
-        found = decompx(traced, [target, foil], **options)
-        assert found.values.shape == (2, len(traced.axes()[1]))
-        assert np.abs(found.values.sum(1) - model[[1, 2]].numpy()).max() < 1e-5
-        assert np.abs(np.array(found.residual)).max() < 1e-9
+        result = decompx(traced, [target, foil], **options)
+        assert result.values.shape == (2, len(traced.axes()[1]))
+        assert np.abs(result.values.sum(1) - model[[1, 2]].numpy()).max() < 1e-5
+        assert np.abs(np.array(result.residual)).max() < 1e-9
         apart = decompx(traced, target, foil, **options)
-        assert np.allclose(apart.values, found.values[0] - found.values[1], atol=1e-6)
+        assert np.allclose(apart.values, result.values[0] - result.values[1], atol=1e-6)
         assert abs(apart.residual) < 1e-9
         if each and traced.is_causal():
-            assert not found.values[:, 5:].any()
+            assert not result.values[:, 5:].any()
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -172,9 +172,9 @@ def test_a_head_may_read_the_mean_of_all_tokens(pooling) -> None:
         )
     )  # fmt: skip
     traced = trace(model.double(), None, IDS)
-    found = decompx(traced, [0, 1, 2])
-    assert np.abs(np.array(found.residual)).max() < 1e-9
-    assert np.abs(found.values.sum(1) - traced.logits.numpy()).max() < 1e-6
+    result = decompx(traced, [0, 1, 2])
+    assert np.abs(np.array(result.residual)).max() < 1e-9
+    assert np.abs(result.values.sum(1) - traced.logits.numpy()).max() < 1e-6
 
 
 def test_a_mask_and_a_next_token_are_targets_by_name() -> None:
@@ -183,11 +183,11 @@ def test_a_mask_and_a_next_token_are_targets_by_name() -> None:
     reader = tiny.wordpiece()
     masked = tiny.build(lambda: BertForMaskedLM(BertConfig(**{**tiny.SMALL, "vocab_size": len(reader)})))
     traced = trace(masked, reader, "the [MASK] sat")
-    found = decompx(traced, "cat", "york")
-    assert (found.target, found.foil) == ("cat", "york")
+    result = decompx(traced, "cat", "york")
+    assert (result.target, result.foil) == ("cat", "york")
     difference = traced.logits[2, reader.convert_tokens_to_ids("cat")]
     difference = difference - traced.logits[2, reader.convert_tokens_to_ids("york")]
-    assert float(found.values.sum()) == pytest.approx(float(difference), abs=1e-6)
+    assert float(result.values.sum()) == pytest.approx(float(difference), abs=1e-6)
     bytes_ = tiny.byte_level()
     writer = tiny.build(
         lambda: GPT2LMHeadModel(
@@ -241,8 +241,8 @@ def test_sources_of_a_causal_model_may_come_in_any_order_and_in_parts() -> None:
     labels = traced.tokens
     groups = ((5, 1), (0,), (7, 3, 4), (2,), (6,))
     unit = Unit("group", tuple("abcde"), groups, (False,) * 5)
-    found = decompx(traced, 1, unit=unit)
-    assert np.allclose(found.values, whole.to(unit).values, atol=1e-6)
+    result = decompx(traced, 1, unit=unit)
+    assert np.allclose(result.values, whole.to(unit).values, atol=1e-6)
     for size in (1, 3):
         parts = decompx(traced, 1, chunk_size=size)
         assert np.allclose(parts.values, whole.values, atol=1e-6)
@@ -258,11 +258,11 @@ def test_a_batch_and_its_padding_change_nothing(family) -> None:
     texts = ["the cat sat", "a b c new york the unbelievable cat"]
     if family == "BERT":
         batch = trace(model, reader, texts)
-        for one, text in zip(batch, texts, strict=True):
+        for item, text in zip(batch, texts, strict=True):
             alone = trace(model, reader, text)
             target = targets.token(7, position=1)
-            assert np.allclose(decompx(one, target).values, decompx(alone, target).values, atol=1e-6)
-            assert np.allclose(decompx(one, target).map.values, decompx(alone, target).map.values, atol=1e-5)
+            assert np.allclose(decompx(item, target).values, decompx(alone, target).values, atol=1e-6)
+            assert np.allclose(decompx(item, target).map.values, decompx(alone, target).map.values, atol=1e-5)
         return
     ids, padded = torch.tensor([IDS[:5]]), torch.tensor([[*IDS[:5], 0, 0]])
     alone = trace(model, None, ids)
@@ -285,10 +285,10 @@ def test_half_precision_is_computed_in_single(family) -> None:
 def test_without_a_prediction_the_map_is_returned(minilm) -> None:
     model, reader = minilm
     traced = trace(model, reader, "Paris is beautiful.")
-    found = decompx(traced)
-    assert found.axis_names == ("layer", "query", "key")
-    assert found.shape == (6, len(traced.tokens), len(traced.tokens))
-    assert found.map is found
+    result = decompx(traced)
+    assert result.axis_names == ("layer", "query", "key")
+    assert result.shape == (6, len(traced.tokens), len(traced.tokens))
+    assert result.map is result
     with pytest.raises(ValueError, match="its model has no head"):
         decompx(traced, 0)
     unmasked = FAMILIES["BERT"].traced()
@@ -302,11 +302,11 @@ def test_layers_that_scores_have_passed_are_not_followed_again(monkeypatch) -> N
     monkeypatch.setattr(
         Propagation, "run", lambda self, *args, **kwargs: runs.append(1) or run(self, *args, **kwargs)
     )
-    found = decompx(FAMILIES["BERT"].traced(), targets.token(1, position=4))
-    found.map.layer(0)
+    result = decompx(FAMILIES["BERT"].traced(), targets.token(1, position=4))
+    result.map.layer(0)
     assert len(runs) == 1
-    found.map.layer(1)
-    found.map.layer(0)
+    result.map.layer(1)
+    result.map.layer(0)
     assert len(runs) == 2
 
 

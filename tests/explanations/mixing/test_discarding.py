@@ -40,7 +40,7 @@ def made(*, sink: float = 8.0) -> MixingMap:
 
 def layers_by_hand(places: list[int], weight: float, *, normalize: bool = True) -> list[Any]:
     """Every layer's A' by loops: columns to zero, residual, rows divided by their sums."""
-    found = []
+    result = []
     for layer in weights():
         matrix = [[sum(head[i][j] for head in layer) / len(layer) for j in range(N)] for i in range(N)]
         for i in range(N):
@@ -50,8 +50,8 @@ def layers_by_hand(places: list[int], weight: float, *, normalize: bool = True) 
             total = sum(matrix[i])
             if normalize and total:
                 matrix[i] = [value / total for value in matrix[i]]
-        found.append(np.array(matrix))
-    return found
+        result.append(np.array(matrix))
+    return result
 
 
 DISCARDS = [("first", [0]), ("special", [0, 3]), ([1, -1], [1, 4]), ((2,), [2]), (np.array([0, 0]), [0])]
@@ -62,14 +62,14 @@ DISCARDS = [("first", [0]), ("special", [0, 3]), ([1, -1], [1, 4]), ((2,), [2]),
 def test_rollout_leaves_columns_out_and_divides_rows_again(
     discard: Any, places: list[int], weight: float
 ) -> None:
-    found = aw.rollout(made(), weight, discard=discard)
+    result = aw.rollout(made(), weight, discard=discard)
     state = np.eye(N)
     for number, layer in enumerate(layers_by_hand(places, weight)):
         state = layer @ state
-        np.testing.assert_allclose(found.layer(number), state, atol=1e-12)
-    np.testing.assert_allclose(found.values.sum(-1), 1.0)
+        np.testing.assert_allclose(result.layer(number), state, atol=1e-12)
+    np.testing.assert_allclose(result.values.sum(-1), 1.0)
     others = [i for i in range(N) if i not in places]
-    assert not found.values[:, others][..., places].any()
+    assert not result.values[:, others][..., places].any()
     unnormalized = aw.rollout(made(), weight, discard=discard, normalize=False)
     product = layers_by_hand(places, weight, normalize=False)
     np.testing.assert_allclose(unnormalized.layer(1), product[1] @ product[0], atol=1e-12)
@@ -84,13 +84,13 @@ def test_rows_with_nothing_left_are_their_own_token_or_zero() -> None:
 
 @pytest.mark.parametrize(("discard", "places"), DISCARDS[:3])
 def test_flow_leaves_them_out_of_its_capacities(discard: Any, places: list[int]) -> None:
-    found = aw.attention_flow(made(), discard=discard)
+    result = aw.attention_flow(made(), discard=discard)
     below, above = layers_by_hand(places, 0.5)[:2]
-    np.testing.assert_allclose(found.layer(0), below, atol=1e-6)
+    np.testing.assert_allclose(result.layer(0), below, atol=1e-6)
     # Over two layers a flow is the sum over the tokens between of the narrower edge, where no edge is shared.
     for query in range(N):
         flows = [max_flow(above, below, query, key) for key in range(N)]
-        np.testing.assert_allclose(found.layer(1)[query], np.array(flows) / sum(flows), atol=1e-6)
+        np.testing.assert_allclose(result.layer(1)[query], np.array(flows) / sum(flows), atol=1e-6)
 
 
 def max_flow(above: Any, below: Any, query: int, key: int) -> float:
@@ -114,19 +114,19 @@ def test_chefers_rows_keep_their_size(discard: Any, places: list[int], rule: Any
             left = sum(abs(value) for value in kept[i])
             kept[i] *= sum(abs(value) for value in layer[i]) / left if left else 0
         state = state + kept @ state
-    found = aw.chefer(trace, 1, rule=rule, clamp=clamp, discard=discard)
-    np.testing.assert_allclose(found.map.layer(1), state, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.values, state[0], rtol=1e-6, atol=1e-9)
+    result = aw.chefer(trace, 1, rule=rule, clamp=clamp, discard=discard)
+    np.testing.assert_allclose(result.map.layer(1), state, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(result.values, state[0], rtol=1e-6, atol=1e-9)
 
 
 def test_chefer_leaves_out_tokens_of_the_source_that_the_decoder_reads() -> None:
     needs("interface", "T5")
     trace = aw.trace(tiny.build(tiny.SEQ2SEQ["T5"]).double(), None, input_ids=[5, 6, 7, 8], max_new_tokens=3)
     target = aw.targets.token(3, position=1)
-    whole, found = (aw.chefer(trace, target, discard=discard) for discard in (None, [2]))
+    whole, result = (aw.chefer(trace, target, discard=discard) for discard in (None, [2]))
     assert whole.values[2] > 0
-    assert found.values[2] == pytest.approx(0, abs=1e-15)
-    assert (found.values[[0, 1, 3]] > 0).all()
+    assert result.values[2] == pytest.approx(0, abs=1e-15)
+    assert (result.values[[0, 1, 3]] > 0).all()
     own = aw.chefer(trace, target, stack="decoder", discard="first")
     assert own.values[0] == pytest.approx(0, abs=1e-15)
     assert own.values[1] >= 1  # its own, by the residual
@@ -134,10 +134,10 @@ def test_chefer_leaves_out_tokens_of_the_source_that_the_decoder_reads() -> None
 
 def test_words_are_left_out_where_words_are_followed() -> None:
     words = made().to("word")
-    found = aw.rollout(words, discard=[1])
+    result = aw.rollout(words, discard=[1])
     expected = aw.rollout(MixingMap(words.values, query=list(words.query_labels)), discard=[1])
-    np.testing.assert_allclose(found.values, expected.values, atol=1e-6)
-    assert "without words 1" in found.note
+    np.testing.assert_allclose(result.values, expected.values, atol=1e-6)
+    assert "without words 1" in result.note
 
 
 @pytest.mark.parametrize("method", [aw.rollout, aw.attention_flow])
@@ -146,16 +146,16 @@ def test_the_option_is_kept_and_said(method: Any) -> None:
     assert method(made()).provenance["options"]["discard"] is None
     assert method(made(), discard="first").title.endswith(", without the first token")
     assert "without special tokens" in method(made(), discard="special").note
-    found = method(made(), discard=[0, 3])
-    assert found.provenance["options"]["discard"] == (0, 3)
-    assert "without tokens 0, 3" in found.note
+    result = method(made(), discard=[0, 3])
+    assert result.provenance["options"]["discard"] == (0, 3)
+    assert "without tokens 0, 3" in result.note
 
 
 def test_what_chefer_leaves_out_is_not_its_menus_answer() -> None:
     trace = aw.trace(random_classifier(), tiny.wordpiece(), "the cat")
-    found = aw.chefer(trace, discard="special")
-    assert "without special tokens" in found.title
-    assert aw.RelevanceMap(found).options["method"] != "chefer"
+    result = aw.chefer(trace, discard="special")
+    assert "without special tokens" in result.title
+    assert aw.RelevanceMap(result).options["method"] != "chefer"
     assert aw.RelevanceMap(aw.chefer(trace)).options["method"] == "chefer"
 
 
@@ -192,28 +192,28 @@ def test_the_note_says_what_the_first_token_holds_once_a_layer_shows_it() -> Non
     lazy = MixingMap.lazy(
         layer, query=axis(), layers=range(4), heads=range(2), method="attention", causal=True, dtype="float64"
     )
-    found = aw.rollout(lazy)
-    assert found.note == ""
+    result = aw.rollout(lazy)
+    assert result.note == ""
     assert not calls  # nothing is computed for the note
-    found.layer(0)
-    share = float(found.layer(0)[1:, 0].mean())
-    assert (share < 0.9, found.note) == (True, "")
-    found.layer(3)
-    share = float(found.layer(3)[1:, 0].mean())
+    result.layer(0)
+    share = float(result.layer(0)[1:, 0].mean())
+    assert (share < 0.9, result.note) == (True, "")
+    result.layer(3)
+    share = float(result.layer(3)[1:, 0].mean())
     assert share > 0.9
     said = f"the first token holds {share:.1%} of a row at layer 3 (mean over the queries after it)"
-    assert found.note == f'{said}; discard="first" leaves it out'
-    assert said in repr(found)
+    assert result.note == f'{said}; discard="first" leaves it out'
+    assert said in repr(result)
     assert calls == [0, 1, 2, 3]
     assert "the first" not in aw.rollout(made(sink=0.0)).note
 
 
 def test_the_note_names_what_takes_its_place() -> None:
     deep = MixingMap(weights(24, sink=0.5), query=axis(), method="attention", dtype="float64")
-    found = aw.rollout(deep, discard="first")
-    share = found.layer(23)[2:, 1].mean()
-    assert f"token 1, the first remaining one, holds {share:.1%} of a row at layer 23" in found.note
-    assert "leaves it out" not in found.note
+    result = aw.rollout(deep, discard="first")
+    share = result.layer(23)[2:, 1].mean()
+    assert f"token 1, the first remaining one, holds {share:.1%} of a row at layer 23" in result.note
+    assert "leaves it out" not in result.note
 
 
 def test_a_view_shows_the_note() -> None:

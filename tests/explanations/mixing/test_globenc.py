@@ -11,17 +11,17 @@ from tests.tracing import tiny
 
 
 def test_the_two_modes_are_different_measures() -> None:
-    found = trace(tiny.build(tiny.TEXT["BERT"]), None, [5, 17, 31, 9])
-    rows = globenc(found, "row")
+    result = trace(tiny.build(tiny.TEXT["BERT"]), None, [5, 17, 31, 9])
+    rows = globenc(result, "row")
     assert rows.stochastic
     assert np.allclose(rows.values.sum(-1), 1.0, atol=1e-6)
     assert np.allclose(
-        rows.values, rollout(attention_norm(found, "enc", normalize="row"), residual=None).values, atol=1e-6
+        rows.values, rollout(attention_norm(result, "enc", normalize="row"), residual=None).values, atol=1e-6
     )
-    plain = globenc(found).values
+    plain = globenc(result).values
     assert not np.allclose(plain / plain.sum(-1, keepdims=True), rows.values, atol=1e-6)
     with pytest.raises(ValueError, match="normalize 'rows' is not one of"):
-        globenc(found, "rows")
+        globenc(result, "rows")
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [("float32", 1e15), ("float64", 1e120)])
@@ -29,8 +29,8 @@ def test_a_product_beyond_the_precision_says_what_to_do(dtype: str, scale: float
     model = tiny.build(lambda: tiny._plain("GPT2", "Model", num_hidden_layers=4)).to(getattr(torch, dtype))
     for block in model.h:
         block.attn.c_proj.weight.data *= scale
-    found = trace(model, None, [5, 17, 31])
+    result = trace(model, None, [5, 17, 31])
     with pytest.raises(ValueError, match=rf"beyond {dtype}; pass normalize='row'"):
-        globenc(found).layer(3)
-    assert np.isfinite(globenc(found, "row").values).all()
-    assert not np.triu(globenc(found, "row").values, 1).any()
+        globenc(result).layer(3)
+    assert np.isfinite(globenc(result, "row").values).all()
+    assert not np.triu(globenc(result, "row").values, 1).any()

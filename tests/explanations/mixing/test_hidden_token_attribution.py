@@ -42,15 +42,15 @@ def jacobian_norms(given, stack, first, last):
 @pytest.mark.parametrize("scope", ["local", "global"])
 def test_the_spectral_norm_is_the_largest_singular_value(scope):
     given = trace(tiny.build(tiny.TEXT["Llama"]).double(), None, IDS)
-    found = hidden_token_attribution(given, scope=scope, norm="spectral", normalize=False)
-    for layer in found.layers:
+    result = hidden_token_attribution(given, scope=scope, norm="spectral", normalize=False)
+    for layer in result.layers:
         blocks = jacobian(given, "self", 0 if scope == "global" else layer, layer).permute(0, 2, 1, 3)
         expected = torch.linalg.svdvals(blocks)[..., 0]
-        np.testing.assert_allclose(found.layer(layer), expected, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(result.layer(layer), expected, rtol=1e-5, atol=1e-7)
     frobenius = hidden_token_attribution(given, scope=scope, normalize=False)
-    assert (found.values <= frobenius.values * (1 + 1e-6)).all()
-    assert found.values.sum() < 0.9 * frobenius.values.sum()
-    assert found.provenance["options"]["norm"] == "spectral"
+    assert (result.values <= frobenius.values * (1 + 1e-6)).all()
+    assert result.values.sum() < 0.9 * frobenius.values.sum()
+    assert result.provenance["options"]["norm"] == "spectral"
 
 
 @pytest.mark.slow
@@ -64,19 +64,19 @@ def test_it_equals_reverse_mode(family):
         whole = hidden_token_attribution(given, stack=stack, normalize=False)
         local = hidden_token_attribution(given, stack=stack, normalize=False, scope="local", chunk_size=7)
         last = given.n_layers(stack) - 1
-        for found, first in ((whole, 0), (local, last)):
+        for result, first in ((whole, 0), (local, last)):
             expected = jacobian_norms(given, stack, first, last)
             read = expected > 0
-            assert apart(found.layer(last)[read], expected[read]) < 1e-6
-            assert not found.layer(last)[~read].any()
+            assert apart(result.layer(last)[read], expected[read]) < 1e-6
+            assert not result.layer(last)[~read].any()
         assert np.allclose(whole.layer(0), local.layer(0), rtol=1e-6)
 
 
 def test_causal_maps_are_triangles_and_rows_are_shares():
-    found = hidden_token_attribution(trace(tiny.build(tiny.TEXT["Llama"]), None, IDS))
-    assert found.causal
-    assert not np.triu(found.values, 1).any()
-    assert np.allclose(found.values.sum(-1), 1)
+    result = hidden_token_attribution(trace(tiny.build(tiny.TEXT["Llama"]), None, IDS))
+    assert result.causal
+    assert not np.triu(result.values, 1).any()
+    assert np.allclose(result.values.sum(-1), 1)
 
 
 def test_half_precision_agrees_with_float32():
@@ -88,10 +88,10 @@ def test_half_precision_agrees_with_float32():
 def test_the_first_layers_stop_the_sweep():
     model = tiny.build(tiny.TEXT["BERT"])
     given = trace(model, None, IDS)
-    found = hidden_token_attribution(given, layers=[0])
+    result = hidden_token_attribution(given, layers=[0])
     calls = []
     model.bert.encoder.layer[1].register_forward_hook(lambda *_: calls.append(1))
-    assert found.layer(0).any()
+    assert result.layer(0).any()
     assert not calls
 
 

@@ -60,11 +60,11 @@ def by_hand(measured: np.ndarray, spans: tuple[tuple[int, ...], ...]) -> np.ndar
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("family", ["BERT", "Llama", "Gemma 2", "DINOv2 with registers", "GPT-NeoX"])
 def test_a_unit_of_one_token_each_is_the_token_result(family: str, name: str) -> None:
-    found = traced(family, torch.float64)
-    whole = METHODS[name](found)
+    result = traced(family, torch.float64)
+    whole = METHODS[name](result)
     spans = tuple((token,) for token in range(whole.shape[-1]))
     alone = Unit("alone", whole.query_labels, spans, whole.query_unit.special)
-    single = METHODS[name](found, unit=alone)
+    single = METHODS[name](result, unit=alone)
     assert single.unit == "alone"
     assert np.array_equal(single.values, whole.values)
 
@@ -73,15 +73,15 @@ def test_a_unit_of_one_token_each_is_the_token_result(family: str, name: str) ->
 @pytest.mark.parametrize("family", ["BERT", "Llama", "GPT-2", "ViT"])
 @pytest.mark.parametrize("stage", ["attn", "res", "res_ln", "enc"])
 def test_lengths_are_those_of_sums_of_vectors(family: str, stage: str) -> None:
-    found = traced(family, torch.float64)
-    held, _ = vectors(found, 1, stage)
+    result = traced(family, torch.float64)
+    held, _ = vectors(result, 1, stage)
     spans = spans_of(len(held))
     summed = torch.stack([held[:, list(span)].sum(1) for span in spans], dim=1)
-    joint = attention_norm(found, stage, unit=unit_of(spans), layers=1)
+    joint = attention_norm(result, stage, unit=unit_of(spans), layers=1)
     assert joint.shape == (1, len(spans), len(spans))
     assert apart(joint.layer(1), by_hand(summed.norm(dim=-1).numpy(), spans)) < 1e-6
     # Adding lengths is another measure, and never a smaller one.
-    added = attention_norm(found, stage, layers=1).to(unit_of(spans)).layer(1)
+    added = attention_norm(result, stage, layers=1).to(unit_of(spans)).layer(1)
     assert (added - joint.layer(1)).min() > -1e-6
     assert apart(added, joint.layer(1)) > 1e-3
 
@@ -90,8 +90,8 @@ def test_lengths_are_those_of_sums_of_vectors(family: str, stage: str) -> None:
 @pytest.mark.parametrize("distance", ["l1", "l2"])
 @pytest.mark.parametrize("family", ["BERT", "Llama", "GPT-2", "ViT"])
 def test_contributions_are_those_of_sums_of_vectors(family: str, distance: str) -> None:
-    found = traced(family, torch.float64)
-    held, whole = vectors(found, 1, "res_ln")
+    result = traced(family, torch.float64)
+    held, whole = vectors(result, 1, "res_ln")
     spans = spans_of(len(held))
     summed = torch.stack([held[:, list(span)].sum(1) for span in spans], dim=1)
     power = int(distance[1])
@@ -99,7 +99,7 @@ def test_contributions_are_those_of_sums_of_vectors(family: str, distance: str) 
     near = near.clamp(min=0)
     expected = by_hand((near / near.sum(-1, keepdim=True)).nan_to_num(0.0).numpy(), spans)
     for chunk_size in (None, 1, 3):
-        joint = alti(found, distance, unit=unit_of(spans), layers=1, chunk_size=chunk_size)
+        joint = alti(result, distance, unit=unit_of(spans), layers=1, chunk_size=chunk_size)
         assert apart(joint.layer(1), expected) < 1e-6
     assert np.allclose(joint.layer(1).sum(-1), 1, atol=1e-6) or family == "ViT"
 
@@ -107,79 +107,79 @@ def test_contributions_are_those_of_sums_of_vectors(family: str, distance: str) 
 @torch.no_grad()
 def test_long_spans_are_measured_without_a_vector_for_every_head_and_key() -> None:
     """Heads times tokens of a span exceed the width here, where sums are made head by head instead."""
-    ids = [(7 * place) % 60 + 3 for place in range(40)]
-    found = trace(tiny.build(tiny.TEXT["BERT"]).double(), None, ids)
+    ids = [(7 * index) % 60 + 3 for index in range(40)]
+    result = trace(tiny.build(tiny.TEXT["BERT"]).double(), None, ids)
     spans = (tuple(range(30)), tuple(range(30, 40)))
-    held, whole = vectors(found, 0, "res_ln")
+    held, whole = vectors(result, 0, "res_ln")
     summed = torch.stack([held[:, list(span)].sum(1) for span in spans], dim=1)
     unit = unit_of(spans)
-    lengths = attention_norm(found, "res_ln", unit=unit, layers=0).layer(0)
+    lengths = attention_norm(result, "res_ln", unit=unit, layers=0).layer(0)
     assert apart(lengths, by_hand(summed.norm(dim=-1).numpy(), spans)) < 1e-6
     near = (whole.abs().sum(-1)[:, None] - (summed - whole[:, None]).abs().sum(-1)).clamp(min=0)
     shares = by_hand((near / near.sum(-1, keepdim=True)).numpy(), spans)
-    assert apart(alti(found, unit=unit, layers=0).layer(0), shares) < 1e-6
-    zeroed = value_zeroing(found, unit=unit, layers=0)
-    assert apart(zeroed.layer(0), value_zeroing(found, unit=unit, layers=0, chunk_size=1).layer(0)) < 1e-9
+    assert apart(alti(result, unit=unit, layers=0).layer(0), shares) < 1e-6
+    zeroed = value_zeroing(result, unit=unit, layers=0)
+    assert apart(zeroed.layer(0), value_zeroing(result, unit=unit, layers=0, chunk_size=1).layer(0)) < 1e-9
 
 
 @torch.no_grad()
 def test_heads_one_by_one_are_added_as_well() -> None:
-    found = traced("Llama", torch.float64)
-    parts = parts_of(block_of(found, 0, "self", "test"), "attn")
+    result = traced("Llama", torch.float64)
+    parts = parts_of(block_of(result, 0, "self", "test"), "attn")
     held = torch.einsum("hij,hjv,hvd->hijd", parts.weights, parts.values, parts.matrix)
     summed = torch.stack([held[:, :, list(span)].sum(2) for span in SPANS], dim=2).norm(dim=-1).numpy()
-    joint = attention_norm(found, per_head=True, unit=unit_of(SPANS), layers=0).layer(0)
+    joint = attention_norm(result, per_head=True, unit=unit_of(SPANS), layers=0).layer(0)
     for head, rows in enumerate(summed):
         assert apart(joint[head], by_hand(rows, SPANS)) < 1e-6
 
 
 def test_the_whole_text_as_one_unit_is_the_sum_itself() -> None:
     """One vector then, which is what they all add up to: nothing is farther, and nothing else has a share."""
-    found = traced("BERT", torch.float64)
+    result = traced("BERT", torch.float64)
     whole = unit_of((tuple(range(8)),))
-    assert np.allclose(alti(found, unit=whole).values, 1.0)
-    lengths = attention_norm(found, "res", unit=whole, layers=0).layer(0)
-    block = block_of(found, 0, "self", "test")
+    assert np.allclose(alti(result, unit=whole).values, 1.0)
+    lengths = attention_norm(result, "res", unit=whole, layers=0).layer(0)
+    block = block_of(result, 0, "self", "test")
     _, _, bias = block.branch()
     assert abs(lengths[0, 0] - float((block.middle - bias).norm(dim=-1).mean())) < 1e-5
 
 
 def test_products_of_layers_are_products_in_the_unit() -> None:
-    found = traced("BERT", torch.float64)
+    result = traced("BERT", torch.float64)
     unit = unit_of(SPANS)
-    layers = attention_norm(found, "enc", unit=unit).values
-    assert np.allclose(globenc(found, unit=unit).layer(1), layers[1] @ layers[0], rtol=1e-5)
-    layers = alti(found, unit=unit).values
-    assert np.allclose(alti(found, unit=unit, rolled_out=True).layer(1), layers[1] @ layers[0], atol=1e-6)
+    layers = attention_norm(result, "enc", unit=unit).values
+    assert np.allclose(globenc(result, unit=unit).layer(1), layers[1] @ layers[0], rtol=1e-5)
+    layers = alti(result, unit=unit).values
+    assert np.allclose(alti(result, unit=unit, rolled_out=True).layer(1), layers[1] @ layers[0], atol=1e-6)
 
 
 def test_causal_units_stay_causal() -> None:
-    found = traced("GPT-2", torch.float64)
+    result = traced("GPT-2", torch.float64)
     ordered = unit_of(((0, 1), (2,), (3, 4, 5), (6, 7)))
-    for mapped in (attention_norm(found, unit=ordered), alti(found, unit=ordered)):
+    for mapped in (attention_norm(result, unit=ordered), alti(result, unit=ordered)):
         assert mapped.causal
         assert not np.triu(mapped.values, 1).any()
-    assert not attention_norm(found, unit=unit_of(SPANS)).known("causal")
+    assert not attention_norm(result, unit=unit_of(SPANS)).known("causal")
 
 
 def test_words_of_another_sequence_take_a_unit_for_each_side() -> None:
-    found = FAMILIES["Marian"].traced()
-    query, key = found.axes("cross")
+    result = FAMILIES["Marian"].traced()
+    query, key = result.axes("cross")
     queries = tuple((token,) for token in range(len(query)))
     rows = Unit("part", tuple(map(str, range(len(query)))), queries, (False,) * len(query))
     columns = Unit("part", ("a", "b"), ((0, 1, 2), tuple(range(3, len(key)))), (False,) * 2)
-    joint = attention_norm(found, unit=(rows, columns), stack="cross")
+    joint = attention_norm(result, unit=(rows, columns), stack="cross")
     assert joint.shape[-2:] == (len(query), 2)
-    assert (joint.values <= attention_norm(found, stack="cross").to((rows, columns)).values + 1e-6).all()
-    shares = alti(found, unit=(rows, columns), stack="cross").values
+    assert (joint.values <= attention_norm(result, stack="cross").to((rows, columns)).values + 1e-6).all()
+    shares = alti(result, unit=(rows, columns), stack="cross").values
     assert shares.min() >= 0
     assert (shares.sum(-1) <= 1 + 1e-5).all()
 
 
 @pytest.mark.parametrize("method", [attention_norm, globenc, alti, value_zeroing])
 def test_wrong_units_are_named(method) -> None:
-    found = traced("BERT")
+    result = traced("BERT")
     with pytest.raises(ValueError, match=r"unit 'words' is not one of.*Did you mean 'word'"):
-        method(found, unit="words")
+        method(result, unit="words")
     with pytest.raises(ValueError, match="does not divide the query axis: token 2"):
-        method(found, unit=unit_of(((0, 1),)))
+        method(result, unit=unit_of(((0, 1),)))

@@ -52,39 +52,39 @@ def computed(way: Way, found: Any, stack: str) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_maps_are_finite_causal_where_attention_is_and_the_same_twice(family: str) -> None:
-    found = traced(family)
+    result = traced(family)
     for way in EVERY:
-        for stack in found.stacks:
-            refused = methods()[way.name].refusal(found, stack)
-            if stack not in served(found, way):
+        for stack in result.stacks:
+            refused = methods()[way.name].refusal(result, stack)
+            if stack not in served(result, way):
                 assert refused or way.options, (way, stack)
                 with pytest.raises(ValueError, match=r"\w"):
-                    way(found, stack)
+                    way(result, stack)
                 continue
-            mapped = way(found, stack)
+            mapped = way(result, stack)
             values = mapped.values
-            n_queries, n_keys = (len(axis) for axis in found.axes(stack))
+            n_queries, n_keys = (len(axis) for axis in result.axes(stack))
             assert values.shape[-2:] == (n_queries, n_keys)
             assert np.isfinite(values).all()
-            if found.is_causal(stack):
+            if result.is_causal(stack):
                 assert not np.triu(values, 1).any(), (way, stack)
             if mapped.stochastic:
                 assert values.min() >= 0
                 totals = values.sum(-1, dtype=np.float64)
                 assert ((np.abs(totals - 1) < 1e-5) | (totals == 0)).all(), (way, stack)
             if not way.options:
-                assert np.array_equal(computed(way, found, stack), values), (way, stack)
+                assert np.array_equal(computed(way, result, stack), values), (way, stack)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_measures_of_shares_say_so(family: str) -> None:
     """Otherwise the rows above would be asked of nothing."""
-    found = traced(family)
-    stack = found.default_stack
+    result = traced(family)
+    stack = result.default_stack
     shares = ("attention", "rollout", "attention_flow", "value_zeroing", "alti", "hidden_token_attribution")
-    assert all(Way(name)(found, stack).stochastic for name in shares)
-    assert Way("attention_norm", {"normalize": "row"})(found, stack).stochastic
-    assert not Way("attention_norm")(found, stack).stochastic
+    assert all(Way(name)(result, stack).stochastic for name in shares)
+    assert Way("attention_norm", {"normalize": "row"})(result, stack).stochastic
+    assert not Way("attention_norm")(result, stack).stochastic
 
 
 # What must not matter
@@ -112,19 +112,19 @@ def test_batching_and_padding_change_nothing(family: str, side: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TEXT)
 def test_a_unit_of_one_token_per_group_changes_nothing(family: str) -> None:
-    found = traced(family)
+    result = traced(family)
     for way in PLAIN:
-        for stack in served(found, way):
-            mapped = way(found, stack)
+        for stack in served(result, way):
+            mapped = way(result, stack)
             alone = [
                 Unit("alone", unit.labels, unit.spans, unit.special)
-                for unit in (axis.units["token"] for axis in found.axes(stack))
+                for unit in (axis.units["token"] for axis in result.axes(stack))
             ]
             grouped = mapped.to(alone[0] if stack != "cross" else tuple(alone))
             assert np.array_equal(grouped.values, mapped.values), (way, stack)
             if "unit" in methods()[way.name].options:
                 unit = tuple(alone) if stack == "cross" else alone[0]
-                jointly = Way(way.name, {**way.options, "unit": unit})(found, stack)
+                jointly = Way(way.name, {**way.options, "unit": unit})(result, stack)
                 assert np.array_equal(jointly.values, mapped.values), (way, stack)
 
 
@@ -154,14 +154,14 @@ def _without(found: Any, stack: str, layer: int) -> tuple[torch.Tensor, torch.Te
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.no_grad()
 def test_norms_and_alti_equal_brute_force(family: str) -> None:
-    found = traced(family, torch.float64)
-    for stack in found.stacks:
-        layer = found.n_layers(stack) - 1
-        block = block_of(found, layer, stack, "test")
+    result = traced(family, torch.float64)
+    for stack in result.stacks:
+        layer = result.n_layers(stack) - 1
+        block = block_of(result, layer, stack, "test")
         if block.layout.after:
             continue  # a norm or scale behind the projection is held fixed, which zeroing does not
-        whole, parts = _without(found, stack, layer)
-        lengths = attention_norm(found, stack=stack).layer(layer)
+        whole, parts = _without(result, stack, layer)
+        lengths = attention_norm(result, stack=stack).layer(layer)
         assert apart(lengths, parts.norm(dim=-1)) < 1e-9, stack
         z, own = block.hidden + whole, block.hidden[:, None]
         tokens = torch.arange(len(block.hidden))
@@ -179,7 +179,7 @@ def test_norms_and_alti_equal_brute_force(family: str) -> None:
         unread = parts[:, : near.shape[1]].abs().sum(-1) == 0
         near = near.masked_fill(unread, 0.0)
         shares = (near / near.sum(-1, keepdim=True).clamp_min(1e-300))[:, : lengths.shape[-1]]
-        assert apart(alti(found, stack=stack).layer(layer), shares) < 1e-9, stack
+        assert apart(alti(result, stack=stack).layer(layer), shares) < 1e-9, stack
 
 
 @pytest.mark.slow
@@ -187,18 +187,18 @@ def test_norms_and_alti_equal_brute_force(family: str) -> None:
 @given(st.data())
 def test_what_is_zeroed_at_once_is_what_the_model_does_without_it(data: st.DataObject) -> None:
     family = data.draw(st.sampled_from(["BERT", "Llama", "GPT-NeoX", "Gemma 2", "Mixtral", "T5", "Marian"]))
-    found = traced(family, torch.float64)
-    stack = data.draw(st.sampled_from(found.stacks))
-    n_queries, n_keys = (len(axis) for axis in found.axes(stack))
+    result = traced(family, torch.float64)
+    stack = data.draw(st.sampled_from(result.stacks))
+    n_queries, n_keys = (len(axis) for axis in result.axes(stack))
     groups = data.draw(st.lists(st.integers(0, 2), min_size=n_keys, max_size=n_keys))
-    spans = [tuple(i for i, group in enumerate(groups) if group == one) for one in sorted(set(groups))]
+    spans = [tuple(i for i, group in enumerate(groups) if group == item) for item in sorted(set(groups))]
     layer = data.draw(st.integers(0, 1))
     unit = _unit(spans)
     rows = _unit([tuple(range(n_queries))]) if stack == "cross" else unit
     ours = value_zeroing(
-        found, unit=(rows, unit), stack=stack, layers=layer, normalize=False, distance="euclidean"
+        result, unit=(rows, unit), stack=stack, layers=layer, normalize=False, distance="euclidean"
     ).layer(layer)
-    with capture(found, stack, "test").ready(layer) as run:
+    with capture(result, stack, "test").ready(layer) as run:
         plain = run(1)[0]
         moved = [
             run(1, lambda w, v, span=span: (w, v.index_fill(2, torch.tensor(span), 0.0)))[0] for span in spans
@@ -282,12 +282,12 @@ def test_the_model_comes_back_as_it_was_also_after_an_interrupt(family: str) -> 
     before = _state(model)
     for way in PLAIN:
         for left in (None, 0, 1):
-            found = trace(model, None, **FAMILIES[family].given)
-            if not served(found, way):
+            result = trace(model, None, **FAMILIES[family].given)
+            if not served(result, way):
                 continue
             stop.left, stop.stopped = left, False
             with contextlib.suppress(KeyboardInterrupt):
-                assert np.isfinite(way(found).values).all()
+                assert np.isfinite(way(result).values).all()
             assert stop.stopped or left is None or left == 1 or way not in RUNNING, way
             stop.left = None
             _require_same(model, before, (way, left))
@@ -299,13 +299,13 @@ def test_the_model_comes_back_as_it_was_also_after_an_interrupt(family: str) -> 
 @pytest.mark.parametrize("way", RUNNING, ids=str)
 @pytest.mark.parametrize("family", ["BERT", "GPT-2"])
 def test_nan_inside_the_model_names_the_layer_where_it_first_appears(family: str, way: Way) -> None:
-    found = FAMILIES[family].traced()
-    if not served(found, way):
+    result = FAMILIES[family].traced()
+    if not served(result, way):
         pytest.skip(f"{way} does not serve {family}")
-    broken = found.model.get_submodule(LATE[family])
+    broken = result.model.get_submodule(LATE[family])
     next(broken.parameters()).data[0] = float("nan")
     with pytest.raises(ValueError, match=r"layer 1 .*NaN or infinite"):
-        assert way(found).values is not None
+        assert way(result).values is not None
 
 
 @pytest.mark.slow
@@ -316,15 +316,15 @@ def test_a_token_that_gets_nothing_gives_zeros_and_never_nan(family: str) -> Non
     first = block_of(trace(model, None, IDS), 0, "self", "test")
     for parameter in first.part(first.layout.out).parameters():
         parameter.data.zero_()
-    found = trace(model, None, IDS)
+    result = trace(model, None, IDS)
     for way in EVERY:
-        for stack in served(found, way):
-            values = way(found, stack).values
+        for stack in served(result, way):
+            values = way(result, stack).values
             assert np.isfinite(values).all(), way
             totals = values[0].sum(-1)
             if way.options.get("normalize", "row") in ("row", True):
                 assert (np.isclose(totals, 1, atol=1e-5) | (totals == 0) | (way.name in LENGTHS)).all(), way
-    nothing = [value_zeroing(found), attention_norm(found), attention_norm(found, normalize="row")]
+    nothing = [value_zeroing(result), attention_norm(result), attention_norm(result, normalize="row")]
     for mapped in nothing:
         assert not mapped.layer(0).any()
         assert mapped.layer(1).any()
@@ -332,5 +332,5 @@ def test_a_token_that_gets_nothing_gives_zeros_and_never_nan(family: str) -> Non
         assert np.allclose(rollout(mapped).layer(0), np.eye(len(IDS)))
         assert np.allclose(attention_flow(mapped).layer(0), np.eye(len(IDS)))
         assert not attention_flow(mapped, residual_weight=0.0).values.any()
-    assert np.allclose(alti(found).layer(0), np.eye(len(IDS)))
-    assert np.allclose(globenc(found, "row").layer(0), np.eye(len(IDS)))
+    assert np.allclose(alti(result).layer(0), np.eye(len(IDS)))
+    assert np.allclose(globenc(result, "row").layer(0), np.eye(len(IDS)))

@@ -51,12 +51,12 @@ def eager_map(model, given_input) -> MixingMap:
 @pytest.mark.parametrize("name", SENTENCES)
 def test_authors_own_numbers(name, eager_minilm, reference):
     inputs, arrays = reference
-    found = eager_map(eager_minilm, inputs[name])
-    np.testing.assert_allclose(found.mean("head").values, arrays[f"{name}/raw_mean"], atol=1e-6)
+    result = eager_map(eager_minilm, inputs[name])
+    np.testing.assert_allclose(result.mean("head").values, arrays[f"{name}/raw_mean"], atol=1e-6)
     for how in ("mean", "max", "sum"):
         expected = arrays[f"{name}/rollout_{how}_addres_norm"]
-        np.testing.assert_allclose(rollout(found, head_reduce=how).values, expected, atol=1e-6)
-    plain = rollout(found, residual=None, normalize=False).values
+        np.testing.assert_allclose(rollout(result, head_reduce=how).values, expected, atol=1e-6)
+    plain = rollout(result, residual=None, normalize=False).values
     np.testing.assert_allclose(plain, arrays[f"{name}/rollout_mean_nores"], atol=1e-6)
 
 
@@ -64,21 +64,21 @@ def test_from_a_trace_it_is_the_authors_rollout(minilm, reference):
     inputs, arrays = reference
     model, tokenizer = minilm
     trace = make_trace(model, tokenizer, inputs["s2_subwords"]["text"])
-    found = rollout(trace)
-    np.testing.assert_allclose(found.values, arrays["s2_subwords/rollout_mean_addres_norm"], atol=1e-6)
-    assert found.trace_id == trace.id
-    words = found.to("word")
+    result = rollout(trace)
+    np.testing.assert_allclose(result.values, arrays["s2_subwords/rollout_mean_addres_norm"], atol=1e-6)
+    assert result.trace_id == trace.id
+    words = result.to("word")
     np.testing.assert_allclose(words.values.sum(-1), 1.0, atol=1e-5)
-    assert len(words.query_labels) < len(found.query_labels)
+    assert len(words.query_labels) < len(result.query_labels)
 
 
 def test_input_first_is_the_lectures_product():
-    found = attention_map()
-    summed = found.values.astype(np.float64).sum(1)
+    result = attention_map()
+    summed = result.values.astype(np.float64).sum(1)
     factors = [matrix + np.eye(7) for matrix in summed]
-    lecture = rollout(found, residual="add", head_reduce="sum", normalize=False, order="input_first")
+    lecture = rollout(result, residual="add", head_reduce="sum", normalize=False, order="input_first")
     np.testing.assert_allclose(lecture.values[2], factors[0] @ factors[1] @ factors[2], rtol=1e-5)
-    published = rollout(found, residual="add", head_reduce="sum", normalize=False)
+    published = rollout(result, residual="add", head_reduce="sum", normalize=False)
     np.testing.assert_allclose(published.values[2], factors[2] @ factors[1] @ factors[0], rtol=1e-5)
     assert lecture.provenance["options"]["order"] == "input_first"
     assert not lecture.stochastic
@@ -96,21 +96,21 @@ def test_the_result_says_how_it_departs_from_the_published_method():
 
 
 def test_adding_the_identity_and_normalising_is_mixing_by_half():
-    found = attention_map()
-    np.testing.assert_allclose(rollout(found).values, rollout(found, residual="add").values, atol=1e-7)
+    result = attention_map()
+    np.testing.assert_allclose(rollout(result).values, rollout(result, residual="add").values, atol=1e-7)
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 6), st.integers(1, 4), st.floats(0, 1), st.booleans(), st.integers(0, 2**31))
 def test_rows_sum_to_one_and_causality_stays(n, layers, weight, causal, seed):
     source = MixingMap(shares(layers, 2, n, n, seed=seed, causal=causal), query=axis("x" * n, None, None))
-    found = rollout(source, residual_weight=weight)
-    np.testing.assert_allclose(found.values.sum(-1), 1.0, atol=1e-5)
-    assert found.values.min() >= 0
-    assert found.stochastic
+    result = rollout(source, residual_weight=weight)
+    np.testing.assert_allclose(result.values.sum(-1), 1.0, atol=1e-5)
+    assert result.values.min() >= 0
+    assert result.stochastic
     if causal:
-        assert not np.triu(found.values, 1).any()
-        assert found.causal == (n > 1)
+        assert not np.triu(result.values, 1).any()
+        assert result.causal == (n > 1)
 
 
 @settings(max_examples=examples(20), deadline=None)
@@ -126,8 +126,8 @@ def test_last_layer_is_the_sum_over_all_paths(seed, weight):
         for depth in range(layers):
             share *= step[layers - 1 - depth, path[depth], path[depth + 1]]
         expected[path[0], path[-1]] += share
-    found = rollout(MixingMap(values, query=["a", "b", "c"]), residual_weight=weight)
-    np.testing.assert_allclose(found.values[-1], expected, atol=1e-6)
+    result = rollout(MixingMap(values, query=["a", "b", "c"]), residual_weight=weight)
+    np.testing.assert_allclose(result.values[-1], expected, atol=1e-6)
 
 
 def test_all_residual_is_the_identity():
@@ -142,24 +142,24 @@ def test_identity_attention_gives_the_identity():
 
 
 def test_one_layer_without_residual_is_the_attention():
-    found = attention_map(layers=1)
-    np.testing.assert_allclose(rollout(found, residual=None).values, found.mean("head").values, atol=1e-6)
+    result = attention_map(layers=1)
+    np.testing.assert_allclose(rollout(result, residual=None).values, result.mean("head").values, atol=1e-6)
 
 
 def test_starting_later_leaves_out_the_layers_before():
-    found = attention_map()
-    late = rollout(found, start_layer=1)
+    result = attention_map()
+    late = rollout(result, start_layer=1)
     assert late.layers == (1, 2)
-    np.testing.assert_array_equal(late.values, rollout(found.select(layer=[1, 2])).values)
-    np.testing.assert_array_equal(rollout(found, start_layer=-2).values, late.values)
+    np.testing.assert_array_equal(late.values, rollout(result.select(layer=[1, 2])).values)
+    np.testing.assert_array_equal(rollout(result, start_layer=-2).values, late.values)
     for wrong in (3, -4):
         with pytest.raises(IndexError, match="there are layers 0 to 2"):
-            rollout(found, start_layer=wrong)
+            rollout(result, start_layer=wrong)
 
 
 def test_layers_may_be_asked_for_in_any_order():
-    found, other = rollout(attention_map()), rollout(attention_map())
-    backwards = [found.layer(number) for number in (2, 0, 1)]
+    result, other = rollout(attention_map()), rollout(attention_map())
+    backwards = [result.layer(number) for number in (2, 0, 1)]
     forwards = [other.layer(number) for number in (2, 0, 1)]
     np.testing.assert_array_equal(backwards, [other.layer(2), other.layer(0), other.layer(1)])
     np.testing.assert_array_equal(backwards, forwards)
@@ -174,16 +174,16 @@ def test_layers_above_the_one_asked_for_are_left_alone():
         return values[number]
 
     source = MixingMap.lazy(compute, query=axis(), layers=range(4), heads=[0], signed=None, method="made")
-    found = rollout(source)
+    result = rollout(source)
     assert asked == []
-    found.layer(1)
+    result.layer(1)
     assert asked == [0, 1]
 
 
 def test_a_head_reduction_of_ones_own():
-    found = attention_map()
-    second = rollout(found, head_reduce=lambda heads: heads[1])
-    np.testing.assert_allclose(second.values, rollout(found.select(head=1)).values, atol=1e-7)
+    result = attention_map()
+    second = rollout(result, head_reduce=lambda heads: heads[1])
+    np.testing.assert_allclose(second.values, rollout(result.select(head=1)).values, atol=1e-7)
 
 
 def test_word_level_rollout_is_another_number_and_says_so():
@@ -199,18 +199,18 @@ def test_of_any_map_and_says_of_which():
     norms = MixingMap(
         shares(2, 3, 3) * 5, query=list("abc"), method="attention_norm", provenance={"model": "made"}
     )
-    found = rollout(norms)
-    assert found.title == "rollout of attention_norm"
-    assert found.provenance["model"] == "made"
-    np.testing.assert_allclose(found.values.sum(-1), 1.0, atol=1e-5)
+    result = rollout(norms)
+    assert result.title == "rollout of attention_norm"
+    assert result.provenance["model"] == "made"
+    np.testing.assert_allclose(result.values.sum(-1), 1.0, atol=1e-5)
 
 
 def test_rows_of_zeros_stay_zero():
     values = shares(2, 3, 3)
     values[1, 2] = 0
-    found = rollout(MixingMap(values, query=list("abc")), residual=None)
-    assert np.isfinite(found.values).all()
-    assert not found.values[1, 2].any()
+    result = rollout(MixingMap(values, query=list("abc")), residual=None)
+    assert np.isfinite(result.values).all()
+    assert not result.values[1, 2].any()
     np.testing.assert_allclose(rollout(MixingMap(values, query=list("abc"))).values.sum(-1), 1.0, atol=1e-5)
 
 
@@ -220,8 +220,8 @@ def test_long_chains_are_multiplied_in_float64():
     for matrix in values[:, 0].astype(np.float64):
         mixed = 0.5 * matrix + 0.5 * np.eye(5)
         expected = mixed / mixed.sum(-1, keepdims=True) @ expected
-    found = rollout(MixingMap(values, query=list("abcde"))).layer(59)
-    np.testing.assert_array_equal(found, expected.astype(np.float32))
+    result = rollout(MixingMap(values, query=list("abcde"))).layer(59)
+    np.testing.assert_array_equal(result, expected.astype(np.float32))
 
 
 @pytest.mark.parametrize(
@@ -248,11 +248,11 @@ def test_what_cannot_be_rolled_out_is_refused():
     with pytest.raises(ValueError, match="normalize=False"):
         rollout(signed)
     assert rollout(signed, normalize=False).signed
-    found = rollout(
+    result = rollout(
         MixingMap.lazy(signed.layer, query=signed.query, layers=[0, 1], signed=None, method="made")
     )
     with pytest.raises(ValueError, match="normalize=False"):
-        found.layer(0)
+        result.layer(0)
     with pytest.raises(ValueError, match="consecutive layers, not 0, 2"):
         rollout(attention_map().select(layer=[0, 2]))
     with pytest.raises(TypeError, match=r"\[aw.rollout\(t\) for t in traces\]"):

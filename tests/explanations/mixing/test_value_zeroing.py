@@ -39,11 +39,11 @@ def mixing(shared):
 def traces(minilm, mixing):
     model, tokenizer = minilm
     inputs = json.loads((mixing / "inputs.json").read_text())
-    found = {}
+    result = {}
     for name, given in inputs.items():
-        found[name] = trace(model, tokenizer, given["text"], text_pair=given.get("text_pair"))
-        assert found[name].input_ids.tolist() == given["input_ids"]
-    return found
+        result[name] = trace(model, tokenizer, given["text"], text_pair=given.get("text_pair"))
+        assert result[name].input_ids.tolist() == given["input_ids"]
+    return result
 
 
 # The authors' numbers
@@ -53,17 +53,17 @@ def traces(minilm, mixing):
 def test_the_authors_numbers_on_minilm(traces, mixing):
     theirs = np.load(mixing / "value_zeroing__cosine__float64.npz")
     for name, given in traces.items():
-        found = value_zeroing(given)
+        result = value_zeroing(given)
         tolerance = TOLERANCES["value_zeroing__cosine"]
-        assert apart(found.values, theirs[f"{name}/normalized"]) < tolerance
-        assert apart(rollout(found, residual=None).values, theirs[f"{name}/rollout"]) < tolerance
+        assert apart(result.values, theirs[f"{name}/normalized"]) < tolerance
+        assert apart(rollout(result, residual=None).values, theirs[f"{name}/rollout"]) < tolerance
 
 
 def test_the_authors_raw_distances(traces, mixing):
     theirs = np.load(mixing / "value_zeroing__cosine__float64.npz")["s1_short8/raw"]
-    found = value_zeroing(traces["s1_short8"], normalize=False)
-    assert apart(found.values, theirs) < 1e-6
-    assert not found.stochastic
+    result = value_zeroing(traces["s1_short8"], normalize=False)
+    assert apart(result.values, theirs) < 1e-6
+    assert not result.stochastic
 
 
 def test_the_toolkits_numbers_on_minilm(traces, mixing):
@@ -71,15 +71,15 @@ def test_the_toolkits_numbers_on_minilm(traces, mixing):
     names = [name for name in traces if f"{name}/value_zeroing" in theirs]
     assert names
     for name in names:
-        found = value_zeroing(traces[name]).values
-        assert apart(found, theirs[f"{name}/value_zeroing"]) < TOLERANCES["toolkit_bert"]
+        result = value_zeroing(traces[name]).values
+        assert apart(result, theirs[f"{name}/value_zeroing"]) < TOLERANCES["toolkit_bert"]
 
 
 def test_float64_is_exact(minilm, traces, mixing):
     theirs = np.load(mixing / "value_zeroing__cosine__float64.npz")
     model = copy.deepcopy(minilm[0]).double()
-    found = value_zeroing(trace(model, minilm[1], traces["s1_short8"].text)).values
-    assert apart(found, theirs["s1_short8/normalized"]) < 1e-9
+    result = value_zeroing(trace(model, minilm[1], traces["s1_short8"].text)).values
+    assert apart(result, theirs["s1_short8/normalized"]) < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_the_toolkits_numbers_on_decoders(mixing, model, distance, dtype, tolera
     theirs = np.load(mixing / f"tiny_{model}_toolkit_vz__float64.npz")
     decoder = AutoModelForCausalLM.from_pretrained(mixing / "models" / f"tiny_{model}").eval().to(dtype)
     for name, ids in json.loads((mixing / "inputs_tiny_decoder.json").read_text()).items():
-        found = value_zeroing(trace(decoder, None, ids), distance=distance).values
-        assert apart(found, theirs[f"{name}/vz_normalized"]) < TOLERANCES[tolerance]
+        result = value_zeroing(trace(decoder, None, ids), distance=distance).values
+        assert apart(result, theirs[f"{name}/vz_normalized"]) < TOLERANCES[tolerance]
 
 
 @pytest.mark.slow
@@ -131,12 +131,12 @@ def test_one_minus_cosine_in_float32_is_noise_and_ours_is_not(traces, mixing):
 
 
 def test_joint_zeroing_of_single_tokens_is_single_zeroing():
-    found = traced("BERT")
-    n = len(found.tokens)
+    result = traced("BERT")
+    n = len(result.tokens)
     singles = Unit("single", tuple(map(str, range(n))), tuple((i,) for i in range(n)), (False,) * n)
     for reduce in ("mean", "max"):
-        joint = value_zeroing(found, unit=singles, reduce=reduce).values
-        assert np.array_equal(joint, value_zeroing(found).values)
+        joint = value_zeroing(result, unit=singles, reduce=reduce).values
+        assert np.array_equal(joint, value_zeroing(result).values)
 
 
 @pytest.mark.parametrize("family", ["BERT", "Llama", "Gemma 2", "T5"])
@@ -154,10 +154,10 @@ def test_batching_and_padding_change_nothing(family):
 
 @pytest.mark.parametrize("family", ["GPT-2", "Gemma 2", "GPT-NeoX"])
 def test_causal_maps_have_an_exact_zero_triangle(family):
-    found = value_zeroing(trace(tiny.build(tiny.TEXT[family]), None, IDS))
-    assert found.causal
-    assert not np.triu(found.values, 1).any()
-    assert np.allclose(found.values.sum(-1), 1)
+    result = value_zeroing(trace(tiny.build(tiny.TEXT[family]), None, IDS))
+    assert result.causal
+    assert not np.triu(result.values, 1).any()
+    assert np.allclose(result.values.sum(-1), 1)
 
 
 def test_what_lies_outside_a_window_is_exactly_zero():
@@ -178,9 +178,9 @@ def test_a_row_that_nothing_moves_stays_zero():
     model = tiny.build(tiny.TEXT["BERT"])
     dense = model.bert.encoder.layer[0].attention.output.dense
     torch.nn.init.zeros_(dense.weight)
-    found = value_zeroing(trace(model, None, IDS))
-    assert not found.layer(0).any()
-    assert np.allclose(found.layer(1).sum(-1), 1)
+    result = value_zeroing(trace(model, None, IDS))
+    assert not result.layer(0).any()
+    assert np.allclose(result.layer(1).sum(-1), 1)
 
 
 def test_words_are_zeroed_jointly_and_rows_reduced(minilm, sentence):
@@ -229,9 +229,9 @@ def test_a_prefix_of_keys_without_tokens_is_zeroed_like_any_other():
     base = tiny.build(tiny.TEXT["Llama"])
     config = peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
     given = trace(peft.get_peft_model(base, config).eval(), None, IDS)
-    found = value_zeroing(given).values
-    assert found.shape == (2, len(IDS), len(IDS) + 3)
-    assert (found[:, :, :3] > 0).all()
+    result = value_zeroing(given).values
+    assert result.shape == (2, len(IDS), len(IDS) + 3)
+    assert (result[:, :, :3] > 0).all()
 
 
 # Costs, and how the model comes back
@@ -244,13 +244,13 @@ def test_opening_a_layer_computes_that_layer_only():
         block.mlp.register_forward_hook(lambda *_, layer=layer: calls.append(layer))
     given = trace(model, None, IDS)
     calls.clear()
-    found = value_zeroing(given)
+    result = value_zeroing(given)
     assert calls == [0, 1]
     calls.clear()
-    found.layer(1)
+    result.layer(1)
     assert set(calls) == {1}
     calls.clear()
-    found.layer(1)
+    result.layer(1)
     assert not calls
 
 
@@ -289,9 +289,9 @@ def test_the_model_comes_back_as_it_was(interrupted):
     mlp.register_forward_hook(stop)
     weights, *before = _state(model)
     if interrupted:
-        found = value_zeroing(given, chunk_size=1)
+        result = value_zeroing(given, chunk_size=1)
         with pytest.raises(KeyboardInterrupt):
-            found.layer(1)
+            result.layer(1)
     else:
         assert value_zeroing(given).values.any()
     after, *rest = _state(model)
@@ -301,12 +301,12 @@ def test_the_model_comes_back_as_it_was(interrupted):
 
 def test_a_model_that_changed_since_is_noticed():
     model = tiny.build(tiny.TEXT["Llama"])
-    found = value_zeroing(trace(model, None, IDS))
+    result = value_zeroing(trace(model, None, IDS))
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight.mul_(3)
-    assert found.layer(0).any()
+    assert result.layer(0).any()
     with pytest.raises(UnsupportedModelError, match=r"'model.layers.1' called again .* trace it again"):
-        found.layer(1)
+        result.layer(1)
 
 
 # Bad input

@@ -28,26 +28,26 @@ _OTHERS = ("ViT", "Whisper", "wav2vec2", "BERT2BERT", "one layer")
 @pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.SEQ2SEQ, *_OTHERS])
 def test_it_equals_really_zeroing_values_in_every_family(family):
     needs("interface", family)
-    found = traced(family)
-    for stack in found.stacks:
-        n_keys = len(found.axes(stack)[1])
+    result = traced(family)
+    for stack in result.stacks:
+        n_keys = len(result.axes(stack)[1])
         after_norm = family not in NO_FINAL_NORM
-        ours = value_zeroing(found, stack=stack, final_norm=after_norm).values
-        expected = shares_by_brute_force(found, stack, [(j,) for j in range(n_keys)])
+        ours = value_zeroing(result, stack=stack, final_norm=after_norm).values
+        expected = shares_by_brute_force(result, stack, [(j,) for j in range(n_keys)])
         assert apart(ours, expected) < 1e-6, stack
 
 
 @pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.IMAGE, "T5", "Marian"])
 def test_the_closed_form_equals_calling_the_block_again(family, monkeypatch):
     needs("interface", family)
-    found = traced(family)
-    stack = found.default_stack
-    assert all(resuming.resume(found, layer, stack) is not None for layer in range(found.n_layers(stack)))
-    rest = tuple(i for i in range(len(found.tokens)) if i not in (0, 2))
+    result = traced(family)
+    stack = result.default_stack
+    assert all(resuming.resume(result, layer, stack) is not None for layer in range(result.n_layers(stack)))
+    rest = tuple(i for i in range(len(result.tokens)) if i not in (0, 2))
     span = Unit("span", ("a", "b"), ((0, 2), rest), (False, False))
-    fast = [value_zeroing(found, unit=unit).values for unit in (None, span)]
+    fast = [value_zeroing(result, unit=unit).values for unit in (None, span)]
     monkeypatch.setattr(resuming, "resume", lambda *_: None)
-    called = [value_zeroing(found, unit=unit).values for unit in (None, span)]
+    called = [value_zeroing(result, unit=unit).values for unit in (None, span)]
     assert max(map(apart, fast, called)) < 1e-6
 
 
@@ -55,35 +55,35 @@ def test_a_block_that_a_hook_changes_is_called_again_as_it_is():
     model = tiny.build(tiny.TEXT["Llama"])
     plain = value_zeroing(trace(model, None, IDS)).values
     model.model.layers[0].register_forward_hook(lambda _, __, output: output + 2.0)
-    found = trace(model, None, IDS)
-    assert resuming.resume(found, 0, "self") is None
-    assert apart(value_zeroing(found).layer(0), plain[0]) > 1e-3
+    result = trace(model, None, IDS)
+    assert resuming.resume(result, 0, "self") is None
+    assert apart(value_zeroing(result).layer(0), plain[0]) > 1e-3
 
 
 def test_spans_are_zeroed_jointly_as_brute_force_does():
-    found = traced("Llama")
+    result = traced("Llama")
     spans = ((0,), (1, 2), (3, 6), (4, 5), (7,))
     unit = Unit("span", tuple("abcde"), spans, (False,) * 5)
-    tokens = shares_by_brute_force(found, "self", spans)[0]
-    ours = value_zeroing(found, unit=unit, layers=0, normalize=True)
+    tokens = shares_by_brute_force(result, "self", spans)[0]
+    ours = value_zeroing(result, unit=unit, layers=0, normalize=True)
     assert ours.unit == "span"
     assert ours.shape == (1, 5, 5)
     # Rows are reduced before they are normalised, so only rows of one token compare directly.
     for row, span in enumerate(spans):
         if len(span) == 1:
             assert apart(ours.layer(0)[row], tokens[span[0]]) < 1e-6
-    raw = value_zeroing(found, layers=0, normalize=False).layer(0)
-    joint = value_zeroing(found, unit=unit, layers=0, normalize=False).layer(0)
+    raw = value_zeroing(result, layers=0, normalize=False).layer(0)
+    joint = value_zeroing(result, unit=unit, layers=0, normalize=False).layer(0)
     assert apart(joint[0], [raw[0, list(span)].sum() for span in spans]) < 1e-7  # token 0 reads itself only
     assert abs(joint[4, 1] - raw[7, [1, 2]].sum()) > 1e-3 * joint[4, 1]  # a joint effect is no sum
 
 
 def test_euclidean_distances_are_lengths_of_differences():
-    found = traced("BERT")
-    n_heads = found.n_heads()
-    plain = brute_force(found, "self", 0, None, n_heads)[0]
-    moved = brute_force(found, "self", 0, [3], n_heads)[0]
-    ours = value_zeroing(found, distance="euclidean", normalize=False, layers=0).layer(0)
+    result = traced("BERT")
+    n_heads = result.n_heads()
+    plain = brute_force(result, "self", 0, None, n_heads)[0]
+    moved = brute_force(result, "self", 0, [3], n_heads)[0]
+    ours = value_zeroing(result, distance="euclidean", normalize=False, layers=0).layer(0)
     assert apart(ours[:, 3], (moved - plain).norm(dim=-1).numpy()) < 1e-6
 
 
@@ -92,9 +92,9 @@ def test_euclidean_distances_are_lengths_of_differences():
 def test_mlps_are_taken_apart_in_every_family(family, dtype):
     """Else the numbers are the same, and take two or three times as long."""
     needs("interface", family)
-    found = traced(family, dtype)
+    result = traced(family, dtype)
     with torch.no_grad():
-        block = block_of(found, 0, found.default_stack, "test")
+        block = block_of(result, 0, result.default_stack, "test")
         tail = read_tail(block)
         assert tail is not None
         assert apart(tail.plain().numpy(), block.output.numpy()) < 1e-4
@@ -106,12 +106,12 @@ def test_an_mlp_that_does_more_than_it_seems_is_called_as_it_is():
     mlp = model.model.layers[0].mlp
     real = mlp.forward
     mlp.forward = lambda x: real(x) + 0.5 * x.roll(1, -1)
-    found = trace(model, None, IDS)
-    assert resuming.resume(found, 0, "self") is not None
-    expected = shares_by_brute_force(found, "self", [(j,) for j in range(len(IDS))])
-    ours = value_zeroing(found, final_norm=True).values
+    result = trace(model, None, IDS)
+    assert resuming.resume(result, 0, "self") is not None
+    expected = shares_by_brute_force(result, "self", [(j,) for j in range(len(IDS))])
+    ours = value_zeroing(result, final_norm=True).values
     assert apart(ours, expected) < 1e-6
-    assert apart(value_zeroing(found).values[0], plain[0]) > 1e-4
+    assert apart(value_zeroing(result).values[0], plain[0]) > 1e-4
 
 
 def test_hooks_on_an_mlp_run():

@@ -21,22 +21,22 @@ def heads_mean(traced, layer):
 
 def right(traced):
     """Rollout, as it should be."""
-    found = None
+    result = None
     layers = []
     for layer in range(traced.n_layers()):
         mixed = 0.5 * heads_mean(traced, layer) + 0.5 * np.eye(len(traced.tokens))
-        found = mixed if found is None else mixed @ found
-        layers.append(found)
+        result = mixed if result is None else mixed @ result
+        layers.append(result)
     return np.stack(layers)
 
 
 def wrong_way_round(traced):
-    found = None
+    result = None
     layers = []
     for layer in range(traced.n_layers()):
         mixed = 0.5 * heads_mean(traced, layer) + 0.5 * np.eye(len(traced.tokens))
-        found = mixed if found is None else found @ mixed
-        layers.append(found)
+        result = mixed if result is None else result @ mixed
+        layers.append(result)
     return np.stack(layers)
 
 

@@ -46,13 +46,13 @@ def smallest_by_brute_force(function):
 def test_the_smallest_failing_input_is_the_smallest(function, words):
     with pytest.warns(UserWarning, match=r"mine fails: .*equals:rollout"):
         register("mine", invariants=("equals:rollout",))(function)
-    found = failure(check("mine"), "equals:rollout")
+    result = failure(check("mine"), "equals:rollout")
     expected = smallest_by_brute_force(function)
-    assert found.on == words == expected.words
-    np.testing.assert_array_equal(found.attention.attention, expected.attention)
-    layer = found.violation.layer
-    np.testing.assert_allclose(found.violation.returned, function(expected.trace())[layer], rtol=1e-6)
-    np.testing.assert_allclose(found.violation.expected, rollout(expected.trace()).layer(layer), rtol=1e-6)
+    assert result.on == words == expected.words
+    np.testing.assert_array_equal(result.attention.attention, expected.attention)
+    layer = result.violation.layer
+    np.testing.assert_allclose(result.violation.returned, function(expected.trace())[layer], rtol=1e-6)
+    np.testing.assert_allclose(result.violation.expected, rollout(expected.trace()).layer(layer), rtol=1e-6)
 
 
 def test_inputs_grow_and_repeat():
@@ -128,11 +128,11 @@ def test_an_error_is_shown_with_its_input_and_the_users_lines():
         return traced.attention_layer(0)[1]
 
     report = checked(second_head, "rows_sum_to_one")
-    found = failure(report, "raises IndexError")
-    assert found.on == "1 token, 1 layer, 1 head"
-    assert isinstance(found.error, IndexError)
-    assert "return traced.attention_layer(0)[1]" in found.traceback
-    assert "checking.py" not in found.traceback
+    outcome = failure(report, "raises IndexError")
+    assert outcome.on == "1 token, 1 layer, 1 head"
+    assert isinstance(outcome.error, IndexError)
+    assert "return traced.attention_layer(0)[1]" in outcome.traceback
+    assert "checking.py" not in outcome.traceback
     assert report.mark == "raises IndexError"
     open_ones = [result for result in report.results if result.word == "not checked"]
     assert [result.unasked for result in open_ones] == ["the function does not run"]

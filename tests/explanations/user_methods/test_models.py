@@ -18,19 +18,19 @@ def test_what_only_a_real_trace_shows_is_shrunk():
     source = given(layers=3, heads=2, n=9)
 
     def from_the_fifth_token(traced):
-        found = right(traced)
+        outcome = right(traced)
         if len(traced.tokens) >= 5:
-            found[-1, 4, 0] += 0.5
-        return found
+            outcome[-1, 4, 0] += 0.5
+        return outcome
 
     report = checked(from_the_fifth_token, "rows_sum_to_one")
     assert report.passed
     report = check("mine", source)
-    found = failure(report, "rows_sum_to_one")
-    assert found.on.startswith("5 tokens, 1 layer, 1 head of ")
-    assert found.attention.tokens == ("t0", "t1", "t2", "t3", "t4")
-    np.testing.assert_allclose(found.attention.attention.sum(-1), 1.0)
-    assert "row 4 ('t4'): the sum is 1.5, not 1" in found.said
+    result = failure(report, "rows_sum_to_one")
+    assert result.on.startswith("5 tokens, 1 layer, 1 head of ")
+    assert result.attention.tokens == ("t0", "t1", "t2", "t3", "t4")
+    np.testing.assert_allclose(result.attention.attention.sum(-1), 1.0)
+    assert "row 4 ('t4'): the sum is 1.5, not 1" in result.said
 
 
 def test_a_function_that_needs_a_model_is_checked_when_it_first_runs(real):
@@ -90,9 +90,9 @@ def test_other_stacks_are_for_functions_that_take_them():
     with pytest.warns(UserWarning, match="raises IndexError"):
         register("mine")(of_stack)
     assert methods()["mine"].refusal(cross, "cross") == ""
-    found = explain(cross, "mine", stack="cross")
-    assert found.stack == "cross"
-    assert found.shape[-2:] == tuple(len(axis) for axis in cross.axes("cross"))
+    result = explain(cross, "mine", stack="cross")
+    assert result.stack == "cross"
+    assert result.shape[-2:] == tuple(len(axis) for axis in cross.axes("cross"))
 
 
 def test_a_notebook_gets_a_box(monkeypatch):

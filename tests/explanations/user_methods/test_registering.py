@@ -22,13 +22,13 @@ def test_a_registered_function_is_a_method_like_any_other():
     assert entry.returns == "MixingMap [layer, query, key]"
     assert "mine" in repr(methods())
     source = given()
-    found = explain(source, "mine")
-    assert isinstance(found, MixingMap)
-    assert found.method == "mine"
-    assert found.trace_id == source.id
-    assert found.query_labels == ("t0", "t1", "t2", "t3")
-    assert found.provenance["paper"] == "Me 2024"
-    np.testing.assert_allclose(found.values, rollout(source).values, atol=1e-6)
+    result = explain(source, "mine")
+    assert isinstance(result, MixingMap)
+    assert result.method == "mine"
+    assert result.trace_id == source.id
+    assert result.query_labels == ("t0", "t1", "t2", "t3")
+    assert result.provenance["paper"] == "Me 2024"
+    np.testing.assert_allclose(result.values, rollout(source).values, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -90,26 +90,26 @@ def test_axes_are_read_off_the_shape(function, axes, layers):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it reads layer 1, and small inputs have one layer
         register("mine")(function)
-    found = explain(source, "mine")
-    assert found.axis_names == axes
-    assert found.method == "mine"
+    result = explain(source, "mine")
+    assert result.axis_names == axes
+    assert result.method == "mine"
     if layers is None:
-        assert isinstance(found, Attributions)
-        assert found.labels == source.tokens
+        assert isinstance(result, Attributions)
+        assert result.labels == source.tokens
     else:
-        assert found.layers == layers
+        assert result.layers == layers
     returned = function(source)
     numbers = returned if hasattr(returned, "shape") else np.stack([np.asarray(part) for part in returned])
-    np.testing.assert_allclose(found.values.reshape(np.shape(numbers)), numbers, rtol=1e-6)
+    np.testing.assert_allclose(result.values.reshape(np.shape(numbers)), numbers, rtol=1e-6)
 
 
 def test_an_explanation_that_is_returned_keeps_where_it_comes_from():
     register("mine")(lambda traced: rollout(traced, residual=None).to("word"))
-    found = explain(given(), "mine")
-    assert found.method == "mine"
-    assert found.unit == "word"
-    assert "no residual" in found.steps
-    assert found.provenance["source"]["method"] == "rollout"
+    result = explain(given(), "mine")
+    assert result.method == "mine"
+    assert result.unit == "word"
+    assert "no residual" in result.steps
+    assert result.provenance["source"]["method"] == "rollout"
 
 
 @pytest.mark.parametrize(

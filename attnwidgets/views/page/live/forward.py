@@ -99,7 +99,7 @@ def _outcomes(
 ) -> Floats:
     if shape["reads"] == "none":
         return np.zeros((0, 0))
-    last = max((place for place, token in enumerate(ids) if token != shape["padding"]), default=0)
+    last = max((index for index, token in enumerate(ids) if token != shape["padding"]), default=0)
     x = {"all": states, "first": states[:1], "last": states[last : last + 1]}[shape["reads"]]
     for number, step in enumerate(shape["steps"]):
         if step == "norm":

@@ -70,12 +70,12 @@ def add_live(
         blobs[blob] = base64_text(zlib.compress(entry.pop("weights"), LEVEL))
         shown = [models[names[view]]["state"] for view in lead]
         entry |= {"blob": blob, "bar": bar, "group": number}
-        stores = (one["store"].removeprefix("anywidget:") for one in shown)
+        stores = (item["store"].removeprefix("anywidget:") for item in shown)
         entry["stores"] = dict(zip(stores, entry["stores"], strict=True))
         state.setdefault("live", []).append(entry)
         line = []
-        for place, trace in enumerate(traces):
-            name = bar if place == group.shown else f"{bar}-{place}"
+        for index, trace in enumerate(traces):
+            name = bar if index == group.shown else f"{bar}-{index}"
             plain = {"filters": {}, "title": "", "text": given_text(trace)}
             models[name] = {"kind": "view", "view": BAR, "state": {**shown[group.shown], "options": plain}}
             line.append(name)
@@ -196,7 +196,7 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
         "what": what,
         "numbers": trace.answer.is_numbers,
         "several": what == "class" and trace.answer.several,
-        "labels": [str(names.get(one) or label_of(trace, one)) for one in range(count)],
+        "labels": [str(names.get(item) or label_of(trace, item)) for item in range(count)],
         "mask": [mask, str(tokenizer.mask_token)] if what == "mask" else None,
         "written": ["" if number in special else token for number, token in enumerate(reader["tokens"])],
         "ends": ends if isinstance(ends, list) else [] if ends is None else [int(ends)],
@@ -272,12 +272,12 @@ def _normalised(name: str, described: Mapping[str, Any] | None) -> dict[str, Any
 
 
 def _pattern(name: str, pattern: Mapping[str, str]) -> str:
-    found = pattern.get("Regex", "")
+    result = pattern.get("Regex", "")
     if "String" in pattern:
         return re.sub(r"[][\\.*+?(){}|^$/]", r"\\\g<0>", pattern["String"])
-    if not _PLAIN_PATTERN.fullmatch(found):
-        raise ValueError(f"the tokenizer {name} replaces {found!r}, which a page does not read the same way")
-    return found
+    if not _PLAIN_PATTERN.fullmatch(result):
+        raise ValueError(f"the tokenizer {name} replaces {result!r}, which a page does not read the same way")
+    return result
 
 
 def _drops_blanks(name: str, described: Mapping[str, Any] | None) -> bool:
