@@ -211,7 +211,7 @@ export function onResize(
   cb: (box: DOMRectReadOnly) => void,
 ): void {
   const observer = new ResizeObserver((entries) => cb((entries.at(-1) as ResizeObserverEntry).contentRect));
-  for (const one of [el].flat()) observer.observe(one);
+  for (const each of [el].flat()) observer.observe(each);
   atEnd(signal, () => observer.disconnect());
 }
 
