@@ -94,7 +94,7 @@ def test_texts_too_long_to_align_say_so(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 def test_two_tokenizers_align_by_characters(smollm2: Any) -> None:
     text = "The unbelievably naïve keys of 3.14 cabinets weren't there!"
-    one, two = (aw.trace(*aw.demo_model(name), text).axes()[0] for name in ("encoder", "decoder"))
+    one, two = (aw.trace(*model, text).axes()[0] for model in (aw.demo_model("encoder"), smollm2))
     result = align(one, two, by="character")
     check_columns(result, len(one), len(two))
     assert [result.label(i, 0) for i in result.differing] == ["[CLS]", "[SEP]"]
@@ -149,8 +149,8 @@ def test_the_difference_of_two_texts(films: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_outputs_of_other_models_are_not_compared() -> None:
-    decoder, encoder = (aw.trace(*aw.demo_model(name), "The film.") for name in ("decoder", "classifier"))
+def test_outputs_of_other_models_are_not_compared(smollm2: Any) -> None:
+    decoder, encoder = (aw.trace(*model, "The film.") for model in (smollm2, aw.demo_model("classifier")))
     result = decoder.diff(encoder)
     assert result.predictions == ()
     assert np.isnan(result.total_variation)
