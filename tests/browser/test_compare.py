@@ -191,7 +191,9 @@ def test_special_tokens_stand_apart_from_rows_and_scale(minilm, page_of):
     special = np.array(read.units["token"].special, dtype=bool)
     assert float(values(page)[0]) == pytest.approx(row[~special].max(), rel=0.06)
     share = page.locator(".aw-compare-ends .aw-compare-apart").first.get_attribute("title")
-    assert float(share.split("account for ")[1].split(" %")[0]) == pytest.approx(100 * row[special].sum(), abs=0.1)
+    assert float(share.split("account for ")[1].split(" %")[0]) == pytest.approx(
+        100 * row[special].sum(), abs=0.1
+    )
     assert "Special tokens are not ranked" in page.locator(".aw-compare-side").inner_text()
     # FlowView opens on the last token with letters.
     page.locator(".aw-flow .aw-readout", has_text="is made of").wait_for(state="attached")
