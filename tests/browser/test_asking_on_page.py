@@ -92,9 +92,9 @@ def test_a_click_in_the_view_is_taken_and_its_receipt_is_pythons(page_of, trace,
 @pytest.mark.parametrize(
     ("kind", "typed", "kept", "wrong", "why"),
     [
-        ("head", "2.3", [2, 3], "2.4", "no head 4"),
-        ("layer", "1", 1, "3", "no layer 3"),
-        ("tokens", "4, 1-2", [1, 2, 4], "9", "no position 9"),
+        ("head", "2.3", [2, 3], "2.4", "head 4"),
+        ("layer", "1", 1, "3", "layer 3"),
+        ("tokens", "4, 1-2", [1, 2, 4], "9", "position 9"),
         ("span", "1-3", [1, 4], "3-1", "comes before"),
         ("cell", "4, 3", [4, 3], "4", "row, column"),
         ("number", "-0,00001234567", -0.0000123457, "one", "not a number"),

@@ -167,7 +167,7 @@ def test_a_hint_says_what_to_try_until_the_first_click(stage, made_view, name):
 def test_what_there_is_not_is_said(stage, made_view):
     said = {
         "Predictions": "predicts neither tokens nor classes",
-        "FeaturePanel": "no statistics for this SAE",
+        "FeaturePanel": "No statistics for this SAE",
     }
     for name, words in said.items():
         root = play(stage, made_view(name))

@@ -77,7 +77,7 @@ def test_a_study_by_keyboard_on_a_telephone_and_its_file_is_read_back(page_of, t
         return str(made.labels.index(wanted[1]) + 1) if wanted else "12"[at % 2]
 
     go_through(page, 1 + 8 + 2, key)
-    assert sum("A check" in question for question in asked) == 2
+    assert sum("An attention check" in question for question in asked) == 2
     page.screenshot(path=shots / "study-end.png")
     assert fits(page)
     with page.expect_download() as download:
@@ -145,7 +145,7 @@ def test_nothing_goes_on_without_an_answer_and_no_name_is_a_code(page_of):
     field.fill("Eve Smith")
     field.press("Enter")
     assert mode(page) == "consent"
-    assert "no name" in page.locator(".aw-study-note").inner_text()
+    assert "Do not use your name" in page.locator(".aw-study-note").inner_text()
     field.fill("abcd1234")
     field.press("Enter")
     assert mode(page) == "step"

@@ -97,7 +97,7 @@ class HeadLines:
         look = self.look and (self.look[0], self.look[1] - starts[self.look[0] == "key"])
         edges = strongest(values, FROM * (self.top or 1.0))
         is_looked = np.zeros(len(edges), dtype=bool)
-        shown_words = f"three strongest of each {self.unit}"
+        shown_words = f"three strongest per {self.unit}"
         if look is not None:
             side = 1 if look[0] == "query" else 2
             every = np.argwhere(np.nan_to_num(np.abs(values)) > 0)
