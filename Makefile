@@ -31,6 +31,8 @@ PY    := $(VENV)/bin/python
 PIP   := $(PY) -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.stamps
 export HF_HUB_OFFLINE := 1
+# Kernels and other processes of the tests would compile the package again and again.
+unexport PYTHONDONTWRITEBYTECODE
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help

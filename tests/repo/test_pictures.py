@@ -20,6 +20,7 @@ SHOWN = r"^<!-- picture (\w+)\b(?:(?!<!--).)*?-->\n(<picture>.*?</picture>)"
 WITHOUT = {
     "docs/README.md": "a list of pages",
     "docs/accuracy.md": "a table of tolerances",
+    "docs/maintaining.md": "steps of a release, and the workflows",
     "docs/architecture.md": "folders and messages of the package",
     "docs/architectures.md": "a table of model types",
     "docs/citing.md": "a list of papers",

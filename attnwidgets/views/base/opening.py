@@ -53,7 +53,7 @@ _MOSTLY = 0.5
 """Mean weight on the first token from which the other tokens count as attending to it."""
 
 _RIGHT_TO_LEFT = re.compile("“[^”]*[\u0590-\u08ff][^”]*”")
-"""Quotes that would turn around the numbers beside them, unless they are isolated."""
+"""Quotes that would turn around the numbers next to them, unless they are isolated."""
 
 _LEAST = 8  # patches, of which fewer cannot be few
 
