@@ -162,7 +162,7 @@ class Explorer(Intervening):
             return begun
         if not isinstance(shown, (list, tuple)) or not shown or not all(map(is_trace, shown)):
             return shown
-        shown = [self._with_words(fromkey) for fromkey in dict.fromkeys(shown)]
+        shown = [self._with_words(trace) for trace in dict.fromkeys(shown)]
         if self._text_refusal(shown[0]) == _OF_FEATURES:
             raise TypeError(
                 "Explorer(features=...) holds the features of one text, and several were given: give the SAE."
