@@ -1,0 +1,274 @@
+"""What a module that mixes tokens adds to each token, as a sum over tokens: exactly, for any kernel.
+
+With alpha the kernel [group, query, position] and g(c) the group of channel c, the vector from token j to token i is
+
+    F_ij = (row_i * sum over d of alpha[g, i, j + d] * act_{j+d} * taps[d, j]) matrix          [dim]
+
+taps[d, j] is what token j hands to the value at position j + d: with a short convolution several positions, else its
+own. act is the activation after the convolution and row what follows the kernel (a gate, a norm), both held fixed at
+their real values, as factors of each channel; matrix is the output projection. Biases belong to no token; together
+with the sum over j they give the module's output. Softmax attention has this form, too, with one tap and no act.
+
+Activations and gates are read off the numbers of the pass, as quotients, so that no norm or gate needs a description.
+A channel that is exactly zero has no quotient, and counts as closed.
+
+Ali et al. 2024, The Hidden Attention of Mamba Models; Zimerman et al. 2024, Explaining Modern Gated-Linear RNNs via a
+Unified Implicit Attention Formulation; MambaLRP (Rezaei Jafari et al. 2024) holds the same factors fixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+
+from attnwidgets._gradients import no_grad
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor, nn
+
+    from attnwidgets.tracing.mixers.kernels import Kernel
+
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
+_HALF_TOLERANCE = 5e-2
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A short causal convolution of each channel, in front of a kernel.
+
+    Args:
+        states: What it reads [batch, token, channel].
+        weight: [channel, tap]; the last one reads the token itself.
+        bias: [channel], or None.
+        act: What lies between its sum and the values, as a factor [batch, position, channel]; None for nothing, or
+            for silu, x sigmoid(x), if it `is_gated`.
+        is_gated: Whether its activation is silu.
+    """
+
+    states: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    act: Tensor | None
+    is_gated: bool
+
+
+@dataclass(frozen=True)
+class Mix:
+    """One call of a module that mixes tokens, of a batch.
+
+    Args:
+        path: The module's name in the model.
+        kernel: Its kernel.
+        values: What the kernel mixes [batch, position, channel].
+        mixed: What the kernel returned, before its own gate if it has one [batch, position, channel]; None where
+            only the product is known.
+        gate: A factor that the kernel applies itself [batch, position, channel], or None.
+        convolution: The convolution that made the values, or None.
+        shifted: What tokens hand to their own and the next position [tap, batch, token, channel], instead of a
+            convolution (RWKV's token shift), or None.
+        read: What the output projection read [batch, position, channel].
+        projection: The output projection.
+        output: The module's output [batch, position, dim].
+        is_centred: Whether a norm after the kernel subtracts the mean of each head.
+        is_causal: Whether no query reads a later token.
+    """
+
+    path: str
+    kernel: Kernel
+    values: Tensor
+    mixed: Tensor
+    gate: Tensor | None
+    convolution: Convolution | None
+    shifted: Tensor | None
+    read: Tensor
+    projection: nn.Module
+    output: Tensor
+    is_centred: bool = False
+    is_causal: bool = True
+
+    def cut(self, sample: int, length: int) -> Mix:
+        """Return the call of one sample without its padding, with a batch of one."""
+
+        def part(states: Tensor | None) -> Tensor | None:
+            return None if states is None else states[sample : sample + 1, :length]
+
+        convolution = self.convolution
+        if convolution is not None:
+            states, act = part(convolution.states), part(convolution.act)
+            convolution = replace(convolution, states=states, act=act)
+        return replace(
+            self,
+            kernel=self.kernel.cut(sample, length),
+            values=part(self.values),
+            mixed=part(self.mixed),
+            gate=part(self.gate),
+            convolution=convolution,
+            shifted=None if self.shifted is None else self.shifted[:, sample : sample + 1, :length],
+            read=part(self.read),
+            output=part(self.output),
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the vectors: float64 for a model in it, else float32."""
+        return torch.float64 if self.output.dtype == torch.float64 else torch.float32
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens."""
+        return self.values.shape[1]
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels of all groups."""
+        return self.values.shape[2]
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads; 1 where every channel, or none, has a kernel of its own."""
+        groups = self.kernel.n_groups
+        return groups if groups < self.n_channels else 1
+
+    @property
+    def reach(self) -> int:
+        """How many positions a token is handed to before the kernel, its own included."""
+        if self.shifted is not None:
+            return len(self.shifted)
+        return 1 if self.convolution is None else self.convolution.weight.shape[1]
+
+    def _tap(self, offset: int) -> Tensor:
+        """Return what each token hands to the position `offset` after it [token, channel], before `act`."""
+        if self.shifted is not None:
+            taps = self.shifted[offset, 0].to(self.dtype)
+        elif self.convolution is None:
+            taps = self.values[0].to(self.dtype)
+        else:
+            weight = self.convolution.weight[:, self.reach - 1 - offset].detach()
+            taps = self.convolution.states[0].to(self.dtype) * weight.to(self.dtype)
+        return self._centred(taps)
+
+    def _centred(self, states: Tensor) -> Tensor:
+        """Return values [..., channel] less the mean of each head, if a norm after the kernel subtracts it."""
+        if not self.is_centred:
+            return states
+        by_head = states.unflatten(-1, (self.n_heads, -1))
+        return (by_head - by_head.mean(-1, keepdim=True)).flatten(-2)
+
+    @cached_property
+    def _bias(self) -> Tensor | None:
+        """The convolution's bias [channel], or None."""
+        bias = None if self.convolution is None else self.convolution.bias
+        return None if bias is None else self._centred(bias.detach().to(self.dtype))
+
+    @cached_property
+    def _act(self) -> Tensor | None:
+        """The factor between the convolution's sum and the value [position, channel]; None for 1."""
+        convolution = self.convolution
+        if convolution is None:
+            return None
+        if not convolution.is_gated:
+            return None if convolution.act is None else convolution.act[0].to(self.dtype)
+        total = sum(_later(self._tap(offset), offset) for offset in range(min(self.reach, self.n_tokens)))
+        return torch.sigmoid(total if self._bias is None else total + self._bias)
+
+    @cached_property
+    def _row(self) -> Tensor:
+        """What follows the kernel as a factor [position, channel]."""
+        read, mixed = self.read[0].to(self.dtype), self.mixed[0].to(self.dtype)
+        row = quotient(read, self._centred(mixed))
+        if self.gate is None:
+            return row
+        # A gate that closes a channel leaves no quotient, but is itself known.
+        return self.gate[0].to(self.dtype) * torch.where(read == mixed, 1.0, row)
+
+    @cached_property
+    def projected(self) -> tuple[Tensor, Tensor | None]:
+        """The output projection [channel, dim] and its bias [dim] or None."""
+        from attnwidgets.tracing.algebra.steps import read_affine
+
+        return read_affine(self.projection, self.n_channels, self.output.new_empty(0, dtype=self.dtype))
+
+    def _handed(self, offset: int) -> Tensor:
+        """Return what a position receives from the token `offset` before it, after `act` [token, channel].
+
+        Tokens whose position would lie behind the text are left out.
+        """
+        handed = self._tap(offset)[: self.n_tokens - offset]
+        return handed if self._act is None else handed * self._act[offset:]
+
+    def vectors(self, queries: Sequence[int], *, by_head: bool = False) -> Tensor:
+        """Return F [query, token, dim], by head [head, query, token, dim].
+
+        Args:
+            queries: Positions, ascending. Tokens end with the last of them where the module is causal.
+            by_head: Whether heads are kept apart.
+        """
+        alpha = self.kernel.rows(queries).to(self.dtype)  # [group, query, position]
+        groups, n_queries, length = alpha.shape
+        heads = self.n_heads
+        size = self.n_channels // groups
+        inner = alpha.new_zeros(n_queries, length, groups, size)
+        for offset in range(min(self.reach, length)):
+            handed = self._handed(offset)[: length - offset].unflatten(-1, (groups, size))
+            weights = alpha[:, :, offset:].permute(1, 2, 0)[..., None]
+            inner[:, : length - offset] += weights * handed
+        inner = inner.flatten(2) * self._row[list(queries), None]
+        matrix, _ = self.projected
+        if not by_head:
+            return inner @ matrix
+        per_head = inner.unflatten(-1, (heads, -1)).permute(2, 0, 1, 3)
+        return per_head @ matrix.unflatten(0, (heads, -1))[:, None]
+
+    def total(self, queries: Sequence[int], *, constant: bool = False) -> Tensor:
+        """Return the sum of F over tokens [query, dim]; with `constant` the biases that belong to no token, too."""
+        alpha = self.kernel.rows(queries).to(self.dtype)
+        groups, _, length = alpha.shape
+        values = alpha.new_zeros(length, self.n_channels)
+        for offset in range(min(self.reach, length)):
+            values[offset:] += self._handed(offset)[: length - offset]
+        if constant and self._bias is not None:
+            values += self._bias if self._act is None else self._bias * self._act[:length]
+        mixed = torch.einsum("gqk,kgs->qgs", alpha, values.unflatten(-1, (groups, -1)))
+        matrix, bias = self.projected
+        added = (mixed.flatten(1) * self._row[list(queries)]) @ matrix
+        return added + bias if constant and bias is not None else added
+
+    def error(self) -> float:
+        """Return the largest error of the sum of F and the biases, at three queries, relative to the output."""
+        some = sorted({0, self.n_tokens // 2, self.n_tokens - 1})
+        with no_grad():
+            difference = self.total(some, constant=True) - self.output[0, some].to(self.dtype)
+            size = self.output[0].to(self.dtype).abs().max()
+            return float(difference.abs().max() / size.clamp(min=torch.finfo(self.dtype).tiny))
+
+    @cached_property
+    def proved(self) -> Mix:
+        """This call, once its vectors and biases are shown to add up to the module's output.
+
+        Raises:
+            UnsupportedModelError: If they do not.
+        """
+        error = self.error()
+        if not error <= _TOLERANCE.get(self.output.dtype, _HALF_TOLERANCE):
+            raise UnsupportedModelError(
+                f"how {self.path} mixes tokens cannot be divided among them: the parts of its {self.kernel.kind} "
+                f"miss its output by {error:.2g}, relative to the largest number"
+            )
+        return self
+
+
+def quotient(product: Tensor, factor: Tensor) -> Tensor:
+    """Return product / factor, zero where the factor is."""
+    is_zero = factor == 0
+    return torch.where(is_zero, 0.0, product / factor.masked_fill(is_zero, 1.0))
+
+
+def _later(states: Tensor, offset: int) -> Tensor:
+    """Return states [token, channel] moved to the position `offset` after each token."""
+    return torch.nn.functional.pad(states, (0, 0, offset, 0))[: len(states)]
