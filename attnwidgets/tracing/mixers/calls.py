@@ -1,8 +1,8 @@
 """Calls of kernels in transformers' modeling files, watched while a pass of ours runs.
 
-Modeling files look their kernels up by name when they call them, whether torch or a fused implementation computes
-them. Each function is wrapped once, for good; the wrapper calls it as it is unless a handler is in force in this
-thread or task. So models of one file may run beside each other, one of them watched.
+Modeling files look their kernels up by name when they call them, whether torch or a fused implementation
+computes them. Each function is wrapped once, for good; the wrapper calls it as it is unless a handler is in
+force in this thread or task. So models of one file may run beside each other, one of them watched.
 """
 
 from __future__ import annotations
@@ -54,8 +54,6 @@ class KernelCall:
         values: What it mixes [batch, position, channel].
         output: What it returns [batch, position, channel]; with `gate`, already multiplied by it.
         gate: A factor of the output that the kernel applies itself [batch, position, channel], or None.
-        taps: By how many positions earlier a token enters a value, what it hands over
-            [tap, batch, token, channel]; None if values are those of tokens, or of a convolution.
     """
 
     kernel: Kernel
@@ -87,10 +85,7 @@ def _delta_rule(call: Mapping[str, Any], output: Tensor) -> KernelCall:
     heads = call["value"].shape[2]
     query, key = (call[name].repeat_interleave(heads // call[name].shape[2], 2) for name in ("query", "key"))
     if call.get("use_qk_l2norm_in_kernel"):
-        # In the precision in which the kernel does it.
-        query, key = (
-            normalised(states.float() if states.dtype != torch.float64 else states) for states in (query, key)
-        )
+        query, key = normalised(query), normalised(key)
     decay = call["g"] if call["g"].dim() == query.dim() else call["g"][..., None]
     kernel = GatedDeltaRule(query * query.shape[-1] ** -0.5, key, decay, call["beta"])
     return KernelCall(kernel, call["value"].flatten(2), output.flatten(2))
@@ -148,8 +143,8 @@ def read_call(name: str, arguments: Mapping[str, Any], output: Any) -> KernelCal
     """
     if any(isinstance(arguments.get(state), (torch.Tensor, tuple, list)) for state in _STATES):
         raise UnsupportedModelError(
-            f"{name} continues from a state that earlier tokens left, which cannot be divided among them: trace the "
-            "whole text, without a cache"
+            f"{name} continues from a state that earlier tokens left, which cannot be divided among them: trace "
+            "the whole text, without a cache"
         )
     return READERS[name](arguments, output[0] if isinstance(output, tuple) else output)
 

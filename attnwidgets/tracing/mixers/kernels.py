@@ -1,12 +1,12 @@
-"""The kernels by which a module mixes positions without a softmax, as matrices alpha [group, query, position].
+"""Kernels by which modules mix positions without a softmax, as matrices alpha [group, query, position].
 
-Every kernel is linear in its values: its output for query i is the sum over positions k of alpha[g, i, k] times the
-values of position k, for each group g of channels (a head, or a single channel). What position k stands for is
-decided before the kernel: a short convolution in front of it has mixed several tokens already.
+Every kernel is linear in its values: its output for query i is the sum over positions k of alpha[g, i, k]
+times the values of position k, for each group g of channels (a head, or a single channel). What position k
+stands for is decided before the kernel: a short convolution in front of it has mixed several tokens already.
 
-Rows are computed on demand, in float64: exponents of cumulated decays reach thousands, where float32 is coarse.
-Gates that belong to the recurrence (decay, beta) are inside alpha: a token between k and i that erases what k wrote
-makes alpha[g, i, k] smaller, and has no column of its own.
+Rows are computed on demand, in float64: exponents of cumulated decays reach thousands, where float32 is
+coarse. Gates that belong to the recurrence (decay, beta) are inside alpha: a token between k and i that
+erases what k wrote makes alpha[g, i, k] smaller, and has no column of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _NORM_EPS = 1e-6  # of the l2 norm of queries and keys in transformers' delta ru
 class Kernel:
     """A kernel with the arguments of one call.
 
-    Tensors have the axes [batch, position, ...], but for those named in `static`, which hold for all positions.
+    Tensors have the axes [batch, position, ...], but for those named in `static`, which hold for all
+    positions.
     """
 
     static: ClassVar[frozenset[str]] = frozenset()
@@ -50,7 +51,7 @@ class Kernel:
         raise NotImplementedError
 
     def forgetting(self) -> dict[str, Tensor]:
-        """Return what becomes of the state at each position, by name [position, group]; {} if nothing is lost.
+        """Return what becomes of the state at each position, by name [position, group]; {} for nothing.
 
         "decay" is the factor by which the state is multiplied, "beta" the part of a key's old value that is
         replaced.
@@ -70,7 +71,7 @@ class Kernel:
 
 
 def _causal(queries: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return query positions [query, 1] and, up to the last of them, whether a position is read [query, position]."""
+    """Return query positions [query, 1], and which positions they read, up to the last [query, position]."""
     at = torch.tensor(list(queries), device=device)[:, None]
     steps = torch.arange(int(at.max()) + 1, device=device)
     return at, steps <= at
@@ -127,7 +128,7 @@ class SelectiveScan(Kernel):
         at, read = _causal(queries, self.dt.device)
         dt, b, c, a = self.dt[0].double(), self.b[0].double(), self.c[0].double(), self.a.double()
         alpha = dt.new_zeros(self.n_groups, *read.shape)
-        # The state that a query reads, followed back through the steps that decayed it [query, channel, state].
+        # What a query reads of the state, followed back through its decay [query, channel, state].
         reads = dt.new_zeros(len(at), *a.shape)
         for step in reversed(range(read.shape[1])):
             reads[at[:, 0] == step] = c[step]
@@ -192,10 +193,10 @@ class ChunkedScan(Kernel):
 
 @dataclass(frozen=True)
 class GatedDeltaRule(Kernel):
-    """The delta rule with decay (Yang et al. 2024, Gated Delta Networks, equation 10), also Kimi's, head by head.
+    """The delta rule with decay, also Kimi's (Yang et al. 2024, Gated Delta Networks, equation 10), by heads.
 
-    The state S becomes e^g S, and then what its key k reads there is replaced by the share beta of the new value:
-    S + beta k (v - k S). A query reads q S. Followed back from query i, r = q_i:
+    The state S becomes e^g S, and then what its key k reads there is replaced by the share beta of the new
+    value: S + beta k (v - k S). A query reads q S. Followed back from query i, r = q_i:
     alpha[h, i, k] = beta_k (k_k . r), and then r becomes e^{g_k} (r - alpha[h, i, k] k_k).
 
     Args:

@@ -1,7 +1,7 @@
 """Records the modules that mix tokens while a model runs, with what they read, and the blocks around them.
 
-Nothing here knows a model. A mixing module is the innermost one that calls a kernel (or convolution) and returns the
-output of a linear projection; what lies between kernel and projection is read off as a factor (`Mix`).
+A mixing module is the innermost one that calls a kernel (or convolution) and returns the output of a linear
+projection; what lies between kernel and projection is read off as a factor (`Mix`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.mixers.calls import (
     CONVOLUTION,
     KernelCall,
@@ -158,13 +159,13 @@ def _convolution(arguments: Mapping[str, Any], output: Tensor) -> list[_Convolve
 
 def _module_convolution(module: nn.Conv1d, args: tuple[Any, ...]) -> list[_Convolved]:
     """Return the call of a convolution that is a module: causal, if it was padded on the left."""
-    (width,), (padding,) = module.kernel_size, module.padding
-    if module.groups != module.in_channels or padding != width - 1 or not args:
+    (width,), padding = module.kernel_size, module.padding
+    if module.groups != module.in_channels or padding != (width - 1,) or not args:
         return []
     states = args[0]
-    with torch.no_grad():
+    with no_grad():
         output = nn.functional.conv1d(
-            states, module.weight, module.bias, padding=padding, groups=module.groups
+            states, module.weight, module.bias, padding=width - 1, groups=module.groups
         )[..., : states.shape[-1]]
     made = Convolution(states.transpose(1, 2), module.weight[:, 0], module.bias, None, is_gated=False)
     return [_Convolved(made, output.transpose(1, 2))]
@@ -184,7 +185,8 @@ def _lightning(frame: _Frame, _: Mapping[str, Any], __: Tensor) -> KernelCall:
 
 
 def _memory(frame: _Frame, kwargs: Mapping[str, Any], output: Tensor) -> KernelCall:
-    return matrix_memory(kwargs, output, frame.module.config.eps)
+    module: Any = frame.module
+    return matrix_memory(kwargs, output, module.config.eps)
 
 
 _MODULES = {"LightningAttention": _lightning, "xLSTMBackend": _memory}
@@ -238,7 +240,7 @@ def _is_centring(part: _Part, mixed: Tensor) -> bool:
         return False
     if not torch.equal(part.states.flatten(), mixed.flatten()):
         return False
-    with torch.no_grad():
+    with no_grad():
         # Without the hooks of the pass.
         shifted = part.module.forward(part.states + part.states.abs().max())
     return bool(torch.allclose(shifted, part.output, rtol=1e-3, atol=1e-3 * float(part.output.abs().max())))
@@ -250,15 +252,15 @@ def _is_linear(module: nn.Module) -> bool:
 
 
 def _joined(frame: _Frame) -> KernelCall:
-    """Return the kernels of a module as one: those of several heads side by side, or none but a convolution."""
+    """Return the kernels of a module as one: those of heads side by side, or none but a convolution."""
     if not frame.kernels:
         states = frame.convolutions[-1].output
         return KernelCall(Identity(states), states, states)
     if len(frame.kernels) == 1:
         return frame.kernels[0]
     calls = frame.kernels
-    gates = [call.gate for call in calls]
-    gate = None if any(each is None for each in gates) else torch.cat(gates, -1)
+    gates = [call.gate for call in calls if call.gate is not None]
+    gate = torch.cat(gates, -1) if len(gates) == len(calls) else None
     values, outputs = (
         torch.cat([getattr(call, name) for call in calls], -1) for name in ("values", "output")
     )
@@ -266,7 +268,7 @@ def _joined(frame: _Frame) -> KernelCall:
 
 
 def _fitting(frame: _Frame, call: KernelCall) -> Convolution | None:
-    """Return the convolution whose channels, or a multiple of them, the kernel's values are; None for none."""
+    """Return the convolution that made the kernel's values, which may be some of its channels, or None."""
     values = call.values
     width = values.shape[-1]
     for convolved in frame.convolutions:
@@ -291,10 +293,10 @@ def _fitting(frame: _Frame, call: KernelCall) -> Convolution | None:
 
 
 def _shifted(frame: _Frame) -> Tensor | None:
-    """Return what tokens hand to their own and the next value by RWKV's token shift [2, batch, token, channel]."""
+    """Return what RWKV's tokens hand to their own and the next value [2, batch, token, channel], or None."""
     share, project = (getattr(frame.module, name, None) for name in ("time_mix_value", "value"))
     if share is None or project is None:
         return None
     states = next(filter(_is_floating, frame.inputs))
-    with torch.no_grad():
+    with no_grad():
         return torch.stack([project(states * share), project(states * (1 - share))])

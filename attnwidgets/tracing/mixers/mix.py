@@ -1,19 +1,23 @@
 """What a module that mixes tokens adds to each token, as a sum over tokens: exactly, for any kernel.
 
-With alpha the kernel [group, query, position] and g(c) the group of channel c, the vector from token j to token i is
+With alpha the kernel [group, query, position] and g(c) the group of channel c, token j adds to token i the
+vector
 
     F_ij = (row_i * sum over d of alpha[g, i, j + d] * act_{j+d} * taps[d, j]) matrix          [dim]
 
-taps[d, j] is what token j hands to the value at position j + d: with a short convolution several positions, else its
-own. act is the activation after the convolution and row what follows the kernel (a gate, a norm), both held fixed at
-their real values, as factors of each channel; matrix is the output projection. Biases belong to no token; together
-with the sum over j they give the module's output. Softmax attention has this form, too, with one tap and no act.
+taps[d, j] is what token j hands to the value at position j + d: with a short convolution several positions,
+else its own. act is the activation after the convolution and row what follows the kernel (a gate, a norm),
+both held fixed at their real values, as factors of each channel; matrix is the output projection. Biases of
+the convolution and of the projection belong to no token; together with the sum over j they give the module's
+output. The bias of the values is part of them. Softmax attention has this form, too, with one tap and no
+act.
 
-Activations and gates are read off the numbers of the pass, as quotients, so that no norm or gate needs a description.
-A channel that is exactly zero has no quotient, and counts as closed.
+Activations and gates are read off the numbers of the pass, as quotients, so that no norm or gate needs a
+description. A channel that is exactly zero has no quotient, and counts as closed.
 
-Ali et al. 2024, The Hidden Attention of Mamba Models; Zimerman et al. 2024, Explaining Modern Gated-Linear RNNs via a
-Unified Implicit Attention Formulation; MambaLRP (Rezaei Jafari et al. 2024) holds the same factors fixed.
+Ali et al. 2024, The Hidden Attention of Mamba Models; Zimerman et al. 2024, Explaining Modern Gated-Linear
+RNNs via a Unified Implicit Attention Formulation; MambaLRP (Rezaei Jafari et al. 2024) holds the same
+factors fixed.
 """
 
 from __future__ import annotations
@@ -43,11 +47,10 @@ class Convolution:
     """A short causal convolution of each channel, in front of a kernel.
 
     Args:
-        states: What it reads [batch, token, channel].
-        weight: [channel, tap]; the last one reads the token itself.
-        bias: [channel], or None.
-        act: What lies between its sum and the values, as a factor [batch, position, channel]; None for nothing, or
-            for silu, x sigmoid(x), if it `is_gated`.
+        states: What it reads [batch, token, channel]. weight: [channel, tap]; the last one reads the token
+        itself. bias: [channel], or None. act: What lies between its sum and the values, as a factor [batch,
+        position, channel]; None for nothing,
+            or for silu, x sigmoid(x), if it `is_gated`.
         is_gated: Whether its activation is silu.
     """
 
@@ -66,12 +69,11 @@ class Mix:
         path: The module's name in the model.
         kernel: Its kernel.
         values: What the kernel mixes [batch, position, channel].
-        mixed: What the kernel returned, before its own gate if it has one [batch, position, channel]; None where
-            only the product is known.
+        mixed: What the kernel returned, after its own gate if it has one [batch, position, channel].
         gate: A factor that the kernel applies itself [batch, position, channel], or None.
         convolution: The convolution that made the values, or None.
-        shifted: What tokens hand to their own and the next position [tap, batch, token, channel], instead of a
-            convolution (RWKV's token shift), or None.
+        shifted: What tokens hand to their own and the next position [tap, batch, token, channel], instead of
+            a convolution (RWKV's token shift), or None.
         read: What the output projection read [batch, position, channel].
         projection: The output projection.
         output: The module's output [batch, position, dim].
@@ -94,24 +96,21 @@ class Mix:
 
     def cut(self, sample: int, length: int) -> Mix:
         """Return the call of one sample without its padding, with a batch of one."""
-
-        def part(states: Tensor | None) -> Tensor | None:
-            return None if states is None else states[sample : sample + 1, :length]
-
+        part = slice(sample, sample + 1), slice(length)
         convolution = self.convolution
         if convolution is not None:
-            states, act = part(convolution.states), part(convolution.act)
-            convolution = replace(convolution, states=states, act=act)
+            act = None if convolution.act is None else convolution.act[part]
+            convolution = replace(convolution, states=convolution.states[part], act=act)
         return replace(
             self,
             kernel=self.kernel.cut(sample, length),
-            values=part(self.values),
-            mixed=part(self.mixed),
-            gate=part(self.gate),
+            values=self.values[part],
+            mixed=self.mixed[part],
+            gate=None if self.gate is None else self.gate[part],
             convolution=convolution,
-            shifted=None if self.shifted is None else self.shifted[:, sample : sample + 1, :length],
-            read=part(self.read),
-            output=part(self.output),
+            shifted=None if self.shifted is None else self.shifted[(slice(None), *part)],
+            read=self.read[part],
+            output=self.output[part],
         )
 
     @property
@@ -154,7 +153,7 @@ class Mix:
         return self._centred(taps)
 
     def _centred(self, states: Tensor) -> Tensor:
-        """Return values [..., channel] less the mean of each head, if a norm after the kernel subtracts it."""
+        """Return values [..., channel] less the mean of each head, if the norm after the kernel is centred."""
         if not self.is_centred:
             return states
         by_head = states.unflatten(-1, (self.n_heads, -1))
@@ -174,7 +173,9 @@ class Mix:
             return None
         if not convolution.is_gated:
             return None if convolution.act is None else convolution.act[0].to(self.dtype)
-        total = sum(_later(self._tap(offset), offset) for offset in range(min(self.reach, self.n_tokens)))
+        total = torch.zeros_like(self.values[0], dtype=self.dtype)
+        for offset in range(min(self.reach, self.n_tokens)):
+            total[offset:] += self._tap(offset)[: self.n_tokens - offset]
         return torch.sigmoid(total if self._bias is None else total + self._bias)
 
     @cached_property
@@ -226,7 +227,7 @@ class Mix:
         return per_head @ matrix.unflatten(0, (heads, -1))[:, None]
 
     def total(self, queries: Sequence[int], *, constant: bool = False) -> Tensor:
-        """Return the sum of F over tokens [query, dim]; with `constant` the biases that belong to no token, too."""
+        """Return the sum of F over tokens [query, dim]; with `constant`, including biases."""
         alpha = self.kernel.rows(queries).to(self.dtype)
         groups, _, length = alpha.shape
         values = alpha.new_zeros(length, self.n_channels)
@@ -240,7 +241,7 @@ class Mix:
         return added + bias if constant and bias is not None else added
 
     def error(self) -> float:
-        """Return the largest error of the sum of F and the biases, at three queries, relative to the output."""
+        """Return the largest error of the sum of F and biases at three queries, relative to the output."""
         some = sorted({0, self.n_tokens // 2, self.n_tokens - 1})
         with no_grad():
             difference = self.total(some, constant=True) - self.output[0, some].to(self.dtype)
@@ -257,8 +258,8 @@ class Mix:
         error = self.error()
         if not error <= _TOLERANCE.get(self.output.dtype, _HALF_TOLERANCE):
             raise UnsupportedModelError(
-                f"how {self.path} mixes tokens cannot be divided among them: the parts of its {self.kernel.kind} "
-                f"miss its output by {error:.2g}, relative to the largest number"
+                f"how {self.path} mixes tokens cannot be divided among them: the parts of its "
+                f"{self.kernel.kind} miss its output by {error:.2g}, relative to the largest number"
             )
         return self
 
@@ -267,8 +268,3 @@ def quotient(product: Tensor, factor: Tensor) -> Tensor:
     """Return product / factor, zero where the factor is."""
     is_zero = factor == 0
     return torch.where(is_zero, 0.0, product / factor.masked_fill(is_zero, 1.0))
-
-
-def _later(states: Tensor, offset: int) -> Tensor:
-    """Return states [token, channel] moved to the position `offset` after each token."""
-    return torch.nn.functional.pad(states, (0, 0, offset, 0))[: len(states)]
