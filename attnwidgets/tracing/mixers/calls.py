@@ -143,8 +143,8 @@ def read_call(name: str, arguments: Mapping[str, Any], output: Any) -> KernelCal
     """
     if any(isinstance(arguments.get(state), (torch.Tensor, tuple, list)) for state in _STATES):
         raise UnsupportedModelError(
-            f"{name} continues from a state that earlier tokens left, which cannot be divided among them: trace "
-            "the whole text, without a cache"
+            f"{name} continues from a state that earlier tokens left, which cannot be divided among them: "
+            "trace the whole text, without a cache"
         )
     return READERS[name](arguments, output[0] if isinstance(output, tuple) else output)
 

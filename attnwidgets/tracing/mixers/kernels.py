@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
+from attnwidgets.tracing.layers import RecordedLayer
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
     from typing_extensions import Self
+
+    from attnwidgets.tracing.recording.recorder import Call
 
 _NORM_EPS = 1e-6  # of the l2 norm of queries and keys in transformers' delta rules
 
@@ -42,11 +46,16 @@ class Kernel:
         """Number of heads, or of channels where each has a kernel of its own."""
         raise NotImplementedError
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query reads a later position."""
+        return True
+
     def rows(self, queries: Sequence[int]) -> Tensor:
         """Return rows of alpha [group, query, position] of the first sample, float64.
 
         Args:
-            queries: Positions, ascending. Columns end with the last of them: no kernel reads later positions.
+            queries: Positions, ascending. Columns end with the last of them in a kernel that `is_causal`.
         """
         raise NotImplementedError
 
@@ -393,6 +402,40 @@ class MatrixMemory(Kernel):
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each head's state."""
         return {"decay": self.forget_gate[0].double().sigmoid()}
+
+
+@dataclass(frozen=True)
+class AttentionWeights(Kernel):
+    """Softmax attention of a recorded call: alpha is its weights."""
+
+    kind: ClassVar[str] = "attention"
+
+    call: Call
+    sample: int
+    length: int
+
+    @property
+    def _layer(self) -> RecordedLayer:
+        return RecordedLayer(self.call, self.sample, self.length, self.length)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of heads."""
+        return self.call.query.shape[1]
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the mask hides all later keys."""
+        return self._layer.hides_later_keys()
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of the weights [head, query, key]."""
+        weights = torch.from_numpy(self._layer.weights(None, list(queries)).copy()).double()
+        return weights[..., : max(queries) + 1] if self.is_causal else weights
+
+    def cut(self, sample: int, length: int) -> AttentionWeights:
+        """Return the weights of one sample without its padding."""
+        return AttentionWeights(self.call, sample, length)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from attnwidgets._gradients import no_grad
+from attnwidgets.tracing.algebra.steps import is_norm
+from attnwidgets.tracing.anatomy.block_log import LISTS
 from attnwidgets.tracing.mixers.calls import (
     CONVOLUTION,
     KernelCall,
@@ -22,13 +25,27 @@ from attnwidgets.tracing.mixers.calls import (
     read_call,
     watch_kernels,
 )
-from attnwidgets.tracing.mixers.kernels import Identity, Joined, LightningAttention, TimeMix
-from attnwidgets.tracing.mixers.mix import Convolution, Mix, quotient
+from attnwidgets.tracing.mixers.kernels import (
+    AttentionWeights,
+    Identity,
+    Joined,
+    LightningAttention,
+    TimeMix,
+)
+from attnwidgets.tracing.mixers.mix import Convolution, Mix, MixedBlock, quotient
+from attnwidgets.tracing.recording.attention_function import repeat_heads
+from attnwidgets.tracing.recording.returned import is_half
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from torch import Tensor
+
+    from attnwidgets.tracing.recording.recorder import Call
+
+
+_NOT_ADDED = 1e-6  # a factor so small is rounding
+_TOKENS_TRIED = 16  # on which a block's sum is found
 
 
 @dataclass
@@ -60,25 +77,33 @@ class _Frame:
     convolutions: list[_Convolved] = field(default_factory=list)
     # What its own parts read and returned, by their names.
     parts: dict[str, _Part] = field(default_factory=dict)
+    # The calls of mixing modules in it, if it is a block.
+    mixes: list[Mix] = field(default_factory=list)
 
 
 class MixerLog:
-    """Logs the calls of mixing modules in a pass.
+    """Logs the blocks in which a pass mixes tokens, and how.
+
+    Args:
+        model: The model that is about to run.
+        attention: Whether attention is logged, too (`see`, `done`).
 
     Attributes:
-        mixes: By path of the module, its calls in order.
+        blocks: By path of the block, its runs in order.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, attention: bool = False) -> None:
         self._model = model
-        self.has_kernels = watch_kernels(model) or any(_module_kernel(part) for part in model.modules())
-        self.mixes: dict[str, list[Mix]] = {}
+        self._is_needed = watch_kernels(model) or attention or any(map(_module_kernel, model.modules()))
+        self._elements = _blocks(model)
+        self.blocks: dict[str, list[MixedBlock]] = {}
         self._frames: list[_Frame] = []
+        self._values: Tensor | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Log the mixing modules that run until the `with` block ends; costs nothing where there are none."""
-        if not self.has_kernels:
+        if not self._is_needed:
             yield
             return
         paths = {id(module): name for name, module in self._model.named_modules()}
@@ -105,19 +130,30 @@ class MixerLog:
             return
         frame = self._frames.pop()
         output = output[0] if isinstance(output, (tuple, list)) and output else output
-        if not isinstance(output, torch.Tensor):
-            return
-        if isinstance(module, nn.Conv1d):
-            frame.convolutions += _module_convolution(module, args)
-        elif read_module := _module_kernel(module):
-            frame.kernels.append(read_module(frame, kwargs, output))
+        if isinstance(output, torch.Tensor):
+            if isinstance(module, nn.Conv1d):
+                frame.convolutions += _module_convolution(module, args)
+            elif read_module := _module_kernel(module):
+                frame.kernels.append(read_module(frame, kwargs, output))
+            self._finish(frame, output)
+
+    def _finish(self, frame: _Frame, output: Tensor) -> None:
+        """Log a finished call, and hand what it leaves open to the module around it."""
+        module = frame.module
         outer = self._frames[-1] if self._frames else None
         mix = _mix_of(frame, output)
+        is_block = module in self._elements
         if mix is not None:
-            self.mixes.setdefault(frame.path, []).append(mix)
-        elif outer is not None:
+            frame.mixes.append(mix)
+        elif outer is not None and not is_block:
             outer.kernels += frame.kernels
             outer.convolutions += frame.convolutions
+        if is_block and frame.mixes:
+            block = _block_of(frame, output)
+            if block is not None:
+                self.blocks.setdefault(frame.path, []).append(block)
+        elif outer is not None:
+            outer.mixes += frame.mixes
         states = next(filter(_is_floating, frame.inputs), None)
         if outer is not None and states is not None:
             outer.parts[path_end(frame.path)] = _Part(module, frame.inputs, states, output)
@@ -132,6 +168,29 @@ class MixerLog:
             else:
                 frame.kernels.append(read_call(name, arguments, output))
         return output
+
+    def see(self, _: int, values: Tensor) -> None:
+        """Note the values of an attention call [batch, kv head, key, dim]: a reader of the recording."""
+        self._values = values
+
+    def done(self, call: Call, output: Tensor) -> None:
+        """Log an attention call with what its heads return [batch, head, query, dim]."""
+        if self._values is None or not self._frames or output.shape[2] != call.key.shape[2]:
+            return
+        values = repeat_heads(self._values, output.shape[1])
+        kernel = AttentionWeights(call, 0, output.shape[2])
+        inner = [states.transpose(1, 2).flatten(2) for states in (values, output)]
+        self._frames[-1].kernels.append(KernelCall(kernel, *inner))
+
+
+def _blocks(model: nn.Module) -> set[nn.Module]:
+    """Return the elements of a model's module lists that are in no other element."""
+    blocks: set[nn.Module] = set()
+    for part in model.modules():
+        if isinstance(part, LISTS) and part not in blocks:
+            blocks.update(child for child in part.children() if next(child.children(), None) is not None)
+    inside = {part for block in blocks for part in block.modules() if part is not block}
+    return blocks - inside
 
 
 def _entering(log: MixerLog, path: str) -> Callable[..., None]:
@@ -232,6 +291,62 @@ def _mix_of(frame: _Frame, output: Tensor) -> Mix | None:
         output,
         is_centred=any(_is_centring(part, call.output) for part in frame.parts.values()),
     )
+
+
+def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
+    """Return a block's run, with how it adds what its mixers return; None if it reads no hidden states."""
+    states = (value for value in frame.inputs if _is_floating(value) and value.shape == output.shape)
+    hidden = next(states, None)
+    if hidden is None:
+        return None
+    parts = [part for part in frame.parts.values() if part.output.shape == hidden.shape]
+    norms = [_norm_of(mix, parts) for mix in frame.mixes]
+    added = [
+        mix.output if norm is None else norm.output for mix, norm in zip(frame.mixes, norms, strict=True)
+    ]
+    sums = [part.states for part in parts if part.states.shape == hidden.shape] + [output]
+    # What a block adds to may have been normed first.
+    bases = [hidden, *(part.output for part in parts if is_norm(part.module))]
+    modules = tuple(None if norm is None else norm.module for norm in norms)
+    run = MixedBlock(frame.path, hidden, tuple(frame.mixes), modules, ())
+    others = [part.output for part in parts if not any(part.output is states for states in added)]
+    for base, rest in product(bases, ([], others)):
+        for total in sums:
+            scales = _scales(total, [base, *added, *rest])
+            factors = scales[: 1 + len(added)]
+            if factors and min(map(abs, factors)) > _NOT_ADDED:
+                # A pre-norm block goes on adding to the sum.
+                goes_on = total is output or bool(rest) or _continues(output, total, others)
+                added_up = {"hidden": base, "residual_scale": factors[0], "scales": factors[1:]}
+                return replace(run, **added_up, is_pre_norm=goes_on)
+    return run
+
+
+def _norm_of(mix: Mix, parts: list[_Part]) -> _Part | None:
+    """Return the norm that reads what a mixer returns, or None."""
+    reading = (part for part in parts if part.states.data_ptr() == mix.output.data_ptr())
+    return next((part for part in reading if is_norm(part.module)), None)
+
+
+def _continues(output: Tensor, total: Tensor, others: list[Tensor]) -> bool:
+    """Return whether a block's output is a sum of what its mixers add up to and what its other parts return."""
+    scales = _scales(output, [total, *others])
+    return bool(scales) and abs(scales[0]) > _NOT_ADDED
+
+
+def _scales(total: Tensor, terms: list[Tensor]) -> tuple[float, ...]:
+    """Return the factors by which terms [batch, token, dim] add up to a total; () if they do not."""
+    if any(states.shape != total.shape for states in terms):
+        return ()
+    tokens = torch.linspace(0, total.shape[1] - 1, min(total.shape[1], _TOKENS_TRIED)).long()
+    with no_grad():
+        columns = torch.stack([states[:, tokens].flatten().double().cpu() for states in terms], 1)
+        target = total[:, tokens].flatten().double().cpu()
+        scales = torch.linalg.lstsq(columns, target[:, None], driver="gelsd").solution[:, 0]
+        error = (columns @ scales - target).norm()
+        # Rounding is relative to the largest term; an error must be small next to the smallest one, too.
+        smallest = (columns * scales).norm(dim=0)[scales.abs() > _NOT_ADDED].amin()
+    return tuple(scales.tolist()) if bool(error <= (1e-1 if is_half(total) else 1e-3) * smallest) else ()
 
 
 def _is_centring(part: _Part, mixed: Tensor) -> bool:

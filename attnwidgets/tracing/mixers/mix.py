@@ -32,7 +32,7 @@ from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor, nn
 
@@ -78,7 +78,6 @@ class Mix:
         projection: The output projection.
         output: The module's output [batch, position, dim].
         is_centred: Whether a norm after the kernel subtracts the mean of each head.
-        is_causal: Whether no query reads a later token.
     """
 
     path: str
@@ -92,7 +91,6 @@ class Mix:
     projection: nn.Module
     output: Tensor
     is_centred: bool = False
-    is_causal: bool = True
 
     def cut(self, sample: int, length: int) -> Mix:
         """Return the call of one sample without its padding, with a batch of one."""
@@ -108,7 +106,7 @@ class Mix:
             mixed=self.mixed[part],
             gate=None if self.gate is None else self.gate[part],
             convolution=convolution,
-            shifted=None if self.shifted is None else self.shifted[(slice(None), *part)],
+            shifted=None if self.shifted is None else self.shifted[:, part[0], part[1]],
             read=self.read[part],
             output=self.output[part],
         )
@@ -153,7 +151,7 @@ class Mix:
         return self._centred(taps)
 
     def _centred(self, states: Tensor) -> Tensor:
-        """Return values [..., channel] less the mean of each head, if the norm after the kernel is centred."""
+        """Return values [..., channel] less the mean of each head, if a norm after the kernel is centred."""
         if not self.is_centred:
             return states
         by_head = states.unflatten(-1, (self.n_heads, -1))
@@ -262,6 +260,99 @@ class Mix:
                 f"{self.kernel.kind} miss its output by {error:.2g}, relative to the largest number"
             )
         return self
+
+
+@dataclass(frozen=True)
+class MixedBlock:
+    """One run of a block: what it reads, and the vectors that its mixers add to that.
+
+    Args:
+        path: The block's name in the model. hidden: The states that it reads, its residual connection
+        [batch, token, dim]. mixes: The calls of its mixing modules. norms: A norm between each mixer and the
+        sum, or None. scales: The factor of each mixer in the sum; () if no state of the block is the sum of
+        `hidden` and its
+            mixers.
+        is_pre_norm: Whether its mixers read the states after a norm, and no norm follows the sum.
+    """
+
+    path: str
+    hidden: Tensor
+    mixes: tuple[Mix, ...]
+    norms: tuple[nn.Module | None, ...]
+    scales: tuple[float, ...]
+    residual_scale: float = 1.0
+    is_pre_norm: bool = False
+
+    def cut(self, sample: int, length: int) -> MixedBlock:
+        """Return the run of one sample without its padding, with a batch of one."""
+        hidden = self.hidden[sample : sample + 1, :length]
+        return replace(self, hidden=hidden, mixes=tuple(mix.cut(sample, length) for mix in self.mixes))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its mixers."""
+        return tuple(dict.fromkeys(mix.kernel.kind for mix in self.mixes))
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads of all mixers."""
+        return sum(mix.n_heads for mix in self.mixes)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query reads a later token."""
+        return all(mix.kernel.is_causal for mix in self.mixes)
+
+    def _added(self, number: int, queries: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        """Return what becomes of a mixer's vectors [query, ..., dim] before they are added: a linear map."""
+        norm, mix = self.norms[number], self.mixes[number]
+        scale = self.scales[number] if self.scales else 1.0
+        if norm is None:
+            return lambda vectors: vectors * scale
+        from attnwidgets.tracing.algebra.steps import read_norm
+
+        read = read_norm(norm, self.hidden.shape[-1], self.hidden.new_empty(0, dtype=mix.dtype))
+        if read is None:
+            return lambda vectors: vectors * scale
+        deviation = read.deviation(mix.output[0, list(queries)].to(mix.dtype))
+
+        def added(vectors: Tensor) -> Tensor:
+            by_query = deviation.reshape(-1, *(1 for _ in vectors.shape[1:]))
+            return read.direct(vectors) * scale / by_query
+
+        return added
+
+    def vectors(self, queries: Sequence[int]) -> Tensor:
+        """Return the vectors that tokens add to each other [query, token, dim], without the residual.
+
+        Args:
+            queries: Positions, ascending. Tokens end with the last of them in a causal block.
+        """
+        parts = [
+            self._added(number, queries)(mix.proved.vectors(queries)) for number, mix in enumerate(self.mixes)
+        ]
+        length = max(part.shape[1] for part in parts)
+        padded = [torch.nn.functional.pad(part, (0, 0, 0, length - part.shape[1])) for part in parts]
+        return sum(padded[1:], padded[0])
+
+    def head_vectors(self, queries: Sequence[int]) -> Tensor:
+        """Return the vectors of each head of all mixers [head, query, token, dim]; see `vectors`."""
+        parts = []
+        for number, mix in enumerate(self.mixes):
+            added, by_head = self._added(number, queries), mix.proved.vectors(queries, by_head=True)
+            parts.append(torch.stack([added(vectors) for vectors in by_head]))
+        length = max(part.shape[2] for part in parts)
+        return torch.cat([torch.nn.functional.pad(part, (0, 0, 0, length - part.shape[2])) for part in parts])
+
+    def total(self, queries: Sequence[int], *, constant: bool = False) -> Tensor:
+        """Return the sum of all vectors [query, dim]; with `constant`, including biases."""
+        parts = []
+        for number, mix in enumerate(self.mixes):
+            added = self._added(number, queries)(mix.proved.total(queries, constant=constant))
+            norm = self.norms[number]
+            shift = None if norm is None or not constant else getattr(norm, "bias", None)
+            parts.append(added if shift is None else added + shift.detach().to(added) * self.scales[number])
+        return sum(parts[1:], parts[0])
 
 
 def quotient(product: Tensor, factor: Tensor) -> Tensor:
