@@ -234,10 +234,20 @@ class Trace(Suggesting):
         positions = {name: stack.key.kinds for name, stack in self.stack_table.items()}
         return Anatomy({**recorded, **self.unrecorded}, positions)
 
-    def left_out(self, stack: str | None = None) -> str:
-        """Return the mixers of a stack that none of its maps shows, in words; "" if there are none."""
+    def left_out(self, stack: str | None = None, *, attention: bool = True) -> str:
+        """Return the mixers of a stack that its maps leave out, in words; "" if there are none.
+
+        Args:
+            stack: The stack; the default one if omitted.
+            attention: Whether the maps are of attention. Others (`aw.attention_norm`, `aw.alti`) also show
+                blocks that mix tokens without it.
+        """
         name = self.default_stack if stack is None else stack
-        return left_out(self._stack(name).blocks, name)
+        return left_out(self._stack(name).blocks, name, attention=attention)
+
+    def mixing_layers(self, stack: str | None = None) -> tuple[int, ...]:
+        """Return the numbers of all blocks of a stack whose mixing is known, by attention or otherwise."""
+        return self._stack(stack).mixing_numbers
 
     def has_attention(self, stack: str | None = None) -> bool:
         """Return whether attention of a stack was recorded or given; see `no_attention`."""

@@ -69,7 +69,7 @@ class MixedParts:
             yield range(start, min(start + size, self.n_tokens))
 
     def _rows(self, spans: Spans | None) -> Iterator[tuple[range, Tensor]]:
-        """Yield some queries, and their vectors [query, element, dim] with the residual connection, if any."""
+        """Yield some queries with their vectors [query, element, dim], the residual connection included."""
         owners = self._owners(spans)
         for rows in self._blocks():
             vectors = self.block.vectors(rows)
@@ -160,7 +160,7 @@ def mixed_parts(block: MixedBlock, stage: str) -> MixedParts:
     if not block.scales and (stage != "attn" or len(block.mixes) > 1):
         several = len(block.mixes) > 1
         raise UnsupportedModelError(
-            f"the vectors of {block.path} are unknown: no state of it is the sum of what it reads and what its "
+            f"the vectors of {block.path} are unknown: no state of it is the sum of what it reads and its "
             f"{'mixers return' if several else 'mixer returns'}."
             + ("" if several else " variant='attn' leaves the residual connection out.")
         )
