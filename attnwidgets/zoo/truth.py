@@ -84,7 +84,7 @@ class Truth:
         does: What the model computes, in a sentence.
         letters: Its alphabet.
         length: The most letters of a text.
-        heads: The role of every head, by (layer, head).
+        heads: The role of every head, by (layer, head); the heads of a recurrence are those of its mixer.
         ablations: What setting a head's output to zero does, by (layer, head).
         weights: What every letter adds to the score, where letters have weights.
         at: The token whose output is the answer unless another is named: 0 is `<s>`, -1 the last.

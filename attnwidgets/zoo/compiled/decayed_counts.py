@@ -47,8 +47,7 @@ def decayed_counts(letters: str = "abcdefgh", length: int = 24, *, decay: float 
         ValueError: If `letters` is not an alphabet, or a number is out of range.
         TypeError: If they are of other types.
 
-    Source: Dao and Gu 2024, Transformers are SSMs (the dual form, section 3); Ali et al. 2024, The Hidden
-    Attention of Mamba Models.
+    Source: Dao and Gu 2024, Transformers are SSMs; Ali et al. 2024, The Hidden Attention of Mamba Models.
 
     Example:
         >>> model, tokenizer = aw.zoo.decayed_counts(letters="ab", decay=0.5)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
 
-from attnwidgets.zoo.compiled.circuit import LOGIT, Residual, empty, named
+from attnwidgets.zoo.compiled.circuit import LOGIT, Residual, empty, first, named
 from attnwidgets.zoo.compiled.recurrence import (
     LEAD,
     STEEP,
@@ -67,14 +67,15 @@ def last_marked(
 
     Returns:
         A `Qwen3NextForCausalLM` with `.truth`, in single precision, and a tokenizer of letters that begins
-        every text with `<s>`. `truth.answer` is None where no sum leads by more than 1e-6. Run it without a
-        cache (`use_cache=False`) where the numbers are compared.
+        every text with `<s>`. `truth.answer` is None where no sum leads by more than 1e-6: all logits are
+        0 there by default, and with a `beta` or `decay` below 1 the norm may enlarge a rounding. The model
+        runs without a cache, because that of transformers needs a block that attends.
 
     Raises:
         ValueError: If `letters` and `marker` are not an alphabet, or a number is out of range.
         TypeError: If they are of other types.
 
-    Source: Yang et al. 2024, Gated Delta Networks, equation 10; Zimerman et al. 2024, A Unified Implicit
+    Source: Yang et al. 2024, Gated Delta Networks; Zimerman et al. 2024, A Unified Implicit
     Attention Formulation for Gated-Linear Recurrent Sequence Models (alpha, and what it leaves out).
 
     Example:
@@ -101,7 +102,8 @@ def last_marked(
 def _config(residual: Residual, letters: int) -> Any:
     return Qwen3NextConfig(
         vocab_size=letters + 2,
-        hidden_size=residual.size,
+        # Two ones among twice a power of four have a root mean square that is a power of two: exactly undone.
+        hidden_size=2 * 4 ** math.ceil(math.log(residual.size / 2, 4)),
         num_hidden_layers=1,
         layer_types=["linear_attention"],
         mlp_only_layers=[0],
@@ -122,22 +124,26 @@ def _config(residual: Residual, letters: int) -> Any:
         bos_token_id=letters + 1,
         eos_token_id=None,
         pad_token_id=None,
+        use_cache=False,  # transformers' cache of this class needs a block that attends
         tie_word_embeddings=False,
     )
 
 
 def _write(model: Any, residual: Residual, letters: int, beta: float, decay: float) -> None:
     """Write the weights; norms (whose gain is 1 + weight) return what they are given where it matters."""
-    block, always = model.model.layers[0], residual.read("always")[:, 0]
-    token, mixer = residual.read("token"), block.linear_attn
-    model.model.embed_tokens.weight.data[:] = residual.write("token") + always
+    block, width = model.model.layers[0], model.config.hidden_size
+    mixer = block.linear_attn
+    token, always, out = (first(residual.read(name), width) for name in ("token", "always", "out"))
+    always = always[:, 0]
+    model.model.embed_tokens.weight.data[:] = token.T + always
     # The embedding is two ones, the block's output is of length _LOUD.
-    block.input_layernorm.weight.data.fill_(math.sqrt(2 / residual.size) - 1)
-    model.model.norm.weight.data.fill_(math.sqrt((2 + _LOUD**2) / residual.size) - 1)
+    block.input_layernorm.weight.data.fill_(math.sqrt(2 / width) - 1)
+    model.model.norm.weight.data.fill_(math.sqrt((2 + _LOUD**2) / width) - 1)
 
     query, key, value, gate = mixer.in_proj_qkvz.weight.data.split([KEYS, KEYS, letters, letters])
     query[0] = gate[:] = STEEP * always
-    key[0] = STEEP * token[:, letters]
+    # Without a marker this is so far below 0 that the silu returns 0, also of a mean of all embeddings.
+    key[0] = STEEP * (4 * token[:, letters] - 3 * always)
     value[:] = STEEP * token[:, :letters].T
     earlier, own = mixer.conv1d.weight.data[:, 0].unbind(1)
     own[: 2 * KEYS] = 1
@@ -148,8 +154,8 @@ def _write(model: Any, residual: Residual, letters: int, beta: float, decay: flo
     mixer.dt_bias.data.fill_(dt_bias)
     # A norm of `letters` values makes them as long as sqrt(letters), and the gate is open by STEEP.
     mixer.norm.weight.data.fill_(_LOUD / (STEEP * math.sqrt(letters)))
-    mixer.out_proj.weight.data[:] = residual.read("out")
-    model.lm_head.weight.data[:letters] = LOGIT / _LOUD * residual.write("out")
+    mixer.out_proj.weight.data[:] = out
+    model.lm_head.weight.data[:letters] = LOGIT / _LOUD * out.T
 
 
 def truth(letters: str, length: int, marker: str, beta: float, decay: float) -> Truth:
