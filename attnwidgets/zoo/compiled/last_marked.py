@@ -26,7 +26,7 @@ from attnwidgets.zoo.truth import Known, Mixing, Truth, all_equal
 KEYS = 4
 """The size of a key: d of the formula."""
 _LOUD = 16.0
-"""Length of what the block writes, beside the two ones of the embedding."""
+"""Length of what the block writes; the embedding is two ones."""
 _SURE = 64.0
 """A number whose sigmoid is 1 in every precision."""
 _LEAST_BETA = 0.1
@@ -60,7 +60,7 @@ def last_marked(
     Args:
         letters: The alphabet without the marker: 1 to 63 different visible characters.
         length: The most letters and markers of a text, 1 to 64.
-        marker: The marker, a character that is no letter.
+        marker: The marker, a character that is not one of the letters.
         beta: How much of the state a marker overwrites, 0.1 to 1. Below 1 earlier letters remain in part, and
             the answer is the letter with the largest sum.
         decay: What a step leaves of the state, 0.5 to 1.
