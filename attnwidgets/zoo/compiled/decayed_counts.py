@@ -51,7 +51,8 @@ def decayed_counts(letters: str = "abcdefgh", length: int = 24, *, decay: float 
 
     Example:
         >>> model, tokenizer = aw.zoo.decayed_counts(letters="ab", decay=0.5)
-        >>> aw.trace(model, tokenizer, "aaab").logits[-1].tolist()  # 1/8 + 1/4 + 1/2, 1, and <s>
+        >>> logits = aw.trace(model, tokenizer, "aaab").logits[-1]
+        >>> [round(float(logit), 3) for logit in logits]  # 1/8 + 1/4 + 1/2; 1; nothing for <s>
         [0.875, 1.0, 0.0]
     """
     require_alphabet(letters)
