@@ -432,9 +432,12 @@ class Trace(Suggesting):
         query, key = self.axes(name)
         with self._lock:
             if name not in self._causal:
-                numbers = self.layers(name)
+                table = self._stack(name)
+                numbers = table.numbers
                 ends = {numbers[0], numbers[-1]} if len(query) == len(key) > 1 and numbers else set()
                 reads = [self._reads(layer, name) for layer in ends]
+                # Kernels without attention never read later tokens.
+                reads += [(len(query) > 1, not block.is_causal) for block in table.mixing.values()]
                 # Weights that are all zero say nothing.
                 self._causal[name] = any(some for some, _ in reads) and not any(later for _, later in reads)
             return self._causal[name]

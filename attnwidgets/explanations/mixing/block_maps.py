@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from attnwidgets.explanations.results.lazy_layers import RowFunction
+
 NO_RESIDUAL = (
     "the residual connection belongs to none of the tokens read here: 'res' equals 'attn', and 'res_ln' "
     "normalises the attention output alone"
@@ -140,15 +142,20 @@ def block_map(
     kind: type[MixingMap] = MixingMap,
     grid: Grid | None = None,
     measured: bool = False,
+    signed: bool = False,
+    rows: RowFunction | None = None,
+    on_demand: bool = True,
+    facts: Mapping[str, Any] | None = None,
 ) -> MixingMap:
     """Return a lazy map whose layers `measure` computes, with the provenance of its trace.
 
     `kind` is the class of the map, whose `lazy` accepts the results of `measure`. `grid` is the unit of the
-    map, tokens by default. With `measured`, the map has a layer for every block whose mixing was recorded.
+    map, tokens by default, and `rows` computes some rows of it without running the model. With `measured`,
+    the map has a layer for every block whose mixing was recorded.
     """
     grid = unit_grid(trace, stack, None) if grid is None else grid
     common = provenance_of(
-        trace, stack, method, paper=paper, options=options, notes=notes, attention=not measured
+        trace, stack, method, paper=paper, options=options, notes=notes, attention=not measured, facts=facts
     )
     common["provenance"]["title"] = title
 
@@ -166,7 +173,10 @@ def block_map(
         unit=grid.name,
         causal=grid.causal,
         stochastic=stochastic,
-        runs_model=True,
+        signed=signed,
+        runs_model=rows is None,
+        on_demand=on_demand,
+        row_fn=rows,
         **common,
     )
 

@@ -200,6 +200,12 @@ def _mixing(trace: Any, stack: str) -> str:
 
 
 @_after(_mixing)
+def _mixers(trace: Any, stack: str) -> str:
+    mixers = trace.stack_table[stack].mixing
+    return "" if mixers else "and all of this model's mix them by attention, or in an unknown way"
+
+
+@_after(_mixing)
 def _every_mixer(trace: Any, stack: str) -> str:
     left_out = trace.left_out(stack, attention=False)
     return f"and {left_out}" if left_out else ""
@@ -253,6 +259,7 @@ NEEDS = {
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("every block", "a model that mixes tokens by recorded attention alone", _every_block),
         Need("mixing", "a model whose mixing of tokens was recorded", _mixing),
+        Need("mixers", "blocks that mix tokens without attention", _mixers),
         Need("every mixer", "a model of which all mixing of tokens was recorded", _every_mixer),
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
