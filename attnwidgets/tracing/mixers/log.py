@@ -351,7 +351,7 @@ def _norm_of(mix: Mix, parts: list[_Part]) -> _Part | None:
 
 
 def _continues(output: Tensor, total: Tensor, others: list[Tensor]) -> bool:
-    """Return whether a block's output is a sum of what its mixers add up to and what its other parts return."""
+    """Return whether a block's output is a sum of the total of its mixers and what other parts return."""
     scales = _scales(output, [total, *others])
     return bool(scales) and abs(scales[0]) > _NOT_ADDED
 

@@ -89,8 +89,8 @@ def _run(trace: Trace, stack: str, method: str) -> dict[int, MixedBlock]:
     if not all(isinstance(layer, RecordedLayer) for layer in layers):
         raise UnsupportedModelError(
             f"{method} is not available: {type(trace.model).__name__} computes attention outside "
-            "transformers' attention interface, so its value vectors are unknown. attention and rollout still "
-            "work."
+            "transformers' attention interface, so its value vectors are unknown. attention and rollout "
+            "still work."
         )
     require_same_model(trace, method)
     options: dict[str, Any] = {"return_dict": True}
