@@ -53,7 +53,7 @@ def _unread(trace: Any, stack: str) -> str:
     gaps = [block for block in trace.anatomy.stacks[stack] if block.number < last and not block.is_recorded]
     if not gaps:
         return ""
-    block = f"block {gaps[0].number} ({gaps[0].description})"
+    block = f"block {gaps[0].number} ({' and '.join(mixer.kind for mixer in gaps[0].mixers)})"
     return f"and {block} does not: scope='local' in Python takes single layers"
 
 
