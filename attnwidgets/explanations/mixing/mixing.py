@@ -40,7 +40,7 @@ TITLES = {
 @method(
     "mixing",
     question="Attention",
-    gist="what each block takes from each word, with or without attention",
+    gist="what blocks take from each word, without attention too",
     paper=PAPER,
     needs="mixers",
     returns="MixingMap [layer, head, query, key]",

@@ -273,7 +273,10 @@ NEEDS = {
 """Requirements by name. What only a run can reveal (a block description that is not exact) is not among them:
 the method raises it as an error."""
 
-OF_ATTENTION = ("attention", "map", "recorded model", "every block", "blocks", "own blocks", "embeddings")
+OF_ATTENTION = (
+    *("attention", "map", "recorded model", "mixing", "mixers", "every mixer", "every block", "blocks"),
+    *("own blocks", "embeddings"),
+)
 """Names of the requirements that a trace without attention does not meet."""
 
 

@@ -90,7 +90,8 @@ def trace_without_attention(
         UnsupportedModelError: If the model has no feature map of the picture either.
     """
     size = size_of(inputs)
-    if isinstance(refusal, NeverAttendsError) and not said_of(given_model):
+    is_text = size is None and sample.text is not None
+    if isinstance(refusal, NeverAttendsError) and is_text and not said_of(given_model):
         return _of_text(model, given_model, tokenizer, sample, inputs, memory, refusal, number)
     if size is None or sample.ids is not None or said_of(given_model):
         raise refusal
