@@ -78,6 +78,7 @@ class LazyLayers(Explanation):
         signed: bool | None,
         keep: bool,
         unit: str,
+        sink: bool = False,
         runs_model: bool = False,
         on_demand: bool = False,
         rows: RowFunction | None = None,
@@ -90,7 +91,7 @@ class LazyLayers(Explanation):
                 raise ValueError(f"unit {unit!r} is not on the {side} axis, which has {listed(axis.units)}.")
         if not layers:
             raise ValueError("layers is empty: a map needs at least one layer.")
-        facts = {"causal": causal, "stochastic": stochastic, "signed": signed}
+        facts = {"causal": causal, "stochastic": stochastic, "signed": signed, "sink": sink}
         self._set_common(unit=unit, **common)
         self._set(
             query=query,
@@ -176,14 +177,19 @@ class LazyLayers(Explanation):
             self._facts["signed"] = any(bool((self.layer(number) < 0).any()) for number in self.layers)
         return self._facts["signed"]
 
+    @property
+    def sink(self) -> bool:
+        """Whether values are shares, and what a row lacks to one goes to a sink: to no element."""
+        return self._facts["sink"]
+
     def known(self, fact: str) -> bool | None:
-        """Return "causal", "stochastic" or "signed", or None if it is not known yet; computes no layer."""
+        """Return "causal", "stochastic", "signed" or "sink", None if it is not known; computes no layer."""
         return self._facts.get(fact)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `MixingMap.lazy` for a map with the same axes and facts."""
         names = ("query", "key", "layers", "heads", "unit", "runs_model", "on_demand")
-        facts = ("causal", "stochastic", "signed")
+        facts = ("causal", "stochastic", "signed", "sink")
         return {name: getattr(self, name) for name in names} | {fact: self.known(fact) for fact in facts}
 
     @property

@@ -12,7 +12,7 @@ import torch
 
 from attnwidgets._progress import report
 from attnwidgets._selecting import listed
-from attnwidgets.tracing.anatomy.attention_modules import by_stack
+from attnwidgets.tracing.anatomy.attention_modules import by_stack, projects
 from attnwidgets.tracing.anatomy.block_log import BlockLog
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
@@ -71,7 +71,8 @@ class Call:
         name: The module's name in the model.
         query: [batch, head, query, dim] after any rotary embedding.
         key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap and position_bias of the call; a long text's mask as a `CausalMask`.
+        settings: mask, scaling, softcap, position_bias and sink of the call; a long text's mask as a
+            `CausalMask`.
         weights: [batch, head, query, key], kept only if an edit makes them differ from those that follow.
     """
 
@@ -281,7 +282,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     refusal, note = _proof(model, inputs, options, outputs, session)
     if refusal:
         return _returned(model, inputs, options, refusal)
-    layers = [index for index in range(len(session.calls)) if not _repeats(session.calls, index)]
+    layers = [index for index in _over_tokens(model, session.calls) if not _repeats(session.calls, index)]
     stacks = {
         stack: [layers[number] for number in numbers]
         for stack, numbers in by_stack(model, [session.calls[index].name for index in layers]).items()
@@ -303,6 +304,22 @@ def _inside(model: nn.Module) -> str:
         f"The transformers model in it can be traced: aw.trace(model.{held[0]}, ...); so can all of it, if "
         "its forward() takes return_dict and returns an output object with logits. "
     )
+
+
+def _over_tokens(model: nn.Module, calls: Sequence[Call]) -> list[int]:
+    """Return the indices of the calls that read tokens.
+
+    A model may also read the states of one token after several blocks (Inkling 2): that mixes no tokens, and
+    they stand on the axis of heads.
+    """
+    modules = dict(model.named_modules())
+    alone = {call.name for call in calls if call.name in modules and not projects(modules[call.name])}
+    lengths = {call.query.shape[2] for call in calls if call.name not in alone}
+    return [
+        index
+        for index, call in enumerate(calls)
+        if call.name not in alone or call.query.shape[1] not in lengths
+    ]
 
 
 def _repeats(calls: Sequence[Call], index: int) -> bool:
