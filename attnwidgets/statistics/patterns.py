@@ -158,7 +158,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern(
         "no token",
         "no token (sink)",
-        "gives its attention to no token",
+        "rests on no token",
         "Share of a query that goes to no element: to the model's own sink.",
         None,
         has_sink,

@@ -159,7 +159,7 @@ class Presentation:
                 words.append(f"{head} over heads")
             elif head is not None and head != "-":
                 words.append(f"head {int(head) + base}")
-        left_out = filter_words(self.filters, shares=self.source.stochastic)
+        left_out = filter_words(self.filters, shares=self.source.rescales)
         return " · ".join(filter(None, (", ".join(words) + about, left_out)))
 
     def shown_row(self) -> Float:
@@ -191,11 +191,16 @@ class Presentation:
             self.filters | other,
             special=np.asarray(key["special"], dtype=bool),
             drops=None if self.source.of_targets else np.asarray(query["special"], dtype=bool)[rows],
-            shares=self.source.stochastic,
+            shares=self.source.rescales,
         )
         if masked and self.source.causal and len(shown) == shown.shape[1]:
             shown[np.triu_indices(len(shown), 1)] = np.nan
         return shown
+
+    def to_sink(self) -> float | None:
+        """Return what the rows of the shown matrix give to no token, the mean; None without a sink."""
+        shares = self.source.to_sink(self.layer, self.head)
+        return None if shares is None else float(shares[~self.apart()[0]].mean())
 
     def apart(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which queries and which keys stand apart from the map."""
@@ -248,7 +253,13 @@ def words_of(state: Presentation) -> str:
         is_reduction = isinstance(state.head, str)
         where += f", {state.head} over heads" if is_reduction else f", head {int(state.head) + base}"
     about = matrix_words(
-        f"{name}{where}", np.asarray(matrix), queries, keys, shares=source.stochastic, words=source.words
+        f"{name}{where}",
+        np.asarray(matrix),
+        queries,
+        keys,
+        shares=source.stochastic,
+        sink=state.to_sink(),
+        words=source.words,
     )
     return " ".join(filter(None, (state.sentence, about)))
 

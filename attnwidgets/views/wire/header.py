@@ -273,7 +273,8 @@ class Pack:
             scales.append(marked(source, layer, scale))
             heads: Sequence[int | str] = source.heads or ("-",)
             for index, head in enumerate(heads[: source.count(layer)]):
-                tile = Tile(source.id, layer, head, rows, cols, codec, scale[index], b"")
+                sink = source.to_sink(layer, head)
+                tile = Tile(source.id, layer, head, rows, cols, codec, scale[index], b"", sink=sink)
                 self.tiles.append({**tile.meta(), "offset": self.length + index * size, "length": size})
             self._append(codes.tobytes())
         length = self.length - start

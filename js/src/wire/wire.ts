@@ -56,8 +56,10 @@ export interface Source {
   parts: boolean;
   causal: boolean;
   signed: boolean;
-  /** Rows sum to one: the colour scale may say "share of the row". */
+  /** Rows sum to one, with what goes to a sink: the colour scale may say "share of the row". */
   stochastic: boolean;
+  /** A part of a row may go to no element: `TileMeta.sink`. */
+  sink: boolean;
   /** "map": rows are queries. "attributions": rows are targets, keys are the attributed tokens. */
   kind: "map" | "attributions";
   /** How the values were aggregated ("sum over key pieces, mean over query pieces"). */
@@ -93,6 +95,8 @@ export interface TileMeta {
   codec: Codec;
   gamma: number;
   scale: number;
+  /** What every row gives to no element, 0 to 1; absent without a sink. */
+  sink?: number[];
 }
 
 /**
