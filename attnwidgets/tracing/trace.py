@@ -440,12 +440,20 @@ class Trace(Suggesting):
             IndexError: If the layer is out of range.
             ValueError: If the stack is unknown.
         """
-        source = self._recorded(layer, stack)
+        self._recorded(layer, stack)
+        return as_tensor(self.readable_array(layer, stack))
+
+    def readable_array(self, layer: int, stack: str | None = None) -> NDArray[np.bool_] | None:
+        """Return `readable_keys` as a numpy array; None if only attention weights are known."""
+        name, number = self._index(layer, stack)
+        source = self.stack_table[name].layers[number]
+        if not isinstance(source, SoftmaxLayer):
+            return None
         mask = whole(source.settings()["mask"])
         allowed: Any = np.ones((1, 1), dtype=bool) if mask is None else as_array(readable(as_tensor(mask)))
         # Of a mask [1, head or 1, query or 1, key].
         allowed = allowed.any(axis=tuple(range(allowed.ndim - 2)))
-        return as_tensor(np.broadcast_to(allowed, source.shape[1:]).copy())
+        return np.broadcast_to(allowed, source.shape[1:]).copy()
 
     def _recorded(self, layer: int, stack: str | None) -> SoftmaxLayer:
         name, number = self._index(layer, stack)

@@ -261,7 +261,9 @@ def words_of(state: Presentation) -> str:
         sink=state.to_sink(),
         words=source.words,
     )
-    return " ".join(filter(None, (state.sentence, about)))
+    reads = source.keys_read(state.layer)
+    most = "" if reads is None else f"A row reads at most {reads.max()} of {columns} keys."
+    return " ".join(filter(None, (state.sentence, about, most)))
 
 
 def title_of(title: str) -> str:

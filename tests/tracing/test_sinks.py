@@ -286,6 +286,25 @@ def test_rows_are_those_of_the_reference(shared: Path, kind: str) -> None:
             assert (readable == (chosen & np.tri(len(TEXT), dtype=bool))).all()
             assert readable[-1].sum() == known[f"{layer}.indices"].shape[1]  # 4 of 11 keys
             assert not rows[:, ~readable].any()
+            kept = aw.attention(trace).mean().select(layer=layer)
+            assert (kept.readable(layer) == readable).all()
+            assert kept.to([(0, 5), (5, 11)]).readable(layer) is None  # they are tokens
+
+
+def test_a_view_says_how_many_keys_a_row_reads(shared: Path) -> None:
+    """Zeros of keys that were not compared look like zeros of keys that were."""
+    trace = aw.trace(reference_model(shared, "deepseek_v32"), None, input_ids=TEXT)
+    view = aw.Heatmap(trace, layer=1, head=2)
+    assert view.describe().endswith("A row reads at most 4 of 11 keys.")
+    tile = view.sources()[0].tile(1, 2).meta()
+    assert tile["reads"] == [1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4]
+    # A causal mask alone, and a trace of weights alone, say nothing.
+    plain = aw.trace(tiny.build(tiny.TEXT["Llama"]), None, input_ids=IDS)
+    given = aw.from_attentions(trace.attention_layer(1)[None], list(map(str, TEXT)))
+    for other in (plain, given):
+        shown = aw.Heatmap(other)
+        assert "reads at most" not in shown.describe()
+        assert "reads" not in shown.sources()[0].tile(0, 0).meta()
 
 
 def test_attention_over_blocks_is_not_attention_over_tokens(shared: Path) -> None:

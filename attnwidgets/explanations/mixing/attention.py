@@ -82,6 +82,7 @@ def attention(
         causal=trace.is_causal(stack),
         stochastic=trace.rows_sum_to_one(stack),
         sink=trace.has_sinks(stack),
+        readable=lambda layer: trace.readable_array(layer, stack),
         signed=trace.is_signed(stack),
         keep=False,  # the trace keeps layers under its own byte budget
         **provenance_of(trace, stack, "attention", paper=PAPER),

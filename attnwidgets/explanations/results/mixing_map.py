@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from attnwidgets._tables import Columns
     from attnwidgets.explanations.results.attributions import Attributions
-    from attnwidgets.explanations.results.lazy_layers import RowFunction
+    from attnwidgets.explanations.results.lazy_layers import Readable, RowFunction
 
 Index = int | Iterable[int] | slice | None
 
@@ -127,6 +127,7 @@ class MixingMap(ReadByUnits):
         on_demand: bool = False,
         row_fn: RowFunction | None = None,
         sink: bool = False,
+        readable: Readable | None = None,
         method: str,
         **common: Any,
     ) -> Self:
@@ -149,6 +150,8 @@ class MixingMap(ReadByUnits):
             row_fn: If rows can be computed alone: takes an original layer number, original head numbers
                 (None: all) and numbers of queries, returns their [head, query, key].
             sink: Whether values are shares, and what a row lacks to one goes to no element.
+            readable: If this is known: takes an original layer number, returns which keys each query may read
+                [query, key].
             method: Name of the method.
             **common: stack, provenance, trace_id, warning, predictions, dtype: see `Explanation`.
         """
@@ -168,6 +171,7 @@ class MixingMap(ReadByUnits):
             rows=row_fn,
             unit=unit,
             sink=sink,
+            readable=readable,
             method=method,
             **common,
         )
@@ -281,6 +285,7 @@ class MixingMap(ReadByUnits):
             f"{step} {spoken_range(self.layers)}",
             by_layer=False,
             layers=self.layers[-1:],
+            readable=None,
             stochastic=stochastic,
             sink=sink,
             signed=None if callable(how) else self.known("signed"),

@@ -96,7 +96,8 @@ def is_special(explanation: Any) -> bool:
 class Tile:
     """One encoded matrix, with its TileMeta of wire.ts; `whole` is the shape behind a Coarse one.
 
-    `sink` is what each row gives to no element; None without a sink.
+    `sink` is what each row gives to no element, None without a sink; `reads` the number of keys that each may
+    read, None where these are all, or all but the later ones.
     """
 
     source: str
@@ -109,6 +110,7 @@ class Tile:
     data: bytes
     whole: tuple[int, int] | None = None
     sink: NDArray[np.float64] | None = None
+    reads: NDArray[np.int64] | None = None
 
     def meta(self) -> dict[str, Any]:
         """Return the description that the browser needs to read the bytes."""
@@ -118,6 +120,8 @@ class Tile:
             described["whole"] = list(self.whole)
         if self.sink is not None:
             described["sink"] = self.sink.round(_SINK_DIGITS).tolist()
+        if self.reads is not None:
+            described["reads"] = self.reads.tolist()
         return described
 
 
@@ -188,6 +192,20 @@ class Source(Reader):
         totals = self.matrix(layer, head).sum(axis=1, dtype=np.float64)
         rest: NDArray[np.float64] = (1.0 - totals).clip(0.0, 1.0)
         return rest
+
+    def keys_read(self, layer: int) -> NDArray[np.int64] | None:
+        """Return how many keys each row of a layer may read [query]; None if all, or all but the later ones.
+
+        A window hides the others, or the layer chose these keys.
+        """
+        is_own = not (self.attributions or self.coarse) and self.unit == self.explanation.unit
+        readable = self.explanation.readable(layer) if is_own else None
+        if readable is None:
+            return None
+        counts: NDArray[np.int64] = readable.sum(axis=1)
+        if (counts == (np.arange(len(counts)) + 1 if self.causal else readable.shape[1])).all():
+            return None
+        return counts
 
     @property
     def _is_comparison(self) -> bool:
@@ -311,7 +329,8 @@ class Source(Reader):
         rows, cols = values.shape
         if not self.coarse:
             sink = self.to_sink(layer, head)
-            return Tile(self.id, layer, head, rows, cols, codec, scale, data, sink=sink)
+            reads = self.keys_read(layer)
+            return Tile(self.id, layer, head, rows, cols, codec, scale, data, sink=sink, reads=reads)
         data += means.astype("<f4").tobytes()
         return Tile(self.id, layer, head, rows, cols, codec, scale, data, self.shape)
 

@@ -6,7 +6,7 @@ import { approximately, printed } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { filteredRow, filtersOf, hidesSpecial, hidesValues, rescales } from "./filters.ts";
-import { sinkWords } from "./sink.ts";
+import { rowWords } from "./rowFacts.ts";
 
 /** Milliseconds for which the pointer rests on a cell before its exact row is requested. */
 const RESTS_MS = 300;
@@ -164,13 +164,13 @@ export function describeCells(
   if (isCell(pinned)) parts.push(`pinned ${words(pinned)}`);
   const same = hover?.query === pinned?.query && hover?.key === pinned?.key;
   if (isCell(hover) && !same) parts.push(words(hover));
-  const toSink = sinkWords(tile, (isCell(hover) ? hover : pinned)?.query ?? -1);
+  const toSink = rowWords(tile, (isCell(hover) ? hover : pinned)?.query ?? -1);
   if (parts.length > 0 && toSink) parts.push(toSink);
   if (parts.length > 0) return parts.join(" · ");
   const half = hover ?? pinned;
   if (half && half.query >= 0) {
     const name = `${source.words[0]} ${nameOf(ctx, source.query, half.query)}`;
-    return [name, sinkWords(tile, half.query)].filter(Boolean).join(" · ");
+    return [name, rowWords(tile, half.query)].filter(Boolean).join(" · ");
   }
   if (half && half.key >= 0) return `${source.words[1]} ${nameOf(ctx, source.key, half.key)}`;
   return "Hover a cell to read it, click to pin it.";

@@ -7,7 +7,7 @@ import { safeText } from "../../dom.ts";
 import type { Source } from "../../wire/wire.ts";
 import { rowOf } from "../text/rowValues.ts";
 import { filtered, filtersOf, standApart } from "./filters.ts";
-import { SINK_NAME } from "./sink.ts";
+import { readsSentence, SINK_NAME } from "./rowFacts.ts";
 
 /** The number of spans, relations and targets that are named. */
 const MOST = 3;
@@ -198,5 +198,8 @@ export function describeView(ctx: ViewContext): string {
   if (tile.rows * tile.cols > MOST_CELLS) return `${begin}: ${tile.rows} by ${tile.cols} ${source.unit}s.`;
   const apart = standApart(ctx.axisOf(source.query).special, filtersOf(ctx));
   const rows = queries.map((_, row) => (apart[row] ? new Float32Array() : rowOf(tile, row)));
-  return describeMatrix(begin, rows, queries, keys, source.stochastic, source.words, unfiltered.meta.sink);
+  const { meta } = unfiltered;
+  return (
+    describeMatrix(begin, rows, queries, keys, source.stochastic, source.words, meta.sink) + readsSentence(unfiltered)
+  );
 }

@@ -3,7 +3,7 @@ import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
-import { SINK_NAME, toSink } from "../base/sink.ts";
+import { SINK_NAME, toSink } from "../base/rowFacts.ts";
 import { type Pairs, type Relation, relations, type Side, type Values } from "./pairs.ts";
 import type { Token } from "./token.ts";
 

@@ -41,9 +41,9 @@ import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
 import { headAddress, navigation, whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
+import { rowWords, toSink } from "../base/rowFacts.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { joinScale } from "../base/sharedScale.ts";
-import { sinkWords, toSink } from "../base/sink.ts";
 import { createNavigation } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { rowOf } from "../text/rowValues.ts";
@@ -362,7 +362,7 @@ export const renderHeatmap = view((around, root, signal) => {
   const barWords = (row: number, apart: readonly number[]): string => {
     const { labels } = ctx.axisOf(ctx.source().key);
     const named = apart.length > 0 ? describeShare(ctx, shareRows, row, apart, namesApart(labels, apart)) : "";
-    return [named || nameOf(ctx, ctx.source().query, row), sinkWords(tile, row)].filter(Boolean).join(" · ");
+    return [named || nameOf(ctx, ctx.source().query, row), rowWords(tile, row)].filter(Boolean).join(" · ");
   };
 
   const cellAt = (event: MouseEvent): Cell | null => {

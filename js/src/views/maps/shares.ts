@@ -4,7 +4,7 @@
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, place, setSizes, setText } from "../../dom.ts";
 import { inColumn } from "../../numbers.ts";
-import { SINK_NAME } from "../base/sink.ts";
+import { SINK_NAME } from "../base/rowFacts.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { sharpCanvas } from "./ink.ts";
 import { textWidth } from "./labels.ts";

@@ -33,9 +33,9 @@ import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
 import { whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
+import { rowWords } from "../base/rowFacts.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { joinScale } from "../base/sharedScale.ts";
-import { sinkWords } from "../base/sink.ts";
 import { createUnitControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { peakInside } from "../maps/peak.ts";
@@ -364,7 +364,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       words = preview
         ? `Hover a ${source.unit} to preview it as the query, click to pin it.`
         : `${target}: values are approximate (≈)`;
-    const toSink = source.kind === "map" ? sinkWords(unfiltered, query) : "";
+    const toSink = source.kind === "map" ? rowWords(unfiltered, query) : "";
     frame.readout.show([words, toSink].filter(Boolean).join(" · "), true);
   };
 
