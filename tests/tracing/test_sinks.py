@@ -13,7 +13,7 @@ import transformers as hf
 
 import attnwidgets as aw
 from attnwidgets.tracing.anatomy.attention_modules import sites
-from attnwidgets.tracing.recording.recorder import recording
+from attnwidgets.tracing.recording import recorder
 from attnwidgets.tracing.row_sums import row_sums
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
@@ -219,6 +219,28 @@ def test_statistics_tell_the_first_token_from_no_token() -> None:
     assert not maps.max().sink
 
 
+def test_half_precision_rounds_as_the_model_does() -> None:
+    """gpt-oss subtracts a row's largest score before its softmax, in the precision of the model."""
+    model = gpt_oss().to(torch.bfloat16)
+    trace = aw.trace(model, None, input_ids=IDS)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        eager = model(torch.tensor([IDS]), use_cache=False, output_attentions=True)
+    assert torch.equal(trace.logits, eager.logits[0])
+    for layer in trace.layers():
+        assert torch.equal(trace.attention_layer(layer), eager.attentions[layer][0].float())
+
+
+def test_rows_without_the_share_of_the_sink_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a recording is refused, the rows that Granite SWA returns do not replace it; those of gpt-oss do."""
+    monkeypatch.setattr(recorder, "_proof", lambda *_: ("it differs", ""))
+    with pytest.raises(UnsupportedModelError, match="leave out the share of its sink"):
+        aw.trace(granite(), None, input_ids=IDS)
+    trace = aw.trace(gpt_oss(), None, input_ids=IDS)
+    assert "it differs" in trace.warning
+    assert float(trace.attention_layer(0).sum(-1).max()) < 1
+
+
 def test_a_model_without_sinks_has_no_such_statistic() -> None:
     trace = aw.trace(tiny.build(tiny.TEXT["Llama"]), None, input_ids=IDS)
     assert trace.rows_sum_to_one()
@@ -316,7 +338,7 @@ def test_attention_over_blocks_is_not_attention_over_tokens(shared: Path) -> Non
     assert trace.attention_layer(0).shape[1:] == (LENGTH, LENGTH)
     for table in (sites(trace), sites(model)):
         assert [part.name for part in table["self"].values()] == names
-    with recording(model) as session, torch.no_grad():
+    with recorder.recording(model) as session, torch.no_grad():
         model(torch.tensor([IDS]), use_cache=False)
     assert len(session.calls) > len(names)
     # A sink of every row, from its token.

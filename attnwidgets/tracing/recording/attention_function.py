@@ -114,6 +114,8 @@ def attention_weights(
         scores = scores + mask
     if sink is not None:
         scores = torch.cat([scores, sink.to(scores.dtype).expand(*scores.shape[:-1], 1)], dim=-1)
+        # As gpt-oss does: half precision rounds here, and in full precision the softmax does the same.
+        scores = scores - scores.amax(dim=-1, keepdim=True)
     # Half precision is summed in float32, as eager attention does; float64 stays float64.
     dtype = torch.float32 if scores.element_size() < torch.finfo(torch.float32).bits // 8 else None
     weights = torch.softmax(scores, dim=-1, dtype=dtype)

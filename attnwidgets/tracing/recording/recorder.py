@@ -281,7 +281,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         )
     refusal, note = _proof(model, inputs, options, outputs, session)
     if refusal:
-        return _returned(model, inputs, options, refusal)
+        return _returned(model, inputs, options, refusal, session.calls)
     layers = [index for index in _over_tokens(model, session.calls) if not _repeats(session.calls, index)]
     stacks = {
         stack: [layers[number] for number in numbers]
@@ -437,11 +437,28 @@ def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
     return (None, "eager")
 
 
-def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any], reason: str) -> Pass:
-    """Return a pass whose weights are those that the model returns itself."""
+def _returned(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    reason: str,
+    calls: Sequence[Call] = (),
+) -> Pass:
+    """Return a pass whose weights are those that the model returns itself.
+
+    `calls` are those of the refused recording: where they have a sink, rows that sum to one are not applied.
+    """
     if _changed(model):
         raise UnsupportedModelError(
             f"Interventions do not reach the attention of {type(model).__name__}: {reason}."
         )
     outputs, given, note = returned_weights(model, inputs, options, reason)
+    without = sum(call.settings["sink"] is None for call in calls)
+    layers = [layer for stack in given.values() for layer in stack]
+    whole = sum(bool(((layer.sum(-1) - 1).abs() < tolerance(layer)).all()) for layer in layers)
+    if without < len(calls) and whole > without:
+        raise UnsupportedModelError(
+            f"The attention of {type(model).__name__} cannot be traced: {reason}, and the rows that it "
+            f"returns leave out the share of its sink. {ELSEWHERE}"
+        )
     return Pass(outputs, given, note=note)
