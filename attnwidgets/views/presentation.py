@@ -182,7 +182,8 @@ class Presentation:
         Args:
             matrix: [query, key].
             rows: Which queries its rows are.
-            masked: Hide cells above the diagonal of a causal map; otherwise they are zeros.
+            masked: Hide cells that no row may read: those above the diagonal of a causal map, and keys that a
+                layer did not choose; otherwise they are zeros.
             other: Filters that replace those of the view.
         """
         query, key = self.source.axes()
@@ -195,6 +196,9 @@ class Presentation:
         )
         if masked and self.source.causal and len(shown) == shown.shape[1]:
             shown[np.triu_indices(len(shown), 1)] = np.nan
+        allowed = self.source.readable(self.layer) if masked else None
+        if allowed is not None and allowed.shape == shown.shape:
+            shown[~allowed] = np.nan
         return shown
 
     def to_sink(self) -> float | None:

@@ -320,6 +320,8 @@ def test_a_view_says_how_many_keys_a_row_reads(shared: Path) -> None:
     assert view.describe().endswith("A row reads at most 4 of 11 keys.")
     tile = view.sources()[0].tile(1, 2).meta()
     assert tile["reads"] == [1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4]
+    drawn = view.presentation.filtered(trace.attention_layer(1)[2].numpy())
+    assert (np.isfinite(drawn) == trace.readable_keys(1).numpy()).all()
     # A causal mask alone, and a trace of weights alone, say nothing.
     plain = aw.trace(tiny.build(tiny.TEXT["Llama"]), None, input_ids=IDS)
     given = aw.from_attentions(trace.attention_layer(1)[None], list(map(str, TEXT)))

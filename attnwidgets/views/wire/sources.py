@@ -193,19 +193,22 @@ class Source(Reader):
         rest: NDArray[np.float64] = (1.0 - totals).clip(0.0, 1.0)
         return rest
 
-    def keys_read(self, layer: int) -> NDArray[np.int64] | None:
-        """Return how many keys each row of a layer may read [query]; None if all, or all but the later ones.
+    def readable(self, layer: int) -> NDArray[np.bool_] | None:
+        """Return which keys rows of a layer may read [query, key]; None if all, or all but the later ones.
 
         A window hides the others, or the layer chose these keys.
         """
         is_own = not (self.attributions or self.coarse) and self.unit == self.explanation.unit
-        readable = self.explanation.readable(layer) if is_own else None
-        if readable is None:
+        allowed: NDArray[np.bool_] | None = self.explanation.readable(layer) if is_own else None
+        if allowed is None:
             return None
-        counts: NDArray[np.int64] = readable.sum(axis=1)
-        if (counts == (np.arange(len(counts)) + 1 if self.causal else readable.shape[1])).all():
-            return None
-        return counts
+        most = np.arange(len(allowed)) + 1 if self.causal else allowed.shape[1]
+        return None if (allowed.sum(axis=1) == most).all() else allowed
+
+    def keys_read(self, layer: int) -> NDArray[np.int64] | None:
+        """Return how many keys each row of a layer may read [query]; None where `readable` is."""
+        allowed = self.readable(layer)
+        return None if allowed is None else allowed.sum(axis=1)
 
     @property
     def _is_comparison(self) -> bool:
