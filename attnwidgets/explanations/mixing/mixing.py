@@ -90,8 +90,8 @@ def mixing(
     Example:
         >>> model = aw.zoo.decayed_counts("abc", 8)
         >>> trace = aw.trace(*model, "abca")
-        >>> aw.mixing(trace).matrix(0, 0)[-1].round(2).tolist()  # what is earlier has decayed
-        [0.0, 0.21, 0.24, 0.26, 0.29]
+        >>> print(aw.mixing(trace).matrix(0, 0)[-1].round(2))  # what is earlier has decayed
+        [0.   0.21 0.24 0.26 0.29]
     """
     require_choice("measure", measure, tuple(TITLES))
     stack = measured_stack(trace, stack, "mixing")
