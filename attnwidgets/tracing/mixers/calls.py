@@ -209,3 +209,10 @@ def handling(handler: Handler) -> Iterator[None]:
         yield
     finally:
         handlers.reset(token)
+
+
+MODULE_VALUES = {"xLSTMBackend": "value"}
+"""By the end of their class's name, modules that are a kernel: the argument in which they are linear."""
+
+SPLIT_VALUES = ("LightningAttention",)
+"""Ends of the names of classes that mix values after splitting off queries, keys and values, in this order."""
