@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from attnwidgets._gradients import no_grad
@@ -11,11 +11,14 @@ from attnwidgets.tracing.causal_mask import CausalMask, whole
 from attnwidgets.tracing.row_selection import blocks, numbers, positions, to_compute
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
     from attnwidgets.tracing.anatomy.blocks import Block
+    from attnwidgets.tracing.mixers.mix import MixedBlock
     from attnwidgets.tracing.recording.recorder import Call
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis
@@ -214,18 +217,26 @@ class Stack:
         query: Axis of the maps' rows.
         key: Axis of their columns.
         blocks: All blocks of the stack; by default one for each layer.
+        mixing: By number of the block, the vectors that its mixers other than attention make tokens add to
+            each other.
     """
 
     layers: tuple[Layer, ...]
     query: TokenAxis
     key: TokenAxis
     blocks: tuple[Block, ...] = ()
+    mixing: Mapping[int, MixedBlock] = field(default_factory=dict)
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The model's number of every layer."""
         recorded = tuple(block.number for block in self.blocks if block.is_recorded)
         return recorded or tuple(range(len(self.layers)))
+
+    @property
+    def mixing_numbers(self) -> tuple[int, ...]:
+        """The model's numbers of all blocks whose mixing is known, by attention or otherwise."""
+        return tuple(sorted({*self.numbers, *self.mixing}))
 
 
 def is_trace(value: object) -> TypeGuard[Trace]:

@@ -234,10 +234,20 @@ class Trace(Suggesting):
         positions = {name: stack.key.kinds for name, stack in self.stack_table.items()}
         return Anatomy({**recorded, **self.unrecorded}, positions)
 
-    def left_out(self, stack: str | None = None) -> str:
-        """Return the mixers of a stack that none of its maps shows, in words; "" if there are none."""
+    def left_out(self, stack: str | None = None, *, attention: bool = True) -> str:
+        """Return the mixers of a stack that its maps leave out, in words; "" if there are none.
+
+        Args:
+            stack: The stack; the default one if omitted.
+            attention: Whether the maps are of attention. Others (`aw.attention_norm`, `aw.alti`) also show
+                blocks that mix tokens without it.
+        """
         name = self.default_stack if stack is None else stack
-        return left_out(self._stack(name).blocks, name)
+        return left_out(self._stack(name).blocks, name, attention=attention)
+
+    def mixing_layers(self, stack: str | None = None) -> tuple[int, ...]:
+        """Return the numbers of all blocks of a stack whose mixing is known, by attention or otherwise."""
+        return self._stack(stack).mixing_numbers
 
     def has_attention(self, stack: str | None = None) -> bool:
         """Return whether attention of a stack was recorded or given; see `no_attention`."""
@@ -422,9 +432,12 @@ class Trace(Suggesting):
         query, key = self.axes(name)
         with self._lock:
             if name not in self._causal:
-                numbers = self.layers(name)
+                table = self._stack(name)
+                numbers = table.numbers
                 ends = {numbers[0], numbers[-1]} if len(query) == len(key) > 1 and numbers else set()
                 reads = [self._reads(layer, name) for layer in ends]
+                # Kernels without attention never read later tokens.
+                reads += [(len(query) > 1, not block.is_causal) for block in table.mixing.values()]
                 # Weights that are all zero say nothing.
                 self._causal[name] = any(some for some, _ in reads) and not any(later for _, later in reads)
             return self._causal[name]

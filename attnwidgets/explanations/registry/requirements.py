@@ -124,10 +124,15 @@ def _attends_to_itself(trace: Any, stack: str) -> str:
 
 
 def _followed(trace: Any, stack: str) -> str:
-    missing = (not is_map(trace) and _recorded(trace, stack)) or _attends_to_itself(trace, stack)
+    is_measured = not is_map(trace) and bool(getattr(trace, "mixing_layers", lambda _: ())(stack))
+    missing = not (is_map(trace) or is_measured) and _recorded(trace, stack)
+    missing = missing or _attends_to_itself(trace, stack)
     if missing:
         return missing
-    left_out = trace.provenance.get("left_out", "") if is_map(trace) else trace.left_out(stack)
+    if is_map(trace):
+        left_out = trace.provenance.get("left_out", "")
+    else:
+        left_out = trace.left_out(stack, attention=False)
     return f"and {left_out}: partial=True in Python follows attention alone" if left_out else ""
 
 
@@ -180,6 +185,32 @@ def _called_in(trace: Any, block: str) -> set[str]:
     return {name[len(block) :].lstrip(".") for name in names if name.startswith(f"{block}." if block else "")}
 
 
+@_after(_model)
+def _mixing(trace: Any, stack: str) -> str:
+    from attnwidgets.tracing.layers import RecordedLayer
+
+    table = trace.stack_table[stack]
+    if stack in ("decoder", "cross") and "cross" in trace.stacks:
+        return _blocks(trace, stack)
+    if not table.mixing_numbers:
+        return _recorded(trace, stack)
+    if all(isinstance(layer, RecordedLayer) for layer in table.layers):
+        return ""
+    return f"and {type(trace.model).__name__} computes attention outside transformers' attention interface"
+
+
+@_after(_mixing)
+def _mixers(trace: Any, stack: str) -> str:
+    mixers = trace.stack_table[stack].mixing
+    return "" if mixers else "and all of this model's mix them by attention, or in an unknown way"
+
+
+@_after(_mixing)
+def _every_mixer(trace: Any, stack: str) -> str:
+    left_out = trace.left_out(stack, attention=False)
+    return f"and {left_out}" if left_out else ""
+
+
 @_after(_blocks)
 @_after(_attends_to_itself)
 def _own_blocks(trace: Any, stack: str) -> str:
@@ -227,6 +258,9 @@ NEEDS = {
         Need("model", "the model", _model),
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("every block", "a model that mixes tokens by recorded attention alone", _every_block),
+        Need("mixing", "a model whose mixing of tokens was recorded", _mixing),
+        Need("mixers", "blocks that mix tokens without attention", _mixers),
+        Need("every mixer", "a model of which all mixing of tokens was recorded", _every_mixer),
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
         Need("own tokens", "a stack with tokens of its own", _own_tokens),

@@ -37,10 +37,11 @@ from attnwidgets.tracing.recording.attention_function import repeat_heads
 from attnwidgets.tracing.recording.returned import is_half
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor
 
+    from attnwidgets.tracing.anatomy.blocks import Block
     from attnwidgets.tracing.recording.recorder import Call
 
 
@@ -99,6 +100,11 @@ class MixerLog:
         self.blocks: dict[str, list[MixedBlock]] = {}
         self._frames: list[_Frame] = []
         self._values: Tensor | None = None
+
+    @property
+    def heads(self) -> dict[str, int]:
+        """By path of the mixing modules, their number of heads, or 1."""
+        return {mix.path: mix.n_heads for runs in self.blocks.values() for run in runs for mix in run.mixes}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -181,6 +187,22 @@ class MixerLog:
         kernel = AttentionWeights(call, 0, output.shape[2])
         inner = [states.transpose(1, 2).flatten(2) for states in (values, output)]
         self._frames[-1].kernels.append(KernelCall(kernel, *inner))
+
+
+def by_number(
+    blocks: Iterable[Block], runs: Mapping[str, Sequence[MixedBlock]], sample: int, length: int
+) -> dict[int, MixedBlock]:
+    """Return the runs of blocks by their numbers, of one sample without its padding.
+
+    Args:
+        blocks: The blocks of a stack, in the order in which they ran.
+        runs: By path of a block, its runs in order.
+        sample: Index of the sample in the batch.
+        length: Its number of tokens.
+    """
+    waiting = {path: iter(of_block) for path, of_block in runs.items()}
+    pairs = ((block.number, next(waiting.get(block.path, iter(())), None)) for block in blocks)
+    return {number: run.cut(sample, length) for number, run in pairs if run is not None}
 
 
 def _blocks(model: nn.Module) -> set[nn.Module]:
@@ -344,9 +366,10 @@ def _scales(total: Tensor, terms: list[Tensor]) -> tuple[float, ...]:
         target = total[:, tokens].flatten().double().cpu()
         scales = torch.linalg.lstsq(columns, target[:, None], driver="gelsd").solution[:, 0]
         error = (columns @ scales - target).norm()
-        # Rounding is relative to the largest term; an error must be small next to the smallest one, too.
+        # Rounding is relative to the largest term; the error must be small next to the smallest.
         smallest = (columns * scales).norm(dim=0)[scales.abs() > _NOT_ADDED].amin()
-    return tuple(scales.tolist()) if bool(error <= (1e-1 if is_half(total) else 1e-3) * smallest) else ()
+    limit = 1e-1 if is_half(total) else 1e-3
+    return tuple(scales.tolist()) if bool(error <= limit * smallest) else ()
 
 
 def _is_centring(part: _Part, mixed: Tensor) -> bool:

@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from attnwidgets._gradients import no_grad
+from attnwidgets.tracing.algebra.steps import read_affine, read_norm
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor, nn
 
@@ -189,8 +190,6 @@ class Mix:
     @cached_property
     def projected(self) -> tuple[Tensor, Tensor | None]:
         """The output projection [channel, dim] and its bias [dim] or None."""
-        from attnwidgets.tracing.algebra.steps import read_affine
-
         return read_affine(self.projection, self.n_channels, self.output.new_empty(0, dtype=self.dtype))
 
     def _handed(self, offset: int) -> Tensor:
@@ -201,31 +200,23 @@ class Mix:
         handed = self._tap(offset)[: self.n_tokens - offset]
         return handed if self._act is None else handed * self._act[offset:]
 
-    def vectors(self, queries: Sequence[int], *, by_head: bool = False) -> Tensor:
-        """Return F [query, token, dim], by head [head, query, token, dim].
+    def inner(self, queries: Sequence[int]) -> Tensor:
+        """Return F before the output projection [query, token, channel].
 
         Args:
-            queries: Positions, ascending. Tokens end with the last of them where the module is causal.
-            by_head: Whether heads are kept apart.
+            queries: Positions, ascending. Tokens end with the last of them if the kernel is causal.
         """
         alpha = self.kernel.rows(queries).to(self.dtype)  # [group, query, position]
         groups, n_queries, length = alpha.shape
-        heads = self.n_heads
-        size = self.n_channels // groups
-        inner = alpha.new_zeros(n_queries, length, groups, size)
+        inner = alpha.new_zeros(n_queries, length, groups, self.n_channels // groups)
         for offset in range(min(self.reach, length)):
-            handed = self._handed(offset)[: length - offset].unflatten(-1, (groups, size))
+            handed = self._handed(offset)[: length - offset].unflatten(-1, (groups, -1))
             weights = alpha[:, :, offset:].permute(1, 2, 0)[..., None]
             inner[:, : length - offset] += weights * handed
-        inner = inner.flatten(2) * self._row[list(queries), None]
-        matrix, _ = self.projected
-        if not by_head:
-            return inner @ matrix
-        per_head = inner.unflatten(-1, (heads, -1)).permute(2, 0, 1, 3)
-        return per_head @ matrix.unflatten(0, (heads, -1))[:, None]
+        return inner.flatten(2) * self._row[list(queries), None]
 
-    def total(self, queries: Sequence[int], *, constant: bool = False) -> Tensor:
-        """Return the sum of F over tokens [query, dim]; with `constant`, including biases."""
+    def inner_total(self, queries: Sequence[int], *, constant: bool = False) -> Tensor:
+        """Return the sum of `inner` over tokens [query, channel]; with `constant`, including biases."""
         alpha = self.kernel.rows(queries).to(self.dtype)
         groups, _, length = alpha.shape
         values = alpha.new_zeros(length, self.n_channels)
@@ -234,15 +225,19 @@ class Mix:
         if constant and self._bias is not None:
             values += self._bias if self._act is None else self._bias * self._act[:length]
         mixed = torch.einsum("gqk,kgs->qgs", alpha, values.unflatten(-1, (groups, -1)))
-        matrix, bias = self.projected
-        added = (mixed.flatten(1) * self._row[list(queries)]) @ matrix
-        return added + bias if constant and bias is not None else added
+        return mixed.flatten(1) * self._row[list(queries)]
+
+    def vectors(self, queries: Sequence[int]) -> Tensor:
+        """Return F [query, token, dim]; see `inner`."""
+        return self.inner(queries) @ self.projected[0]
 
     def error(self) -> float:
         """Return the largest error of the sum of F and biases at three queries, relative to the output."""
         some = sorted({0, self.n_tokens // 2, self.n_tokens - 1})
         with no_grad():
-            difference = self.total(some, constant=True) - self.output[0, some].to(self.dtype)
+            matrix, bias = self.projected
+            total = self.inner_total(some, constant=True) @ matrix
+            difference = (total if bias is None else total + bias) - self.output[0, some].to(self.dtype)
             size = self.output[0].to(self.dtype).abs().max()
             return float(difference.abs().max() / size.clamp(min=torch.finfo(self.dtype).tiny))
 
@@ -303,24 +298,24 @@ class MixedBlock:
         """Whether no query reads a later token."""
         return all(mix.kernel.is_causal for mix in self.mixes)
 
-    def _added(self, number: int, queries: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        """Return what becomes of a mixer's vectors [query, ..., dim] before they are added: a linear map."""
-        norm, mix = self.norms[number], self.mixes[number]
+    def _projected(self, number: int, queries: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what a mixer's inner vectors are multiplied by, and its biases, up to the sum.
+
+        Returns:
+            The output projection with the linear part of the norm after it [channel, dim], a factor of each
+            query [query, 1], and biases [query, dim].
+        """
+        mix, norm = self.mixes[number], self.norms[number]
         scale = self.scales[number] if self.scales else 1.0
-        if norm is None:
-            return lambda vectors: vectors * scale
-        from attnwidgets.tracing.algebra.steps import read_norm
-
-        read = read_norm(norm, self.hidden.shape[-1], self.hidden.new_empty(0, dtype=mix.dtype))
+        matrix, bias = mix.projected
+        row = matrix.new_full((len(queries), 1), scale)
+        biases = matrix.new_zeros(len(queries), matrix.shape[1]) if bias is None else bias * row
+        read = None if norm is None else read_norm(norm, matrix.shape[1], matrix)
         if read is None:
-            return lambda vectors: vectors * scale
-        deviation = read.deviation(mix.output[0, list(queries)].to(mix.dtype))
-
-        def added(vectors: Tensor) -> Tensor:
-            by_query = deviation.reshape(-1, *(1 for _ in vectors.shape[1:]))
-            return read.direct(vectors) * scale / by_query
-
-        return added
+            return matrix, row, biases
+        row = row / read.deviation(mix.output[0, list(queries)].to(matrix))
+        biases = torch.zeros_like(biases) if bias is None else read.direct(bias) * row
+        return read.direct(matrix), row, biases if read.shift is None else biases + read.shift * scale
 
     def vectors(self, queries: Sequence[int]) -> Tensor:
         """Return the vectors that tokens add to each other [query, token, dim], without the residual.
@@ -328,30 +323,75 @@ class MixedBlock:
         Args:
             queries: Positions, ascending. Tokens end with the last of them in a causal block.
         """
-        parts = [
-            self._added(number, queries)(mix.proved.vectors(queries)) for number, mix in enumerate(self.mixes)
-        ]
+        parts = []
+        for number, mix in enumerate(self.mixes):
+            matrix, row, _ = self._projected(number, queries)
+            parts.append((mix.proved.inner(queries) @ matrix) * row[:, None])
         length = max(part.shape[1] for part in parts)
         padded = [torch.nn.functional.pad(part, (0, 0, 0, length - part.shape[1])) for part in parts]
         return sum(padded[1:], padded[0])
 
-    def head_vectors(self, queries: Sequence[int]) -> Tensor:
-        """Return the vectors of each head of all mixers [head, query, token, dim]; see `vectors`."""
+    def head_norms(self, queries: Sequence[int], owners: tuple[Tensor, Tensor], count: int) -> Tensor:
+        """Return the norms of the vectors of each head of all mixers [head, query, element], float64.
+
+        They follow from each head's Gram matrix, so that vectors in the model's dimension are not needed.
+
+        Args:
+            queries: Positions, ascending.
+            owners: Tokens, and the elements that they are in [match] each, whose vectors are added.
+            count: Number of elements.
+        """
+        norms = []
+        for number, mix in enumerate(self.mixes):
+            matrix, row, _ = self._projected(number, queries)
+            inner = mix.proved.inner(queries).double()
+            is_read = owners[0] < inner.shape[1]
+            tokens, elements = (each[is_read].to(inner.device) for each in owners)
+            summed = inner.new_zeros(len(inner), count, inner.shape[2]).index_add_(
+                1, elements, inner[:, tokens]
+            )
+            for head, part in zip(
+                summed.unflatten(-1, (mix.n_heads, -1)).unbind(2),
+                matrix.double().unflatten(0, (mix.n_heads, -1)),
+                strict=True,
+            ):
+                square = ((head @ (part @ part.T)) * head).sum(-1)
+                norms.append(square.clamp(min=0).sqrt() * row.abs())
+        return torch.stack(norms)
+
+    def by_head(self, queries: Sequence[int], measure: str) -> Tensor:
+        """Return how each head of all mixers mixes tokens [head, query, token]; see `aw.mixing`.
+
+        Args:
+            queries: Positions, ascending.
+            measure: "norm" or "share" for norms, "signed" for shares of the update, "kernel" for alpha (the
+                mean of its absolute values, where channels have kernels of their own).
+        """
+        count = self.hidden.shape[1]
+        if measure in ("norm", "share"):
+            tokens = torch.arange(count)
+            return self.head_norms(queries, (tokens, tokens), count)
         parts = []
         for number, mix in enumerate(self.mixes):
-            added, by_head = self._added(number, queries), mix.proved.vectors(queries, by_head=True)
-            parts.append(torch.stack([added(vectors) for vectors in by_head]))
-        length = max(part.shape[2] for part in parts)
-        return torch.cat([torch.nn.functional.pad(part, (0, 0, 0, length - part.shape[2])) for part in parts])
+            if measure == "kernel":
+                alpha = mix.kernel.rows(queries)
+                part = alpha if len(alpha) == mix.n_heads else alpha.abs().mean(0, keepdim=True)
+            else:
+                matrix, row, _ = self._projected(number, queries)
+                update = self.total(queries, constant=True)
+                towards = (update * row / update.square().sum(-1, keepdim=True)) @ matrix.T
+                products = mix.proved.inner(queries) * towards[:, None]
+                part = products.unflatten(-1, (mix.n_heads, -1)).sum(-1).permute(2, 0, 1)
+            parts.append(torch.nn.functional.pad(part, (0, count - part.shape[-1])))
+        return torch.cat(parts)
 
     def total(self, queries: Sequence[int], *, constant: bool = False) -> Tensor:
         """Return the sum of all vectors [query, dim]; with `constant`, including biases."""
         parts = []
         for number, mix in enumerate(self.mixes):
-            added = self._added(number, queries)(mix.proved.total(queries, constant=constant))
-            norm = self.norms[number]
-            shift = None if norm is None or not constant else getattr(norm, "bias", None)
-            parts.append(added if shift is None else added + shift.detach().to(added) * self.scales[number])
+            matrix, row, biases = self._projected(number, queries)
+            added = (mix.proved.inner_total(queries, constant=constant) @ matrix) * row
+            parts.append(added + biases if constant else added)
         return sum(parts[1:], parts[0])
 
 

@@ -69,7 +69,7 @@ class MixedParts:
             yield range(start, min(start + size, self.n_tokens))
 
     def _rows(self, spans: Spans | None) -> Iterator[tuple[range, Tensor]]:
-        """Yield some queries, and their vectors [query, element, dim] with the residual connection, if any."""
+        """Yield some queries with their vectors [query, element, dim], the residual connection included."""
         owners = self._owners(spans)
         for rows in self._blocks():
             vectors = self.block.vectors(rows)
@@ -98,16 +98,8 @@ class MixedParts:
 
     def head_norms(self, spans: Spans | None = None) -> Tensor:
         """Return the norm of each head's vectors [head, query, token], without the residual connection."""
-        tokens, elements = self._owners(spans)
-        count = self.n_tokens if spans is None else len(spans)
-        lengths = []
-        for rows in self._blocks():
-            vectors = self.block.head_vectors(rows)
-            is_read = tokens < vectors.shape[2]
-            summed = vectors.new_zeros(*vectors.shape[:2], count, vectors.shape[3])
-            summed.index_add_(2, elements[is_read], vectors[:, :, tokens[is_read]])
-            lengths.append(summed.double().norm(dim=-1))
-        return torch.cat(lengths, 1)
+        owners, count = self._owners(spans), self.n_tokens if spans is None else len(spans)
+        return torch.cat([self.block.head_norms(rows, owners, count) for rows in self._blocks()], 1)
 
     def kept(self, spans: Spans | None = None) -> Tensor:
         """Return each token's vector to itself, or to its own span [query, dim]."""
@@ -160,7 +152,7 @@ def mixed_parts(block: MixedBlock, stage: str) -> MixedParts:
     if not block.scales and (stage != "attn" or len(block.mixes) > 1):
         several = len(block.mixes) > 1
         raise UnsupportedModelError(
-            f"the vectors of {block.path} are unknown: no state of it is the sum of what it reads and what its "
+            f"the vectors of {block.path} are unknown: no state of it is the sum of what it reads and its "
             f"{'mixers return' if several else 'mixer returns'}."
             + ("" if several else " variant='attn' leaves the residual connection out.")
         )

@@ -14,8 +14,10 @@ from attnwidgets._progress import report
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.anatomy.attention_modules import by_stack
 from attnwidgets.tracing.anatomy.block_log import BlockLog
+from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
+from attnwidgets.tracing.mixers.log import MixerLog
 from attnwidgets.tracing.model_state import architecture
 from attnwidgets.tracing.recording.attention_function import (
     FUSED_BYTES,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from attnwidgets.tracing.anatomy.blocks import Block
+    from attnwidgets.tracing.mixers.mix import MixedBlock
 
     # (index of the call, module, weights, values) -> (weights, values)
     Edit = Callable[[int, nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -198,12 +201,14 @@ class Pass:
         stacks: By stack, one call per layer; or the weights [batch, head, query, key] that it returned.
         blocks: By stack, its blocks; without stacks whose weights the model returned.
         note: A note for readers on how it was recorded; "" if there is none.
+        mixing: By path of a block, its runs with mixers other than attention, of the whole batch.
     """
 
     outputs: Any
     stacks: Mapping[str, Sequence[Call | Tensor]]
     blocks: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
     note: str = ""
+    mixing: Mapping[str, Sequence[MixedBlock]] = field(default_factory=dict)
 
     @property
     def is_recorded(self) -> bool:
@@ -251,10 +256,11 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
-    log = BlockLog(model)
+    log, mixers = BlockLog(model), MixerLog(model)
     try:
         with (
             log.watching(),
+            mixers.watching(),
             recording(model, readers=[_progress_of(model), log.attention], fuses=True) as session,
         ):
             outputs = model(**inputs, **options)
@@ -289,8 +295,12 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     return Pass(
         outputs,
         {stack: [session.calls[index] for index in indices] for stack, indices in stacks.items()},
-        log.blocks(stacks, session.calls),
+        {
+            stack: with_measured(blocks, mixers.heads)
+            for stack, blocks in log.blocks(stacks, session.calls).items()
+        },
         note,
+        mixers.blocks,
     )
 
 

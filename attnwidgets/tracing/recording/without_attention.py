@@ -15,9 +15,11 @@ import torch
 from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
 from attnwidgets.tracing.anatomy.block_log import BlockLog, attends
 from attnwidgets.tracing.anatomy.block_names import is_attention
+from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.media.feature_maps import grid_axis, size_of, watching_maps
+from attnwidgets.tracing.mixers.log import MixerLog, by_number
 from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.module_trace import Returned
 from attnwidgets.tracing.predictions import logits_in, predict
@@ -134,13 +136,13 @@ def _of_text(
     """Return the trace of a text by a model that never attends; see `trace_without_attention`."""
     if not hasattr(getattr(model, "config", None), "to_dict") or any(map(attends, model.modules())):
         raise refusal
-    log = BlockLog(model)
+    log, mixers = BlockLog(model), MixerLog(model)
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
-    with log.watching():
+    with log.watching(), mixers.watching():
         outputs = model(**inputs, **options)
-    blocks = log.without_attention()
+    blocks = with_measured(log.without_attention(), mixers.heads)
     if sample.text is None or not blocks or sample.others or sample.decoder_ids:
         raise refusal
     axis, reader = sample.text.axis(sample.rule), text_tokenizer(tokenizer)
@@ -150,8 +152,9 @@ def _of_text(
     ids = torch.tensor(sample.ids)
     answer = answer_of(model, logits, reader, ids, generates=can_generate(model), text=sample.text)
     common = _common(model, given_model, tokenizer, sample, inputs, memory)
+    mixing = by_number(blocks, mixers.blocks, 0, len(axis))
     return Trace(
-        {"self": Stack((), axis, axis, blocks)},
+        {"self": Stack((), axis, axis, blocks, mixing)},
         input_ids=ids,
         logits=logits,
         answer=answer,
