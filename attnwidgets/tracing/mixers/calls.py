@@ -215,4 +215,4 @@ MODULE_VALUES = {"xLSTMBackend": "value"}
 """By the end of their class's name, modules that are a kernel: the argument in which they are linear."""
 
 SPLIT_VALUES = ("LightningAttention",)
-"""Ends of the names of classes that mix values after splitting off queries, keys and values, in this order."""
+"""Ends of the names of classes that split queries, keys and values, in this order, off one tensor."""
