@@ -299,5 +299,7 @@ def made_up(model: nn.Module) -> dict[str, Any]:
     of_text = getattr(config, "text_config", config)
     size = getattr(of_text, "vocab_size", _CANDIDATES)
     most = getattr(of_text, "max_position_embeddings", None) or _ENOUGH
-    ids = torch.randint(min(5, size - 1), size, (min(_ENOUGH, most),), generator=generator)
+    # -1 is no limit (XLNet's).
+    count = min(_ENOUGH, most) if most > 0 else _ENOUGH
+    ids = torch.randint(min(5, size - 1), size, (count,), generator=generator)
     return {"input_ids": ids}
