@@ -118,6 +118,14 @@ def _relevance_of(model: Any, path: str, given: Any, row: int, direction: torch.
     return (gradient * leaf)[0].sum(-1).detach().numpy()
 
 
+@pytest.mark.parametrize("name", ["mamba", "mamba2", RWKV, "qwen3_5_text", "olmo_hybrid", "lfm3"])
+def test_deeplift_goes_through_a_kernel_step_by_step(name: str) -> None:
+    """Decays and keys differ between the two passes, so that a kernel is no constant map there."""
+    result = aw.deeplift(aw.trace(model_of(name), None, IDS), 3)
+    change = result.provenance["change"]
+    assert abs(result.values.sum() - change) <= ROUNDING * np.abs(result.values).sum()
+
+
 def test_of_the_letter_and_the_marker_the_letter_is_relevant() -> None:
     trace = aw.trace(*aw.zoo.last_marked(), "cf#bd#aheg")
     letter = trace.tokens.index("d")
