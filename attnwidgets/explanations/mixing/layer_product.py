@@ -57,7 +57,8 @@ def measured_steps(
     if not plain:
         raise ValueError(
             f"{trace.left_out(stack)}: weights of the residual connection, reductions of heads and discarded "
-            "tokens change attention only. Leave these options out, or pass partial=True to follow attention alone."
+            "tokens change attention only. Leave these options out, or pass partial=True to follow attention "
+            "alone."
         )
     from attnwidgets.explanations.mixing.attention_norm import attention_norm
 

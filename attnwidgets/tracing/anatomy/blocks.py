@@ -88,8 +88,13 @@ class Block:
         return tuple(mixer for mixer in self.mixers if not mixer.stack)
 
     @property
+    def kinds(self) -> str:
+        """The kinds of its mixers, in words."""
+        return " and ".join(dict.fromkeys(mixer.kind for mixer in self.mixers)) or NO_MIXING
+
+    @property
     def description(self) -> str:
-        """Its mixers, in words."""
+        """Its mixers, in words, with their numbers of heads."""
         return " and ".join(dict.fromkeys(mixer.description for mixer in self.mixers)) or NO_MIXING
 
 

@@ -69,14 +69,13 @@ class Kernel:
 
     def cut(self, sample: int, length: int) -> Self:
         """Return the kernel of one sample without its padding, with a batch of one."""
-        names = [field.name for field in fields(self) if field.name not in self.static]
-        values = {name: getattr(self, name) for name in names}
-        moving = {
-            name: value[sample : sample + 1, :length]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors = {
+            name: value.detach() if name in self.static else value.detach()[sample : sample + 1, :length]
             for name, value in values.items()
             if isinstance(value, torch.Tensor)
         }
-        return replace(self, **moving)
+        return replace(self, **tensors)
 
 
 def _causal(queries: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -34,6 +34,7 @@ from attnwidgets.tracing.mixers.kernels import (
 )
 from attnwidgets.tracing.mixers.mix import Convolution, Mix, MixedBlock, quotient
 from attnwidgets.tracing.recording.attention_function import repeat_heads
+from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.recording.returned import is_half
 
 if TYPE_CHECKING:
@@ -309,7 +310,7 @@ def _mix_of(frame: _Frame, output: Tensor) -> Mix | None:
         convolution,
         shifted,
         projection.states,
-        projection.module,
+        origin(projection.module),
         output,
         is_centred=any(_is_centring(part, call.output) for part in frame.parts.values()),
     )
@@ -329,7 +330,7 @@ def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
     sums = [part.states for part in parts if part.states.shape == hidden.shape] + [output]
     # What a block adds to may have been normed first.
     bases = [hidden, *(part.output for part in parts if is_norm(part.module))]
-    modules = tuple(None if norm is None else norm.module for norm in norms)
+    modules = tuple(None if norm is None else origin(norm.module) for norm in norms)
     run = MixedBlock(frame.path, hidden, tuple(frame.mixes), modules, ())
     others = [part.output for part in parts if not any(part.output is states for states in added)]
     for base, rest in product(bases, ([], others)):
@@ -351,7 +352,7 @@ def _norm_of(mix: Mix, parts: list[_Part]) -> _Part | None:
 
 
 def _continues(output: Tensor, total: Tensor, others: list[Tensor]) -> bool:
-    """Return whether a block's output is a sum of what its mixers add up to and what its other parts return."""
+    """Return whether a block's output is a sum of the total of its mixers and what other parts return."""
     scales = _scales(output, [total, *others])
     return bool(scales) and abs(scales[0]) > _NOT_ADDED
 

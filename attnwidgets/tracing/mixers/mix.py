@@ -379,7 +379,10 @@ class MixedBlock:
             else:
                 matrix, row, _ = self._projected(number, queries)
                 update = self.total(queries, constant=True)
-                towards = (update * row / update.square().sum(-1, keepdim=True)) @ matrix.T
+                # A block that adds nothing has no shares: all are zero.
+                towards = (
+                    quotient(update * row, update.square().sum(-1, keepdim=True).expand_as(update)) @ matrix.T
+                )
                 products = mix.proved.inner(queries) * towards[:, None]
                 part = products.unflatten(-1, (mix.n_heads, -1)).sum(-1).permute(2, 0, 1)
             parts.append(torch.nn.functional.pad(part, (0, count - part.shape[-1])))

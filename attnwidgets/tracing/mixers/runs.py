@@ -62,6 +62,8 @@ def mixed_block(trace: Trace, layer: int, stack: str, method: str) -> MixedBlock
         UnsupportedModelError: If the block's mixers were not recorded.
     """
     table = trace.stack_table[stack]
+    if trace.model is not None:
+        require_same_model(trace, method)
     if layer in table.mixing and layer not in table.numbers:
         return table.mixing[layer]
     with _lock:
@@ -71,9 +73,9 @@ def mixed_block(trace: Trace, layer: int, stack: str, method: str) -> MixedBlock
         if layer not in runs[stack]:
             block = next((block for block in table.blocks if block.number == layer), None)
             raise UnsupportedModelError(
-                f"{method} is not available: the vectors of layer {layer}"
-                + (f" ({block.description})" if block is not None else "")
-                + " are unknown; its heads are not joined by one linear projection."
+                f"{method} is not available: the vectors of layer {layer} are unknown"
+                + (f", {block.description}" if block is not None else "")
+                + ": its heads are not joined by one linear projection."
             )
         return runs[stack][layer]
 
@@ -89,10 +91,9 @@ def _run(trace: Trace, stack: str, method: str) -> dict[int, MixedBlock]:
     if not all(isinstance(layer, RecordedLayer) for layer in layers):
         raise UnsupportedModelError(
             f"{method} is not available: {type(trace.model).__name__} computes attention outside "
-            "transformers' attention interface, so its value vectors are unknown. attention and rollout still "
-            "work."
+            "transformers' attention interface, so its value vectors are unknown. attention and rollout "
+            "still work."
         )
-    require_same_model(trace, method)
     options: dict[str, Any] = {"return_dict": True}
     with borrowed(unwrap(trace.model)) as model:
         if "use_cache" in forward_parameters(model):
