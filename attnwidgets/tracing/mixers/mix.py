@@ -334,30 +334,27 @@ class MixedBlock:
     def head_norms(self, queries: Sequence[int], owners: tuple[Tensor, Tensor], count: int) -> Tensor:
         """Return the norms of the vectors of each head of all mixers [head, query, element], float64.
 
-        They follow from each head's Gram matrix, so that vectors in the model's dimension are not needed.
-
         Args:
             queries: Positions, ascending.
             owners: Tokens, and the elements that they are in [match] each, whose vectors are added.
-            count: Number of elements.
+            count: Number of elements; tokens are not added if there are as many.
         """
         norms = []
         for number, mix in enumerate(self.mixes):
             matrix, row, _ = self._projected(number, queries)
-            inner = mix.proved.inner(queries).double()
+            inner = mix.proved.inner(queries)
             is_read = owners[0] < inner.shape[1]
             tokens, elements = (each[is_read].to(inner.device) for each in owners)
-            summed = inner.new_zeros(len(inner), count, inner.shape[2]).index_add_(
-                1, elements, inner[:, tokens]
-            )
-            for head, part in zip(
-                summed.unflatten(-1, (mix.n_heads, -1)).unbind(2),
-                matrix.double().unflatten(0, (mix.n_heads, -1)),
-                strict=True,
-            ):
-                square = ((head @ (part @ part.T)) * head).sum(-1)
-                norms.append(square.clamp(min=0).sqrt() * row.abs())
-        return torch.stack(norms)
+            if count != self.hidden.shape[1]:
+                summed = inner.new_zeros(len(inner), count, inner.shape[2])
+                inner = summed.index_add_(1, elements, inner[:, tokens])
+            by_head = inner.unflatten(-1, (mix.n_heads, -1)).unbind(2)
+            for head, part in zip(by_head, matrix.unflatten(0, (mix.n_heads, -1)), strict=True):
+                # Of a matrix with more columns than rows, R of its QR decomposition keeps all lengths.
+                narrow = part if len(part) >= part.shape[1] else torch.linalg.qr(part.T).R.T
+                lengths = (head @ narrow).norm(dim=-1) * row.abs()
+                norms.append(torch.nn.functional.pad(lengths, (0, count - lengths.shape[1])))
+        return torch.stack(norms).double()
 
     def by_head(self, queries: Sequence[int], measure: str) -> Tensor:
         """Return how each head of all mixers mixes tokens [head, query, token]; see `aw.mixing`.

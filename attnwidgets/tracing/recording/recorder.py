@@ -216,6 +216,27 @@ class Pass:
         return bool(self.blocks)
 
 
+class NeverAttendsError(UnsupportedModelError):
+    """Raised after a pass of a model whose blocks mix tokens, none of them by attention.
+
+    Attributes:
+        outputs: What the model returned.
+        blocks: Its blocks.
+        mixing: By path of a block, its runs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        outputs: Any,
+        blocks: tuple[Block, ...],
+        mixing: Mapping[str, Sequence[MixedBlock]],
+    ) -> None:
+        kinds = dict.fromkeys(mixer.kind for block in blocks for mixer in block.mixers)
+        super().__init__(f"{type(model).__name__} mixes tokens by {' and '.join(kinds)}")
+        self.outputs, self.blocks, self.mixing = outputs, blocks, mixing
+
+
 def forward_parameters(model: Any) -> frozenset[str]:
     """Return the parameter names of a model's forward (of the base model inside a PEFT wrapper).
 
@@ -281,6 +302,9 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
             f"traces any module on numbers. {ELSEWHERE}"
         ) from error
     if not session.calls:
+        blocks = log.without_attention()
+        if blocks and not _changed(model):
+            raise NeverAttendsError(model, outputs, with_measured(blocks, mixers.heads), mixers.blocks)
         return _returned(
             model, inputs, options, "it computes attention outside transformers' attention interface"
         )
