@@ -90,7 +90,7 @@ def trace_without_attention(
         UnsupportedModelError: If the model has no feature map of the picture either.
     """
     size = size_of(inputs)
-    if isinstance(refusal, NeverAttendsError) and not said_of(given_model):
+    if isinstance(refusal, NeverAttendsError):
         return _of_text(model, given_model, tokenizer, sample, inputs, memory, refusal, number)
     if size is None or sample.ids is not None or said_of(given_model):
         raise refusal
@@ -168,6 +168,7 @@ def _common(
         "inputs": inputs,
         "warning": sample.warning,
         "memory": memory,
+        "interventions": said_of(given_model),
         "state": state_of(unwrap(given_model)),
     }
 
