@@ -80,7 +80,7 @@ class _Wholes:
             # The gates in front of the recurrence multiply what its module reads, channel by channel.
             fixed[values] = states * quotient(fixed[values], states.detach())
         if self._settings.bias == "drop" and "g" in fixed:
-            # Without its constant log(1 + exp(x)) is no softplus, and states that should decay may grow
+            # log(1 + exp(x)) without its constant may be negative: states that should decay would grow
             # beyond float32 (Kimi's). However they decay, sums of relevances are the same.
             fixed["g"] = fixed["g"].clamp(max=0)
         gate = arguments.get("z")

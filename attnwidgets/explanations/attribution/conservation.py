@@ -299,7 +299,7 @@ def made_up(model: nn.Module) -> dict[str, Any]:
     of_text = getattr(config, "text_config", config)
     size = getattr(of_text, "vocab_size", _CANDIDATES)
     most = getattr(of_text, "max_position_embeddings", None) or _ENOUGH
-    # -1 is no limit (XLNet's).
+    # -1 means any number (XLNet).
     count = min(_ENOUGH, most) if most > 0 else _ENOUGH
     ids = torch.randint(min(5, size - 1), size, (count,), generator=generator)
     return {"input_ids": ids}
