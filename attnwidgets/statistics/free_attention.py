@@ -11,6 +11,7 @@ from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
 from attnwidgets._tables import Table, cells
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
+from attnwidgets.tracing.causal_mask import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -276,8 +277,7 @@ def _values(trace: Trace, stack: str, layer: int, head: int) -> tuple[Float, Boo
     mask = block.attention.settings.get("mask")
     if mask is None:
         return values, np.ones(shape, dtype=bool)
-    allowed = mask > np.finfo(np.float32).min / 2 if mask.is_floating_point() else mask
-    allowed = allowed[0, 0 if allowed.shape[1] == 1 else head]
+    allowed = readable(mask)[0, 0 if mask.shape[1] == 1 else head]
     return values, np.broadcast_to(allowed.cpu().numpy(), shape)
 
 

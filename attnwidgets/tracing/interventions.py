@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
+from attnwidgets.tracing.causal_mask import readable
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.attention_function import NAME, changers
 from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, origin, unwrap
@@ -55,7 +56,7 @@ class Seen:
         layer: Its layer.
         query: [batch, head, query, dim].
         key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap and position_bias.
+        settings: mask, scaling, softcap, position_bias and sink.
         first_query: Position of the first query in the text; above 0 if a cache holds earlier tokens.
         first_key: Position of the first key; above 0 if a sliding window has dropped earlier ones.
         changed: Whether an intervention before this one changed the weights.
@@ -77,7 +78,8 @@ class Seen:
         if mask is None:
             shape = (1, 1, self.query.shape[2], self.key.shape[2])
             return torch.ones(shape, dtype=torch.bool, device=self.query.device)
-        return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+        of_mask: Tensor = readable(mask)
+        return of_mask
 
     def queries(self, positions: frozenset[int] | None) -> list[int]:
         """Return the rows of the call that are at some positions of the text."""

@@ -48,12 +48,17 @@ class Layer(Protocol):
 class SoftmaxLayer:
     """A layer whose queries and keys are known, from which its weights follow by a softmax."""
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        raise NotImplementedError
+
     def query_key(self) -> tuple[Any, Any]:
         """Return queries [head, query, dim] and keys [kv head, key, dim], after any rotary embedding."""
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
-        """Return mask, scaling, softcap and position bias."""
+        """Return mask, scaling, softcap, position bias and sink."""
         raise NotImplementedError
 
     def is_softmax(self) -> bool:
@@ -63,6 +68,11 @@ class SoftmaxLayer:
     def hides_later_keys(self) -> bool:
         """Return True if the mask alone proves that no query reads a later key; otherwise False."""
         return False
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether a row may give a part of its attention to no key."""
+        return self.settings().get("sink") is not None
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,7 @@ class RecordedLayer(SoftmaxLayer):
         return kept_dtype(self.call.query.dtype)
 
     def _part(self, added: Any) -> Any:
-        """Return this sample's part of a mask or bias [batch or 1, head or 1, query or 1, key]."""
+        """Return this sample's part of a mask, bias or sink [batch or 1, head or 1, query or 1, key or 1]."""
         if isinstance(added, CausalMask):
             return added.cut(self.keys)
         if not is_tensor(added) or added.dim() != MAPS:
@@ -106,7 +116,7 @@ class RecordedLayer(SoftmaxLayer):
         return query[:, : self.queries], key[:, : self.keys]
 
     def settings(self) -> dict[str, Any]:
-        """Return this sample's part of the call's mask, scaling, softcap and position bias."""
+        """Return this sample's part of the call's mask, scaling, softcap, position bias and sink."""
         return {name: self._part(value) for name, value in self.call.settings.items()}
 
     def is_softmax(self) -> bool:

@@ -13,6 +13,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets.explanations.mixing.block_maps import block_map, measured_stack, shares
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import measured_by_head
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,7 +41,7 @@ TITLES = {
 @method(
     "mixing",
     question="Attention",
-    gist="what each block takes from each word, with or without attention",
+    gist="what blocks take from each word, without attention too",
     paper=PAPER,
     needs="mixers",
     returns="MixingMap [layer, head, query, key]",
@@ -82,18 +83,24 @@ def mixing(
         and "kernel" do not sum to one: they have no entropy, and cannot be rolled out.
 
     Raises:
-        ValueError: For an unknown measure; as `UnsupportedModelError`, if no mixing was recorded, or a
-            block's vectors are unknown (the message says why).
+        ValueError: For an unknown measure; as `UnsupportedModelError`, if all blocks attend, or a block's
+            vectors are unknown (the message says why).
         IndexError: If a layer is out of range.
 
     Example:
         >>> model = aw.zoo.decayed_counts("abc", 8)
         >>> trace = aw.trace(*model, "abca")
-        >>> aw.mixing(trace).matrix(0, 0)[-1].round(2)  # the last token: those before it have decayed
+        >>> aw.mixing(trace).matrix(0, 0)[-1].round(2).tolist()  # what is earlier has decayed
+        [0.0, 0.21, 0.24, 0.26, 0.29]
     """
     require_choice("measure", measure, tuple(TITLES))
     stack = measured_stack(trace, stack, "mixing")
     table: Any = trace
+    if not getattr(table, "stack_table", {stack: None})[stack].mixing:
+        raise UnsupportedModelError(
+            "mixing is not available: it shows blocks that mix tokens without attention, and this stack has "
+            "none. aw.attention shows its attention, aw.attention_norm what tokens add."
+        )
     attending = frozenset(table.stack_table[stack].numbers) - frozenset(table.stack_table[stack].mixing)
 
     def measured(layer: int, queries: Sequence[int] | None = None) -> np.ndarray[Any, Any]:

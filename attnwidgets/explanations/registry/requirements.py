@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Check = Callable[[Any, str], str]
 
 _DOUBLE = 8
+_READS_OTHER = "and the blocks of stack 'decoder' also read another sequence"
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,8 @@ def _mixers(trace: Any, stack: str) -> str:
 
 @_after(_mixing)
 def _every_mixer(trace: Any, stack: str) -> str:
+    if stack == "decoder" and "cross" in trace.stacks:
+        return _READS_OTHER
     left_out = trace.left_out(stack, attention=False)
     return f"and {left_out}" if left_out else ""
 
@@ -214,8 +217,7 @@ def _every_mixer(trace: Any, stack: str) -> str:
 @_after(_blocks)
 @_after(_attends_to_itself)
 def _own_blocks(trace: Any, stack: str) -> str:
-    reads_other = stack == "decoder" and "cross" in trace.stacks
-    return "and the blocks of stack 'decoder' also read another sequence" if reads_other else ""
+    return _READS_OTHER if stack == "decoder" and "cross" in trace.stacks else ""
 
 
 def _own_tokens(_: Any, stack: str) -> str:
@@ -273,7 +275,10 @@ NEEDS = {
 """Requirements by name. What only a run can reveal (a block description that is not exact) is not among them:
 the method raises it as an error."""
 
-OF_ATTENTION = ("attention", "map", "recorded model", "every block", "blocks", "own blocks", "embeddings")
+OF_ATTENTION = (
+    *("attention", "map", "recorded model", "mixing", "mixers", "every mixer", "every block", "blocks"),
+    *("own blocks", "embeddings"),
+)
 """Names of the requirements that a trace without attention does not meet."""
 
 

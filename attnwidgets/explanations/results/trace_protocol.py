@@ -84,6 +84,12 @@ class TraceLike(Protocol):
     def rows_sum_to_one(self, stack: str) -> bool | None:
         """Return whether rows are known to sum to one; None if only the numbers can tell."""
 
+    def has_sinks(self, stack: str) -> bool:
+        """Return whether what rows lack to one goes to a sink: to no key."""
+
+    def readable_array(self, layer: int, stack: str) -> NDArray[np.bool_] | None:
+        """Return which keys each query of a layer may read [query, key]; None if that is not known."""
+
     def is_causal(self, stack: str) -> bool:
         """Return whether no query sees a later key."""
 

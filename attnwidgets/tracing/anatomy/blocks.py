@@ -84,7 +84,7 @@ class Block:
 
     @property
     def without_attention(self) -> tuple[Mixer, ...]:
-        """Its mixers that are no recorded attention."""
+        """Its mixers whose attention, if they attend, was not recorded."""
         return tuple(mixer for mixer in self.mixers if not mixer.stack)
 
     @property

@@ -2,7 +2,7 @@
 
 Modeling files look their kernels up by name when they call them, whether torch or a fused implementation
 computes them. Each function is wrapped once, for good; the wrapper calls it as it is unless a handler is in
-force in this thread or task. So models of one file may run beside each other, one of them watched.
+force in this thread or task. So two models of one file may run at once, one of them watched.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ def _module_convolution(module: nn.Conv1d, args: tuple[Any, ...]) -> list[_Convo
 
 
 def _lightning(frame: _Frame, _: Mapping[str, Any], __: Tensor) -> KernelCall:
-    """Return the kernel of lightning attention, which is no function: from its projection and its norm."""
+    """Return the kernel of lightning attention, whose code is in its module: read off projection and norm."""
     module: Any = frame.module
     heads = module.num_attention_heads
     states = module.act_fn(frame.parts["qkv_proj"].output).unflatten(-1, (heads, -1))

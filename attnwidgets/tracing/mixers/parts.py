@@ -145,9 +145,8 @@ def mixed_parts(block: MixedBlock, stage: str) -> MixedParts:
     """Return a block's vectors at a stage; see `algebra.contributions.parts_of`.
 
     Raises:
-        UnsupportedModelError: For a stage that includes the residual connection, if what the block adds to
-        it is
-            not what its mixers return; for one after norms, if it is no pre-norm block.
+        UnsupportedModelError: For a stage that includes the residual connection, if the block adds something
+            else to it than its mixers return; for one after norms, unless the block is pre-norm.
     """
     if not block.scales and (stage != "attn" or len(block.mixes) > 1):
         several = len(block.mixes) > 1

@@ -12,7 +12,7 @@ import torch
 
 from attnwidgets._progress import report
 from attnwidgets._selecting import listed
-from attnwidgets.tracing.anatomy.attention_modules import by_stack
+from attnwidgets.tracing.anatomy.attention_modules import by_stack, projects
 from attnwidgets.tracing.anatomy.block_log import BlockLog
 from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.causal_mask import supports_sdpa
@@ -74,7 +74,8 @@ class Call:
         name: The module's name in the model.
         query: [batch, head, query, dim] after any rotary embedding.
         key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap and position_bias of the call; a long text's mask as a `CausalMask`.
+        settings: mask, scaling, softcap, position_bias and sink of the call; a long text's mask as a
+            `CausalMask`.
         weights: [batch, head, query, key], kept only if an edit makes them differ from those that follow.
     """
 
@@ -310,8 +311,8 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         )
     refusal, note = _proof(model, inputs, options, outputs, session)
     if refusal:
-        return _returned(model, inputs, options, refusal)
-    layers = [index for index in range(len(session.calls)) if not _repeats(session.calls, index)]
+        return _returned(model, inputs, options, refusal, session.calls)
+    layers = [index for index in _over_tokens(model, session.calls) if not _repeats(session.calls, index)]
     stacks = {
         stack: [layers[number] for number in numbers]
         for stack, numbers in by_stack(model, [session.calls[index].name for index in layers]).items()
@@ -337,6 +338,22 @@ def _inside(model: nn.Module) -> str:
         f"The transformers model in it can be traced: aw.trace(model.{held[0]}, ...); so can all of it, if "
         "its forward() takes return_dict and returns an output object with logits. "
     )
+
+
+def _over_tokens(model: nn.Module, calls: Sequence[Call]) -> list[int]:
+    """Return the indices of the calls that read tokens.
+
+    A model may also read the states of one token after several blocks (Inkling 2): that mixes no tokens, and
+    they stand on the axis of heads.
+    """
+    modules = dict(model.named_modules())
+    alone = {call.name for call in calls if call.name in modules and not projects(modules[call.name])}
+    lengths = {call.query.shape[2] for call in calls if call.name not in alone}
+    return [
+        index
+        for index, call in enumerate(calls)
+        if call.name not in alone or call.query.shape[1] not in lengths
+    ]
 
 
 def _repeats(calls: Sequence[Call], index: int) -> bool:
@@ -454,11 +471,28 @@ def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
     return (None, "eager")
 
 
-def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any], reason: str) -> Pass:
-    """Return a pass whose weights are those that the model returns itself."""
+def _returned(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    reason: str,
+    calls: Sequence[Call] = (),
+) -> Pass:
+    """Return a pass whose weights are those that the model returns itself.
+
+    `calls` are those of the refused recording: where they have a sink, rows that sum to one are not applied.
+    """
     if _changed(model):
         raise UnsupportedModelError(
             f"Interventions do not reach the attention of {type(model).__name__}: {reason}."
         )
     outputs, given, note = returned_weights(model, inputs, options, reason)
+    without = sum(call.settings["sink"] is None for call in calls)
+    layers = [layer for stack in given.values() for layer in stack]
+    whole = sum(bool(((layer.sum(-1) - 1).abs() < tolerance(layer)).all()) for layer in layers)
+    if without < len(calls) and whole > without:
+        raise UnsupportedModelError(
+            f"The attention of {type(model).__name__} cannot be traced: {reason}, and the rows that it "
+            f"returns leave out the share of its sink. {ELSEWHERE}"
+        )
     return Pass(outputs, given, note=note)

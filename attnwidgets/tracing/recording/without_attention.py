@@ -83,14 +83,15 @@ def trace_without_attention(
         inputs: The model's inputs.
         memory: Byte budget of the trace.
         refusal: Why attention was not recorded. It is raised if something else is read, if a model of texts
-            attends all the same, or if interventions are in force, which act on attention.
+            attends all the same, or if interventions are in force on a model of pictures.
         number: Index of the sample in the pass that was refused.
 
     Raises:
         UnsupportedModelError: If the model has no feature map of the picture either.
     """
     size = size_of(inputs)
-    if isinstance(refusal, NeverAttendsError):
+    is_text = size is None and sample.text is not None
+    if isinstance(refusal, NeverAttendsError) and is_text:
         return _of_text(model, given_model, tokenizer, sample, inputs, memory, refusal, number)
     if size is None or sample.ids is not None or said_of(given_model):
         raise refusal

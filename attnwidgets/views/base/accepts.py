@@ -170,7 +170,7 @@ def _of_explanation(view: str, shown: Any, names: Sequence[str]) -> list[Any]:
 
     offered = [shown.method]
     is_square = isinstance(shown, MixingMap) and shown.query == shown.key
-    if is_square and shown.method != "rollout" and shown.stochastic:
+    if is_square and shown.method != "rollout" and (shown.stochastic or shown.sink):
         offered.append("rollout")
     for name in names:
         if name not in offered:
