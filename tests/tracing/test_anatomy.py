@@ -157,7 +157,7 @@ def test_a_head_is_ablated_in_the_block_that_is_named(by_model: bool) -> None:
     torch.testing.assert_close(changed.logits, expected, atol=1e-5, rtol=1e-4)
     assert changed.layers() == (1, 3)
     with pytest.raises(IndexError, match=r"layer 0 is out of range: there are layers 1, 3"):
-        aw.ablate_heads(result, (0, 1))
+        aw.edit_attention(result, (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -351,12 +351,6 @@ def funnel() -> Any:
     return hf.FunnelConfig(
         vocab_size=120, block_sizes=[1, 1], d_model=32, n_head=4, d_head=8, d_inner=48, num_decoder_layers=1
     )
-
-
-def test_a_convolution_called_by_keyword_has_its_rule() -> None:
-    # The state space layers of transformers call their convolution so.
-    with pytest.raises(UnsupportedModelError, match=r"no relevance rule for torch\.exp"):
-        aw.lrp(aw.trace(tiny.build(mamba), None, input_ids=IDS))
 
 
 def gemma4() -> Any:

@@ -43,6 +43,8 @@ _MARK = "_attnwidgets_watched"
 _STATES = ("initial_states", "initial_state", "recurrent_states", "state", "c_initial")
 
 handlers: ContextVar[tuple[Handler, ...]] = ContextVar("attnwidgets_kernel_handlers", default=())
+step_handlers: ContextVar[tuple[Handler, ...]] = ContextVar("attnwidgets_step_handlers", default=())
+"""Those of functions that take one token and a state."""
 
 
 @dataclass(frozen=True)
@@ -157,15 +159,17 @@ def watch_kernels(model: nn.Module) -> bool:
     for file in {sys.modules[kind.__module__] for kind in kinds}:
         for name in {*READERS, CONVOLUTION}.difference(METHODS) & set(vars(file)):
             watched = True
-            _wrap(file, name)
+            _wrap(file, name, handlers)
+        for name in set(STEPS) & set(vars(file)):
+            _wrap(file, name, step_handlers)
     for kind in kinds:
         for name in set(METHODS) & set(vars(kind)):
             watched = True
-            _wrap(kind, name)
+            _wrap(kind, name, handlers)
     return watched
 
 
-def _wrap(owner: Any, name: str) -> None:
+def _wrap(owner: Any, name: str, chain: ContextVar[tuple[Handler, ...]]) -> None:
     function = vars(owner)[name]
     if hasattr(function, _MARK):
         return
@@ -174,7 +178,7 @@ def _wrap(owner: Any, name: str) -> None:
 
     @functools.wraps(function)
     def watched(*args: Any, **kwargs: Any) -> Any:
-        in_force = handlers.get()
+        in_force = chain.get()
         if not in_force:
             return function(*args, **kwargs)
         bound = signature.bind(*args, **kwargs)
@@ -202,10 +206,45 @@ def _handled(
 
 
 @contextmanager
-def handling(handler: Handler) -> Iterator[None]:
-    """Let a handler see, and change, all watched calls of this thread or task."""
-    token = handlers.set((*handlers.get(), handler))
+def handling(handler: Handler, *, steps: bool = False) -> Iterator[None]:
+    """Let a handler see, and change, all watched calls of this thread or task.
+
+    Args:
+        handler: The handler.
+        steps: Whether it sees `STEPS`, too.
+    """
+    chains = (handlers, step_handlers) if steps else (handlers,)
+    tokens = [(chain, chain.set((*chain.get(), handler))) for chain in chains]
     try:
         yield
     finally:
-        handlers.reset(token)
+        for chain, token in tokens:
+            chain.reset(token)
+
+
+MODULE_VALUES = {"xLSTMBackend": "value"}
+"""By the end of their class's name, modules that are a kernel: the argument in which they are linear."""
+
+SPLIT_VALUES = ("LightningAttention",)
+"""Ends of the names of classes that split queries, keys and values, in this order, off one tensor."""
+
+STEPS = (
+    "mamba2_selective_state_update",
+    "torch_recurrent_gated_delta_rule",
+    "recurrent_kimi_delta_attention",
+)
+"""Functions that stand in for kernels with heads where one token continues a state."""
+
+HEAD_AXES = {
+    "mamba2_chunk_scan": 2,
+    "mamba2_selective_state_update": 1,
+    "torch_chunk_gated_delta_rule": 2,
+    "torch_recurrent_gated_delta_rule": 2,
+    "chunk_kimi_delta_attention": 2,
+    "recurrent_kimi_delta_attention": 2,
+}
+"""Functions with heads, and the axis of heads in what they return."""
+
+MODULE_HEAD_AXES = {"xLSTMBackend": ("", 1), "LightningAttention": ("norm", 2)}
+"""By the end of their class's name, modules that are a kernel with heads: the part that reads what the kernel
+returns, or "" if the module returns it, and there the axis of heads, or of heads and channels."""

@@ -83,7 +83,7 @@ def trace_without_attention(
         inputs: The model's inputs.
         memory: Byte budget of the trace.
         refusal: Why attention was not recorded. It is raised if something else is read, if a model of texts
-            attends all the same, or if interventions are in force, which act on attention.
+            attends all the same, or if interventions are in force on a model of pictures.
         number: Index of the sample in the pass that was refused.
 
     Raises:
@@ -91,7 +91,7 @@ def trace_without_attention(
     """
     size = size_of(inputs)
     is_text = size is None and sample.text is not None
-    if isinstance(refusal, NeverAttendsError) and is_text and not said_of(given_model):
+    if isinstance(refusal, NeverAttendsError) and is_text:
         return _of_text(model, given_model, tokenizer, sample, inputs, memory, refusal, number)
     if size is None or sample.ids is not None or said_of(given_model):
         raise refusal
@@ -169,6 +169,7 @@ def _common(
         "inputs": inputs,
         "warning": sample.warning,
         "memory": memory,
+        "interventions": said_of(given_model),
         "state": state_of(unwrap(given_model)),
     }
 
