@@ -296,7 +296,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         outputs,
         {stack: [session.calls[index] for index in indices] for stack, indices in stacks.items()},
         {
-            stack: with_measured(blocks, mixers.heads)
+            stack: with_measured(blocks, mixers.measured)
             for stack, blocks in log.blocks(stacks, session.calls).items()
         },
         note,

@@ -142,7 +142,7 @@ def _of_text(
         options["use_cache"] = False
     with log.watching(), mixers.watching():
         outputs = model(**inputs, **options)
-    blocks = with_measured(log.without_attention(), mixers.heads)
+    blocks = with_measured(log.without_attention(), mixers.measured)
     if sample.text is None or not blocks or sample.others or sample.decoder_ids:
         raise refusal
     axis, reader = sample.text.axis(sample.rule), text_tokenizer(tokenizer)

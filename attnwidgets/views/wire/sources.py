@@ -11,6 +11,7 @@ import numpy as np
 from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.explanations.registry.registry import found
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.block_mixers import FORGETTING, value_words
 from attnwidgets.explanations.results.conservation_note import accounts_of, balance_of, sums_of, verdict_of
 from attnwidgets.explanations.results.description import READING, TARGETS, axis_words
 from attnwidgets.explanations.results.verbalise import findings_of
@@ -202,6 +203,11 @@ class Source(Reader):
         return f"{title}{about}, by layer"
 
     @cached_property
+    def value_words(self) -> str:
+        """What a value means in blocks without attention; "" where the title says it."""
+        return value_words(self.explanation)
+
+    @cached_property
     def content(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which queries and which keys do not stand apart from the map, as special tokens do."""
         query, key = (~stands_apart(np.asarray(axis["special"], dtype=bool)) for axis in self.axes())
@@ -230,6 +236,7 @@ class Source(Reader):
             "states": dict(self.explanation.provenance.get("states") or {}) or None,
             "computed": list(self.ready) if self.on_demand else None,
             "heads": None if self.heads is None else list(self.heads),
+            "mixers": self._described_mixers(),
             "coarse": self.coarse,
             "parts": self.parts,
             "causal": self.causal,
@@ -245,6 +252,20 @@ class Source(Reader):
             "balance": [] if self._whole is None else balance_of(self._whole),
             "verdict": "" if self._whole is None else verdict_of(self._whole),
         }
+
+    def _described_mixers(self) -> dict[str, Any] | None:
+        """Return the Mixers of wire.ts, of the layers of a map; None for models of attention alone."""
+        if self.attributions or not self.mixers:
+            return None
+        layers = {
+            str(number): [
+                {"name": group.name, "heads": group.heads, "attends": group.attends, "reach": group.reach}
+                for group in self.mixers[number].groups
+            ]
+            for number in self.layers
+            if number in self.mixers
+        }
+        return {"layers": layers, "value": self.value_words, "forgetting": FORGETTING}
 
     def _at_input(self, lines: list[str]) -> list[str]:
         """Return lines about sums; those of layers are about the input."""
