@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.results.block_mixers import head_words
+from attnwidgets.explanations.results.block_mixers import head_words, measure_of
 from attnwidgets.explanations.results.verbalise import (
     SPANS,
     findings_of,
@@ -143,9 +143,9 @@ class Presentation:
 
     @property
     def value_words(self) -> str:
-        """What a value is, in a block that mixes tokens without attention; else ""."""
+        """What a value is, in models of several mixers; "" where it is an attention weight."""
         mixers = self.source.mixers.get(self.layer)
-        return "" if mixers is None else mixers.meaning(self.head, self.source.value_words)
+        return "" if mixers is None else mixers.meaning(self.head, measure_of(self.source.explanation))
 
     @cached_property
     def forgotten(self) -> Mapping[str, Float]:

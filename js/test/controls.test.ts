@@ -89,13 +89,12 @@ test("play ends when there is no kernel, and with reduced motion it takes one st
 });
 
 test("in a model of several mixers, layers carry their kind, and what has no heads is not called one", () => {
-  const attention = { name: "attention", heads: 3, attends: true, reach: 0 };
-  const states = { name: "state space", heads: 0, attends: false, reach: 0 };
-  const convolution = { name: "convolution, reaches back 2 tokens", heads: 0, attends: false, reach: 2 };
+  const attention = { name: "attention", heads: 3, meaning: 0 };
+  const states = { name: "state space", heads: 0, meaning: 1 };
+  const convolution = { name: "convolution, reaches back 2 tokens", heads: 0, meaning: 2 };
   const mixers = {
     layers: { 0: [attention], 1: [states], 2: [convolution] },
-    value: "share",
-    forgetting: "forgetting",
+    meanings: ["", "share; forgetting", "share"],
   };
   const shown = { ...source("mixing", "token"), mixers };
   const { ctx } = context(shown, 0, 2, new Set());

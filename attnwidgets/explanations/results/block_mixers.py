@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ALL_CHANNELS = "all channels"
 """The name of what stands in the place of a head, in a block without heads."""
 
-FORGETTING = "forgetting by tokens in between is part of each value"
+_FORGETTING = "forgetting by tokens in between is part of each value"
 _VALUES = {
     "share": "share of the length of what each token adds to the output of this block",
     "norm": "length of what each token adds to the output of this block",
@@ -79,17 +79,21 @@ class BlockMixers:
         """Return "head 3", or what stands in its place; "" for "-"."""
         return ALL_CHANNELS if head != "-" and self.is_headless(head) else head_words(head, base)
 
-    def meaning(self, head: int | str, value: str) -> str:
-        """Return what a value of a head is, unless it is attention; then "".
+    def meaning(self, head: int | str, measure: str) -> str:
+        """Return what a value of `mixing` is, in words; "" for attention weights, which are shares of a row.
 
         Args:
-            head: The head; of a reduction over heads, what holds for those that are no attention.
-            value: What a value is in any block: `value_words`.
+            head: The head, or a reduction over heads.
+            measure: The measure of `mixing`; "" for maps by other methods.
         """
-        others = [group for group in self._of(head) if not group.attends]
-        if not others or not value:
+        groups = self._of(head)
+        attends = all(group.attends for group in groups)
+        # In a block of attention alone, shares are its weights.
+        is_alone = all(group.attends for group in self.groups)
+        if measure not in _VALUES or (attends and (measure == "kernel" or (measure == "share" and is_alone))):
             return ""
-        return f"{value}; {FORGETTING}" if any(not group.reach for group in others) else value
+        forgets = not all(group.attends or group.reach for group in groups)
+        return f"{_VALUES[measure]}; {_FORGETTING}" if forgets else _VALUES[measure]
 
 
 def head_words(head: int | str, base: int = 0) -> str:
@@ -123,8 +127,8 @@ def mixers_of(explanation: Any) -> dict[int, BlockMixers]:
     }
 
 
-def value_words(explanation: Any) -> str:
-    """Return what a value is in blocks without attention; "" for maps by another method than `mixing`."""
-    provenance = getattr(explanation, "provenance", {})
-    measure = provenance.get("options", {}).get("measure")
-    return _VALUES.get(measure, "") if getattr(explanation, "method", "") == "mixing" else ""
+def measure_of(explanation: Any) -> str:
+    """Return the measure of a map by `mixing`; "" for any other."""
+    if getattr(explanation, "method", "") != "mixing":
+        return ""
+    return str(explanation.provenance.get("options", {}).get("measure", ""))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._selecting import spoken_range
 from attnwidgets.explanations.results.description import READING, AxisWords
 from attnwidgets.explanations.results.pictures import atlas_of
 from attnwidgets.figures.palettes import amount_colour, round_up, sign_colours
@@ -22,7 +23,7 @@ from attnwidgets.views.text.forgetting import LEAST_FORGOTTEN, forgetting_words
 from attnwidgets.views.wire.axes import by_layer, in_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -149,7 +150,7 @@ def grid_sheet(state: Presentation, theme: Theme) -> Sheet:
     columns = [] if heads is None else [str(n + base) for n in heads[: len(atlas.columns)]]
     part = Map(
         atlas.values,
-        [_number_words(source, number, base) for number in explanation.layers],
+        [str(number + base) for number in explanation.layers],
         columns,
         colours,
         norm,
@@ -159,7 +160,8 @@ def grid_sheet(state: Presentation, theme: Theme) -> Sheet:
         cell=0.9 / max(1, atlas.values.shape[1] // max(1, len(atlas.columns))),
     )
     title = str(state.options["title"]) or source.title
-    return Sheet(title, [part, Scale(colours, norm, atlas.note)])
+    scale = Scale(colours, norm, atlas.note)
+    return Sheet(title, [part, scale, *_kinds_of_layers(source, explanation.layers, base)])
 
 
 def text_parts(state: Presentation, theme: Theme, least: float = 0.0) -> list[Part]:
@@ -355,10 +357,14 @@ def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
     ]
 
 
-def _number_words(source: Source, layer: int, base: int) -> str:
-    """Return the number of a layer, in models of several mixers with its kind."""
-    kind = source.mixers[layer].kind("-") if layer in source.mixers else ""
-    return " · ".join(filter(None, (str(layer + base), kind)))
+def _kinds_of_layers(source: Source, layers: Iterable[int], base: int) -> list[Part]:
+    """Return which layers mix tokens how, in a paragraph, for models of several mixers."""
+    kinds: dict[str, list[int]] = {}
+    for layer in layers:
+        if layer in source.mixers:
+            kinds.setdefault(source.mixers[layer].kind("-"), []).append(layer + base)
+    parts = (f"{kind} in layer{'s' * (len(n) > 1)} {spoken_range(n)}" for kind, n in kinds.items())
+    return [Words("; ".join(parts))] if kinds else []
 
 
 def _layer_words(source: Source, layer: int, base: int) -> str:
@@ -366,7 +372,8 @@ def _layer_words(source: Source, layer: int, base: int) -> str:
     states = source.explanation.provenance.get("states")
     if states and states["output"] == layer:
         return f"out of layer {layer - 1 + base}"
-    return f"{'into ' if states else ''}layer {_number_words(source, layer, base)}"
+    kind = source.mixers[layer].kind("-") if layer in source.mixers else ""
+    return " · ".join(filter(None, (f"{'into ' if states else ''}layer {layer + base}", kind)))
 
 
 def explorer_sheet(view: Any, theme: Theme) -> Sheet:

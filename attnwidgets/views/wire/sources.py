@@ -11,7 +11,7 @@ import numpy as np
 from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.explanations.registry.registry import found
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.explanations.results.block_mixers import FORGETTING, value_words
+from attnwidgets.explanations.results.block_mixers import measure_of
 from attnwidgets.explanations.results.conservation_note import accounts_of, balance_of, sums_of, verdict_of
 from attnwidgets.explanations.results.description import READING, TARGETS, axis_words
 from attnwidgets.explanations.results.verbalise import findings_of
@@ -203,11 +203,6 @@ class Source(Reader):
         return f"{title}{about}, by layer"
 
     @cached_property
-    def value_words(self) -> str:
-        """What a value means in blocks without attention; "" where the title says it."""
-        return value_words(self.explanation)
-
-    @cached_property
     def content(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which queries and which keys do not stand apart from the map, as special tokens do."""
         query, key = (~stands_apart(np.asarray(axis["special"], dtype=bool)) for axis in self.axes())
@@ -257,15 +252,20 @@ class Source(Reader):
         """Return the Mixers of wire.ts, of the layers of a map; None for models of attention alone."""
         if self.attributions or not self.mixers:
             return None
-        layers = {
-            str(number): [
-                {"name": group.name, "heads": group.heads, "attends": group.attends, "reach": group.reach}
-                for group in self.mixers[number].groups
+        measure = measure_of(self.explanation)
+        meanings: dict[str, int] = {}
+        layers = {}
+        for number, mixers in self.mixers.items():
+            places = np.cumsum([0, *(max(group.heads, 1) for group in mixers.groups)]).tolist()
+            layers[str(number)] = [
+                {
+                    "name": group.name,
+                    "heads": group.heads,
+                    "meaning": meanings.setdefault(mixers.meaning(place, measure), len(meanings)),
+                }
+                for group, place in zip(mixers.groups, places[:-1], strict=True)
             ]
-            for number in self.layers
-            if number in self.mixers
-        }
-        return {"layers": layers, "value": self.value_words, "forgetting": FORGETTING}
+        return {"layers": layers, "meanings": list(meanings)}
 
     def _at_input(self, lines: list[str]) -> list[str]:
         """Return lines about sums; those of layers are about the input."""

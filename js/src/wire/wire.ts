@@ -86,17 +86,15 @@ export interface HeadGroup {
   name: string;
   /** 0: all channels stand in the place of one head. */
   heads: number;
-  attends: boolean;
-  /** How many tokens back a convolution reads; otherwise 0. */
-  reach: number;
+  /** What its values are: an index of `meanings`. */
+  meaning: number;
 }
 
 /** The blocks of a model, of which not all attend. */
 export interface Mixers {
   layers: Record<number, HeadGroup[]>;
-  /** What a value is in a block without attention, and what is part of it unless a convolution alone mixes; or "". */
-  value: string;
-  forgetting: string;
+  /** What values are, in words; "" for attention weights. */
+  meanings: string[];
 }
 
 /** Head of a tile: a head by number, a reduction over heads by name, or "-" without a head axis. */

@@ -35,10 +35,8 @@ export function headlessWords(source: Source, layer: number, head: HeadKey): str
   return head !== "-" && groups.length > 0 && groups.every(({ heads }) => !heads) ? ALL_CHANNELS : "";
 }
 
-/** What a value is, in a head that is no attention; otherwise "". */
+/** What a value is; of a reduction, what holds for all of its heads, which a longer sentence says; "" for attention. */
 export function meaningOf(source: Source, layer: number, head: HeadKey): string {
-  const others = groupsAt(source, layer, head).filter(({ attends }) => !attends);
-  const { value, forgetting } = source.mixers ?? { value: "", forgetting: "" };
-  if (others.length === 0 || !value) return "";
-  return others.some(({ reach }) => !reach) ? `${value}; ${forgetting}` : value;
+  const words = groupsAt(source, layer, head).map(({ meaning }) => source.mixers?.meanings[meaning] ?? "");
+  return words.reduce((most, one) => (one.length > most.length ? one : most), "");
 }
