@@ -31,6 +31,7 @@ from attnwidgets.views.media.handlers import (
     units_on_grid,
 )
 from attnwidgets.views.media.spoken import has_frames, is_heard, sound_handlers, words_of_trace
+from attnwidgets.views.text.forgetting import forgetting_panel, forgotten
 from attnwidgets.views.text.predictions import prediction_handlers
 from attnwidgets.views.wire.axes import base_of
 from attnwidgets.views.wire.handlers import Handler
@@ -39,6 +40,8 @@ from attnwidgets.views.wire.reader import TILE_VALUES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from attnwidgets.figures.sheet import Sheet
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.accepts import Content
     from attnwidgets.views.base.link import Link
     from attnwidgets.views.wire.handlers import Answer
+    from attnwidgets.views.wire.sources import Source
 
 SENTENCE = "sentence"
 WORD = "word"
@@ -136,6 +140,7 @@ class Explorer(Intervening):
         yield Panel(lambda: head_handlers(self, self._sorting), options=self._sorting_options)
         yield Panel(lambda: pair_handlers(self, trace) | prediction_handlers(trace))
         yield Panel(self._intervention_handlers)
+        yield forgetting_panel(self)
         follow, text = (Handler(answer, runs_model=True) for answer in (self._follow, self._show_other))
         yield Panel(lambda: {"follow": follow, "text": text})
         if removal := removal_handlers(self, trace):
@@ -215,6 +220,9 @@ class Explorer(Intervening):
     def _sorting_options(self) -> dict[str, Any]:
         self._sorting = Sorting.of(self._VIEW, self._sort, self.content.explanations)
         return {"grid": START | {"sort": self._sorting.name}} if self._sorting.name else {}
+
+    def _forgotten(self, source: Source, layer: int, head: int | str) -> Mapping[str, NDArray[np.float64]]:
+        return forgotten(self, source, layer, head)
 
     def _sound_options(self) -> dict[str, Any]:
         return {

@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.results.verbalise import SPANS, findings_of, matrix_words, row_words
+from attnwidgets.explanations.results.block_mixers import head_words, measure_of
+from attnwidgets.explanations.results.verbalise import (
+    SPANS,
+    findings_of,
+    matrix_words,
+    place_words,
+    row_words,
+)
 from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.base.options import APART, filter_words, filtered, stands_apart
+from attnwidgets.views.text.forgetting import forgetting_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +54,7 @@ class Presentation:
         opening: Where the views of the trace opened, while no cell is pinned; else None.
         explains: Key of the method that colours the text until a method, a cell or an intervention is
             chosen; else "".
+        forgets: Returns what a layer and head of a source forget at each element, by name.
     """
 
     sources: Sequence[Source]
@@ -56,10 +65,16 @@ class Presentation:
     options: Mapping[str, Any]
     opening: Opening | None = None
     explains: str = ""
+    forgets: Callable[[Source, int, int | str], Mapping[str, Float]] = lambda *_: {}
 
     @classmethod
     def of(
-        cls, sources: Sequence[Source], selection: Selection, options: Mapping[str, Any], explains: str = ""
+        cls,
+        sources: Sequence[Source],
+        selection: Selection,
+        options: Mapping[str, Any],
+        explains: str = "",
+        forgets: Callable[[Source, int, int | str], Mapping[str, Float]] = lambda *_: {},
     ) -> Presentation:
         """Return what a selection shows of the sources of a view.
 
@@ -70,6 +85,7 @@ class Presentation:
             selection: Only its values are read.
             options: The options of the view: "method", "stack" and "unit" override the selection.
             explains: Key of the method that explains predictions; "" without one.
+            forgets: Returns what a layer and head of a source forget at each element, by name.
         """
         remaining = list(sources)
         for name in ("method", "stack", "unit"):
@@ -85,7 +101,7 @@ class Presentation:
         elif head == "-":
             head = "mean"
         elif not isinstance(head, str):
-            head = min(source.heads, key=lambda number: abs(number - int(selection.head)))
+            head = min(source.heads_of(layer), key=lambda number: abs(number - int(selection.head)))
         is_chosen = options["method"] or selection.pinned or selection.interventions
         return cls(
             tuple(sources),
@@ -96,6 +112,7 @@ class Presentation:
             options,
             None if selection.pinned else selection.opening,
             "" if is_chosen else explains,
+            forgets,
         )
 
     @cached_property
@@ -125,6 +142,17 @@ class Presentation:
         return findings_of(self.source.explanation)[max(self.row, 0)] if self.source.attributions else ""
 
     @property
+    def value_words(self) -> str:
+        """What a value is, in models of several mixers; "" where it is an attention weight."""
+        mixers = self.source.mixers.get(self.layer)
+        return "" if mixers is None else mixers.meaning(self.head, measure_of(self.source.explanation))
+
+    @cached_property
+    def forgotten(self) -> Mapping[str, Float]:
+        """What is forgotten at each element, by name [element], as the strip beneath the text shows it."""
+        return self.forgets(self.source, self.layer, self.head)
+
+    @property
     def filters(self) -> dict[str, Any]:
         """The filters that differ from the view's defaults: `Filters` of wire.ts."""
         return dict(self.options.get("filters") or {})
@@ -149,18 +177,18 @@ class Presentation:
     def title(self, head: int | str | None = None, about: str = "") -> str:
         """The view's title, or else the name of what is shown; then `about` and what the filters do."""
         base = self.options["indexBase"]
-        words = [str(self.options["title"]) or self.source.title]
+        words, kind = [str(self.options["title"]) or self.source.title], ""
         if not self.options["title"]:
             if self.source.stack != "self":
                 words.append(self.source.stack)
+            mixers = self.source.mixers.get(self.layer)
             if not self.source.attributions:
                 words.append(f"layer {self.layer + base}")
-            if isinstance(head, str) and head != "-":
-                words.append(f"{head} over heads")
-            elif head is not None and head != "-":
-                words.append(f"head {int(head) + base}")
+                kind = mixers.kind("-" if head is None else head) if mixers else ""
+            if head is not None:
+                words.append(mixers.words(head, base) if mixers else head_words(head, base))
         left_out = filter_words(self.filters, shares=self.source.rescales)
-        return " · ".join(filter(None, (", ".join(words) + about, left_out)))
+        return " · ".join(filter(None, (", ".join(filter(None, words)) + about, kind, left_out)))
 
     def shown_row(self) -> Float:
         """Return `row` [key] with NaN for every value that is not shown."""
@@ -251,13 +279,9 @@ def words_of(state: Presentation) -> str:
             sentences.append(words)
         more = len(queries) - len(sentences)
         return " ".join([*sentences, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
-    base = state.options["indexBase"]
-    where = f" in layer {state.layer + base}"
-    if state.head != "-":
-        is_reduction = isinstance(state.head, str)
-        where += f", {state.head} over heads" if is_reduction else f", head {int(state.head) + base}"
+    where = place_words(source.explanation, state.layer, state.head, state.options["indexBase"])
     about = matrix_words(
-        f"{name}{where}",
+        f"{name} in {where}",
         np.asarray(matrix),
         queries,
         keys,
@@ -267,7 +291,9 @@ def words_of(state: Presentation) -> str:
     )
     reads = source.keys_read(state.layer)
     most = "" if reads is None else f"A row reads at most {reads.max()} of {columns} keys."
-    return " ".join(filter(None, (state.sentence, about, most)))
+    meaning = f"Each value is the {state.value_words}." if state.value_words else ""
+    forgotten = forgetting_words(state.forgotten, keys)
+    return " ".join(filter(None, (state.sentence, about, most, meaning, forgotten)))
 
 
 def title_of(title: str) -> str:

@@ -1,6 +1,7 @@
 /** The shared selection: reading it, writing it, and matching it with one view's store. */
 import type { AnyModel } from "@anywidget/types";
 
+import { headlessWords, headsOf } from "./views/base/mixers.ts";
 import { followMoves, sign } from "./wire/moves.ts";
 import type { Axis, Cell, Header, HeadKey, SelectionState, Source, Span, ViewOptions } from "./wire/wire.ts";
 
@@ -286,11 +287,11 @@ function choose<T>(list: T[], wanted: (item: T) => boolean): [T[], boolean] {
 }
 
 /** The head to show for a selected one: itself, a reduction, or "-" without a head axis. */
-export function resolveHead(source: Source, wanted: HeadKey): HeadKey {
+export function resolveHead(source: Source, layer: number, wanted: HeadKey): HeadKey {
   if (source.heads === null) return "-";
   if (wanted === "mean" || wanted === "max") return wanted;
   if (wanted === "-") return "mean";
-  return nearest(source.heads, wanted);
+  return nearest(headsOf(source, layer), wanted);
 }
 
 /**
@@ -324,8 +325,9 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
     notes.push(`layer ${wanted + base} is not in ${source.title}: showing ${layer + base}`);
   }
   const wantedHead = selection.get("head");
-  const head = resolveHead(source, wantedHead);
-  if (typeof wantedHead === "number" && typeof head === "number" && head !== wantedHead) {
+  const head = resolveHead(source, layer, wantedHead);
+  const isOther = typeof wantedHead === "number" && typeof head === "number" && head !== wantedHead;
+  if (isOther && !headlessWords(source, layer, head)) {
     notes.push(`head ${wantedHead + options.indexBase} is not available: showing ${head + options.indexBase}`);
   }
   return { source, layer, head, notes };
@@ -338,7 +340,7 @@ export function counterpart(header: Header, shown: Resolved, selection: Pick<Sel
   const source = header.sources.find(({ id }) => id === `${other}/${unit}/${stack}`);
   if (!source) return null;
   const layer = nearest(source.layers, selection.get("layer"));
-  return { ...shown, source, layer, head: resolveHead(source, selection.get("head")) };
+  return { ...shown, source, layer, head: resolveHead(source, layer, selection.get("head")) };
 }
 
 /** Attributions in every layer, if the store has them; otherwise `shown` itself. */

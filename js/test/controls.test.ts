@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
 import { percent } from "../src/numbers.ts";
+import { resolveHead } from "../src/selection.ts";
 import { fitting } from "../src/views/base/foldRow.ts";
 import { typedItem } from "../src/views/base/menu.ts";
+import { meaningOf } from "../src/views/base/mixers.ts";
 import {
+  headAt,
   headChoices,
   methodsOf,
   moveLayer,
@@ -31,6 +34,7 @@ function context(shown: Source, layer: number, head: HeadKey, tiles: Set<number>
   const asked: number[] = [];
   let state = "ok";
   const ctx = {
+    source: () => shown,
     resolved: () => ({ source: shown, layer: at.layer, head: at.head, notes: [] }),
     layered: () => ctx.resolved(),
     options: { indexBase: 0 },
@@ -84,6 +88,31 @@ test("play ends when there is no kernel, and with reduced motion it takes one st
   assert.equal(shown.at.layer, 1);
 });
 
+test("in a model of several mixers, layers carry their kind, and what has no heads is not called one", () => {
+  const attention = { name: "attention", heads: 3, meaning: 0 };
+  const states = { name: "state space", heads: 0, meaning: 1 };
+  const convolution = { name: "convolution, reaches back 2 tokens", heads: 0, meaning: 2 };
+  const mixers = {
+    layers: { 0: [attention], 1: [states], 2: [convolution] },
+    meanings: ["", "share; forgetting", "share"],
+  };
+  const shown = { ...source("mixing", "token"), mixers };
+  const { ctx } = context(shown, 0, 2, new Set());
+  assert.equal(whereWords(ctx), "layer 0 · head 0.2 · attention");
+  assert.equal(placeWords(ctx, 0, 2), "layer 0, head 2 (0.2) · attention");
+  assert.equal(placeWords(ctx, 1, 0), "layer 1, all channels · state space");
+  assert.equal(placeWords(ctx, 2, "mean"), "layer 2, all channels · convolution, reaches back 2 tokens");
+  assert.equal(headAt(ctx, 1, 0), "layer 1");
+  assert.deepEqual(headChoices(shown, 0), ["mean", "max", 0, 1, 2]);
+  assert.deepEqual(headChoices(shown, 1), [0]);
+  assert.deepEqual(
+    [0, 1, 2].map((layer) => meaningOf(shown, layer, 0)),
+    ["", "share; forgetting", "share"],
+  );
+  assert.equal(resolveHead(shown, 1, 2), 0);
+  assert.equal(resolveHead(shown, 0, 2), 2);
+});
+
 test("layers and heads stop at both ends; a reduction leads to the nearest head", () => {
   const { ctx, at } = context(source("attention", "token"), 2, "mean", new Set());
   moveLayer(ctx, 1);
@@ -92,11 +121,11 @@ test("layers and heads stop at both ends; a reduction leads to the nearest head"
   assert.equal(at.layer, 1);
   assert.equal(whereWords(ctx), "layer 1 · mean of heads");
   const shown = source("attention", "token");
-  assert.deepEqual(headChoices(shown), ["mean", "max", 0, 1, 2]);
-  assert.equal(nextHead(shown, "mean", 1), 0);
-  assert.equal(nextHead(shown, "max", -1), 2);
-  assert.equal(nextHead(shown, 2, 1), 2);
-  assert.deepEqual(headChoices(source("rollout", "token", "self", null)), []);
+  assert.deepEqual(headChoices(shown, 1), ["mean", "max", 0, 1, 2]);
+  assert.equal(nextHead(shown, 1, "mean", 1), 0);
+  assert.equal(nextHead(shown, 1, "max", -1), 2);
+  assert.equal(nextHead(shown, 1, 2, 1), 2);
+  assert.deepEqual(headChoices(source("rollout", "token", "self", null), 1), []);
 });
 
 test("a view's position is named, with the layers that are there if some are missing, in the user's index base", () => {

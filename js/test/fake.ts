@@ -17,6 +17,7 @@ export const SOURCE: Source = {
   states: null,
   computed: null,
   heads: [0, 1],
+  mixers: null,
   coarse: false,
   parts: false,
   causal: false,

@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { lut } from "../src/colour.ts";
-import { type Arrangement, arrange, headFilter, type Spot, type Wanted } from "../src/views/heads/grid/arrange.ts";
+import {
+  type Arrangement,
+  arrange,
+  breadthAt,
+  headFilter,
+  type Spot,
+  type Wanted,
+} from "../src/views/heads/grid/arrange.ts";
 import { type Atlas, tableOf } from "../src/views/heads/grid/atlas.ts";
 import { SOURCE } from "./fake.ts";
 
@@ -17,6 +24,7 @@ const wanted = (changes: Partial<Wanted> = {}): Wanted => ({
   lowest: false,
   value: ({ layer, head }) => VALUES[layer]?.[head] ?? NaN,
   keeps: () => true,
+  isWhole: () => false,
   layerName: (layer) => `L${layer}`,
   room: 300,
   tallest: 300,
@@ -26,6 +34,20 @@ const wanted = (changes: Partial<Wanted> = {}): Wanted => ({
 
 const read = ({ lines }: Arrangement): string[] =>
   lines.map(({ label, spots }) => [label, ...spots.map((s) => (s ? `${s.layer}.${s.head}` : "-"))].join(" "));
+
+test("the one map of a layer without heads takes the room of all heads", () => {
+  const keeps = ({ layer, head }: Spot): boolean => layer === 0 || head === 0;
+  const found = arrange(wanted({ keeps, isWhole: (layer) => layer === 1 }));
+  const [attention, other] = found.lines.map(({ spots }) => spots.map((_, col) => breadthAt(spots, col)));
+  assert.deepEqual(
+    [attention, other],
+    [
+      [1, 1, 1],
+      [3, 0, 0],
+    ],
+  );
+  assert.equal(found.shown, 4);
+});
 
 test("by layer, every head keeps its place, even a filtered one", () => {
   const found = arrange(wanted({ keeps: ({ head }) => head !== 1 }));

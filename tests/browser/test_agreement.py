@@ -128,6 +128,16 @@ def test_the_layer_and_the_head_are_the_same(see, trace, kind):
     assert any(written) or f"head | {head} |" in " | ".join(seen.page)
 
 
+@compares("TokenStrip", "Explorer")
+@pytest.mark.parametrize("kind", ["TokenStrip", "Explorer"])
+def test_what_a_block_without_attention_is_and_forgets_is_the_same(see, kind):
+    model = aw.zoo.last_marked("abcdefgh", 10, beta=0.5, decay=0.9)
+    seen = see(getattr(aw, kind)(aw.trace(*model, "cf#bd#aheg")))
+    seen.names("all channels", "gated delta rule")
+    seen.gives("decay", 0.9)
+    seen.gives("beta", 0.5)
+
+
 @compares("Heatmap")
 def test_a_heatmap_names_the_largest_values_of_its_matrix(see, trace):
     view = aw.Heatmap(trace)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.explanation import Outcomes
+from attnwidgets.explanations.results.block_mixers import mixers_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -194,6 +195,7 @@ def provenance_of(
             "paper": paper,
             "steps": [],
             **({"left_out": left_out} if left_out else {}),
+            **({"mixers": mixers} if (mixers := mixers_in(trace, stack)) else {}),
             **({"interventions": list(changes)} if (changes := getattr(trace, "interventions", ())) else {}),
             **({"title": title} if title else {}),
             **(facts or {}),

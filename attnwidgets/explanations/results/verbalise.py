@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.explanations.results.block_mixers import head_words, mixers_of
 from attnwidgets.explanations.results.description import READING, axis_words
 from attnwidgets.tracing.text.display import joined
 
@@ -162,6 +163,24 @@ def row_words(
     return " ".join(sentences)
 
 
+def place_words(shown: Any, layer: int, head: int | str, base: int = 0) -> str:
+    """Return "layer 3, head 2", both counted from `base`; in models of several mixers with its kind.
+
+    Its twin is in `js/src/views/base/verbalise.ts`.
+
+    Args:
+        shown: The map.
+        layer: Number of the layer.
+        head: Number of the head, a reduction over heads, or "-" for a map without heads.
+        base: The first number.
+    """
+    mixers = mixers_of(shown).get(layer)
+    where = f"layer {layer + base}"
+    if mixers is None:
+        return ", ".join(filter(None, (where, head_words(head, base))))
+    return f"{', '.join(filter(None, (where, mixers.words(head, base))))} ({mixers.kind(head)})"
+
+
 def _map(shown: MixingMap) -> str:
     layers, heads, name = shown.layers, shown.heads, _name(shown)
     if len(layers) > 1 or (heads is not None and len(heads) > 1):
@@ -174,7 +193,7 @@ def _map(shown: MixingMap) -> str:
     rest = (1.0 - matrix.sum(axis=1)).clip(0.0, 1.0)
     matrix[special & ~special.all()] = np.nan  # as in a view, whose rows are of the text
     sink = float(rest[~special | special.all()].mean()) if shown.sink else None
-    where = f" in layer {layers[0]}" + (f", head {heads[0]}" if heads is not None else "")
+    where = f" in {place_words(shown, layers[0], '-' if heads is None else heads[0])}"
     return matrix_words(
         f"{name}{where}",
         matrix,

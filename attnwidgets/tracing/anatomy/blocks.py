@@ -41,6 +41,7 @@ class Mixer:
         key_heads: Number of key-value heads, which groups of query heads share.
         is_measured: Whether the vectors that it makes tokens add to each other were recorded, without
             attention (`aw.attention_norm`).
+        reach: How many tokens back it reads at most, if a convolution is all that mixes them; 0 for any.
     """
 
     kind: str
@@ -49,10 +50,13 @@ class Mixer:
     heads: int = 0
     key_heads: int = 0
     is_measured: bool = False
+    reach: int = 0
 
     @property
     def description(self) -> str:
-        """The kind and the number of heads, in words."""
+        """The kind and the number of heads or the reach, in words."""
+        if self.reach:
+            return f"{self.kind} ({reach_words(self.reach)})"
         if not self.heads:
             return self.kind
         heads = f"{self.heads} head{'s' if self.heads > 1 else ''}"
@@ -185,25 +189,41 @@ def _named(blocks: Sequence[Block], stack: str, chosen: Callable[[Block], Sequen
     return f"{', '.join(parts)}{where} {verb}"
 
 
-def with_measured(blocks: Sequence[Block], heads: Mapping[str, int]) -> tuple[Block, ...]:
+def reach_words(reach: int) -> str:
+    """Return how far back a convolution reads, in words."""
+    return f"reaches back {reach} token{'s' * (reach > 1)}"
+
+
+def overlap(path: str, other: str) -> bool:
+    """Return whether one of two modules is the other, or inside it."""
+    return f"{path}.".startswith(f"{other}.") or other.startswith(f"{path}.")
+
+
+def with_measured(blocks: Sequence[Block], measured: Mapping[str, tuple[int, int]]) -> tuple[Block, ...]:
     """Return blocks whose mixers are marked as measured, with their numbers of heads.
+
+    Mixers that were measured as one, such as a convolution in front of a recurrence, become one.
 
     Args:
         blocks: The blocks.
-        heads: By path of the measured modules, their number of heads, or 1.
+        measured: By path of the measured modules, their number of heads, or 1, and their reach, or 0.
     """
 
-    def marked(mixer: Mixer) -> Mixer:
-        if mixer.stack:
-            return mixer
-        paths = [path for path in heads if f"{mixer.path}.".startswith(f"{path}.")]
-        paths += [path for path in heads if path.startswith(f"{mixer.path}.")]
-        if not paths:
-            return mixer
-        count = heads[paths[0]]
-        return replace(mixer, is_measured=True, heads=count if count > 1 else 0)
+    def marked(block: Block) -> Block:
+        mixers: dict[str, Mixer] = {}
+        for mixer in block.mixers:
+            path = "" if mixer.stack else next((name for name in measured if overlap(mixer.path, name)), "")
+            if not path:
+                mixers[mixer.path] = mixer
+                continue
+            heads, reach = measured[path]
+            kind = f"{mixers[path].kind} and {mixer.kind}" if path in mixers else mixer.kind
+            mixers[path] = replace(
+                mixer, kind=kind, is_measured=True, heads=heads if heads > 1 else 0, reach=reach
+            )
+        return replace(block, mixers=tuple(mixers.values()))
 
-    return tuple(replace(block, mixers=tuple(map(marked, block.mixers))) for block in blocks)
+    return tuple(map(marked, blocks))
 
 
 def caveats(stacks: Mapping[str, Sequence[Block]]) -> list[str]:

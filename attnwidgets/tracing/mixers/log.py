@@ -103,9 +103,12 @@ class MixerLog:
         self._values: Tensor | None = None
 
     @property
-    def heads(self) -> dict[str, int]:
-        """By path of the mixing modules, their number of heads, or 1."""
-        return {mix.path: mix.n_heads for runs in self.blocks.values() for run in runs for mix in run.mixes}
+    def measured(self) -> dict[str, tuple[int, int]]:
+        """By path of the mixing modules, their number of heads, or 1, and of convolutions their reach."""
+        mixes = [mix for runs in self.blocks.values() for run in runs for mix in run.mixes]
+        return {
+            mix.path: (mix.n_heads, mix.reach - 1 if isinstance(mix.kernel, Identity) else 0) for mix in mixes
+        }
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -195,6 +198,8 @@ def by_number(
 ) -> dict[int, MixedBlock]:
     """Return the runs of blocks by their numbers, of one sample without its padding.
 
+    The mixers of a run are in the order of its block's, and with them the heads of its maps.
+
     Args:
         blocks: The blocks of a stack, in the order in which they ran.
         runs: By path of a block, its runs in order.
@@ -202,8 +207,12 @@ def by_number(
         length: Its number of tokens.
     """
     waiting = {path: iter(of_block) for path, of_block in runs.items()}
-    pairs = ((block.number, next(waiting.get(block.path, iter(())), None)) for block in blocks)
-    return {number: run.cut(sample, length) for number, run in pairs if run is not None}
+    pairs = ((block, next(waiting.get(block.path, iter(())), None)) for block in blocks)
+    return {
+        block.number: run.in_order([mixer.path for mixer in block.mixers]).cut(sample, length)
+        for block, run in pairs
+        if run is not None
+    }
 
 
 def _blocks(model: nn.Module) -> set[nn.Module]:

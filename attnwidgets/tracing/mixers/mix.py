@@ -30,6 +30,7 @@ import torch
 
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.steps import read_affine, read_norm
+from attnwidgets.tracing.anatomy.blocks import overlap
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -282,6 +283,21 @@ class MixedBlock:
         """Return the run of one sample without its padding, with a batch of one."""
         hidden = self.hidden[sample : sample + 1, :length]
         return replace(self, hidden=hidden, mixes=tuple(mix.cut(sample, length) for mix in self.mixes))
+
+    def in_order(self, paths: Sequence[str]) -> MixedBlock:
+        """Return the run with its mixers in the order of some modules, which are theirs or around them."""
+
+        def place(number: int) -> int:
+            path = self.mixes[number].path
+            return next((at for at, name in enumerate(paths) if overlap(name, path)), len(paths))
+
+        order = sorted(range(len(self.mixes)), key=place)
+        return replace(
+            self,
+            mixes=tuple(self.mixes[number] for number in order),
+            norms=tuple(self.norms[number] for number in order),
+            scales=tuple(self.scales[number] for number in order) if self.scales else (),
+        )
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -305,7 +305,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     if not session.calls:
         blocks = log.without_attention()
         if blocks and not _changed(model):
-            raise NeverAttendsError(model, outputs, with_measured(blocks, mixers.heads), mixers.blocks)
+            raise NeverAttendsError(model, outputs, with_measured(blocks, mixers.measured), mixers.blocks)
         return _returned(
             model, inputs, options, "it computes attention outside transformers' attention interface"
         )
@@ -321,7 +321,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         outputs,
         {stack: [session.calls[index] for index in indices] for stack, indices in stacks.items()},
         {
-            stack: with_measured(blocks, mixers.heads)
+            stack: with_measured(blocks, mixers.measured)
             for stack, blocks in log.blocks(stacks, session.calls).items()
         },
         note,

@@ -19,6 +19,8 @@ from attnwidgets.views.wire.widget import AnyWidget, WidgetTrait
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
     from attnwidgets.views.base.accepts import Content
@@ -235,7 +237,14 @@ class LinkedView(Suggesting, AnyWidget):
         """What this view shows now, resolved against its sources; views without sources have none."""
         from attnwidgets.views.presentation import Presentation
 
-        return Presentation.of(self.sources(), self.selection, self.options, self.store.explains)
+        return Presentation.of(
+            self.sources(), self.selection, self.options, self.store.explains, self._forgotten
+        )
+
+    def _forgotten(self, source: Source, layer: int, head: int | str) -> Mapping[str, NDArray[np.float64]]:
+        """Return what a layer forgets at each element, by name [element]; {} for views without its strip."""
+        del source, layer, head
+        return {}
 
     @property
     def shows_special(self) -> bool:

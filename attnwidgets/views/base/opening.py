@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.block_mixers import mixers_of
 from attnwidgets.explanations.results.description import READING, axis_words
 from attnwidgets.explanations.results.verbalise import quoted
 from attnwidgets.tracing.media.patches import PADDING
@@ -298,7 +299,9 @@ def _searched(shown: MixingMap, first: Opening) -> Opening:
     is_long = len(shown.query) * len(shown.key) > LAYER_VALUES  # no such matrix is read whole
     pair = None if is_long else _strongest_pair(shown.select(layer=at, head=number).to(unit), at)
     words = pattern.words.replace("token", unit)
-    sentence = f"This head {words}: {value:.2f} of a row on average."
+    mixers = mixers_of(shown).get(at)
+    name = "layer" if mixers is not None and number is not None and mixers.is_headless(number) else "head"
+    sentence = f"This {name} {words}: {value:.2f} of a row on average."
     note = "" if queries is None else f"chosen from {queries} of {len(shown.to(unit).query_unit):,} queries"
     return first._replace(
         layer=at, head=number, pair=pair, words=words, sentence=sentence, value=value, note=note

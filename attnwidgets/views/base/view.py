@@ -217,7 +217,8 @@ class View(DrawnView):
 
     def _current_options(self) -> dict[str, Any]:
         """Return the options that the reader can change, as they are now."""
-        return {name: self.options[name] for name in ("filters", *self._own_options())}
+        names = ("filters", *self._own_options())
+        return {name: self.options[name] for name in names if name in self.options}
 
     def _handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of this view's own requests, by topic; called by `__init__`."""

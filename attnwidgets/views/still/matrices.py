@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._selecting import spoken_range
 from attnwidgets.explanations.results.description import READING, AxisWords
 from attnwidgets.explanations.results.pictures import atlas_of
 from attnwidgets.explanations.results.verbalise import SINK_NAME
@@ -19,10 +20,11 @@ from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines
 from attnwidgets.views.still.predictions import chips_of
+from attnwidgets.views.text.forgetting import LEAST_FORGOTTEN, forgetting_words
 from attnwidgets.views.wire.axes import by_layer, in_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     Float = NDArray[np.floating]
 
 _STACKED = 3  # up to so many targets each have a strip; of more, one is chosen
+_LABELLED = 40  # cells of the strip of what is forgotten, up to which each has its name
 _TICKS = 10  # numbers along a side of a map too large for names
 _NAMED = 3  # special tokens named next to a map
 _LARGEST = 8  # values of a row that are listed
@@ -75,6 +78,7 @@ def matrix_map(state: Presentation, theme: Theme, outlines: Sequence[tuple[int, 
             apart_name=names,
         ),
         Scale(colours, norm, _value_name(state)),
+        *_meaning(state),
     ]
 
 
@@ -101,7 +105,13 @@ def _pooled_map(state: Presentation, theme: Theme) -> list[Part]:
         ),
         Scale(colours, norm, _value_name(state)),
         Words(f"each cell is the largest value of {steps[0]} by {steps[1]} {source.unit}s"),
+        *_meaning(state),
     ]
+
+
+def _meaning(state: Presentation) -> list[Part]:
+    """Return what a value of the map is, in a paragraph, in a block that mixes tokens without attention."""
+    return [Words(state.value_words)] if state.value_words else []
 
 
 def _shares_apart(state: Presentation, rows: Float, columns: NDArray[np.intp]) -> tuple[list[float], str]:
@@ -159,7 +169,8 @@ def grid_sheet(state: Presentation, theme: Theme) -> Sheet:
         cell=0.9 / max(1, atlas.values.shape[1] // max(1, len(atlas.columns))),
     )
     title = str(state.options["title"]) or source.title
-    return Sheet(title, [part, Scale(colours, norm, atlas.note)])
+    scale = Scale(colours, norm, atlas.note)
+    return Sheet(title, [part, scale, *_kinds_of_layers(source, explanation.layers, base)])
 
 
 def text_parts(state: Presentation, theme: Theme, least: float = 0.0) -> list[Part]:
@@ -213,10 +224,32 @@ def text_parts(state: Presentation, theme: Theme, least: float = 0.0) -> list[Pa
         ),
         Scale(colours, norm, note or _value_name(state)),
     ]
+    parts += _forgetting_rows(state, theme)
     if hatched:
         words = f"hatched where the ranking does not survive {ranks['versions']} defensible choices"
         parts.append(Words(words))
     return parts
+
+
+def _forgetting_rows(state: Presentation, theme: Theme) -> list[Part]:
+    """Return the strip of what the shown block forgets at each element: the darker, the more."""
+    if not state.forgotten:
+        return []
+    keys = state.labels[1]
+    # What is forgotten at a step is what its decay does not leave.
+    rows = np.stack([1 - row if name == "decay" else row for name, row in state.forgotten.items()])
+    looks = [map_colours({}, theme, row, signed=False, top=max(peak(row), LEAST_FORGOTTEN)) for row in rows]
+    part = Map(
+        rows,
+        list(state.forgotten),
+        keys if len(keys) <= _LABELLED else [],
+        *looks[0],
+        square=False,
+        looks=looks,
+        texts=[[f"{value:.2f}" for value in row] for row in state.forgotten.values()],
+    )
+    words = forgetting_words(state.forgotten, keys)
+    return [part, Words(f"{words} In each row, the darker the more is forgotten.")]
 
 
 def _own(state: Presentation) -> list[int]:
@@ -227,7 +260,7 @@ def _own(state: Presentation) -> list[int]:
 
 def strip_sheet(state: Presentation, theme: Theme) -> Sheet:
     """Return the text that a TokenStrip shows."""
-    return Sheet(state.title(state.head), text_parts(state, theme))
+    return Sheet(state.title(state.head), [*text_parts(state, theme), *_meaning(state)])
 
 
 def lines_sheet(state: Presentation, theme: Theme) -> Sheet:
@@ -333,12 +366,23 @@ def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
     ]
 
 
+def _kinds_of_layers(source: Source, layers: Iterable[int], base: int) -> list[Part]:
+    """Return which layers mix tokens how, in a paragraph, for models of several mixers."""
+    kinds: dict[str, list[int]] = {}
+    for layer in layers:
+        if layer in source.mixers:
+            kinds.setdefault(source.mixers[layer].kind("-"), []).append(layer + base)
+    parts = (f"{kind} in layer{'s' * (len(n) > 1)} {spoken_range(n)}" for kind, n in kinds.items())
+    return [Words("; ".join(parts))] if kinds else []
+
+
 def _layer_words(source: Source, layer: int, base: int) -> str:
     """Return the name of a row; its twin is `layerWords` in js/src/views/base/navigation.ts."""
     states = source.explanation.provenance.get("states")
     if states and states["output"] == layer:
         return f"out of layer {layer - 1 + base}"
-    return f"{'into ' if states else ''}layer {layer + base}"
+    kind = source.mixers[layer].kind("-") if layer in source.mixers else ""
+    return " · ".join(filter(None, (f"{'into ' if states else ''}layer {layer + base}", kind)))
 
 
 def explorer_sheet(view: Any, theme: Theme) -> Sheet:

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
+from attnwidgets.views.text.forgetting import forgetting_panel, forgotten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from attnwidgets.evaluate.metrics.robustness import Robustness
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.wire.sources import Source
     from attnwidgets.views.wire.store import TileStore
 
 _PER_LINE = 85  # characters
@@ -60,6 +64,7 @@ class TokenStrip(View):
                 f"not {type(robustness).__name__}."
             )
         self._robustness = robustness
+        self.panels = (forgetting_panel(self),)
         super().__init__(shown, marks=marks, **options)
 
     def _likely_height(self, store: TileStore) -> int:
@@ -72,10 +77,14 @@ class TokenStrip(View):
 
         return strip_sheet(self.presentation, theme)
 
+    def _forgotten(self, source: Source, layer: int, head: int | str) -> Mapping[str, NDArray[np.float64]]:
+        return forgotten(self, source, layer, head)
+
     def _own_options(self) -> dict[str, Any]:
         ranking = self._robustness
+        common = super()._own_options()
         if ranking is None:
-            return {"ranks": None}
+            return {**common, "ranks": None}
         unit = ranking.versions[0].unit
         main = self.content.main
         elements = (getattr(main, "axis", None) or main.key).units.get(unit)
@@ -84,13 +93,14 @@ class TokenStrip(View):
                 f"TokenStrip(robustness=...) ranks {len(ranking.labels)} {unit}s, which are not those shown."
             )
         return {
+            **common,
             "ranks": {
                 "unit": unit,
                 "low": [float(rank) for rank in ranking.low],
                 "high": [float(rank) for rank in ranking.high],
                 "unsettled": [int(flag) for flag in ranking.unsettled],
                 "versions": len(ranking.names),
-            }
+            },
         }
 
 

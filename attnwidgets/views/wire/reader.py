@@ -11,12 +11,15 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.block_mixers import mixers_of
 from attnwidgets.views.wire.axes import elements_of, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
+
+    from attnwidgets.explanations.results.block_mixers import BlockMixers
 
     Floats = NDArray[np.float32]
     Places = NDArray[np.intp]
@@ -125,6 +128,22 @@ class Reader:
         if self.heads is None:
             return ("-",)
         return (*self.heads[: self.count(layer)], *REDUCTIONS)
+
+    @cached_property
+    def mixers(self) -> dict[int, BlockMixers]:
+        """What the heads of every layer are, by the layer's number.
+
+        {} for models of attention alone, and for values of states, which lie between the blocks.
+        """
+        if self.attributions or self.explanation.provenance.get("states"):
+            return {}
+        return mixers_of(self.explanation)
+
+    def heads_of(self, layer: int) -> tuple[int, ...]:
+        """Return the numbers of a layer's heads, as far as they are known before the layer is read."""
+        mixers = self.mixers.get(layer)
+        heads = self.heads or ()
+        return heads if mixers is None else tuple(head for head in heads if head < mixers.n_heads) or heads
 
     def count(self, layer: int) -> int:
         """Return the number of heads of a layer; a pruned one has fewer than `heads`. Raises like `layer`."""

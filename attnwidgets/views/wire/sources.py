@@ -11,6 +11,7 @@ import numpy as np
 from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.explanations.registry.registry import found
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.block_mixers import measure_of
 from attnwidgets.explanations.results.conservation_note import accounts_of, balance_of, sums_of, verdict_of
 from attnwidgets.explanations.results.description import READING, TARGETS, axis_words
 from attnwidgets.explanations.results.verbalise import findings_of
@@ -274,6 +275,7 @@ class Source(Reader):
             "states": dict(self.explanation.provenance.get("states") or {}) or None,
             "computed": list(self.ready) if self.on_demand else None,
             "heads": None if self.heads is None else list(self.heads),
+            "mixers": self._described_mixers(),
             "coarse": self.coarse,
             "parts": self.parts,
             "causal": self.causal,
@@ -290,6 +292,25 @@ class Source(Reader):
             "balance": [] if self._whole is None else balance_of(self._whole),
             "verdict": "" if self._whole is None else verdict_of(self._whole),
         }
+
+    def _described_mixers(self) -> dict[str, Any] | None:
+        """Return the Mixers of wire.ts, of the layers of a map; None for models of attention alone."""
+        if self.attributions or not self.mixers:
+            return None
+        measure = measure_of(self.explanation)
+        meanings: dict[str, int] = {}
+        layers = {}
+        for number, mixers in self.mixers.items():
+            places = np.cumsum([0, *(max(group.heads, 1) for group in mixers.groups)]).tolist()
+            layers[str(number)] = [
+                {
+                    "name": group.name,
+                    "heads": group.heads,
+                    "meaning": meanings.setdefault(mixers.meaning(place, measure), len(meanings)),
+                }
+                for group, place in zip(mixers.groups, places[:-1], strict=True)
+            ]
+        return {"layers": layers, "meanings": list(meanings)}
 
     def _at_input(self, lines: list[str]) -> list[str]:
         """Return lines about sums; those of layers are about the input."""

@@ -50,6 +50,8 @@ export interface Source {
   /** Layers that are ready, for a method computed layer by layer on demand; null: all. */
   computed: number[] | null;
   heads: number[] | null; // original head numbers; null: no head axis
+  /** How every layer's block mixes tokens; null in models of attention alone. */
+  mixers: Mixers | null;
   /** Its matrices have more cells than one message may hold: its tiles are `Coarse`. */
   coarse: boolean;
   /** Its thumbnails are sent a few heads at a time, as they scroll into view. */
@@ -78,6 +80,23 @@ export interface Source {
   findings: string[];
   /** What is known of conservation in this architecture. */
   verdict: string;
+}
+
+/** Some heads of a block, or what stands in their place: the HeadGroup of Python. */
+export interface HeadGroup {
+  /** "gated delta rule", or "convolution, reaches back 2 tokens". */
+  name: string;
+  /** 0: all channels stand in the place of one head. */
+  heads: number;
+  /** What its values are: an index of `meanings`. */
+  meaning: number;
+}
+
+/** The blocks of a model, of which not all attend. */
+export interface Mixers {
+  layers: Record<number, HeadGroup[]>;
+  /** What values are, in words; "" for attention weights. */
+  meanings: string[];
 }
 
 /** Head of a tile: a head by number, a reduction over heads by name, or "-" without a head axis. */

@@ -34,9 +34,9 @@ export interface FrameParts {
 export interface Frame {
   /**
    * Show where the view looks; returns the title. If `where` is a function, it also gives the words for what a click
-   * may show next, and the caption reserves room for them.
+   * may show next, and the caption reserves room for them; `names` are other titles that it has room for.
    */
-  show(where: string | ((shown: Resolved) => string), title?: string): string;
+  show(where: string | ((shown: Resolved) => string), title?: string, names?: readonly string[]): string;
   /**
    * Say what the picture lacks; null: it is there. What is awaited or failed leaves the earlier picture, dimmed, and is
    * said in the footer; where there is none, and where there is nothing to show, it stands in the picture's place.
@@ -109,7 +109,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       veil.show(isDrawn && !(isInside && isOld) ? null : missing, isDrawn);
       showProgress();
     },
-    show(where, fallback) {
+    show(where, fallback, names = []) {
       const { height } = ctx.options;
       if (!isInside) setStyles(root, { "--aw-tall": height ? `${height}px` : "auto" });
       // A view of numbers without a text lacks a source.
@@ -131,6 +131,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       const other = ctx.counterpart();
       const next = [shown, ...(other ? [other] : [])];
       if (name === source.title) reserve(title, ...next.map((at) => at.source.title));
+      else if (names.length > 0) reserve(title, ...names);
       reserve(place, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
       const said = [source.note, ...notes].filter(Boolean).join(" · ");
       if (setText(note, said)) note.title = said;

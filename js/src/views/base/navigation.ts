@@ -5,6 +5,7 @@ import type { KeyHandlers } from "../../dom.ts";
 import { baseKey } from "../../wire/keys.ts";
 import type { Header, HeadKey, Source } from "../../wire/wire.ts";
 import type { Item } from "./menu.ts";
+import { headlessWords, headsOf, kindWords } from "./mixers.ts";
 
 /** Layers with gaps are listed one by one up to this number. */
 const MOST_LISTED = 6;
@@ -24,8 +25,8 @@ export function moveLayer(ctx: ViewContext, by: number): void {
 
 /** Move the selection by `by` heads. */
 export function moveHead(ctx: ViewContext, by: number): void {
-  const { source, head } = ctx.resolved();
-  if (source.heads) ctx.selection.set({ head: nextHead(source, head, by) });
+  const { source, layer, head } = ctx.resolved();
+  if (source.heads) ctx.selection.set({ head: nextHead(source, layer, head, by) });
 }
 
 /** The keys that work in every picture. */
@@ -41,20 +42,23 @@ export function navigation(ctx: ViewContext): KeyHandlers {
   };
 }
 
-/** The choices of the head menu: reductions first, then every head. */
-export function headChoices(source: Source): HeadKey[] {
-  return source.heads === null ? [] : ["mean", "max", ...source.heads];
+/** The choices of the head menu: reductions first, then every head; the single one of a layer without heads. */
+export function headChoices(source: Source, layer: number): HeadKey[] {
+  if (source.heads === null) return [];
+  return headlessWords(source, layer, "mean") ? [0] : ["mean", "max", ...headsOf(source, layer)];
 }
 
 /** The head `by` positions further; from a reduction, the first or last head. */
-export function nextHead(source: Source, head: HeadKey, by: number): HeadKey {
-  const heads = source.heads ?? [];
+export function nextHead(source: Source, layer: number, head: HeadKey, by: number): HeadKey {
+  const heads = headsOf(source, layer);
   const at = typeof head === "number" ? heads.indexOf(head) + by : by > 0 ? 0 : heads.length - 1;
   return heads[Math.max(0, Math.min(heads.length - 1, at))] ?? head;
 }
 
-/** The name of a head or reduction. */
-export function headWords(ctx: ViewContext, head: HeadKey): string {
+/** The name of a head of a layer, of what stands in its place, or of a reduction. */
+export function headWords(ctx: ViewContext, layer: number, head: HeadKey): string {
+  const instead = headlessWords(ctx.source(), layer, head);
+  if (instead) return instead;
   if (head === "mean" || head === "max") return `${head} of heads`;
   return head === "-" ? "" : `head ${ctx.headName(head)}`;
 }
@@ -64,27 +68,40 @@ export function headAddress(ctx: ViewContext, layer: number, head: number): stri
   return `${ctx.layerName(layer)}${ctx.options.indexBase === 1 ? "-" : "."}${ctx.headName(head)}`;
 }
 
+/** "head 3.7", "layer 3" where it has no heads, or the name of a reduction. */
+export function headAt(ctx: ViewContext, layer: number, head: HeadKey): string {
+  if (headlessWords(ctx.source(), layer, head)) return `layer ${ctx.layerName(layer)}`;
+  return typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, layer, head);
+}
+
 /** "layer 3"; of states "into layer 3", and "out of layer 5" after the last layer. */
 export function layerWords(ctx: ViewContext, { states }: Source, layer: number): string {
   if (states?.output === layer) return `out of layer ${ctx.layerName(layer - 1)}`;
   return `${states ? "into " : ""}layer ${ctx.layerName(layer)}`;
 }
 
-/** "layer 3, head 7 (3.7)" */
+/** "layer 3, head 7 (3.7)", and how it mixes tokens in a model of several mixers. */
 export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): string {
-  const words = [`layer ${ctx.layerName(layer)}`, headWords(ctx, head)].filter(Boolean).join(", ");
-  return typeof head === "number" ? `${words} (${headAddress(ctx, layer, head)})` : words;
+  const source = ctx.source();
+  const name = headWords(ctx, layer, head);
+  const isHead = typeof head === "number" && !headlessWords(source, layer, head);
+  const words = [`layer ${ctx.layerName(layer)}`, name].filter(Boolean).join(", ");
+  const at = isHead ? `${words} (${headAddress(ctx, layer, head)})` : words;
+  return [at, kindWords(source, layer, head)].filter(Boolean).join(" · ");
 }
 
-/** "layer 3 · head 3.7"; if layers are missing, with those that are there: "layer 7 (1, 7, 9)". */
+/**
+ * "layer 3 · head 3.7", and how it mixes tokens in a model of several mixers; if layers are missing, with those that are
+ * there: "layer 7 (1, 7, 9)".
+ */
 export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resolved()): string {
   if (source.kind === "attributions" && source.layers.length < 2) return source.kind;
   const names = source.layers.map((l) => ctx.layerName(l));
   const gapless = source.layers.every((l, i) => l === (source.layers[0] as number) + i);
   const all = names.length > MOST_LISTED ? `${names[0]}–${names.at(-1)}` : names.join(", ");
   const where = `${layerWords(ctx, source, layer)}${gapless ? "" : ` (${all})`}`;
-  const heads = typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, head);
-  return heads === "" ? where : `${where} · ${heads}`;
+  const name = headlessWords(source, layer, head) || headAt(ctx, layer, head);
+  return [where, name, kindWords(source, layer, head)].filter(Boolean).join(" · ");
 }
 
 /** Units a method offers in a stack, in the store's order, restricted to `allowed` unless that is empty. */

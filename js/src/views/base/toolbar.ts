@@ -7,6 +7,7 @@ import { createUnits } from "../text/units.ts";
 import { PAUSE, PLAY } from "./icons.ts";
 import { createMenu } from "./menu.ts";
 import { chooseMethod } from "./methodChoice.ts";
+import { headlessWords, headsOf, kindWords } from "./mixers.ts";
 import { headChoices, layerWords, methodsOf, moveHead, moveLayer, stacksOf, whereWords } from "./navigation.ts";
 import { createPlayer } from "./player.ts";
 import { foldSegments } from "./segmentedControl.ts";
@@ -70,6 +71,8 @@ export function createLayerControl(ctx: ViewContext, signal: AbortSignal): Contr
       const ofLast = at.source.states ? "" : ` / ${ctx.layerName(last)}`;
       const words = (layer: number): string => layerWords(ctx, at.source, layer) + ofLast;
       setText(number, isAtInput ? "at input" : words(at.layer));
+      const kind = kindWords(at.source, at.layer);
+      assign(element, { title: kind && `block ${ctx.layerName(at.layer)}: ${kind}` });
       reserve(number, words(last), "at input");
       assign(less, { disabled: at.layer === layers[0] });
       assign(more, { disabled: at.layer === layers.at(-1) });
@@ -92,22 +95,23 @@ export function createHeadControl(ctx: ViewContext, signal: AbortSignal): Contro
   return {
     elements: [element],
     show() {
-      const { source, head } = ctx.resolved();
-      const choices = headChoices(source);
-      const last = source.heads?.at(-1);
+      const { source, layer, head } = ctx.resolved();
+      const choices = headChoices(source, layer);
+      const isOne = choices.length === 1;
+      const last = headsOf(source, layer).at(-1);
       const names = choices.map((choice) =>
         typeof choice === "number"
-          ? `head ${ctx.headName(choice)} / ${ctx.headName(last ?? choice)}`
+          ? headlessWords(source, layer, choice) || `head ${ctx.headName(choice)} / ${ctx.headName(last ?? choice)}`
           : `heads: ${choice}`,
       );
       if (drawnHeads !== names.join()) {
         drawnHeads = names.join();
         setChildren(heads, ...choices.map((choice, i) => h("option", { value: String(choice) }, names[i] as string)));
       }
-      assign(heads, { value: String(head) });
+      assign(heads, { value: isOne ? "0" : String(head) });
       assign(element, { hidden: choices.length === 0 });
-      assign(less, { disabled: head === source.heads?.[0] });
-      assign(more, { disabled: head === last });
+      assign(less, { disabled: isOne || head === source.heads?.[0] });
+      assign(more, { disabled: isOne || head === last });
     },
   };
 }

@@ -7,6 +7,7 @@ import { safeText } from "../../dom.ts";
 import type { Source } from "../../wire/wire.ts";
 import { rowOf } from "../text/rowValues.ts";
 import { filtered, filtersOf, standApart } from "./filters.ts";
+import { headlessWords, kindWords, meaningOf } from "./mixers.ts";
 import { readsSentence, SINK_NAME } from "./rowFacts.ts";
 
 /** The number of spans, relations and targets that are named. */
@@ -193,13 +194,17 @@ export function describeView(ctx: ViewContext): string {
     if (more > 0) targetSentences.push(`And ${more} more target${more > 1 ? "s" : ""}.`);
     return targetSentences.join(" ");
   }
-  const at = head === "-" ? "" : typeof head === "number" ? `, head ${ctx.headName(head)}` : `, ${head} over heads`;
-  const begin = `${name} in layer ${ctx.layerName(layer)}${at}`;
+  const ofHead = typeof head === "number" ? `, head ${ctx.headName(head)}` : `, ${head} over heads`;
+  const instead = headlessWords(source, layer, head);
+  const at = head === "-" ? "" : instead ? `, ${instead}` : ofHead;
+  const kind = kindWords(source, layer, head);
+  const begin = `${name} in layer ${ctx.layerName(layer)}${at}${kind && ` (${kind})`}`;
   if (tile.rows * tile.cols > MOST_CELLS) return `${begin}: ${tile.rows} by ${tile.cols} ${source.unit}s.`;
   const apart = standApart(ctx.axisOf(source.query).special, filtersOf(ctx));
   const rows = queries.map((_, row) => (apart[row] ? new Float32Array() : rowOf(tile, row)));
   const { meta } = unfiltered;
-  return (
-    describeMatrix(begin, rows, queries, keys, source.stochastic, source.words, meta.sink) + readsSentence(unfiltered)
-  );
+  const words =
+    describeMatrix(begin, rows, queries, keys, source.stochastic, source.words, meta.sink) + readsSentence(unfiltered);
+  const meaning = meaningOf(source, layer, head);
+  return meaning ? `${words} Each value is the ${meaning}.` : words;
 }

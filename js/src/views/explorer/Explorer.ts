@@ -33,6 +33,7 @@ import { drawing } from "../charts/svg.ts";
 import { KNOCKS, knock, onK, shownHeadOf, specsOf } from "../interventions/list.ts";
 import { renderHeatmap } from "../maps/Heatmap.ts";
 import { isHeard } from "../media/audio/heard.ts";
+import { createForgetting } from "../text/forgetting.ts";
 import { renderPredictions } from "../text/Predictions.ts";
 import { hasManyTargets, renderTokenStrip } from "../text/TokenStrip.ts";
 import { createAnswer } from "./answer.ts";
@@ -61,6 +62,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     text.querySelector(`.aw-tok[data-i="${index}"]`)?.scrollIntoView({ block: "nearest" }),
   );
   const line = createTextLine(ctx, signal, answers, text);
+  const forgetting = createForgetting(ctx, signal, answers, text);
   const sentence = h("p.sentence");
   const message = h("div.warning", { role: "status" });
   const specs = h("div");
@@ -89,7 +91,13 @@ export const renderExplorer = view((ctx, root, signal) => {
     controls: controls.elements,
     lead: [
       chips.element,
-      h("div.text-lead", h("div.text-row", text, line.field, find.element, line.tools), sentence, line.state),
+      h(
+        "div.text-lead",
+        h("div.text-row", text, line.field, find.element, line.tools),
+        forgetting.element,
+        sentence,
+        line.state,
+      ),
     ],
     body: [panes.element],
     hint: `Click a ${ctx.axisOf(ctx.source().key).grid ? "patch" : "token"} to see what it ${ctx.source().words[2]}.`,
@@ -132,6 +140,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     follow.show();
     find.show();
     line.show();
+    forgetting.show();
     if (setText(sentence, sentenceOf(ctx))) sentence.title = sentence.textContent ?? "";
   };
   const update = (): void => {
@@ -187,6 +196,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   on(heads, signal, { pointerleave: () => point() });
   return (changed) => {
     if (!only(changed, "hover")) update();
+    else forgetting.show();
     point();
     if (changed.has("head") || changed.has("interventions")) setText(message, "");
     setFlag(root, "data-changed", specsOf(ctx).length > 0);

@@ -11,7 +11,7 @@ import type { Axis, Cell, Source } from "../../wire/wire.ts";
 import { createAccount, detailsOf } from "../base/account.ts";
 import { createExactRows } from "../base/cellValues.ts";
 import { createMeters, type Meter } from "../base/meters.ts";
-import { headAddress, headWords, plural } from "../base/navigation.ts";
+import { headAddress, headAt, plural } from "../base/navigation.ts";
 import { openedAt } from "../base/opening.ts";
 import { ablated, knock, shownHeadOf } from "../interventions/list.ts";
 import { createAcrossLayers } from "./acrossLayers.ts";
@@ -137,7 +137,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const showMap = (source: Source): void => {
     const { query, key } = current();
     const { layer, head } = ctx.resolved();
-    const place = typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, head);
+    const place = headAt(ctx, layer, head);
     const at = source.layers.length > 1 ? `layer ${ctx.layerName(layer)}` : source.title;
     setText(where, `in ${place || at}`);
     setText(against, "");

@@ -16,10 +16,11 @@ import { createScale } from "../base/colourScale.ts";
 import { filtersOf, offerAdjusting, showsSpecial } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { failed, type Missing } from "../base/missing.ts";
+import { headlessWords, headsOf } from "../base/mixers.ts";
 import { placeWords, plural } from "../base/navigation.ts";
 import { createPopover } from "../base/popover.ts";
 import { only, view } from "../base/view.ts";
-import type { Spot } from "./grid/arrange.ts";
+import { breadthAt, type Spot } from "./grid/arrange.ts";
 import { type Atlas, isPruned, paintAtlas, paintTable } from "./grid/atlas.ts";
 import { createControls } from "./grid/controls.ts";
 import { createCursor } from "./grid/cursor.ts";
@@ -122,12 +123,23 @@ export const renderHeadGrid = view((ctx, root, signal) => {
 
   const isBeside = (): boolean => isAlone && width >= TWO_COLUMNS;
   const sizes = ({ layers, heads }: Source): [number, number] => [layers.length, heads?.length ?? 1];
+  const isHeadless = (source: Source, layer: number): boolean =>
+    headlessWords(source, source.layers[layer] as number, "mean") !== "";
+  const exists = (source: Source, { layer, head }: Spot): boolean =>
+    !source.heads || headsOf(source, source.layers[layer] as number).includes(source.heads[head] as number);
+  const spotsOf = (source: Source): Spot[] => {
+    const [layers, heads] = sizes(source);
+    const all = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads }));
+    return all.filter((at) => exists(source, at));
+  };
 
   const words = (): void => {
     const { source } = ctx.resolved();
-    const [layers, heads] = sizes(source);
-    const unit = source.heads ? "head" : "layer";
-    const title = `${layers * heads} ${layers * heads === 1 ? unit : plural(unit)}`;
+    const all = spotsOf(source);
+    const layers = all.filter(({ layer }) => !source.heads || isHeadless(source, layer)).length;
+    const counted = (count: number, unit: string): string => `${count} ${count === 1 ? unit : plural(unit)}`;
+    const heads = layers < all.length ? counted(all.length - layers, "head") : "";
+    const title = [heads, layers ? counted(layers, "layer") : ""].filter(Boolean).join(", ");
     frame.show("", title);
     plot.ariaLabel = `${title}, ${source.title}. Arrow keys, Home, End move, Enter selects, with Shift several, Escape goes back.`;
     if (isOffered(source, ctx.options)) update(source);
@@ -260,7 +272,8 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     setFlag(content, "data-wide", isBeside());
     const layerName = (layer: number): string => ctx.layerName(source.layers[layer] as number);
     const headName = (head: number): string => (source.heads ? ctx.headName(source.heads[head] as number) : "");
-    const keeps = (at: Spot): boolean => controls.keeps(at, layerName(at.layer), headName(at.head));
+    const keeps = (at: Spot): boolean =>
+      exists(source, at) && controls.keeps(at, layerName(at.layer), headName(at.head));
     now = layOut({
       layers,
       heads,
@@ -268,21 +281,22 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       lowest: controls.lowest(),
       value: statistic?.of ?? null,
       keeps,
+      isWhole: (layer) => heads > 1 && isHeadless(source, layer),
       layerName,
       headName,
       width,
       height: ctx.options.height,
       isBeside: isBeside(),
     });
-    const all = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads }));
+    const all = spotsOf(source);
     const rank = (at: Spot): number => (ranking ? ranking.of(at) * (ranking.lowest ? 1 : -1) : 0);
     best = all.filter((at) => keeps(at) && !Number.isNaN(rank(at)) && !isPruned(sheet, at));
     best.sort((a, b) => rank(a) - rank(b));
     cursor.reset();
     const { size, names, isTable, lines, cols, shown, order } = now;
     setSizes(box, { box: now.height });
-    controls.count(shown, layers * heads);
-    setFlag(filter, "data-filtered", shown < layers * heads);
+    controls.count(shown, all.length);
+    setFlag(filter, "data-filtered", shown < all.length);
     const plain = isAlone && order === "layers" && source.heads ? "heads across, layers down" : "";
     const across = isTable ? "layers across, heads down" : plain;
     const other = isOther && sheet ? `shown ${sheet.meta.special ? "with" : "without"} special tokens` : "";
@@ -315,7 +329,13 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       return isLayer ? [row, 0, now.cols] : [-1, -1, 1];
     }
     const at = source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0;
-    return [...(now.places.get(`${row} ${at}`) ?? ([-1, -1] as const)), 1];
+    return spread(now.places.get(`${row} ${at}`) ?? [-1, -1]);
+  };
+  /** A position with the columns that it spans. */
+  const spread = ([row, col]: readonly [number, number]): [number, number, number] => {
+    const spots = now.lines[row]?.spots ?? [];
+    const first = spots[col] ? spots.indexOf(spots[col]) : col;
+    return [row, first, breadthAt(spots, first)];
   };
 
   /** Outline the heads chosen together. */
@@ -334,8 +354,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const { size, places, isTable } = now;
     const outline = (el: HTMLElement, row: number, col: number, cols: number): void =>
       place(el, col * size.width, row * size.height, cols * size.width, size.height);
-    const [row, col] = cursor.at() ?? [-1, -1];
-    outline(hovered, row, col, 1);
+    outline(hovered, ...spread(cursor.at() ?? [-1, -1]));
     outline(selected, ...selectedAt());
     const at = cursor.headAt(cursor.at());
     knockout.show(places, size);

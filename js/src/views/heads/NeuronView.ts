@@ -153,7 +153,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
       pinnedKey = keyOf(row, false);
     }
     const { head } = ctx.resolved();
-    const note = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
+    const note = typeof head === "number" ? "" : `showing ${headWords(ctx, at.layer, at.head)}`;
     const title = frame.show(note, placeWords(ctx, at.layer, at.head));
     root.ariaLabel = `how one weight is computed, ${title}`;
     controls.show();

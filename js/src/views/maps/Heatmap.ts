@@ -4,6 +4,7 @@
  */
 
 import { heatMap, lut } from "../../colour.ts";
+import type { ViewContext } from "../../context.ts";
 import {
   assign,
   createWatch,
@@ -39,7 +40,8 @@ import {
 import { createFrame } from "../base/frame.ts";
 import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
-import { headAddress, navigation, whereWords } from "../base/navigation.ts";
+import { kindWords, meaningOf } from "../base/mixers.ts";
+import { headAt, navigation, whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
 import { rowWords, toSink } from "../base/rowFacts.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
@@ -118,8 +120,12 @@ export const renderHeatmap = view((around, root, signal) => {
     const where = whereWords(ctx);
     // An outer view has the method, the layer and the head in its toolbar.
     const at = ctx.resolved();
-    const named = root !== ctx.el && typeof at.head === "number" ? `head ${headAddress(ctx, at.layer, at.head)}` : "";
-    const title = frame.show(named ? "" : (shown) => whereWords(ctx, shown), named || undefined);
+    const isHead = root !== ctx.el && typeof at.head === "number";
+    const nameAt = (layer: number): string =>
+      [headAt(ctx, layer, at.head), kindWords(source, layer, at.head)].filter(Boolean).join(" · ");
+    const title = isHead
+      ? frame.show("", nameAt(at.layer), source.mixers ? source.layers.map(nameAt) : [])
+      : frame.show((shown) => whereWords(ctx, shown));
     const opening = openingWords(ctx);
     if (opening) reserve(opensRoom, opening);
     setText(opens, opening);
@@ -290,7 +296,7 @@ export const renderHeatmap = view((around, root, signal) => {
     let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
     if (meta.whole && hidesValues(chosen)) pooled += ", none left out: filters need words or sentences";
     const common = scale.common() && largest(tile, source) > 0 ? "; one range for all layers and heads" : "";
-    scale.show({ map, range: ends, words: valueWords(source) + common + pooled });
+    scale.show({ map, range: ends, words: valueWords(ctx) + common + pooled });
   };
 
   /** The end of a common range for all layers and heads; 0 if unknown. */
@@ -495,7 +501,10 @@ function laterArea({ cellWidth, cellHeight, height }: Size, [query, key]: readon
   return `polygon(${at(0)}px 0, 9999px 0, 9999px ${height}px, ${at(height)}px ${height}px)`;
 }
 
-function valueWords(source: Source): string {
+function valueWords(ctx: ViewContext): string {
+  const { source, layer, head } = ctx.resolved();
+  const meaning = meaningOf(source, layer, head);
+  if (meaning) return meaning;
   if (source.stochastic) return "share of the row";
   return `${source.kind === "attributions" ? "attribution" : "weight"}${source.signed ? ", signed" : ""}`;
 }

@@ -13,6 +13,7 @@ import { filterPlace, filtersOf, setFilters, standApart } from "../base/filters.
 import { createFrame } from "../base/frame.ts";
 import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
+import { kindWords } from "../base/mixers.ts";
 import { layerWords, moveLayer, navigation, plural } from "../base/navigation.ts";
 import { openedAt } from "../base/opening.ts";
 import { joinScale } from "../base/sharedScale.ts";
@@ -122,7 +123,8 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const rowWords = (row: number): string => {
     const { source } = ctx.layered();
     const layer = layerAt(row);
-    return layer === undefined ? (source.states?.input ?? "") : layerWords(ctx, source, layer);
+    if (layer === undefined) return source.states?.input ?? "";
+    return [layerWords(ctx, source, layer), kindWords(source, layer)].filter(Boolean).join(" · ");
   };
 
   const draw = (): void => {

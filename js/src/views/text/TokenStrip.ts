@@ -20,6 +20,7 @@ import {
 } from "../../dom.ts";
 import { approximately, printed, roundUp, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
+import { createAnswers } from "../../wire/answers.ts";
 import { LATER } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
@@ -39,6 +40,7 @@ import { joinScale } from "../base/sharedScale.ts";
 import { createUnitControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { peakInside } from "../maps/peak.ts";
+import { createForgetting } from "./forgetting.ts";
 import { largestOf, peak, rowOf, topOfScale } from "./rowValues.ts";
 import { createStrip, type Strip } from "./strip.ts";
 import { fills, gradient, NOTHING } from "./stripColour.ts";
@@ -111,6 +113,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     paint();
   });
   const exactRows = createExactRows(ctx, () => update());
+  const answers = createAnswers(ctx, signal, () => forgetting.show());
+  const forgetting = createForgetting(ctx, signal, answers, texts);
   let keys: Strip[] = [];
   let queries: Strip | null = null;
   let builtFor = "";
@@ -135,6 +139,7 @@ export const renderTokenStrip = view((around, root, signal) => {
   });
   // Of a text inside another view there is the text alone: that view has the rest.
   if (isInside) setChildren(root, texts, tools);
+  else texts.after(forgetting.element);
 
   const cell = (query: number, key: number): Cell => ({ unit: ctx.source().unit, query, key });
 
@@ -415,6 +420,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       assign(root, { ariaLabel: `${title}, text coloured by weight` });
       markChosen();
     }
+    if (!isInside) forgetting.show();
     reading = read(source);
     setFlag(texts, "data-stale", !reading);
     // The text itself is there.

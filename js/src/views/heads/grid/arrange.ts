@@ -39,6 +39,8 @@ export interface Ordering {
   /** The statistic; null: none, and heads are ordered by layer. */
   value: ((spot: Spot) => number) | null;
   keeps: (spot: Spot) => boolean;
+  /** Whether a layer has no heads: its one map then takes the room of all. */
+  isWhole: (layer: number) => boolean;
   layerName: (layer: number) => string;
 }
 
@@ -62,7 +64,7 @@ export function thumbSide(lines: number, cols: number, room: number, tallest: nu
 }
 
 export function arrange(wanted: Wanted): Arrangement {
-  const { layers, heads, value, keeps, lowest, layerName } = wanted;
+  const { layers, heads, value, keeps, isWhole, lowest, layerName } = wanted;
   const order = value ? wanted.order : "layers";
   const of = value ?? ((): number => NaN);
   // Heads without a value come last in either direction; equal ones keep the order of layer and head.
@@ -78,10 +80,11 @@ export function arrange(wanted: Wanted): Arrangement {
   const shownByLayer = everyLayer.map((row) => row.filter(keeps));
   const shown = shownByLayer.reduce((sum, row) => sum + row.length, 0);
   if (order === "layers" || order === "within") {
+    const inPlace = (row: Spot[], layer: number): (Spot | null)[] =>
+      row.map((spot) => (isWhole(layer) ? row[0] : spot) as Spot).map((spot) => (keeps(spot) ? spot : null));
     const lines = everyLayer.map((row, layer) => ({
       label: layerName(layer),
-      spots:
-        order === "layers" ? row.map((spot) => (keeps(spot) ? spot : null)) : sorted(shownByLayer[layer] as Spot[]),
+      spots: order === "layers" ? inPlace(row, layer) : sorted(shownByLayer[layer] as Spot[]),
     }));
     return { cols: heads, lines, shown };
   }
@@ -100,6 +103,13 @@ export function arrange(wanted: Wanted): Arrangement {
     }),
   );
   return { cols: needed, lines, shown };
+}
+
+/** How many places of a line the head at a place takes, from that place on; 0: it began at an earlier one. */
+export function breadthAt(spots: Line["spots"], col: number): number {
+  const spot = spots[col];
+  if (!spot) return 1;
+  return spots[col - 1] === spot ? 0 : spots.filter((other) => other === spot).length;
 }
 
 /** Heads down, layers across: the heat table of a grid with too many heads for thumbnails. */

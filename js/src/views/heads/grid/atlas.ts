@@ -5,7 +5,7 @@ import { peaksOf, thumbOffsets } from "../../../wire/sheets.ts";
 import type { ThumbSheet } from "../../../wire/tile.ts";
 import type { Source } from "../../../wire/wire.ts";
 import { paintFrame } from "../../maps/paint.ts";
-import type { Arrangement, Place, Spot } from "./arrange.ts";
+import { type Arrangement, breadthAt, type Place, type Spot } from "./arrange.ts";
 
 export interface Atlas {
   source: Source;
@@ -63,8 +63,9 @@ export function paintAtlas(
   for (const [row, { spots }] of lines.entries()) {
     for (const [col, spot] of spots.entries()) {
       const start = spot ? starts[spot.layer]?.[spot.head] : undefined;
-      if (!spot || start === undefined || isPruned(atlas.sheet, spot)) continue;
-      const frame = { x: col * width, y: row * height, width: width - gap, height: height - gap - foot };
+      const breadth = breadthAt(spots, col);
+      if (!spot || !breadth || start === undefined || isPruned(atlas.sheet, spot)) continue;
+      const frame = { x: col * width, y: row * height, width: breadth * width - gap, height: height - gap - foot };
       paintFrame(
         pixels,
         canvas.width,
@@ -78,10 +79,11 @@ export function paintAtlas(
   pen.strokeStyle = "#888";
   for (const [row, { spots }] of lines.entries()) {
     for (const [col, spot] of spots.entries()) {
+      const breadth = breadthAt(spots, col);
       if (spot && isPruned(atlas.sheet, spot)) hatch(pen, col * width, row * height, width - gap);
       // Not loaded yet: an empty frame.
-      else if (spot && starts[spot.layer]?.[spot.head] === undefined)
-        pen.strokeRect(col * width + 0.5, row * height + 0.5, width - gap - 1, height - gap - foot - 1);
+      else if (spot && breadth && starts[spot.layer]?.[spot.head] === undefined)
+        pen.strokeRect(col * width + 0.5, row * height + 0.5, breadth * width - gap - 1, height - gap - foot - 1);
     }
   }
 }

@@ -51,8 +51,8 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
   /** The heads at some positions, as the selection names them. */
   const headsAt = (spots: readonly (readonly [number, number])[]): [number, number][] => {
     const { layers, heads } = ctx.source();
-    return spots.flatMap(([row, col]): [number, number][] => {
-      const at = headAt([row, col]);
+    const chosen = new Set(spots.map(([row, col]) => headAt([row, col])));
+    return [...chosen].flatMap((at): [number, number][] => {
       return at && heads && !board.isPruned(at) ? [[layers[at.layer] as number, heads[at.head] as number]] : [];
     });
   };
@@ -77,6 +77,7 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
     const { lines, cols } = board.layout();
     const [row, col] = board.selected();
     let at: At = spot ?? (row < 0 ? [0, -right] : [row, col]);
+    const from = headAt(at);
     const within = (i: number, count: number): number => Math.max(0, Math.min(count - 1, i));
     for (let i = 0; i < Math.max(cols, lines.length); i += 1) {
       const line = within(at[0] + down, lines.length);
@@ -84,7 +85,7 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
       const next: At = [line, right || down === 0 ? within(at[1] + right, wide) : Math.min(at[1], wide - 1)];
       if (String(next) === String(at)) break;
       at = next;
-      if (headAt(at)) break; // filtered heads are skipped
+      if (headAt(at) && headAt(at) !== from) break; // filtered heads are skipped
     }
     if (headAt(at)) hover(at);
     board.outline.scrollIntoView?.({ block: "nearest", inline: "nearest" });

@@ -1,6 +1,15 @@
 /** Sizes of the grid: thumbnails as large as there is room for, or a heat table. */
 
-import { type Arrangement, arrange, type Order, type Ordering, type Place, table, thumbSide } from "./arrange.ts";
+import {
+  type Arrangement,
+  arrange,
+  breadthAt,
+  type Order,
+  type Ordering,
+  type Place,
+  table,
+  thumbSide,
+} from "./arrange.ts";
 
 /** Side of a thumbnail in px: the largest; the least, below which the grid is a heat table; the least with a name. */
 const [LARGEST, LEAST_SIDE, NAMED] = [160, 12, 36];
@@ -86,7 +95,8 @@ export function layOut(wanted: Wanted): Layout {
   const arrangement = isTable ? table(layers, heads, wanted.keeps, wanted.headName) : arrange(sorted);
   const places: Layout["places"] = new Map();
   for (const [row, { spots }] of arrangement.lines.entries()) {
-    for (const [col, at] of spots.entries()) if (at) places.set(`${at.layer} ${at.head}`, [row, col]);
+    for (const [col, at] of spots.entries())
+      if (at && breadthAt(spots, col)) places.set(`${at.layer} ${at.head}`, [row, col]);
   }
   const place = size();
   const fixed = isTable ? place.height * heads : Math.min(tallest, plain * layers);

@@ -3,6 +3,7 @@
 import type { ViewContext } from "../../../context.ts";
 import { h, setChildren, thinned } from "../../../dom.ts";
 import type { Source } from "../../../wire/wire.ts";
+import { headlessWords, kindWords } from "../../base/mixers.ts";
 import { headAddress } from "../../base/navigation.ts";
 import { styleValue } from "../../base/styleValue.ts";
 import type { Place } from "./arrange.ts";
@@ -41,7 +42,15 @@ export function createNames(ctx: ViewContext): Names {
         free = i * size.height + LINE;
         return true;
       });
-      setChildren(rows, ...shown.map((i) => label(lines[i]?.label ?? "", i, "top")));
+      setChildren(
+        rows,
+        ...shown.map((i) => {
+          const row = label(lines[i]?.label ?? "", i, "top");
+          const layer = order === "layers" && !isTable ? source.layers[i] : undefined;
+          if (layer !== undefined) row.title = kindWords(source, layer);
+          return row;
+        }),
+      );
       const columns = isTable
         ? source.layers.map((layer) => ctx.layerName(layer))
         : order === "layers"
@@ -62,7 +71,8 @@ export function createNames(ctx: ViewContext): Names {
         for (const [col, at] of spots.entries()) {
           if (!at) continue;
           const [layer, head] = [source.layers[at.layer] as number, source.heads?.[at.head]];
-          const name = head === undefined ? ctx.layerName(layer) : headAddress(ctx, layer, head);
+          const isHead = head !== undefined && !headlessWords(source, layer, head);
+          const name = isHead ? headAddress(ctx, layer, head) : ctx.layerName(layer);
           const short = isNarrow && head !== undefined ? ctx.headName(head) : name;
           pen.fillText(short, (col + 0.5) * width, (row + 1) * height - foot / 2 - 1, width);
         }

@@ -3,6 +3,7 @@ import type { ViewContext } from "../../../context.ts";
 import { assign, density, h, on, setChildren, setFlag, setStyles, setText, walkList } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import type { HeadKey } from "../../../wire/wire.ts";
+import { headlessWords } from "../../base/mixers.ts";
 import { headAddress, placeWords } from "../../base/navigation.ts";
 import type { Spot } from "./arrange.ts";
 import { type Atlas, paintAtlas } from "./atlas.ts";
@@ -79,9 +80,10 @@ export function createRanked(
         for (const [i, spot] of shown.entries()) {
           const { button, canvas, name, bar, value, tag } = rows[i] as Row;
           const [layer, head] = [layers[spot.layer], heads?.[spot.head] ?? "-"] as [number, HeadKey];
+          const isHead = typeof head === "number" && !headlessWords(ctx.source(), layer, head);
           const of = ranking?.of(spot) ?? NaN;
           const share = Math.max(0, Math.min(1, ranking?.share(spot) ?? 0));
-          setText(name, typeof head === "number" ? headAddress(ctx, layer, head) : ctx.layerName(layer));
+          setText(name, isHead ? headAddress(ctx, layer, head) : ctx.layerName(layer));
           setText(value, ranking && Math.abs(of) <= 1 ? of.toFixed(2) : tickText(of));
           setText(tag, own(spot));
           setStyles(bar.firstElementChild as HTMLElement, { width: `${100 * share}%` });

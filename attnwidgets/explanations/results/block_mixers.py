@@ -1,0 +1,134 @@
+"""What the layers and heads of a map stand for, in models whose blocks do not all mix tokens by attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.tracing.anatomy.blocks import ATTENTION, DIFFERENTIAL, reach_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
+
+ALL_CHANNELS = "all channels"
+"""The name of what stands in the place of a head, in a block without heads."""
+
+_FORGETTING = "forgetting by tokens in between is part of each value"
+_VALUES = {
+    "share": "share of the length of what each token adds to the output of this block",
+    "norm": "length of what each token adds to the output of this block",
+    "signed": "signed share of what each token adds to the output of this block",
+    "kernel": "kernel of this block, by position after its convolution",
+}
+
+
+@dataclass(frozen=True)
+class HeadGroup:
+    """Some heads of a block, or what stands in their place.
+
+    Attributes:
+        kind: How they mix tokens: "attention", "gated delta rule", ...
+        heads: Their number; 0 for a mixer without heads, which takes the place of one.
+        reach: How many tokens back a convolution reads; 0 for any other mixer.
+    """
+
+    kind: str
+    heads: int
+    reach: int
+
+    @property
+    def name(self) -> str:
+        """The kind, and the reach of a convolution, in words."""
+        return f"{self.kind}, {reach_words(self.reach)}" if self.reach else self.kind
+
+    @property
+    def attends(self) -> bool:
+        """Whether they are attention."""
+        return self.kind in (ATTENTION, DIFFERENTIAL)
+
+
+@dataclass(frozen=True)
+class BlockMixers:
+    """The heads of one block, in the order of its maps. Its twin is js/src/views/base/mixers.ts."""
+
+    groups: tuple[HeadGroup, ...]
+
+    @property
+    def n_heads(self) -> int:
+        """Number of its matrices: one for each head, and one for each mixer without heads."""
+        return sum(max(group.heads, 1) for group in self.groups)
+
+    def _of(self, head: int | str) -> tuple[HeadGroup, ...]:
+        """Return the group of a head; all of them for a reduction over heads, or "-"."""
+        if not isinstance(head, int):
+            return self.groups
+        owners = [group for group in self.groups for _ in range(max(group.heads, 1))]
+        return (owners[head],) if head < len(owners) else self.groups
+
+    def kind(self, head: int | str) -> str:
+        """Return how a head mixes tokens, in words; of a reduction over heads, how the block does."""
+        return " and ".join(dict.fromkeys(group.name for group in self._of(head)))
+
+    def is_headless(self, head: int | str) -> bool:
+        """Return whether all channels of a mixer stand in the place of a head."""
+        return all(not group.heads for group in self._of(head))
+
+    def words(self, head: int | str, base: int = 0) -> str:
+        """Return "head 3", or what stands in its place; "" for "-"."""
+        return ALL_CHANNELS if head != "-" and self.is_headless(head) else head_words(head, base)
+
+    def meaning(self, head: int | str, measure: str) -> str:
+        """Return what a value of `mixing` is, in words; "" for attention weights, which are shares of a row.
+
+        Args:
+            head: The head, or a reduction over heads.
+            measure: The measure of `mixing`; "" for maps by other methods.
+        """
+        groups = self._of(head)
+        attends = all(group.attends for group in groups)
+        # In a block of attention alone, shares are its weights.
+        is_alone = all(group.attends for group in self.groups)
+        if measure not in _VALUES or (attends and (measure == "kernel" or (measure == "share" and is_alone))):
+            return ""
+        forgets = not all(group.attends or group.reach for group in groups)
+        return f"{_VALUES[measure]}; {_FORGETTING}" if forgets else _VALUES[measure]
+
+
+def head_words(head: int | str, base: int = 0) -> str:
+    """Return "head 3", counted from `base`, or the name of a reduction over heads; "" for "-"."""
+    if isinstance(head, str):
+        return "" if head == "-" else f"{head} over heads"
+    return f"head {head + base}"
+
+
+def mixers_in(trace: TraceLike, stack: str) -> dict[str, list[tuple[str, int, int]]]:
+    """Return the fields of the `HeadGroup`s of every block of a stack, by its number.
+
+    {} for a stack in which attention alone was recorded.
+    """
+    recorded: Any = trace
+    table = getattr(recorded, "stack_table", {}).get(stack)
+    if table is None or not table.mixing:
+        return {}
+    return {
+        str(block.number): [(mixer.kind, mixer.heads, mixer.reach) for mixer in block.mixers]
+        for block in recorded.anatomy.stacks[stack]
+    }
+
+
+def mixers_of(explanation: Any) -> dict[int, BlockMixers]:
+    """Return what the heads of every layer of a map are, by the layer's number; {} for ordinary models."""
+    described: Mapping[str, Any] = getattr(explanation, "provenance", {}).get("mixers") or {}
+    return {
+        int(number): BlockMixers(tuple(HeadGroup(*group) for group in groups))
+        for number, groups in described.items()
+    }
+
+
+def measure_of(explanation: Any) -> str:
+    """Return the measure of a map by `mixing`; "" for any other."""
+    if getattr(explanation, "method", "") != "mixing":
+        return ""
+    return str(explanation.provenance.get("options", {}).get("measure", ""))

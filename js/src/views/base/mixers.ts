@@ -1,0 +1,42 @@
+/** What layers and heads are in a model whose blocks do not all attend: the twin of block_mixers.py. */
+
+import type { HeadGroup, HeadKey, Source } from "../../wire/wire.ts";
+
+/** The name of what stands in the place of a head, in a block without heads. */
+const ALL_CHANNELS = "all channels";
+
+const groupsOf = ({ mixers }: Source, layer: number): readonly HeadGroup[] => mixers?.layers[layer] ?? [];
+
+/** The group of each of a layer's heads; [] in models of attention alone. */
+const owners = (source: Source, layer: number): HeadGroup[] =>
+  groupsOf(source, layer).flatMap((group) => new Array<HeadGroup>(Math.max(1, group.heads)).fill(group));
+
+/** The group of a head; all of them for a reduction over heads. */
+function groupsAt(source: Source, layer: number, head: HeadKey): readonly HeadGroup[] {
+  const group = typeof head === "number" ? owners(source, layer)[head] : undefined;
+  return group ? [group] : groupsOf(source, layer);
+}
+
+/** The heads of a layer, as far as they are known before it is read. */
+export function headsOf(source: Source, layer: number): readonly number[] {
+  const { length } = owners(source, layer);
+  const heads = source.heads ?? [];
+  return length ? heads.filter((head) => head < length) : heads;
+}
+
+/** How a head, or all heads of a layer, mix tokens: "gated delta rule"; "" in models of attention alone. */
+export function kindWords(source: Source, layer: number, head: HeadKey = "-"): string {
+  return [...new Set(groupsAt(source, layer, head).map(({ name }) => name))].join(" and ");
+}
+
+/** "all channels" for what is no head; "" for heads. */
+export function headlessWords(source: Source, layer: number, head: HeadKey): string {
+  const groups = groupsAt(source, layer, head);
+  return head !== "-" && groups.length > 0 && groups.every(({ heads }) => !heads) ? ALL_CHANNELS : "";
+}
+
+/** What a value is; of a reduction, what holds for all of its heads, which a longer sentence says; "" for attention. */
+export function meaningOf(source: Source, layer: number, head: HeadKey): string {
+  const words = groupsAt(source, layer, head).map(({ meaning }) => source.mixers?.meanings[meaning] ?? "");
+  return words.reduce((most, one) => (one.length > most.length ? one : most), "");
+}

@@ -1,0 +1,198 @@
+/**
+ * One small row beneath a text: what the block on screen forgets at each token. Its cells stand under the tokens of a
+ * text of one line; under a longer one they share the width. The darker a cell, the more is forgotten there.
+ */
+
+import { colourAt, heatMap } from "../../colour.ts";
+import type { ViewContext } from "../../context.ts";
+import { assign, h, keyboard, on, onResize, quoted, setFlag, setStyles, setText } from "../../dom.ts";
+import type { Answers } from "../../wire/answers.ts";
+import type { HeadKey } from "../../wire/wire.ts";
+import { headAt } from "../base/navigation.ts";
+
+/** The least end of the scale: the twin of forgetting.py. */
+const LEAST = 0.01;
+/** A difference that two decimals do not show. */
+const ALIKE = 0.005;
+/** px of a cell below which there is no gap between two. */
+const NARROW = 4;
+
+/** The option "forgetting": what is known of each layer, by stack and number. */
+type Layers = Record<string, Record<number, string[]>>;
+
+interface Row {
+  /** "decay", or "beta". */
+  name: string;
+  values: Float32Array;
+}
+
+export interface Forgetting {
+  element: HTMLElement;
+  /** Follow the selection, and the pointer. */
+  show(): void;
+}
+
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** The rows of a head, or of the mean over all that forget; those that do not, are all NaN. */
+export function rowsOf(names: readonly string[], heads: number, bytes: DataView, head: HeadKey): Row[] {
+  const count = bytes.byteLength / 4 / heads / names.length;
+  const at = (row: number, i: number): number => bytes.getFloat32(4 * (row * count + i), true);
+  const each = Array.from({ length: heads }, (_, i) => i);
+  return names
+    .map((name, row) => {
+      const chosen = typeof head === "number" ? [head] : each.filter((one) => !Number.isNaN(at(row * heads + one, 0)));
+      const values = Float32Array.from({ length: count }, (_, i) =>
+        mean(chosen.map((one) => at(row * heads + one, i))),
+      );
+      return { name, values };
+    })
+    .filter(({ values }) => values.some((value) => !Number.isNaN(value)));
+}
+
+/** Where most is forgotten, in a sentence: the twin of `forgetting_words` in forgetting.py. */
+export function forgettingWords(rows: readonly Row[], labels: readonly string[]): string {
+  const parts = rows.map(({ name, values }) => {
+    const known = [...values].filter((value) => !Number.isNaN(value));
+    const [low, high] = [Math.min(...known), Math.max(...known)];
+    if (high - low < ALIKE) return `${name} ${high.toFixed(2)} at every token`;
+    const [most, word] = name === "decay" ? [low, "lowest"] : [high, "highest"];
+    const at = labels[values.indexOf(most)]?.trim();
+    return `${name} ${word} at “${at}” (${most.toFixed(2)}), ${mean(known).toFixed(2)} on average`;
+  });
+  return parts.length > 0 ? `What is forgotten: ${parts.join("; ")}.` : "";
+}
+
+/** The rows of the block on screen; null where nothing is known of any block, or not yet of this one. */
+function read(ctx: ViewContext, answers: Answers): Row[] | null {
+  const { source, layer, head } = ctx.resolved();
+  const names = layersOf(ctx)?.[layer];
+  if (!names) return [];
+  const args = { stack: source.stack, unit: source.unit, layer };
+  const answer = answers.get<{ names: string[]; heads: number }>("forgetting", args, true);
+  const [bytes] = answer?.buffers ?? [];
+  return answer && bytes ? rowsOf(answer.meta.names, answer.meta.heads, bytes, head) : null;
+}
+
+/** What is known of each layer of the shown map; undefined of attributions, and of maps of changed models. */
+function layersOf(ctx: ViewContext): Layers[string] | undefined {
+  const { kind, mixers, method, stack } = ctx.source();
+  const { forgetting } = ctx.options as { forgetting?: Layers };
+  return kind === "map" && mixers && !method.includes("#") ? forgetting?.[stack] : undefined;
+}
+
+/** `texts` holds the tokens above the row. */
+export function createForgetting(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  answers: Answers,
+  texts: HTMLElement,
+): Forgetting {
+  const role = { role: "slider", tabindex: "0", "aria-label": "what is forgotten at each token", "aria-valuemin": "0" };
+  const [bars, words] = [h("div.forget-bars", role), h("span.forget-words")];
+  const element = h("div.forget", { hidden: "" }, bars, words);
+  let rows: Row[] | null = null;
+  let drawn = "";
+  /** The element reached by keys; -1: none. */
+  let reached = -1;
+  let ends: number[] = [];
+
+  const hover = (key: number): void => {
+    ctx.selection.hover(key < 0 ? null : { unit: ctx.source().unit, query: -1, key });
+  };
+  /** Where every cell begins and ends, in px of the row, which is as wide as a text of one line. */
+  const edges = (count: number): number[] => {
+    const tokens = [...texts.querySelectorAll(".aw-tok")].map((token) => token.getBoundingClientRect());
+    const { left, width } = element.getBoundingClientRect();
+    const [first, last] = [tokens[0], tokens.at(-1)];
+    const isInLine = tokens.every((box, i) => box.top < (first?.bottom ?? 0) && box.left >= (tokens[i - 1]?.left ?? 0));
+    const isUnder = Boolean(last && isInLine && tokens.length === count && last.right <= left + width);
+    setStyles(bars, { flex: isUnder ? `0 0 ${(last as DOMRect).right - left}px` : "" });
+    if (isUnder) return [...tokens.map((box) => box.left - left), (last as DOMRect).right - left];
+    const wide = bars.getBoundingClientRect().width;
+    return Array.from({ length: count + 1 }, (_, i) => (i * wide) / count);
+  };
+  const paint = (count: number): void => {
+    ends = edges(count);
+    const known = rows ?? [];
+    const looks = [JSON.stringify(ends), ctx.theme, ...known.map(({ name, values }) => `${name} ${values.join()}`)];
+    if (drawn === looks.join("|")) return;
+    drawn = looks.join("|");
+    const map = heatMap(false, ctx.theme, "");
+    const gap = (ends.at(-1) ?? 0) / count < NARROW ? 0 : 1;
+    const bands = known.map(({ name, values }) => {
+      const lost = [...values].map((value) => (name === "decay" ? 1 - value : value) || 0);
+      const top = Math.max(LEAST, ...lost);
+      const stops = lost.map((value, i) => {
+        const colour = `rgb(${colourAt(map, Math.max(0, Math.min(1, value / top))).join(" ")})`;
+        const [from = 0, to = 0] = [ends[i], ends[i + 1]];
+        return `${colour} ${from}px ${to - gap}px, transparent ${to - gap}px ${to}px`;
+      });
+      return `linear-gradient(90deg, ${stops.join(", ")})`;
+    });
+    setStyles(bars, {
+      "background-image": bands.join(", ") || "none",
+      "background-position": bands.map((_, i) => `0 ${i * 100}%`).join(", "),
+      "background-size": `${ends.at(-1) ?? 0}px calc(${100 / Math.max(1, bands.length)}% - ${bands.length - 1}px)`,
+    });
+  };
+  on(bars, signal, {
+    pointermove(event) {
+      const x = event.clientX - bars.getBoundingClientRect().left;
+      hover(ends.length > 0 && x < (ends.at(-1) ?? 0) ? ends.filter((end) => end <= x).length - 1 : -1);
+    },
+    pointerleave: () => hover(-1),
+    focusout() {
+      reached = -1;
+      hover(-1);
+    },
+  });
+  const go = (to: (at: number, last: number) => number) => (): void => {
+    const last = (rows?.[0]?.values.length ?? 0) - 1;
+    reached = Math.max(0, Math.min(last, to(reached, last)));
+    hover(reached);
+  };
+  keyboard(
+    bars,
+    signal,
+    {
+      ArrowLeft: go((at) => at - 1),
+      ArrowRight: go((at) => at + 1),
+      Home: go(() => 0),
+      End: go((_, last) => last),
+    },
+    "← → Home End: token",
+  );
+  onResize([texts, bars], signal, () => element.hidden || show());
+
+  const show = (): void => {
+    const layers = layersOf(ctx);
+    assign(element, { hidden: !layers });
+    if (!layers) return;
+    rows = read(ctx, answers);
+    setFlag(element, "data-stale", !rows);
+    const { source, layer, head } = ctx.resolved();
+    const { labels } = ctx.axisOf(source.key);
+    const known = rows ?? [];
+    const cell = ctx.cell("hover") ?? ctx.cell("pinned");
+    const at = cell ? (cell.key >= 0 ? cell.key : cell.query) : -1;
+    const numbers = known.map(({ name, values }) => {
+      const [low, high] = at < 0 ? [Math.min(...values), Math.max(...values)] : [values[at], values[at]];
+      const [from, to] = [low, high].map((value) => (value as number).toFixed(2));
+      return from === to ? `${name} ${from}` : `${name} ${from} to ${to}`;
+    });
+    const name = at >= 0 && known.length > 0 ? `${quoted(labels, at, ctx.options.indexBase)}: ` : "";
+    const nothing = rows ? `${headAt(ctx, layer, head)} forgets nothing` : "";
+    setText(words, `${name}${numbers.join(", ") || nothing}`);
+    const summary = forgettingWords(known, labels);
+    assign(bars, {
+      ariaLabel: summary || "what is forgotten at each token",
+      ariaValueMax: String(Math.max(0, labels.length - 1)),
+      ariaValueNow: String(Math.max(0, at)),
+      ariaValueText: words.textContent ?? "",
+      title: summary && `${summary} In each row, the darker the more is forgotten.`,
+    });
+    paint(labels.length);
+  };
+  return { element, show };
+}
