@@ -273,10 +273,7 @@ def _values(trace: Trace, stack: str, layer: int, head: int) -> tuple[Float, Boo
     repeats = trace.n_heads(stack, layer) // len(by_kv_head)
     values: Float = by_kv_head[head // repeats].detach().double().cpu().numpy()
     shape = tuple(len(axis) for axis in trace.axes(stack))
-    mask = block.attention.settings.get("mask")
-    if mask is None:
-        return values, np.ones(shape, dtype=bool)
-    allowed = mask > np.finfo(np.float32).min / 2 if mask.is_floating_point() else mask
+    allowed = block.attention.readable()
     allowed = allowed[0, 0 if allowed.shape[1] == 1 else head]
     return values, np.broadcast_to(allowed.cpu().numpy(), shape)
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets._tensors import is_half, widened
-from attnwidgets.tracing.layers import RecordedLayer, is_trace
+from attnwidgets.tracing.layers import ModelLayer, is_trace
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
 from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from attnwidgets.tracing.recording.module_calls import Invocation, Watch
-    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
     from attnwidgets.tracing.trace import Trace
 
     # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> their replacements
@@ -79,11 +79,11 @@ class RecordedBlock:
     kwargs: dict[str, Any]
     output: Tensor
     call: int
-    calls: tuple[Call, ...]
+    calls: tuple[Call | FollowedCall, ...]
     values: tuple[Tensor, ...]
 
     @property
-    def attention(self) -> Call:
+    def attention(self) -> Call | FollowedCall:
         """The stack's attention call."""
         return self.calls[self.call]
 
@@ -211,7 +211,7 @@ def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlock
             "make it with aw.trace(model, tokenizer, text)"
         )
     require_same_model(trace, purpose)
-    recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
+    recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, ModelLayer)]
     if len(recorded) != trace.n_layers(stack):
         why = trace.warning or "its attention was given, not recorded"
         raise UnsupportedModelError(f"{purpose} calls blocks again, which is impossible here: {why}")
@@ -231,7 +231,12 @@ def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlock
 
 
 def _blocks_of(
-    trace: Trace, stack: str, model: nn.Module, calls: Sequence[Call], watch: Watch, purpose: str
+    trace: Trace,
+    stack: str,
+    model: nn.Module,
+    calls: Sequence[Call | FollowedCall],
+    watch: Watch,
+    purpose: str,
 ) -> RecordedBlocks:
     modules = {id(module): name for name, module in model.named_modules()}
     # NaN from an encoder reaches every layer that reads it, so the encoder is checked first.
@@ -285,10 +290,10 @@ def first_tensor(output: Any) -> Tensor:
 
 
 def _invocations(
-    trace: Trace, stack: str, calls: Sequence[Call], watch: Watch, purpose: str
+    trace: Trace, stack: str, calls: Sequence[Call | FollowedCall], watch: Watch, purpose: str
 ) -> dict[int, tuple[Invocation, int]]:
     """Return a stack's blocks by layer, in the order of their calls, each with its attention call."""
-    layers = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
+    layers = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, ModelLayer)]
     stack_calls = _matching([layer.call.name for layer in layers], [call.name for call in calls], purpose)
     return {
         layer: (watch.block_of(call, set(stack_calls), purpose), call)

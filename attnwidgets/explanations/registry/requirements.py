@@ -139,11 +139,14 @@ def _model(trace: Any, _: str) -> str:
 @_after(_model)
 @_after(_recorded)
 def _recorded_model(trace: Any, stack: str) -> str:
-    from attnwidgets.tracing.layers import RecordedLayer
+    from attnwidgets.tracing.layers import ModelLayer
 
-    if all(isinstance(layer, RecordedLayer) for layer in trace.stack_table[stack].layers):
+    if all(isinstance(layer, ModelLayer) for layer in trace.stack_table[stack].layers):
         return ""
-    return f"and {type(trace.model).__name__} computes attention outside transformers' attention interface"
+    return (
+        f"and {type(trace.model).__name__} computes attention outside transformers' attention interface, "
+        "where it could not be followed"
+    )
 
 
 @_after(_recorded_model)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.anatomy.block_names import block_lists, is_attention, recorded
-from attnwidgets.tracing.layers import RecordedLayer, is_trace
+from attnwidgets.tracing.layers import ModelLayer, is_trace
 from attnwidgets.tracing.recording.borrow import origin, unwrap
 from attnwidgets.tracing.recording.wrappers import unpeft
 
@@ -98,7 +98,7 @@ def _of_trace(trace: Trace) -> dict[str, dict[int, AttentionModule]]:
         stack: {
             number: AttentionModule(layer.call.name, modules[layer.call.name], layer.shape[0])
             for number, layer in zip(table.numbers, table.layers, strict=True)
-            if isinstance(layer, RecordedLayer)
+            if isinstance(layer, ModelLayer)
         }
         for stack, table in trace.stack_table.items()
     }
