@@ -238,17 +238,6 @@ class GivenLayer:
         return chosen.astype(self.dtype, copy=False)
 
 
-def layer_of(
-    call: Call | FollowedCall, sample: int, queries: int, keys: int
-) -> RecordedLayer | FollowedLayer:
-    """Return the layer of a recorded call; see `ModelLayer` for the arguments."""
-    from attnwidgets.tracing.recording.recorder import FollowedCall
-
-    if isinstance(call, FollowedCall):
-        return FollowedLayer(call, sample, queries, keys)
-    return RecordedLayer(call, sample, queries, keys)
-
-
 @dataclass(frozen=True)
 class Stack:
     """The layers of one stack, with the query and key axes of its maps.

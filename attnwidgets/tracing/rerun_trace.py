@@ -23,13 +23,13 @@ from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.anatomy.stack_axes import with_registers
 from attnwidgets.tracing.interventions import added_to, require_same_interventions, said_of
-from attnwidgets.tracing.layers import ModelLayer, Stack, layer_of
+from attnwidgets.tracing.layers import ModelLayer, Stack
 from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import forward_parameters, record
+from attnwidgets.tracing.recording.recorder import forward_parameters, layer_of, record
 from attnwidgets.tracing.recording.returned import apart, tolerance
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError

@@ -212,8 +212,13 @@ def _tower(name: str) -> str:
 
 
 def _tower_names(paths: Sequence[str]) -> list[str]:
-    """Return short names for lists of layers: "self" for one, else the tower ("text", "vision", "audio")."""
+    """Return short names for lists of layers: "self" for one, else the tower ("text", "vision", "audio").
+
+    Beside the towers of pictures and sounds, one without a mark in its path is that of the text.
+    """
     if len(paths) == 1:
         return ["self"]
-    names = [next((name for mark, name in _TOWERS if mark in path), path) for path in paths]
+    marks = [next((name for mark, name in _TOWERS if mark in path), "") for path in paths]
+    unmarked = "text" if marks.count("") == 1 and "text" not in marks else ""
+    names = [mark or unmarked or path for mark, path in zip(marks, paths, strict=True)]
     return names if len(set(names)) == len(names) else list(paths)

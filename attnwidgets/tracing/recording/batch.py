@@ -11,12 +11,12 @@ from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
 from attnwidgets.tracing.anatomy.blocks import caveats
 from attnwidgets.tracing.anatomy.stack_axes import StackAxes
 from attnwidgets.tracing.interventions import added_to, said_of
-from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, Stack, layer_of
+from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, Stack
 from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, layer_of
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

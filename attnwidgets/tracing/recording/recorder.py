@@ -17,6 +17,7 @@ from attnwidgets.tracing.anatomy.attention_modules import by_stack
 from attnwidgets.tracing.anatomy.block_log import BlockLog
 from attnwidgets.tracing.causal_mask import supports_sdpa, whole
 from attnwidgets.tracing.free_memory import less_of, require_room
+from attnwidgets.tracing.layers import FollowedLayer, RecordedLayer
 from attnwidgets.tracing.model_state import architecture
 from attnwidgets.tracing.recording.attention_function import (
     FUSED_BYTES,
@@ -163,6 +164,15 @@ class FollowedCall:
     def rows(self, dtype: torch.dtype, rows: list[int] | slice = slice(None)) -> Tensor:
         """Return the weights of the first sample, of some queries [head, row, key], in a precision."""
         return self.weights[0][:, rows].to(dtype)
+
+
+def layer_of(
+    call: Call | FollowedCall, sample: int, queries: int, keys: int
+) -> RecordedLayer | FollowedLayer:
+    """Return the layer of a call; see `ModelLayer` for the arguments."""
+    if isinstance(call, FollowedCall):
+        return FollowedLayer(call, sample, queries, keys)
+    return RecordedLayer(call, sample, queries, keys)
 
 
 @dataclass
