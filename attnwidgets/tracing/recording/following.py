@@ -236,14 +236,11 @@ class Following(TorchFunctionMode):
         maps, vectors = of_weights.read(weights), of_values.read(values)
 
         def product(new_maps: Tensor, new_vectors: Tensor) -> Tensor:
-            # What is not changed is multiplied as it is, so that no bit differs.
-            pair = [values, values]
-            pair[index] = weights if new_maps is maps else of_weights.written(new_maps)
-            pair[1 - index] = values if new_vectors is vectors else of_values.written(new_vectors)
-            output: Tensor = func(*_with_operands(args, pair), **kwargs)
-            return output
+            pair = [of_weights.written(new_maps), of_values.written(new_vectors)]
+            output: Tensor = func(*_with_operands(args, pair[:: 1 if index == 0 else -1]), **kwargs)
+            return of_output.read(output)
 
-        return _attended(caller.module, maps, vectors, product, of_output)
+        return of_output.written(_attended(caller.module, maps, vectors, product))
 
     def _fused(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute a fused kernel by the attention function if tokens attend in it."""
@@ -278,28 +275,26 @@ class Following(TorchFunctionMode):
 
 
 def _attended(
-    module: nn.Module,
-    maps: Tensor,
-    vectors: Tensor,
-    product: Callable[[Tensor, Tensor], Tensor],
-    of_output: _Form,
+    module: nn.Module, weights: Tensor, values: Tensor, product: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Return a product of weights [batch, head, query, key] and values, recorded and changed on the way."""
+    """Return the outputs of heads [batch, head, query, dim], recorded and changed as in `attention`.
+
+    Args:
+        module: The module that attends.
+        weights: [batch, head, query, key].
+        values: [batch, kv head, key, dim].
+        product: Takes both as they were changed, in the form that the graph of gradients goes through.
+    """
     watching, changing = observer.get(), changer_of(module)
-    weights = maps
     if changing is not None:
         weights = changing.weigh(module, weights)
     if watching is not None:
-        weights, vectors_after = watching.follow(module, weights, vectors)
-    else:
-        vectors_after = vectors
-    output = product(weights, vectors_after)
+        weights, values = watching.follow(module, weights, values)
+    output = product(weights, values)
     if changing is not None:
-        heads = of_output.read(output)
-        changed = changing.write(module, heads)
-        output = output if changed is heads else of_output.written(changed)
+        output = changing.write(module, output)
     if watching is not None:
-        watching.done(module, of_output.read(output))
+        watching.done(module, output)
     return output
 
 

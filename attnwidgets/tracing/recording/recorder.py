@@ -366,7 +366,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
     if not is_on_interface(model):
-        require_room_for_maps(model, inputs, "it is recorded as it is multiplied with the values")
+        require_room_for_maps(model, inputs, "is recorded where it meets the values")
     log = BlockLog(model)
     try:
         with (

@@ -45,7 +45,7 @@ def returned_weights(
         ValueError: If two passes on the same input differ.
     """
     name = type(model).__name__
-    require_room_for_maps(model, inputs, f"it is what it returns itself ({reason})")
+    require_room_for_maps(model, inputs, f"is what it returns itself ({reason})")
     # A user's own function is called for its weights; transformers' fused functions return none.
     is_custom = not is_transformers_own(model)
     why = f"The attention of {name} cannot be traced: {reason}, and"
@@ -94,9 +94,9 @@ def returned_weights(
 
 
 def require_room_for_maps(model: nn.Module, inputs: Mapping[str, Any], why: str) -> None:
-    """Raise a ValueError unless the weights of all layers fit into memory; `why` says why they are kept."""
+    """Raise a ValueError unless the weights of all layers fit into memory; `why` follows "the attention of ..."."""
     require_room(
-        f"the attention of {type(model).__name__} is kept for all layers at once ({why}): that",
+        f"the attention of {type(model).__name__} {why}, for all layers at once: that",
         returned_bytes(model, inputs),
         device_of(model),
         f"Take {less_of(inputs)}",
