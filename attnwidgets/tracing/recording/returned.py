@@ -94,7 +94,10 @@ def returned_weights(
 
 
 def require_room_for_maps(model: nn.Module, inputs: Mapping[str, Any], why: str) -> None:
-    """Raise a ValueError unless the weights of all layers fit into memory; `why` follows "the attention of ..."."""
+    """Raise a ValueError unless the weights of all layers fit into memory.
+
+    `why` follows "the attention of ..." in the message.
+    """
     require_room(
         f"the attention of {type(model).__name__} {why}, for all layers at once: that",
         returned_bytes(model, inputs),
