@@ -196,6 +196,24 @@ def test_heads_and_values_of_a_model_without_projections_to_hook() -> None:
         changed = traced.rerun(aw.ablate_heads(traced, (layer, HEAD)))
         torch.testing.assert_close(changed.logits, expected[0], **CLOSE)
 
+    # Of the last block, whose states are [token, batch, width].
+    def without_key(query: Any, key: Any, values: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        values = values.clone()
+        values[KEY] = 0
+        return plain_core(query, key, values, *rest, **options)
+
+    states: list[torch.Tensor] = []
+    model.transformer.layer[1].register_forward_hook(lambda *given: states.append(given[2][0][:, 0]))
+    logits_of(model)
+    attention.rel_attn_core = without_key
+    logits_of(model)
+    del attention.rel_attn_core
+    before, after = (each.double() / each.double().norm(dim=-1, keepdim=True) for each in states)
+    zeroed = aw.value_zeroing(traced, normalize=False, layers=1)
+    np.testing.assert_allclose(
+        zeroed.layer(1)[:, KEY], 0.5 * (before - after).pow(2).sum(-1), rtol=1e-3, atol=1e-9
+    )
+
 
 @pytest.mark.parametrize("family", tiny.OUTSIDE)
 def test_one_token_that_nobody_reads_changes_what_follows_from_it(family: str) -> None:
@@ -423,6 +441,13 @@ def test_a_pass_that_ends_in_the_middle_is_followed_no_longer(error: type[BaseEx
     handle.remove()
     attention.remove()
     assert aw.trace(model, None, IDS).n_layers() == 2
+
+
+def test_an_error_of_the_model_is_told_with_its_inputs() -> None:
+    model = built("MPNet")
+    model.mpnet.encoder.layer[1].attention.LayerNorm.weight = nn.Parameter(torch.ones(31))
+    with pytest.raises(ValueError, match=r"raised RuntimeError when it was run on input_ids \[1, 9\]"):
+        aw.trace(model, None, IDS)
 
 
 class Pooled(nn.Module):
