@@ -229,7 +229,7 @@ def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlock
         if "use_cache" in forward_parameters(model):
             options["use_cache"] = False
         options |= only_last_logits(model)  # logits are not needed
-        with watching(model) as watch, recording(model, readers=[watch.attention]) as session:
+        with watching(model) as watch, recording(model, readers=[watch.attention], keeps=True) as session:
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
     blocks = {stack: _blocks_of(trace, stack, model, calls, watch, purpose)}

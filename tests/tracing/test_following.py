@@ -390,7 +390,7 @@ def test_weights_and_values_are_those_of_the_reference(family: str, shared: Path
     for parameter in model.parameters():
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
     expected = np.load(folder / f"seen-{family}-0.npz")
-    with borrowed(model) as twin, recording(twin) as session:
+    with borrowed(model) as twin, recording(twin, keeps=True) as session:
         twin(input_ids=torch.tensor(expected["ids"])[None])
     manifest = json.loads((folder / "manifest-attention.json").read_text("utf-8"))
     assert [call.name for call in session.calls] == manifest["files"][f"seen {family}"]["calls"]

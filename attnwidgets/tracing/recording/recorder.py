@@ -180,7 +180,8 @@ class Recording:
     """The calls of one pass, in the order they were made; an observer of the attention function.
 
     `fuses` says that the model is one for transformers' sdpa attention, and `hides_later` that the pass has
-    left out a causal mask as that does. `softmaxes` are those of modules that compute attention themselves.
+    left out a causal mask as that does. `softmaxes` are those of modules that compute attention themselves,
+    whose weights are kept if `keeps` says so.
     """
 
     names: Mapping[int, str]
@@ -190,6 +191,7 @@ class Recording:
     calls: list[Call | FollowedCall] = field(default_factory=list)
     softmaxes: list[Softmax] = field(default_factory=list)
     fuses: bool = False
+    keeps: bool = False
     hides_later: bool = False
 
     def see(
@@ -219,7 +221,9 @@ class Recording:
     def follow(self, module: nn.Module, weights: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Apply the edits to a call outside the attention function, and keep its weights and values."""
         weights, value = self._edited(module, weights, value)
-        self.calls.append(FollowedCall(self.name_of(module), weights.detach(), value.detach()))
+        # Numbers that nobody reads take no memory.
+        kept = weights.detach() if self.keeps else weights.new_full((1,), torch.nan).expand(weights.shape)
+        self.calls.append(FollowedCall(self.name_of(module), kept, value.detach()))
         return weights, value
 
     def _edited(self, module: nn.Module, weights: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -274,6 +278,7 @@ def recording(
     readers: Sequence[Reader] = (),
     *,
     fuses: bool = False,
+    keeps: bool = False,
 ) -> Iterator[Recording]:
     """Switch a model to the recording attention function for the duration.
 
@@ -287,10 +292,12 @@ def recording(
             weights be held whole.
         fuses: Whether a long text's causal mask may be left out, as for sdpa. Not where blocks are to run
             again by themselves: they are given the mask.
+        keeps: Whether the weights of modules that compute attention themselves are kept. Others follow from
+            what a call keeps anyway.
     """
     register()
     names = {id(module): name for name, module in model.named_modules()}
-    session = Recording(names, edits, listeners, readers, fuses=fuses and supports_sdpa(model))
+    session = Recording(names, edits, listeners, readers, fuses=fuses and supports_sdpa(model), keeps=keeps)
     token = observer.set(session)
     try:
         with ExitStack() as exits:
@@ -371,7 +378,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     try:
         with (
             log.watching(),
-            recording(model, readers=[_progress_of(model), log.attention], fuses=True) as session,
+            recording(model, readers=[_progress_of(model), log.attention], fuses=True, keeps=True) as session,
         ):
             outputs = model(**inputs, **options)
     except (UnsupportedModelError, KeyError) as error:
