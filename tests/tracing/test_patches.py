@@ -75,6 +75,7 @@ def test_texts_that_are_read_with_a_picture_outside_the_interface_are_recorded()
     blip = traced("BLIP")
     assert blip.stacks == ("text", "vision", "cross")
     assert [axis.tokens[-1] for axis in blip.axes("cross")] == ["##able", "1,1"]
+    assert aw.hidden_token_attribution(blip, scope="local").values.any()
     git = traced("GIT")
     assert git.stacks == ("text", "vision")
     assert git.warning.endswith("which of them are patches of the picture, and where, is not known for 'git'")

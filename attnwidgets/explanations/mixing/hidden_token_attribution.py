@@ -43,11 +43,9 @@ _PROBE = 8
 
 
 def _size(trace: Any, stack: str) -> int:
-    """Return the size of the first block's input, from the model's config or else the recorded queries."""
-    width = getattr(trace.model.config, "hidden_size", None)
-    if width is None:
-        heads, _, width = trace.query_key(trace.layers(stack)[0], stack)[0].shape
-        width *= heads
+    """Return the size of the first block's input, from the model's config or else the recorded heads."""
+    layer = trace.stack_table[stack].layers[0]
+    width = getattr(trace.model.config, "hidden_size", layer.shape[0] * layer.call.head_dim)
     return n_keys(trace, stack) * int(width)
 
 

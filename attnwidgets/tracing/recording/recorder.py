@@ -102,6 +102,11 @@ class Call:
         return self.key.shape[1]
 
     @property
+    def head_dim(self) -> int:
+        """Width of a head's queries."""
+        return self.query.shape[-1]
+
+    @property
     def dtype(self) -> torch.dtype:
         """The model's precision."""
         return self.query.dtype
@@ -147,6 +152,11 @@ class FollowedCall:
     def kv_heads(self) -> int:
         """Number of key/value heads."""
         return self.values.shape[1]
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a head's values."""
+        return self.values.shape[-1]
 
     @property
     def dtype(self) -> torch.dtype:
