@@ -107,7 +107,7 @@ def _caller() -> _Caller | None:
 
     It is read from Python's own stack, so that no module needs a hook.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, and there is no other name for it
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, without a public name
     module = None
     while frame is not None:
         code = frame.f_code
@@ -443,7 +443,7 @@ def following(modules: Iterable[nn.Module], own: Callable[[], bool] | None = Non
         for module in followed:
             exits.callback(module.register_forward_pre_hook(before, prepend=True).remove)
             exits.callback(module.register_forward_hook(after, always_call=True).remove)
-            # After an interrupt, which is no Exception, torch calls no hook.
+            # Torch calls hooks after an Exception, and an interrupt is another kind of error.
             exits.callback(_leave, module)
         yield
 
