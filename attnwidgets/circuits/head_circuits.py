@@ -21,6 +21,7 @@ from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.steps import Norm, apply_steps, read_affine
 from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.recorder import Call
 from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -196,17 +197,20 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
     part = component_of(("head", layer, head), trace, "self")
     head = int(part.head or 0)  # counted from 0
     block = block_of(trace, part.layer, "self", _NAME)
+    call = block.call
+    if not isinstance(call, Call):
+        raise UnsupportedModelError(f"{_NAME} needs queries and keys: {trace.warning}.")
     with no_grad():
-        query, key = _query_key(block)
+        query, key = _query_key(block, call)
         value, _ = block.value_projection()
         output, _, _ = block.branch()
     group = block.n_heads // block.values.shape[0]
-    dims = block.call.query.shape[-1], block.values.shape[-1]
+    dims = call.query.shape[-1], block.values.shape[-1]
 
     def of(matrix: Tensor, number: int, size: int) -> Tensor:
         return matrix[:, number * size : (number + 1) * size].cpu()
 
-    scaling = block.call.settings.get("scaling")
+    scaling = call.settings.get("scaling")
     return HeadCircuits(
         part.layer,
         head,
@@ -219,11 +223,11 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
     )
 
 
-def _query_key(block: Block) -> tuple[Tensor, Tensor]:
+def _query_key(block: Block, call: Call) -> tuple[Tensor, Tensor]:
     """Return W_Q [width, head * dim] and W_K [width, kv head * dim], checked on what the model computed."""
     layout, like = block.layout, block.hidden
-    heads, kv = block.n_heads, block.call.key.shape[1]
-    size, width = block.call.query.shape[-1], like.shape[-1]
+    heads, kv = block.n_heads, call.kv_heads
+    size, width = call.query.shape[-1], like.shape[-1]
     path, _, last = layout.value.rpartition(".")
     if layout.fused:
         matrix, bias = read_affine(block.part(layout.value), width, like)
@@ -239,10 +243,10 @@ def _query_key(block: Block) -> tuple[Tensor, Tensor]:
     else:
         raise UnsupportedModelError(f"{_NAME}: the query projection of {layout.family} is not known.")
     read = block.norm1(like) if layout.order != "post" and block.norm1 is not None else like
-    for (matrix, bias), recorded in zip(result, (block.call.query, block.call.key), strict=True):
+    for (matrix, bias), recorded in zip(result, (call.query, call.key), strict=True):
         made = read[:1] @ matrix if bias is None else read[:1] @ matrix + bias
         expected = recorded[0, :, 0].flatten().to(made)  # rotations leave the first position as it is
-        if not (made[0] - expected).norm() <= tolerance(block.call.query.dtype) * expected.norm():
+        if not (made[0] - expected).norm() <= tolerance(call.dtype) * expected.norm():
             raise UnsupportedModelError(
                 f"{_NAME}: queries and keys of {layout.family} are not a projection of the states (a norm or "
                 "a scale follows)."

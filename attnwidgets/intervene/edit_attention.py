@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.interventions import Intervention, Seen
+    from attnwidgets.tracing.recording.attention_function import Scored
 
     # A call, its rows [batch, head, row, key], which keys they may read, the rows' indices -> new rows.
     NewRows = Callable[[Seen, Tensor, Tensor, list[int]], Tensor]
@@ -334,28 +335,28 @@ class _Suppression:
         rest = weights.masked_fill(suppressed, 0)
         if not self.renormalize:
             return rest
-        if seen.changed:
+        if seen.changed or seen.scored is None:
             total = rest.sum(-1, keepdim=True)
-            if seen.settings.get("sink") is not None:
+            if seen.scored is not None and seen.scored.settings.get("sink") is not None:
                 # The sink's share grows as the keys' do.
                 total = total + (1 - weights.sum(-1, keepdim=True)).clamp_min(0)
             new = rest / torch.where(total > 0, total, torch.ones_like(total))
         else:
-            new = _masked_softmax(seen, suppressed)
+            new = _masked_softmax(seen.scored, seen.readable, suppressed)
         return torch.where(suppressed.any(-1, keepdim=True), new, weights)
 
 
-def _masked_softmax(seen: Seen, suppressed: Tensor) -> Tensor:
+def _masked_softmax(scored: Scored, readable: Tensor, suppressed: Tensor) -> Tensor:
     """Return weights with some pairs masked before the softmax: exact even if the rest has little weight."""
-    settings = dict(seen.settings)
-    lowest = torch.finfo(seen.query.dtype).min
-    hidden = torch.zeros(suppressed.shape, dtype=seen.query.dtype, device=suppressed.device)
+    settings = dict(scored.settings)
+    lowest = torch.finfo(scored.query.dtype).min
+    hidden = torch.zeros(suppressed.shape, dtype=scored.query.dtype, device=suppressed.device)
     hidden = hidden.masked_fill(suppressed, lowest)[None]
-    readable = seen.readable & ~suppressed
+    readable = readable & ~suppressed
     mask = settings.get("mask")
     settings["mask"] = (
         hidden if mask is None else torch.where(readable, mask, torch.full_like(hidden, lowest))
     )
-    weights = attention_weights(seen.query, seen.key, **settings)
+    weights = attention_weights(scored.query, scored.key, **settings)
     # If nothing can be read, a softmax over the lowest numbers would be uniform.
     return weights.masked_fill(suppressed | ~readable.any(-1, keepdim=True), 0)

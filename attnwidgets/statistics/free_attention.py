@@ -11,7 +11,6 @@ from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
 from attnwidgets._tables import Table, cells
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
-from attnwidgets.tracing.causal_mask import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -274,10 +273,8 @@ def _values(trace: Trace, stack: str, layer: int, head: int) -> tuple[Float, Boo
     repeats = trace.n_heads(stack, layer) // len(by_kv_head)
     values: Float = by_kv_head[head // repeats].detach().double().cpu().numpy()
     shape = tuple(len(axis) for axis in trace.axes(stack))
-    mask = block.attention.settings.get("mask")
-    if mask is None:
-        return values, np.ones(shape, dtype=bool)
-    allowed = readable(mask)[0, 0 if mask.shape[1] == 1 else head]
+    allowed = block.attention.readable()
+    allowed = allowed[0, 0 if allowed.shape[1] == 1 else head]
     return values, np.broadcast_to(allowed.cpu().numpy(), shape)
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets._tensors import is_half, widened
-from attnwidgets.tracing.layers import RecordedLayer, is_trace
+from attnwidgets.tracing.layers import ModelLayer, is_trace
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
 from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from attnwidgets.tracing.recording.module_calls import Invocation, Watch
-    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
     from attnwidgets.tracing.trace import Trace
 
     # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> their replacements
@@ -71,6 +71,7 @@ class RecordedBlock:
         call: Index in `calls` of the stack's attention call.
         calls: All attention calls it makes, in order.
         values: The values of each call, [1, kv head, key, head dim].
+        axis: The axis of samples in its states: 1 where they are [token, 1, width] (XLNet).
     """
 
     name: str
@@ -79,17 +80,23 @@ class RecordedBlock:
     kwargs: dict[str, Any]
     output: Tensor
     call: int
-    calls: tuple[Call, ...]
+    calls: tuple[Call | FollowedCall, ...]
     values: tuple[Tensor, ...]
+    axis: int = 0
 
     @property
-    def attention(self) -> Call:
+    def attention(self) -> Call | FollowedCall:
         """The stack's attention call."""
         return self.calls[self.call]
 
     @property
     def hidden(self) -> Tensor:
         """Its input hidden states, [1, token, width]."""
+        return self.given.transpose(0, self.axis)
+
+    @property
+    def given(self) -> Tensor:
+        """Its input hidden states as it takes them."""
         for value in (*self.args, self.kwargs.get("hidden_states"), *self.kwargs.values()):
             if is_hidden(value):
                 return value
@@ -138,14 +145,16 @@ class RecordedBlocks:
             def run(copies: int = 1, edit: ValueEdit | None = None, hidden: Tensor | None = None) -> Tensor:
                 pending[:] = [] if edit is None else [edit]
                 session.calls.clear()
-                swap = (block.hidden, hidden) if hidden is not None else None
-                args, kwargs = (_copies(part, copies, swap=swap, widen=widen) for part in parts)
+                swap = (block.given, hidden.transpose(0, block.axis)) if hidden is not None else None
+                args, kwargs = (
+                    _copies(part, copies, swap=swap, widen=widen, axis=block.axis) for part in parts
+                )
                 if wide:
                     output = torch.func.functional_call(module, wide, args, kwargs)
                 else:
                     output = module(*args, **kwargs)
                 session.calls.clear()
-                return first_tensor(output)
+                return first_tensor(output).transpose(0, block.axis)
 
             yield run
 
@@ -211,7 +220,7 @@ def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlock
             "make it with aw.trace(model, tokenizer, text)"
         )
     require_same_model(trace, purpose)
-    recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
+    recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, ModelLayer)]
     if len(recorded) != trace.n_layers(stack):
         why = trace.warning or "its attention was given, not recorded"
         raise UnsupportedModelError(f"{purpose} calls blocks again, which is impossible here: {why}")
@@ -220,7 +229,7 @@ def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlock
         if "use_cache" in forward_parameters(model):
             options["use_cache"] = False
         options |= only_last_logits(model)  # logits are not needed
-        with watching(model) as watch, recording(model, readers=[watch.attention]) as session:
+        with watching(model) as watch, recording(model, readers=[watch.attention], keeps=True) as session:
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
     blocks = {stack: _blocks_of(trace, stack, model, calls, watch, purpose)}
@@ -231,7 +240,12 @@ def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlock
 
 
 def _blocks_of(
-    trace: Trace, stack: str, model: nn.Module, calls: Sequence[Call], watch: Watch, purpose: str
+    trace: Trace,
+    stack: str,
+    model: nn.Module,
+    calls: Sequence[Call | FollowedCall],
+    watch: Watch,
+    purpose: str,
 ) -> RecordedBlocks:
     modules = {id(module): name for name, module in model.named_modules()}
     # NaN from an encoder reaches every layer that reads it, so the encoder is checked first.
@@ -246,6 +260,7 @@ def _blocks_of(
             args=block.args,
             kwargs=block.kwargs,
             output=_output_of(block, len(trace.axes(stack)[0]), modules[id(block.module)], purpose),
+            axis=_axis_of(block, len(trace.axes(stack)[0])),
             call=block.calls.index(call),
             calls=tuple(calls[index] for index in block.calls),
             values=tuple(watch.values[index] for index in block.calls),
@@ -285,10 +300,10 @@ def first_tensor(output: Any) -> Tensor:
 
 
 def _invocations(
-    trace: Trace, stack: str, calls: Sequence[Call], watch: Watch, purpose: str
+    trace: Trace, stack: str, calls: Sequence[Call | FollowedCall], watch: Watch, purpose: str
 ) -> dict[int, tuple[Invocation, int]]:
     """Return a stack's blocks by layer, in the order of their calls, each with its attention call."""
-    layers = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
+    layers = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, ModelLayer)]
     stack_calls = _matching([layer.call.name for layer in layers], [call.name for call in calls], purpose)
     return {
         layer: (watch.block_of(call, set(stack_calls), purpose), call)
@@ -335,11 +350,18 @@ def _matching(wanted: list[str], names: list[str], purpose: str) -> list[int]:
 
 def _output_of(invocation: Invocation, n_queries: int, name: str, purpose: str) -> Tensor:
     output = first_tensor(invocation.output)
+    if output.dim() == HIDDEN_DIMS:
+        output = output.transpose(0, _axis_of(invocation, n_queries))
     if output.dim() != HIDDEN_DIMS or output.shape[:2] != (1, n_queries):
         raise UnsupportedModelError(
             f"{purpose}: block {name!r} returns {tuple(output.shape)}, not [1, {n_queries} queries, width]"
         )
     return output
+
+
+def _axis_of(invocation: Invocation, n_queries: int) -> int:
+    """Return the axis of samples in a block's states [sample, token, width] or [token, sample, width]."""
+    return int(first_tensor(invocation.output).shape[:2] == (n_queries, 1) and n_queries > 1)
 
 
 def _any_cache(value: Any) -> bool:
@@ -348,23 +370,25 @@ def _any_cache(value: Any) -> bool:
     return any(_any_cache(item) for item in value) if isinstance(value, (tuple, list)) else is_cache(value)
 
 
-def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bool) -> Any:
+def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bool, axis: int = 0) -> Any:
     """Return inputs of one sample as inputs of `n` copies of it; inputs without a batch axis stay."""
     if isinstance(value, Tensor):
         if swap is not None and value is swap[0]:
             return swap[1]
         if widen:
             value = widened(value)
-        if value.dim() > 1 and value.shape[0] == 1 and n > 1:
-            value = value.expand(n, *value.shape[1:])
+        # Along another axis than the first, only states have samples: masks broadcast.
+        is_of_samples = is_hidden(value) if axis else value.dim() > 1
+        if is_of_samples and value.shape[axis] == 1 and n > 1:
+            value = value.expand(*value.shape[:axis], n, *value.shape[axis + 1 :])
             return value.contiguous() if is_hidden(value) else value
         # The model may write into its hidden states.
         return value.clone() if is_hidden(value) else value
     if isinstance(value, (dict, UserDict)):
-        copied = {name: _copies(item, n, swap=swap, widen=widen) for name, item in value.items()}
+        copied = {name: _copies(item, n, swap=swap, widen=widen, axis=axis) for name, item in value.items()}
         return type(value)(copied) if isinstance(value, UserDict) else copied
     if type(value) in (tuple, list):
-        return type(value)(_copies(item, n, swap=swap, widen=widen) for item in value)
+        return type(value)(_copies(item, n, swap=swap, widen=widen, axis=axis) for item in value)
     if is_cache(value):
         value = copy.deepcopy(value)
         # Layers of a state space keep one state, which broadcasts, and cannot be repeated.

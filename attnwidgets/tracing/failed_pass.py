@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.free_memory import out_of_memory
+from attnwidgets.tracing.recording.following import Following
 from attnwidgets.tracing.recording.recorder import forward_parameters
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ def told_of_pass(model: Any, inputs: Mapping[str, Any]) -> Iterator[None]:
 
 def _is_the_models(error: BaseException) -> bool:
     """Return whether an error of Python's was raised in the code of transformers or torch."""
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
+    step, raised_in = error.__traceback__, ""
+    while step is not None:
+        # The mode that follows a pass only hands a torch function on.
+        if step.tb_frame.f_code is not Following.__torch_function__.__code__:
+            raised_in = step.tb_frame.f_globals.get("__name__", "")
         step = step.tb_next
-    raised_in = "" if step is None else step.tb_frame.f_globals.get("__name__", "")
     return type(error).__module__ == "builtins" and raised_in.startswith(("transformers", "torch"))

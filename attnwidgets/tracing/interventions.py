@@ -17,14 +17,12 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
-from attnwidgets.tracing.causal_mask import readable
 from attnwidgets.tracing.layers import is_trace
-from attnwidgets.tracing.recording.attention_function import NAME, changers
+from attnwidgets.tracing.recording.attention_function import NAME, allowed, changers, read_at_all
 from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, origin, unwrap
 from attnwidgets.tracing.recording.call_scope import own_calls, own_implementation, own_uncompiled
+from attnwidgets.tracing.recording.following import following, is_on_interface, is_outside
 from attnwidgets.tracing.recording.recorder import register
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets.tracing.anatomy.attention_modules import AttentionModule
+    from attnwidgets.tracing.recording.attention_function import Scored
 
 _LOGGER = logging.getLogger("attnwidgets")
 # Models whose other callers have been warned about, once each.
@@ -54,9 +53,8 @@ class Seen:
     Attributes:
         stack: Its stack.
         layer: Its layer.
-        query: [batch, head, query, dim].
-        key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap, position_bias and sink.
+        weights: [batch, head, query, key], before any intervention.
+        scored: What its scores are computed from; None where the module computes them itself.
         first_query: Position of the first query in the text; above 0 if a cache holds earlier tokens.
         first_key: Position of the first key; above 0 if a sliding window has dropped earlier ones.
         changed: Whether an intervention before this one changed the weights.
@@ -64,9 +62,8 @@ class Seen:
 
     stack: str
     layer: int
-    query: Tensor
-    key: Tensor
-    settings: Mapping[str, Any]
+    weights: Tensor
+    scored: Scored | None
     first_query: int
     first_key: int
     changed: bool = False
@@ -74,21 +71,18 @@ class Seen:
     @cached_property
     def readable(self) -> Tensor:
         """True for every key that a query may read [batch or 1, 1, query, key]."""
-        mask = self.settings.get("mask")
-        if mask is None:
-            shape = (1, 1, self.query.shape[2], self.key.shape[2])
-            return torch.ones(shape, dtype=torch.bool, device=self.query.device)
-        of_mask: Tensor = readable(mask)
-        return of_mask
+        if self.scored is None:
+            return read_at_all(self.weights)
+        return allowed(self.scored.settings.get("mask"), self.weights.shape, self.weights.device)
 
     def queries(self, positions: frozenset[int] | None) -> list[int]:
         """Return the rows of the call that are at some positions of the text."""
-        rows = range(self.query.shape[2])
+        rows = range(self.weights.shape[2])
         return [row for row in rows if positions is None or row + self.first_query in positions]
 
     def keys(self, positions: frozenset[int]) -> list[int]:
         """Return the columns of the call that are at some positions of the text."""
-        return [column for column in range(self.key.shape[2]) if column + self.first_key in positions]
+        return [column for column in range(self.weights.shape[3]) if column + self.first_key in positions]
 
 
 class Intervention:
@@ -336,10 +330,13 @@ class Session:
             for model in self.models():
                 undo.callback(model.register_forward_pre_hook(self._before, with_kwargs=True).remove)
                 undo.callback(model.register_forward_hook(self._after, with_kwargs=True).remove)
-            for twin in self.models()[1:]:
+            for twin in self.models()[1:] if is_on_interface(self.model) else ():
                 undo.enter_context(implementation(twin, NAME))
             undo.enter_context(own_uncompiled(self.model, self._own))
-            undo.enter_context(own_implementation(configs_of(self.model), NAME, self._own))
+            if is_on_interface(self.model):
+                undo.enter_context(own_implementation(configs_of(self.model), NAME, self._own))
+            if is_outside(self.model):
+                undo.enter_context(following(self.modules, self._own))
             self._undo = undo.pop_all()
 
     def end(self) -> None:
@@ -366,7 +363,7 @@ class Session:
         if not self._pass.calls and any(active.acts_in_attention for active in self.active):
             raise UnsupportedModelError(
                 f"interventions have no effect on {type(model).__name__}: it computes attention outside "
-                "transformers' attention interface."
+                "transformers' attention interface, and no softmax of it meets values over its tokens."
             )
         for intervention in self.active:
             if intervention in self._unapplied:
@@ -379,10 +376,11 @@ class Session:
                     f"such an input, which knows what runs: aw.{intervention.kind}(trace, ...)."
                 )
 
-    def weigh(
-        self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
-    ) -> Tensor:
-        """Apply the interventions to a call's weights, in order; unchanged weights are the same object."""
+    def weigh(self, module: nn.Module, weights: Tensor, scored: Scored | None = None) -> Tensor:
+        """Apply the interventions to a call's weights, in order; unchanged weights are the same object.
+
+        `scored` holds what the scores are computed from, if the attention function has computed them.
+        """
         current = self._pass
         current.calls += 1
         original = origin(module)
@@ -396,11 +394,11 @@ class Session:
                     f"a block of {type(self.model).__name__} that serves as several layers was called by "
                     "itself, so an intervention cannot tell which layer it is."
                 )
-        first_query, first_key = self._positions(original, resolved[0][1], query, key, settings)
+        first_query, first_key = self._positions(original, resolved[0][1], weights, scored)
         plain = weights
         for each, stack, layer in resolved:
             if (stack, layer) in each.where:
-                seen = Seen(stack, layer, query, key, settings, first_query, first_key, weights is not plain)
+                seen = Seen(stack, layer, plain, scored, first_query, first_key, weights is not plain)
                 weights = each.weigh(seen, weights)
                 current.seen.append((each, seen))
                 self.note_applied(each)
@@ -422,20 +420,19 @@ class Session:
         return output
 
     def _positions(
-        self, module: nn.Module, stack: str, query: Tensor, key: Tensor, settings: Mapping[str, Any]
+        self, module: nn.Module, stack: str, weights: Tensor, scored: Scored | None
     ) -> tuple[int, int]:
         """Return the positions of a call's first query and first key in the text."""
-        n_queries, n_keys = query.shape[2], key.shape[2]
+        n_queries, n_keys = weights.shape[2:]
         if stack == "cross":
             # The decoder's self-attention of the same layer has run before and set the position.
             return max(0, self._pass.next.get(-1, n_queries) - n_queries), 0
         first_query = first_key = 0
         if n_keys != n_queries:
             last = n_keys - 1
-            mask = settings.get("mask")
-            if mask is not None:
+            if scored is None or scored.settings.get("mask") is not None:
                 # A cache of fixed size has room for tokens to come.
-                read = Seen(stack, 0, query, key, settings, 0, 0).readable[..., -1, :].flatten(0, -2).any(0)
+                read = Seen(stack, 0, weights, scored, 0, 0).readable[..., -1, :].flatten(0, -2).any(0)
                 last = int(read.nonzero().max()) if bool(read.any()) else last
             first_query = last + 1 - n_queries
             known = self._pass.next.get(id(module), 0)

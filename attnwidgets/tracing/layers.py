@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.anatomy.blocks import Block
     from attnwidgets.tracing.mixers.mix import MixedBlock
-    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace
@@ -76,8 +76,8 @@ class SoftmaxLayer:
 
 
 @dataclass(frozen=True)
-class RecordedLayer(SoftmaxLayer):
-    """A layer whose weights are recomputed from recorded queries and keys, by the function that ran.
+class ModelLayer:
+    """A layer of a recorded pass, which a model can run again and interventions can change.
 
     Args:
         call: The attention call of the whole batch.
@@ -86,7 +86,7 @@ class RecordedLayer(SoftmaxLayer):
         keys: Number of key positions before the padding.
     """
 
-    call: Call
+    call: Any
     sample: int
     queries: int
     keys: int
@@ -94,12 +94,45 @@ class RecordedLayer(SoftmaxLayer):
     @property
     def shape(self) -> tuple[int, int, int]:
         """Heads, queries, keys."""
-        return (self.call.query.shape[1], self.queries, self.keys)
+        return (self.call.shape[1], self.queries, self.keys)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Precision of the weights: float64 if they were computed in it, else float32."""
-        return kept_dtype(self.call.query.dtype)
+        return kept_dtype(self.call.dtype)
+
+    def fingerprint(self) -> Tensor:
+        """Return numbers that differ if another pass was another computation."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class FollowedLayer(ModelLayer):
+    """A layer whose weights were kept as its module multiplied them with the values.
+
+    Its queries and keys are not known: the module computes its scores as it likes.
+    """
+
+    call: FollowedCall
+
+    def fingerprint(self) -> Tensor:
+        """Return the weights [head, query, key]."""
+        return self.call.weights[self.sample, :, : self.queries, : self.keys]
+
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
+        """Return [head, query, key]; of the given heads and queries only."""
+        return GivenLayer(self.fingerprint()).weights(heads, queries).astype(self.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class RecordedLayer(ModelLayer, SoftmaxLayer):
+    """A layer whose weights are recomputed from recorded queries and keys, by the function that ran."""
+
+    call: Call
+
+    def fingerprint(self) -> Tensor:
+        """Return the queries [head, query, dim]."""
+        return self.query_key()[0]
 
     def _part(self, added: Any) -> Any:
         """Return this sample's part of a mask, bias or sink [batch or 1, head or 1, query or 1, key or 1]."""

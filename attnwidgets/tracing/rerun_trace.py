@@ -23,14 +23,14 @@ from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.anatomy.stack_axes import with_registers
 from attnwidgets.tracing.interventions import added_to, require_same_interventions, said_of
-from attnwidgets.tracing.layers import RecordedLayer, Stack
+from attnwidgets.tracing.layers import ModelLayer, Stack
 from attnwidgets.tracing.mixers.log import by_number
 from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import Call, NeverAttendsError, forward_parameters, record
+from attnwidgets.tracing.recording.recorder import NeverAttendsError, forward_parameters, layer_of, record
 from attnwidgets.tracing.recording.returned import apart, tolerance
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -79,9 +79,9 @@ def again(trace: Trace) -> Trace:
         before = trace.stack_table[name]
         extra = added_to(trace.model, name) - trace.added.get(name, 0)
         layers = tuple(
-            RecordedLayer(call, 0, *(length + extra for length in layer.shape[1:]))
+            layer_of(call, 0, *(length + extra for length in layer.shape[1:]))
             for call, layer in zip(calls, before.layers, strict=True)
-            if isinstance(call, Call)
+            if not isinstance(call, Tensor)
         )
         query, key = (_with(axis, extra) for axis in (before.query, before.key))
         blocks = recorded.blocks[name]
@@ -166,20 +166,22 @@ def _difference(trace: Trace, model: Any) -> float:
 
 
 def _both(trace: Trace, twin: Any) -> tuple[Tensor | None, Tensor | None]:
-    """Return the logits that were recorded and those of a pass now; without logits, the last queries."""
+    """Return the logits that were recorded and those of a pass now; without logits, numbers of a layer."""
     if trace.logits is not None:
         options: dict[str, Any] = {"return_dict": True}
         if "use_cache" in forward_parameters(twin):
             options["use_cache"] = False
         return trace.logits, own_logits(trace, trace.call(twin, trace.inputs, options, {}))
     stack = trace.default_stack
-    recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
+    recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, ModelLayer)]
     if not recorded:
         return None, None
-    calls = [call for call in record(twin, trace.inputs).stacks.get(stack, ()) if isinstance(call, Call)]
-    query = recorded[-1].query_key()[0]
-    now = torch.zeros(0) if not calls else calls[-1].query[0, :, : query.shape[1]]
-    return query, now
+    calls = [
+        call for call in record(twin, trace.inputs).stacks.get(stack, ()) if not isinstance(call, Tensor)
+    ]
+    last = recorded[-1]
+    now = layer_of(calls[-1], 0, last.queries, last.keys).fingerprint() if calls else torch.zeros(0)
+    return last.fingerprint(), now
 
 
 class GivenModel(nn.Module):

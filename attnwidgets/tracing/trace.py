@@ -20,7 +20,13 @@ from attnwidgets.tracing.anatomy.answer import Answer
 from attnwidgets.tracing.anatomy.blocks import Anatomy, attention_blocks, left_out
 from attnwidgets.tracing.causal_mask import readable, whole
 from attnwidgets.tracing.free_memory import require_room
-from attnwidgets.tracing.layers import GivenLayer, RecordedLayer, SoftmaxLayer, Stack  # noqa: F401 - see Stream
+from attnwidgets.tracing.layers import (
+    FollowedLayer,
+    GivenLayer,
+    RecordedLayer,  # noqa: F401 - see Stream
+    SoftmaxLayer,
+    Stack,
+)
 from attnwidgets.tracing.media.picture import know
 from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -469,8 +475,13 @@ class Trace(Suggesting):
         name, number = self._index(layer, stack)
         source = self.stack_table[name].layers[number]
         if not isinstance(source, SoftmaxLayer):
+            why = (
+                f": {source.call.name} computes its scores outside transformers' attention interface"
+                if isinstance(source, FollowedLayer)
+                else ""
+            )
             raise UnsupportedModelError(
-                f"queries and keys were not recorded for {self.model_id or 'given numbers'}"
+                f"queries and keys were not recorded for {self.model_id or 'given numbers'}{why}"
             )
         return source
 

@@ -269,7 +269,7 @@ def test_what_is_not_there_is_said():
         aw.circuits.contextual_decomposition(translator, 5)
     with pytest.raises(ValueError, match="no head"):
         aw.circuits.component_relevance(aw.trace(tiny.build(tiny.TEXT["ELECTRA"]), None, input_ids=CLEAN))
-    unknown = aw.trace(tiny.build(tiny.OUTSIDE["MPNet"]), None, input_ids=CLEAN)
+    unknown = aw.trace(tiny.build(tiny.UNFOLLOWED["GPT-Neo with sums"]), None, input_ids=CLEAN)
     with pytest.raises(ValueError, match="contextual_decomposition"):
         aw.circuits.contextual_decomposition(unknown, AT)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers as hf
 
 import attnwidgets as aw
 from tests.intervene.made import IDS, logits, t5, text
@@ -233,7 +232,6 @@ def test_what_cannot_be_set_is_refused() -> None:
     ):
         logits(trace)
     assert aw.interventions() == ()
-    config = hf.BloomConfig(vocab_size=120, hidden_size=32, n_layer=1, n_head=4)
-    unknown = aw.trace(hf.BloomForCausalLM(config).eval(), None, input_ids=IDS)
+    unknown = aw.trace(tiny.build(tiny.UNFOLLOWED["GPT-Neo with sums"]), None, input_ids=IDS)
     with pytest.raises(ValueError, match="attention cannot be changed here"):
         set_activations(unknown, "mlp", 0, 0.0)

@@ -11,7 +11,7 @@ from attnwidgets.tracing.recording import recorder
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.ways import traced
 from tests.tracing import tiny
-from tests.tracing.families import OUTSIDE
+from tests.tracing.families import UNFOLLOWED
 
 ON_BLOCKS = {"recorded model", "blocks", "own blocks"}
 MIXING = {"attention", "map", *ON_BLOCKS}
@@ -92,10 +92,10 @@ def test_numbers_without_their_model_are_refused_with_the_reason(method) -> None
 
 
 @named(ON_THE_MODEL)
-@pytest.mark.parametrize("family", ["MPNet", "GPT-Neo"])
+@pytest.mark.parametrize("family", UNFOLLOWED)
 def test_a_model_that_hides_its_attention_is_refused_with_the_reason(method, family: str) -> None:
     with pytest.raises(ValueError, match=rf"{method.name}.*outside transformers' attention interface"):
-        method.function(OUTSIDE[family].traced())
+        method.function(UNFOLLOWED[family].traced())
 
 
 @named(ON_THE_MODEL)

@@ -467,7 +467,7 @@ def test_a_change_of_attention_that_does_not_run_is_an_error() -> None:
 
 
 def test_a_model_that_interventions_do_not_reach_says_so() -> None:
-    model = tiny.build(tiny.OUTSIDE["GPT-Neo"])
+    model = tiny.build(tiny.UNFOLLOWED["GPT-Neo with sums"])
     with pytest.raises(ValueError, match="outside"), aw.ablate_heads(model, (0, 0)):
         model(input_ids=torch.tensor([IDS]))
     assert model(input_ids=torch.tensor([IDS])).logits.shape[1] == 6

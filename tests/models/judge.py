@@ -216,8 +216,12 @@ class Judge:
             return []
         sides = ("", "encoder_", "decoder_", "cross_")
         result = [getattr(outputs, f"{side}attentions", None) or () for side in sides]
+        # ProphetNet returns its scores.
         return [
-            each for maps in result for each in maps if isinstance(each, torch.Tensor) and each.dim() == 4
+            each
+            for maps in result
+            for each in maps
+            if isinstance(each, torch.Tensor) and each.dim() == 4 and not bool((each < 0).any())
         ]
 
     def _rollout(self) -> str:

@@ -191,7 +191,7 @@ def test_places_that_are_not_there_say_what_is(name, message):
         resolve_hook_point(tiny.build(tiny.TEXT["BERT"]), name)
 
 
-@pytest.mark.parametrize(("family", "hook"), [("OPT", "hook_resid_mid"), ("MPNet", "hook_mlp_out")])
+@pytest.mark.parametrize(("family", "hook"), [("OPT", "hook_resid_mid"), ("XLNet", "hook_mlp_out")])
 def test_hooks_that_no_description_settles_are_refused(family, hook):
     model = tiny.build((tiny.TEXT | tiny.OUTSIDE)[family])
     with pytest.raises(UnsupportedModelError, match="name the module instead"):

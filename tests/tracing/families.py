@@ -215,4 +215,4 @@ MORE: dict[str, Family] = {
 }
 
 # Outside transformers' attention interface: what they return themselves is all there is.
-OUTSIDE: dict[str, Family] = {name: Family(make, outside=True) for name, make in tiny.OUTSIDE.items()}
+UNFOLLOWED: dict[str, Family] = {name: Family(make, outside=True) for name, make in tiny.UNFOLLOWED.items()}

@@ -299,10 +299,10 @@ PICTURES: dict[str, Pictures] = {
     "SigLIP 2": Pictures(_siglip2, after=("[PAD]", "[PAD]"), read=_padded),
     "DETR": _detector("Detr"),
     "Conditional DETR": _detector("ConditionalDetr"),
-    "BLIP": Pictures(_blip, (2, 2), CLASS, ids=_IDS, states="vision_model.embeddings"),
+    "BLIP": Pictures(_blip, (2, 2), CLASS, stack="vision", ids=_IDS, states="vision_model.embeddings"),
     "BLIP-2": Pictures(_blip2, (2, 2), CLASS, stack="vision", ids=(IMAGE, IMAGE, IMAGE, 5, 6)),
-    "GIT": Pictures(_git, (2, 2), CLASS, ids=_IDS),
-    "TrOCR": Pictures(_trocr, before=CLASS),
+    "GIT": Pictures(_git, (2, 2), CLASS, stack="vision", ids=_IDS),
+    "TrOCR": Pictures(_trocr, before=CLASS, stack="encoder"),
     "LLaVA": Pictures(_llava, (2, 2), CLASS, stack="vision", ids=(5, *[IMAGE] * 4, 6)),
     "PaliGemma": Pictures(_paligemma, (2, 2), stack="vision", ids=(*[IMAGE] * 4, 5, 6)),
     "Idefics 3": Pictures(

@@ -242,7 +242,7 @@ def test_blocks_that_are_not_known_are_refused_by_name() -> None:
     with pytest.raises(UnsupportedModelError, match=r"no description fits the block JetMoeDecoderLayer"):
         block_of(trace(unknown, None, IDS), 0, "self", "alti")
     with pytest.raises(UnsupportedModelError, match="outside transformers' attention interface"):
-        block_of(trace(tiny.build(tiny.OUTSIDE["MPNet"]), None, IDS), 0, "self", "alti")
+        block_of(trace(tiny.build(tiny.UNFOLLOWED["GPT-Neo with sums"]), None, IDS), 0, "self", "alti")
     with pytest.raises(UnsupportedModelError, match="made without"):
         block_of(from_attentions(torch.full((1, 1, 2, 2), 0.5), ["a", "b"]), 0, "self", "alti")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -148,12 +149,13 @@ def test_clip_towers_keep_their_own_implementation() -> None:
     assert [c._attn_implementation for c in configs] == ["sdpa", "eager", "sdpa"]
 
 
-@pytest.mark.parametrize("family", tiny.OUTSIDE)
-def test_models_outside_the_interface_are_taken_from_their_own_output(family: str) -> None:
-    model = tiny.build(tiny.OUTSIDE[family])
+@pytest.mark.parametrize("family", tiny.UNFOLLOWED)
+def test_models_that_cannot_be_followed_are_taken_from_their_own_output(family: str) -> None:
+    model = tiny.build(tiny.UNFOLLOWED[family])
     result = trace(model, None, IDS)
     assert_same(result, "self", eager(model, input_ids=torch.tensor([IDS])).attentions)
     assert "attention interface" in result.warning
+    assert re.search(r"layer 0 \(GPTNeoSelfAttention\) has a softmax of \[1, 4, 9, 9\]", result.warning)
     with pytest.raises(UnsupportedModelError, match="queries and keys"):
         result.query_key(0)
 

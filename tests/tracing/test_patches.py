@@ -71,9 +71,14 @@ def test_detection_tokens_of_a_decoder_and_queries_of_a_bridge_are_named() -> No
     assert not detector.warning + bridge.warning
 
 
-@pytest.mark.parametrize("family", ["BLIP", "GIT"])
-def test_a_text_whose_attention_is_out_of_reach_is_not_passed_over_in_silence(family: str) -> None:
-    assert traced(family).warning.endswith("attention over the text's tokens was not recorded")
+def test_texts_that_are_read_with_a_picture_outside_the_interface_are_recorded() -> None:
+    blip = traced("BLIP")
+    assert blip.stacks == ("text", "vision", "cross")
+    assert [axis.tokens[-1] for axis in blip.axes("cross")] == ["##able", "1,1"]
+    assert aw.hidden_token_attribution(blip, scope="local").values.any()
+    git = traced("GIT")
+    assert git.stacks == ("text", "vision")
+    assert git.warning.endswith("which of them are patches of the picture, and where, is not known for 'git'")
 
 
 def _video() -> Pictures:

@@ -132,7 +132,33 @@ OUTSIDE = {
             max_position_embeddings=64,
         )
     ),
+    "BLOOM": lambda: hf.BloomForCausalLM(
+        hf.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4)
+    ),
+    "Falcon": lambda: hf.FalconForCausalLM(
+        hf.FalconConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
+    ),
+    "XLNet": lambda: hf.XLNetLMHeadModel(
+        hf.XLNetConfig(vocab_size=VOCAB, d_model=32, n_layer=2, n_head=4, d_inner=37)
+    ),
 }
+
+
+class _Added(torch.nn.Module):
+    """Adds zero: a sum is no longer known to be weights."""
+
+    def forward(self, weights: torch.Tensor) -> torch.Tensor:
+        return weights + 0
+
+
+def _unfollowed() -> Any:
+    model = OUTSIDE["GPT-Neo"]()
+    for block in model.transformer.h:
+        block.attn.attention.attn_dropout = _Added()
+    return model
+
+
+UNFOLLOWED = {"GPT-Neo with sums": _unfollowed}
 
 
 def build(make: Any, *, implementation: str | None = None) -> Any:

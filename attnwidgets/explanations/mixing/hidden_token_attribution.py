@@ -43,9 +43,10 @@ _PROBE = 8
 
 
 def _size(trace: Any, stack: str) -> int:
-    """Return the size of the first block's input, from the recorded queries and the model's config."""
-    heads, _, depth = trace.stack_table[stack].layers[0].query_key()[0].shape
-    return n_keys(trace, stack) * int(getattr(trace.model.config, "hidden_size", heads * depth))
+    """Return the size of the first block's input, from the model's config or else the recorded heads."""
+    layer = trace.stack_table[stack].layers[0]
+    width = getattr(trace.model.config, "hidden_size", layer.shape[0] * layer.call.head_dim)
+    return n_keys(trace, stack) * int(width)
 
 
 def _unread(trace: Any, stack: str) -> str:

@@ -145,11 +145,14 @@ def _model(trace: Any, _: str) -> str:
 @_after(_model)
 @_after(_recorded)
 def _recorded_model(trace: Any, stack: str) -> str:
-    from attnwidgets.tracing.layers import RecordedLayer
+    from attnwidgets.tracing.layers import ModelLayer
 
-    if all(isinstance(layer, RecordedLayer) for layer in trace.stack_table[stack].layers):
+    if all(isinstance(layer, ModelLayer) for layer in trace.stack_table[stack].layers):
         return ""
-    return f"and {type(trace.model).__name__} computes attention outside transformers' attention interface"
+    return (
+        f"and {type(trace.model).__name__} computes attention outside transformers' attention interface, "
+        "where it could not be followed"
+    )
 
 
 @_after(_recorded_model)
@@ -188,14 +191,14 @@ def _called_in(trace: Any, block: str) -> set[str]:
 
 @_after(_model)
 def _mixing(trace: Any, stack: str) -> str:
-    from attnwidgets.tracing.layers import RecordedLayer
+    from attnwidgets.tracing.layers import ModelLayer
 
     table = trace.stack_table[stack]
     if stack in ("decoder", "cross") and "cross" in trace.stacks:
         return _blocks(trace, stack)
     if not table.mixing_numbers:
         return _recorded(trace, stack)
-    if all(isinstance(layer, RecordedLayer) for layer in table.layers):
+    if all(isinstance(layer, ModelLayer) for layer in table.layers):
         return ""
     return f"and {type(trace.model).__name__} computes attention outside transformers' attention interface"
 

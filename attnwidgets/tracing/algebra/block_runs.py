@@ -12,7 +12,7 @@ from attnwidgets._selecting import spoken_range
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, require_chain, tail_dtype, tolerance
 from attnwidgets.tracing.block_replay import RecordedBlock, captured
 from attnwidgets.tracing.gradients.gradient_hooks import quantised_weights
-from attnwidgets.tracing.layers import RecordedLayer
+from attnwidgets.tracing.layers import ModelLayer
 from attnwidgets.tracing.recording.borrow import origin, unwrap
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -223,10 +223,11 @@ def _layouts(trace: Any, stack: str, method: str) -> list[list[Fit]]:
         return cached
     layouts = []
     for layer in trace.stack_table[stack].layers:
-        if not isinstance(layer, RecordedLayer):
+        if not isinstance(layer, ModelLayer):
             raise UnsupportedModelError(
                 f"{method} is not available: {type(model).__name__} computes attention outside transformers' "
-                "attention interface, so its value vectors are unknown. attention and rollout still work."
+                "attention interface, where it could not be followed to its value vectors. attention and "
+                "rollout still work."
             )
         fits = list(fitting(model, layer.call.name))
         if not fits:
@@ -255,12 +256,13 @@ def _blocks(trace: Any, stack: str, method: str) -> dict[int, _Kept]:
         layouts = _layouts(trace, stack, method)
         recorded = captured(trace, stack, method)
         blocks = {}
-        for fits, (number, block) in zip(layouts, recorded.layers.items(), strict=True):
-            query, traced = block.attention.query[0], trace.query_key(number, stack)[0]
-            if not (query - traced).float().norm() <= tolerance(query.dtype) * traced.float().norm():
+        layers = trace.stack_table[stack].layers
+        for fits, layer, (number, block) in zip(layouts, layers, recorded.layers.items(), strict=True):
+            now, traced = block.attention.fingerprint(), layer.fingerprint()
+            if not (now - traced).float().norm() <= tolerance(now.dtype) * traced.float().norm():
                 raise UnsupportedModelError(
-                    f"{method} is not available: the model changed after it was traced (the queries of layer "
-                    f"{number} differ); trace it again."
+                    f"{method} is not available: the model changed after it was traced (the attention of "
+                    f"layer {number} differs); trace it again."
                 )
             candidates = _candidates(recorded.model, fits, block, method)
             blocks[number] = _Kept(candidates, _weights(origin(candidates[0].module)))

@@ -12,7 +12,7 @@ import torch
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
 from attnwidgets.tracing.algebra.steps import Norm, is_norm, loaded, read_affine, read_norm, run
-from attnwidgets.tracing.recording.attention_function import attention_weights, repeat_heads
+from attnwidgets.tracing.recording.attention_function import repeat_heads
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from attnwidgets.tracing.algebra.known_layouts import Layout
-    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
 
 WITHOUT = "Methods that need no description still work: attention, rollout, attention_flow, value_zeroing."
 
@@ -62,11 +62,11 @@ class Block:
     model: nn.Module
     module: nn.Module
     layout: Layout
-    call: Call
+    call: Call | FollowedCall
     hidden: Tensor
     values: Tensor
     output: Tensor
-    cross: tuple[Call, Tensor] | None = None
+    cross: tuple[Call | FollowedCall, Tensor] | None = None
     crosses: bool = False
 
     def part(self, path: str) -> nn.Module:
@@ -90,18 +90,17 @@ class Block:
     @property
     def n_heads(self) -> int:
         """Number of query heads."""
-        return self.call.query.shape[1]
+        return self.call.shape[1]
 
     @property
     def own_key(self) -> int | None:
         """Index of the first query's own token among the keys, 3 after a prefix of 3; None if `crosses`."""
-        return None if self.crosses else self.call.key.shape[2] - self.call.query.shape[2]
+        return None if self.crosses else self.call.shape[3] - self.call.shape[2]
 
     def weights(self) -> Tensor:
         """Return the attention weights [head, query, key], computed in the precision of the tail."""
-        query, key = self.call.query.to(self.hidden.dtype), self.call.key.to(self.hidden.dtype)
         with no_grad():
-            weights = attention_weights(query, key, **self.call.settings)[0]
+            weights = self.call.rows(self.hidden.dtype)
             # The weights are too large to keep; what the heads mix is small and always needed too.
             if "_mixed" not in vars(self):
                 vars(self)["_mixed"] = torch.matmul(weights, self.head_values())
@@ -219,7 +218,7 @@ class Block:
         Args:
             output: The output; `recomputed()` by default.
         """
-        dtype = self.call.query.dtype
+        dtype = self.call.dtype
         output = self.recomputed() if output is None else output
         update = self.output if self.layout.order == "post" else self.output - self.hidden
         wrong, size, recorded, hidden = (
@@ -255,7 +254,7 @@ class Block:
         read = self.norm1(self.hidden) if layout.order != "post" and self.norm1 is not None else self.hidden
         projected = read @ matrix if bias is None else read @ matrix + bias
         values = self.values.transpose(0, 1).flatten(1)
-        if not (projected - values).norm() <= tolerance(self.call.query.dtype) * values.norm():
+        if not (projected - values).norm() <= tolerance(self.call.dtype) * values.norm():
             raise UnsupportedModelError(
                 f"the value projection {layout.value} of {type(self.module).__name__} does not give its "
                 f"values. {WITHOUT}"
@@ -267,7 +266,7 @@ def require_chain(blocks: Sequence[Block], method: str) -> None:
     """Raise UnsupportedModelError unless each block reads the output of the one before."""
     for number, (before, after) in enumerate(pairwise(blocks)):
         difference = (after.hidden - before.output).norm()
-        if not difference <= tolerance(before.call.query.dtype) * before.output.norm():
+        if not difference <= tolerance(before.call.dtype) * before.output.norm():
             raise UnsupportedModelError(
                 f"{method} is not available: layer {number + 1} does not read the output of layer {number}; "
                 f"something unknown lies between them. {WITHOUT}"

@@ -24,7 +24,7 @@ from attnwidgets.tracing.algebra.blocks import WITHOUT, Block
 from attnwidgets.tracing.algebra.contributions import nearer, parts_of
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, Scale, Step
 from attnwidgets.tracing.anatomy.output_heads import Head, head_of
-from attnwidgets.tracing.recording.attention_function import attention_weights, repeat_heads
+from attnwidgets.tracing.recording.attention_function import repeat_heads
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -265,23 +265,10 @@ def _middle(block: Block, rows: list[int]) -> tuple[Tensor, Tensor, Tensor, Tens
     These are matrix [head, head dim, dim], factors [row], bias [row, dim] and weights [head, row, key].
     """
     matrix, row, bias = block.branch()
-    weights = _weights(block, rows)
+    weights = block.call.rows(block.hidden.dtype, rows)
     mixed = torch.matmul(weights, block.head_values())
     middle = block.hidden[rows] + row[rows, None] * torch.einsum("hrv,hvd->rd", mixed, matrix) + bias[rows]
     return middle, _exact(matrix), _exact(row[rows]), _exact(bias[rows]), _exact(weights)
-
-
-def _weights(block: Block, rows: list[int]) -> Tensor:
-    """Return the attention of some queries [head, row, key], in the block's `tail_dtype`."""
-    query, key = (states.to(block.hidden.dtype) for states in (block.call.query, block.call.key))
-    count = query.shape[2]
-
-    def of_rows(setting: Any) -> Any:
-        per_query = isinstance(setting, torch.Tensor) and setting.dim() == query.dim()
-        return setting[:, :, rows] if per_query and setting.shape[2] == count else setting
-
-    settings = {name: of_rows(setting) for name, setting in block.call.settings.items()}
-    return attention_weights(query[:, :, rows], key, **settings)[0]
 
 
 def _constant(block: Block) -> Tensor | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.anatomy.block_names import block_lists, is_attention, recorded
-from attnwidgets.tracing.layers import RecordedLayer, is_trace
+from attnwidgets.tracing.layers import ModelLayer, is_trace
 from attnwidgets.tracing.recording.borrow import origin, unwrap
 from attnwidgets.tracing.recording.wrappers import unpeft
 
@@ -98,7 +98,7 @@ def _of_trace(trace: Trace) -> dict[str, dict[int, AttentionModule]]:
         stack: {
             number: AttentionModule(layer.call.name, modules[layer.call.name], layer.shape[0])
             for number, layer in zip(table.numbers, table.layers, strict=True)
-            if isinstance(layer, RecordedLayer)
+            if isinstance(layer, ModelLayer)
         }
         for stack, table in trace.stack_table.items()
     }
@@ -221,8 +221,13 @@ def _tower(name: str) -> str:
 
 
 def _tower_names(paths: Sequence[str]) -> list[str]:
-    """Return short names for lists of layers: "self" for one, else the tower ("text", "vision", "audio")."""
+    """Return short names for lists of layers: "self" for one, else the tower ("text", "vision", "audio").
+
+    Beside the towers of pictures and sounds, one without a mark in its path is that of the text.
+    """
     if len(paths) == 1:
         return ["self"]
-    names = [next((name for mark, name in _TOWERS if mark in path), path) for path in paths]
+    marks = [next((name for mark, name in _TOWERS if mark in path), "") for path in paths]
+    unmarked = "text" if marks.count("") == 1 and "text" not in marks else ""
+    names = [mark or unmarked or path for mark, path in zip(marks, paths, strict=True)]
     return names if len(set(names)) == len(names) else list(paths)

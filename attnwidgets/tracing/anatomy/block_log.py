@@ -16,7 +16,7 @@ from attnwidgets.tracing.anatomy.blocks import ATTENTION, DIFFERENTIAL, UNKNOWN,
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
 
 LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 """Modules whose elements may be blocks."""
@@ -107,7 +107,7 @@ class BlockLog:
         self._around.append(tuple(self._open))
 
     def blocks(
-        self, stacks: Mapping[str, Sequence[int]], calls: Sequence[Call]
+        self, stacks: Mapping[str, Sequence[int]], calls: Sequence[Call | FollowedCall]
     ) -> dict[str, tuple[Block, ...]]:
         """Return the blocks of every stack, in order.
 
@@ -166,7 +166,12 @@ class BlockLog:
         return [] if None in around else [run for run in self._runs if (run.path, run.depth) in lists]
 
     def _recorded(
-        self, block: Block, run: Run, stack: str, calls: Sequence[Call], stack_of: Mapping[int, str]
+        self,
+        block: Block,
+        run: Run,
+        stack: str,
+        calls: Sequence[Call | FollowedCall],
+        stack_of: Mapping[int, str],
     ) -> Block:
         """Return a block of a stack with the attention that was recorded in it; of "cross", that alone."""
         shown = [index for index in run.calls if index in stack_of]
@@ -197,11 +202,11 @@ class BlockLog:
             for path, runs in lists.items()
         }
 
-    def _mixer(self, call: Call, stack: str) -> Mixer:
+    def _mixer(self, call: Call | FollowedCall, stack: str) -> Mixer:
         module = self._named.get(call.name)
         weights = [] if module is None else [name for name, _ in module.named_parameters(recurse=False)]
         kind = DIFFERENTIAL if any(name.startswith("lambda_q") for name in weights) else ATTENTION
-        return Mixer(kind, call.name, stack, call.query.shape[1], call.key.shape[1])
+        return Mixer(kind, call.name, stack, call.shape[1], call.kv_heads)
 
 
 def _kinds(blocks: Sequence[Block]) -> set[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from attnwidgets.tracing.layers import RecordedLayer
+from attnwidgets.tracing.layers import ModelLayer
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
@@ -66,9 +66,9 @@ def block_lists(model: nn.Module) -> dict[str, nn.ModuleList]:
 
 
 def recorded(trace: Trace) -> bool:
-    """Return whether every layer's attention passes through the recording function."""
+    """Return whether every layer's attention was recorded in a pass, where it can be changed."""
     return all(
-        isinstance(layer, RecordedLayer) for stack in trace.stack_table.values() for layer in stack.layers
+        isinstance(layer, ModelLayer) for stack in trace.stack_table.values() for layer in stack.layers
     )
 
 

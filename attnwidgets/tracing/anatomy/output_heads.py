@@ -176,7 +176,7 @@ def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head
     whole = trace.logits.dim() < _TOKENS
     row = trace.logits if whole else trace.logits[position or 0]
     expected = row.to(last.output)
-    bound = tolerance(last.call.query.dtype) * expected.norm()
+    bound = tolerance(last.call.dtype) * expected.norm()
     with borrowed(model) as twin:
         for layout in HEADS:
             parts = [_modules(unpeft(twin), paths) for paths in (layout.before, layout.steps)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.interventions import added_to
-from attnwidgets.tracing.layers import RecordedLayer
+from attnwidgets.tracing.layers import ModelLayer
 from attnwidgets.tracing.media.patches import layout_of, on_grid, patch_axis, picture_in
 from attnwidgets.tracing.media.sound import frame_axis
 from attnwidgets.tracing.recording.borrow import unwrap
@@ -136,7 +136,7 @@ def with_registers(axis: TokenAxis, count: int) -> TokenAxis:
 def config_of_stack(trace: Trace, stack: str) -> Any:
     """Return the config of the modules that attend in a stack of a trace whose attention was recorded."""
     model = unwrap(trace.model)
-    calls = [layer.call for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
+    calls = [layer.call for layer in trace.stack_table[stack].layers if isinstance(layer, ModelLayer)]
     return _config_of(model, calls[0]) if calls else getattr(model, "config", None)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
-from attnwidgets.tracing.layers import RecordedLayer
+from attnwidgets.tracing.layers import SoftmaxLayer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from typing_extensions import Self
 
-    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.layers import ModelLayer
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
 
 _NORM_EPS = 1e-6  # of the l2 norm of queries and keys in transformers' delta rules
 
@@ -409,23 +410,26 @@ class AttentionWeights(Kernel):
 
     kind: ClassVar[str] = "attention"
 
-    call: Call
+    call: Call | FollowedCall
     sample: int
     length: int
 
     @property
-    def _layer(self) -> RecordedLayer:
-        return RecordedLayer(self.call, self.sample, self.length, self.length)
+    def _layer(self) -> ModelLayer:
+        from attnwidgets.tracing.recording.recorder import layer_of
+
+        return layer_of(self.call, self.sample, self.length, self.length)
 
     @property
     def n_groups(self) -> int:
         """Number of heads."""
-        return self.call.query.shape[1]
+        return self.call.shape[1]
 
     @property
     def is_causal(self) -> bool:
-        """Whether the mask hides all later keys."""
-        return self._layer.hides_later_keys()
+        """Whether the mask is known to hide all later keys."""
+        layer = self._layer
+        return isinstance(layer, SoftmaxLayer) and layer.hides_later_keys()
 
     def rows(self, queries: Sequence[int]) -> Tensor:
         """Return rows of the weights [head, query, key]."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.anatomy.blocks import Block
-    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
 
 
 _NOT_ADDED = 1e-6  # a factor so small is rounding
@@ -183,9 +183,9 @@ class MixerLog:
         """Note the values of an attention call [batch, kv head, key, dim]: a reader of the recording."""
         self._values = values
 
-    def done(self, call: Call, output: Tensor) -> None:
+    def done(self, call: Call | FollowedCall, output: Tensor) -> None:
         """Log an attention call with what its heads return [batch, head, query, dim]."""
-        if self._values is None or not self._frames or output.shape[2] != call.key.shape[2]:
+        if self._values is None or not self._frames or output.shape[2] != call.shape[3]:
             return
         values = repeat_heads(self._values, output.shape[1])
         kernel = AttentionWeights(call, 0, output.shape[2])

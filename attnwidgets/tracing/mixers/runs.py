@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.block_runs import block_of, has_description
 from attnwidgets.tracing.algebra.contributions import parts_of
-from attnwidgets.tracing.layers import RecordedLayer
+from attnwidgets.tracing.layers import ModelLayer
 from attnwidgets.tracing.mixers.log import MixerLog, by_number
 from attnwidgets.tracing.mixers.parts import MixedParts, mixed_parts
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
@@ -88,7 +88,7 @@ def _run(trace: Trace, stack: str, method: str) -> dict[int, MixedBlock]:
             "aw.trace(model, tokenizer, text)."
         )
     layers = trace.stack_table[stack].layers
-    if not all(isinstance(layer, RecordedLayer) for layer in layers):
+    if not all(isinstance(layer, ModelLayer) for layer in layers):
         raise UnsupportedModelError(
             f"{method} is not available: {type(trace.model).__name__} computes attention outside "
             "transformers' attention interface, so its value vectors are unknown. attention and rollout "

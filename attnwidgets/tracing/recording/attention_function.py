@@ -8,17 +8,18 @@ architecture.
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.causal_mask import LONG_MASK, CausalMask, whole
+from attnwidgets.tracing.causal_mask import LONG_MASK, CausalMask, readable, whole
 from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -65,6 +66,21 @@ changers: ContextVar[tuple[Session, ...]] = ContextVar("attnwidgets_changers", d
 observer: ContextVar[Recording | None] = ContextVar("attnwidgets_observer", default=None)
 
 
+@dataclass(frozen=True)
+class Scored:
+    """What the scores of a call are computed from.
+
+    Attributes:
+        query: [batch, head, query, dim].
+        key: [batch, kv head, key, dim].
+        settings: mask, scaling, softcap and position_bias.
+    """
+
+    query: Tensor
+    key: Tensor
+    settings: Mapping[str, Any]
+
+
 def changer_of(module: nn.Module) -> Session | None:
     """Return what changes the attention of a module, or of what it is a twin of; None if nothing does."""
     in_force = changers.get()
@@ -73,6 +89,25 @@ def changer_of(module: nn.Module) -> Session | None:
     return next(
         (changer for changer in reversed(in_force) if changer.active and original in changer.modules), None
     )
+
+
+def allowed(mask: Tensor | None, shape: Sequence[int], device: torch.device) -> Tensor:
+    """Return True for every key that a query may read by a mask [batch or 1, head or 1, query, key].
+
+    `shape` is [batch, head, query, key].
+    """
+    if mask is None:
+        return torch.ones((1, 1, *shape[2:]), dtype=torch.bool, device=device)
+    by_mask: Tensor = readable(mask)
+    return by_mask
+
+
+def read_at_all(weights: Tensor) -> Tensor:
+    """Return True for every key that a query reads in any head [batch, 1, query, key].
+
+    The weight of a masked key is exactly 0 in all of them.
+    """
+    return (weights != 0).any(1, keepdim=True)
 
 
 def repeat_heads(states: Tensor, n_heads: int) -> Tensor:
@@ -294,7 +329,7 @@ def attention(
     weights = attention_weights(query, key, **settings)
     plain = weights
     if changing is not None:
-        weights = changing.weigh(module, query, key, weights, settings)
+        weights = changing.weigh(module, weights, Scored(query, key, settings))
     if watching is not None:
         changed = weights is not plain
         weights, value = watching.see(module, query, key, value, weights, settings, changed=changed)

@@ -11,13 +11,13 @@ from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
 from attnwidgets.tracing.anatomy.blocks import caveats
 from attnwidgets.tracing.anatomy.stack_axes import StackAxes
 from attnwidgets.tracing.interventions import added_to, said_of
-from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
+from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, Stack
 from attnwidgets.tracing.mixers.log import by_number
 from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, layer_of
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from attnwidgets.tracing.recording.inputs import Sample
-    from attnwidgets.tracing.recording.recorder import Call, Pass
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall, Pass
 
 
 def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def _own_logits(logits: Any, number: int, batch: int, padding: int, memory: int)
 def _stack(
     axes: StackAxes,
     stack: str,
-    layers: Sequence[Call | Tensor],
+    layers: Sequence[Call | FollowedCall | Tensor],
     number: int,
     widths: Mapping[str, int],
     model: str,
@@ -255,7 +255,7 @@ def _stack(
         if isinstance(layer, torch.Tensor):
             own_layers.append(GivenLayer(layer[number, :, : kept[0], : kept[1]]))
         else:
-            own_layers.append(RecordedLayer(layer, number, kept[0], kept[1]))
+            own_layers.append(layer_of(layer, number, kept[0], kept[1]))
     sizes = {layer.shape[1:] for layer in own_layers}
     if len(sizes) > 1:
         raise UnsupportedModelError(
@@ -265,8 +265,9 @@ def _stack(
     return Stack(tuple(own_layers), axes.of(sides[0], queries), axes.of(sides[1], keys))
 
 
-def _size(layer: Call | Tensor) -> tuple[int, int, int]:
+def _size(layer: Call | FollowedCall | Tensor) -> tuple[int, int, int]:
     """Return batch, queries and keys of a call or of given weights; zeros for any other shape."""
     if isinstance(layer, torch.Tensor):
         return (layer.shape[0], layer.shape[2], layer.shape[3]) if layer.dim() == MAPS else (0, 0, 0)
-    return layer.query.shape[0], layer.query.shape[2], layer.key.shape[2]
+    batch, _, queries, keys = layer.shape
+    return batch, queries, keys

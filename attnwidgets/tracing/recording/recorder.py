@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +16,27 @@ from attnwidgets._selecting import listed
 from attnwidgets.tracing.anatomy.attention_modules import by_stack, projects
 from attnwidgets.tracing.anatomy.block_log import BlockLog
 from attnwidgets.tracing.anatomy.blocks import with_measured
-from attnwidgets.tracing.causal_mask import supports_sdpa
+from attnwidgets.tracing.causal_mask import supports_sdpa, whole
 from attnwidgets.tracing.free_memory import less_of, require_room
+from attnwidgets.tracing.layers import FollowedLayer, RecordedLayer
 from attnwidgets.tracing.mixers.log import MixerLog
 from attnwidgets.tracing.model_state import architecture
 from attnwidgets.tracing.recording.attention_function import (
     FUSED_BYTES,
     LONG_BYTES,
     NAME,
+    QUERIES,
+    allowed,
     attention,
+    attention_weights,
     changer_of,
-    map_bytes,
     mask_of,
     observer,
+    part_of,
+    read_at_all,
 )
 from attnwidgets.tracing.recording.borrow import implementation
+from attnwidgets.tracing.recording.following import following, is_on_interface, is_outside, lost
 from attnwidgets.tracing.recording.returned import (
     ELSEWHERE,
     apart,
@@ -40,6 +47,7 @@ from attnwidgets.tracing.recording.returned import (
     kept_positions,
     main_output,
     require_repeatable,
+    require_room_for_maps,
     returned_weights,
     tolerance,
 )
@@ -53,6 +61,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.anatomy.blocks import Block
     from attnwidgets.tracing.mixers.mix import MixedBlock
+    from attnwidgets.tracing.recording.following import Softmax
 
     # (index of the call, module, weights, values) -> (weights, values)
     Edit = Callable[[int, nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -85,21 +94,118 @@ class Call:
     settings: Mapping[str, Any]
     weights: Tensor | None = None
 
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Batch, heads, queries, keys."""
+        batch, heads, queries, _ = self.query.shape
+        return batch, heads, queries, self.key.shape[2]
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of key/value heads."""
+        return self.key.shape[1]
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a head's queries."""
+        return self.query.shape[-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The model's precision."""
+        return self.query.dtype
+
+    def fingerprint(self) -> Tensor:
+        """Return numbers of the first sample that differ if the pass was another one: the queries."""
+        return self.query[0]
+
+    def readable(self) -> Tensor:
+        """Return True for every key that a query may read [batch or 1, head or 1, query, key]."""
+        return allowed(self.settings.get("mask"), self.shape, self.query.device)
+
+    def rows(self, dtype: torch.dtype, rows: list[int] | slice = slice(None)) -> Tensor:
+        """Return weights of the first sample, of some queries [head, row, key], computed in a precision."""
+        query, key = self.query.to(dtype), self.key.to(dtype)
+        settings = self.settings
+        if rows != slice(None):
+            settings = {name: part_of(whole(added), rows, QUERIES) for name, added in settings.items()}
+        return attention_weights(query[:, :, rows], key, **settings)[0]
+
+
+@dataclass(frozen=True)
+class FollowedCall:
+    """The weights and values of an attention that its module computed itself; its scores are not known.
+
+    Args:
+        name: The module's name in the model.
+        weights: [batch, head, query, key], as they were multiplied with the values.
+        values: [batch, kv head, key, dim].
+    """
+
+    name: str
+    weights: Tensor
+    values: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Batch, heads, queries, keys."""
+        batch, heads, queries, keys = self.weights.shape
+        return batch, heads, queries, keys
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of key/value heads."""
+        return self.values.shape[1]
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a head's values."""
+        return self.values.shape[-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The model's precision."""
+        return self.values.dtype
+
+    def fingerprint(self) -> Tensor:
+        """Return numbers of the first sample that differ if the pass was another one: the weights."""
+        return self.weights[0]
+
+    def readable(self) -> Tensor:
+        """Return True for every key that a query may read [batch, 1, query, key]."""
+        return read_at_all(self.weights)
+
+    def rows(self, dtype: torch.dtype, rows: list[int] | slice = slice(None)) -> Tensor:
+        """Return the weights of the first sample, of some queries [head, row, key], in a precision."""
+        return self.weights[0][:, rows].to(dtype)
+
+
+def layer_of(
+    call: Call | FollowedCall, sample: int, queries: int, keys: int
+) -> RecordedLayer | FollowedLayer:
+    """Return the layer of a call; see `ModelLayer` for the arguments."""
+    if isinstance(call, FollowedCall):
+        return FollowedLayer(call, sample, queries, keys)
+    return RecordedLayer(call, sample, queries, keys)
+
 
 @dataclass
 class Recording:
     """The calls of one pass, in the order they were made; an observer of the attention function.
 
     `fuses` says that the model is one for transformers' sdpa attention, and `hides_later` that the pass has
-    left out a causal mask as that does.
+    left out a causal mask as that does. `softmaxes` are those of modules that compute attention themselves,
+    whose weights are kept if `keeps` says so.
     """
 
     names: Mapping[int, str]
     edits: Sequence[Edit] = ()
     listeners: Sequence[Listener] = ()
     readers: Sequence[Reader] = ()
-    calls: list[Call] = field(default_factory=list)
+    calls: list[Call | FollowedCall] = field(default_factory=list)
+    softmaxes: list[Softmax] = field(default_factory=list)
     fuses: bool = False
+    keeps: bool = False
     hides_later: bool = False
 
     def see(
@@ -121,13 +227,30 @@ class Recording:
             The weights [batch, head, query, key] and values [batch, kv head, key, dim] to continue with.
         """
         unedited = weights
+        weights, value = self._edited(module, weights, value)
+        kept = weights.detach() if changed or weights is not unedited else None
+        self._keep(module, query, key, settings, kept)
+        return weights, value
+
+    def follow(self, module: nn.Module, weights: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Apply the edits to a call outside the attention function, and keep its weights and values."""
+        weights, value = self._edited(module, weights, value)
+        # Numbers that nobody reads take no memory.
+        kept = weights.detach() if self.keeps else weights.new_full((1,), torch.nan).expand(weights.shape)
+        self.calls.append(FollowedCall(self.name_of(module), kept, value.detach()))
+        return weights, value
+
+    def _edited(self, module: nn.Module, weights: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Pass a call's values to the readers, and return weights and values after the edits."""
         for reader in self.readers:
             reader(len(self.calls), value)
         for edit in self.edits:
             weights, value = edit(len(self.calls), module, weights, value)
-        kept = weights.detach() if changed or weights is not unedited else None
-        self._keep(module, query, key, settings, kept)
         return weights, value
+
+    def name_of(self, module: nn.Module) -> str:
+        """Return a module's name in the model; that of its class if it is in none."""
+        return self.names.get(id(module), type(module).__name__)
 
     def keep_unread(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]
@@ -143,9 +266,8 @@ class Recording:
     def _keep(
         self, module: nn.Module, query: Tensor, key: Tensor, settings: dict[str, Any], weights: Tensor | None
     ) -> None:
-        name = self.names.get(id(module), type(module).__name__)
         detached = {k: v.detach() if isinstance(v, torch.Tensor) else v for k, v in settings.items()}
-        self.calls.append(Call(name, query.detach(), key.detach(), detached, weights))
+        self.calls.append(Call(self.name_of(module), query.detach(), key.detach(), detached, weights))
 
     def done(self, module: nn.Module, output: Tensor) -> None:
         """Pass a call's head outputs [batch, head, query, dim] to the listeners."""
@@ -170,8 +292,11 @@ def recording(
     readers: Sequence[Reader] = (),
     *,
     fuses: bool = False,
+    keeps: bool = False,
 ) -> Iterator[Recording]:
     """Switch a model to the recording attention function for the duration.
+
+    Modules that compute attention themselves are followed; if all do, the model keeps its implementation.
 
     Args:
         model: A twin that `borrowed` yields.
@@ -181,13 +306,19 @@ def recording(
             weights be held whole.
         fuses: Whether a long text's causal mask may be left out, as for sdpa. Not where blocks are to run
             again by themselves: they are given the mask.
+        keeps: Whether the weights of modules that compute attention themselves are kept. Others follow from
+            what a call keeps anyway.
     """
     register()
     names = {id(module): name for name, module in model.named_modules()}
-    session = Recording(names, edits, listeners, readers, fuses=fuses and supports_sdpa(model))
+    session = Recording(names, edits, listeners, readers, fuses=fuses and supports_sdpa(model), keeps=keeps)
     token = observer.set(session)
     try:
-        with implementation(model, NAME):
+        with ExitStack() as exits:
+            if is_on_interface(model):
+                exits.enter_context(implementation(model, NAME))
+            if is_outside(model):
+                exits.enter_context(following([model]))
             yield session
     finally:
         observer.reset(token)
@@ -206,7 +337,7 @@ class Pass:
     """
 
     outputs: Any
-    stacks: Mapping[str, Sequence[Call | Tensor]]
+    stacks: Mapping[str, Sequence[Call | FollowedCall | Tensor]]
     blocks: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
     note: str = ""
     mixing: Mapping[str, Sequence[MixedBlock]] = field(default_factory=dict)
@@ -278,12 +409,14 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
+    if not is_on_interface(model):
+        require_room_for_maps(model, inputs, "is recorded where it meets the values")
     log, mixers = BlockLog(model), MixerLog(model)
     try:
         with (
             log.watching(),
             mixers.watching(),
-            recording(model, readers=[_progress_of(model), log.attention], fuses=True) as session,
+            recording(model, readers=[_progress_of(model), log.attention], fuses=True, keeps=True) as session,
         ):
             outputs = model(**inputs, **options)
     except (UnsupportedModelError, KeyError) as error:
@@ -303,30 +436,43 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
             f"traces any module on numbers. {ELSEWHERE}"
         ) from error
     if not session.calls:
-        blocks = log.without_attention()
-        if blocks and not _changed(model):
-            raise NeverAttendsError(model, outputs, with_measured(blocks, mixers.measured), mixers.blocks)
-        return _returned(
-            model, inputs, options, "it computes attention outside transformers' attention interface"
-        )
+        _require_attention(model, outputs, log, mixers)
+        return _returned(model, inputs, options, _unseen(model, session))
     refusal, note = _proof(model, inputs, options, outputs, session)
     if refusal:
         return _returned(model, inputs, options, refusal, session.calls)
-    layers = [index for index in _over_tokens(model, session.calls) if not _repeats(session.calls, index)]
-    stacks = {
-        stack: [layers[number] for number in numbers]
-        for stack, numbers in by_stack(model, [session.calls[index].name for index in layers]).items()
-    }
+    stacks = _stacks_of(model, session.calls)
+    gaps = _of_lost(model, session)
+    uneven = any(len({session.calls[index].shape[2:] for index in layers}) > 1 for layers in stacks.values())
+    if (gaps or uneven) and not is_on_interface(model):
+        # Weights that the model returns may show what could not be followed.
+        with suppress(UnsupportedModelError):
+            return _returned(model, inputs, options, _unseen(model, session))
+    gaps = [f"{gap}; its map is missing, and rollout over all layers is refused" for gap in gaps]
     return Pass(
         outputs,
-        {stack: [session.calls[index] for index in indices] for stack, indices in stacks.items()},
+        {stack: [session.calls[index] for index in layers] for stack, layers in stacks.items()},
         {
             stack: with_measured(blocks, mixers.measured)
             for stack, blocks in log.blocks(stacks, session.calls).items()
         },
-        note,
+        "; ".join(filter(None, (note, _of_followed(model, session), *gaps))),
         mixers.blocks,
     )
+
+
+def _require_attention(model: nn.Module, outputs: Any, log: BlockLog, mixers: MixerLog) -> None:
+    """Raise a NeverAttendsError after a pass in which a model mixed tokens without attention."""
+    blocks = log.without_attention()
+    if blocks and not _changed(model):
+        raise NeverAttendsError(model, outputs, with_measured(blocks, mixers.measured), mixers.blocks)
+
+
+def _stacks_of(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> dict[str, list[int]]:
+    """Return the indices of the calls that are layers, by stack."""
+    layers = [index for index in _over_tokens(model, calls) if not _repeats(calls, index)]
+    by_name = by_stack(model, [calls[index].name for index in layers])
+    return {stack: [layers[number] for number in numbers] for stack, numbers in by_name.items()}
 
 
 def _inside(model: nn.Module) -> str:
@@ -340,7 +486,7 @@ def _inside(model: nn.Module) -> str:
     )
 
 
-def _over_tokens(model: nn.Module, calls: Sequence[Call]) -> list[int]:
+def _over_tokens(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> list[int]:
     """Return the indices of the calls that read tokens.
 
     A model may also read the states of one token after several blocks (Inkling 2): that mixes no tokens, and
@@ -348,23 +494,65 @@ def _over_tokens(model: nn.Module, calls: Sequence[Call]) -> list[int]:
     """
     modules = dict(model.named_modules())
     alone = {call.name for call in calls if call.name in modules and not projects(modules[call.name])}
-    lengths = {call.query.shape[2] for call in calls if call.name not in alone}
+    lengths = {call.shape[2] for call in calls if call.name not in alone}
     return [
-        index
-        for index, call in enumerate(calls)
-        if call.name not in alone or call.query.shape[1] not in lengths
+        index for index, call in enumerate(calls) if call.name not in alone or call.shape[1] not in lengths
     ]
 
 
-def _repeats(calls: Sequence[Call], index: int) -> bool:
-    """Return whether a call reads with the queries and keys of the one before it: one map, other values."""
+def _repeats(calls: Sequence[Call | FollowedCall], index: int) -> bool:
+    """Return whether a call reads with the scores of the one before it: one map, other values."""
     if not index:
         return False
     before, call = calls[index - 1], calls[index]
+    pairs: tuple[tuple[Tensor, Tensor], ...]
+    if isinstance(before, Call) and isinstance(call, Call):
+        pairs = ((before.query, call.query), (before.key, call.key))
+    elif isinstance(before, FollowedCall) and isinstance(call, FollowedCall):
+        pairs = ((before.weights, call.weights),)
+    else:
+        return False
     return before.name == call.name and all(
-        first.shape == second.shape and first.data_ptr() == second.data_ptr()
-        for first, second in ((before.query, call.query), (before.key, call.key))
+        first.shape == second.shape and first.data_ptr() == second.data_ptr() for first, second in pairs
     )
+
+
+def _unseen(model: nn.Module, session: Recording) -> str:
+    """Return why the attention of a model outside the interface was not recorded."""
+    return "; ".join(
+        ["it computes attention outside transformers' attention interface", *_of_lost(model, session)]
+    )
+
+
+def _of_followed(model: nn.Module, session: Recording) -> str:
+    """Return a note on the modules whose attention was followed; "" if the interface has recorded all."""
+    modules = dict(model.named_modules())
+    names = [call.name for call in session.calls if isinstance(call, FollowedCall)]
+    if not names:
+        return ""
+    kinds = dict.fromkeys(type(modules[name]).__name__ for name in names)
+    return (
+        f"the attention of {' and '.join(kinds)}, outside transformers' attention interface, was recorded "
+        "where its softmax meets the values, so methods that need queries and keys are not available"
+    )
+
+
+def _of_lost(model: nn.Module, session: Recording) -> list[str]:
+    """Return clauses on attention whose softmax met no values; the first layer stands for all of its kind."""
+    modules = dict(model.named_modules())
+    first: dict[str, Softmax] = {}
+    for softmax in lost(session.softmaxes, [call.name for call in session.calls], model):
+        first.setdefault(type(modules[softmax.name]).__name__, softmax)
+    return [
+        f"{_layer_named(softmax.name)} ({kind}) has a softmax of {list(softmax.shape)} that this version "
+        "cannot follow to its values"
+        for kind, softmax in first.items()
+    ]
+
+
+def _layer_named(name: str) -> str:
+    number = re.search(r"\.(\d+)(?:\.|$)", name)
+    return f"layer {number[1]}" if number else name
 
 
 def _proof(
@@ -379,8 +567,8 @@ def _proof(
     Returns:
         Why the recorded pass is not the model's, and a note for readers if it is; "" for neither.
     """
-    length = max(call.key.shape[2] for call in session.calls)
-    largest = max(map_bytes(call.query, call.key) for call in session.calls)
+    length = max(call.shape[-1] for call in session.calls)
+    largest = max(math.prod(call.shape) * call.dtype.itemsize for call in session.calls)
     # A pass that leaves out its mask, or fuses attention, is another computation than one that does not.
     ways = (session.hides_later, largest > FUSED_BYTES)
     parts = attention_of(model)
@@ -476,7 +664,7 @@ def _returned(
     inputs: Mapping[str, Any],
     options: Mapping[str, Any],
     reason: str,
-    calls: Sequence[Call] = (),
+    calls: Sequence[Call | FollowedCall] = (),
 ) -> Pass:
     """Return a pass whose weights are those that the model returns itself.
 
@@ -487,7 +675,8 @@ def _returned(
             f"Interventions do not reach the attention of {type(model).__name__}: {reason}."
         )
     outputs, given, note = returned_weights(model, inputs, options, reason)
-    without = sum(call.settings["sink"] is None for call in calls)
+    with_sink = [isinstance(call, Call) and call.settings["sink"] is not None for call in calls]
+    without = with_sink.count(False)
     layers = [layer for stack in given.values() for layer in stack]
     whole = sum(bool(((layer.sum(-1) - 1).abs() < tolerance(layer)).all()) for layer in layers)
     if without < len(calls) and whole > without:

@@ -45,12 +45,7 @@ def returned_weights(
         ValueError: If two passes on the same input differ.
     """
     name = type(model).__name__
-    require_room(
-        f"the attention of {name} is what it returns itself ({reason}), for all layers at once: that",
-        returned_bytes(model, inputs),
-        device_of(model),
-        f"Take {less_of(inputs)}",
-    )
+    require_room_for_maps(model, inputs, f"is what it returns itself ({reason})")
     # A user's own function is called for its weights; transformers' fused functions return none.
     is_custom = not is_transformers_own(model)
     why = f"The attention of {name} cannot be traced: {reason}, and"
@@ -96,6 +91,19 @@ def returned_weights(
         require_repeatable(model, inputs, options)
         note += f"; these are the weights of eager attention, which changes its output by {difference:.2g}"
     return plain, given, note
+
+
+def require_room_for_maps(model: nn.Module, inputs: Mapping[str, Any], why: str) -> None:
+    """Raise a ValueError unless the weights of all layers fit into memory.
+
+    `why` follows "the attention of ..." in the message.
+    """
+    require_room(
+        f"the attention of {type(model).__name__} {why}, for all layers at once: that",
+        returned_bytes(model, inputs),
+        device_of(model),
+        f"Take {less_of(inputs)}",
+    )
 
 
 def require_repeatable(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:

@@ -179,8 +179,8 @@ def test_bad_input_is_said(method: Any, options: Any, error: Any, message: str) 
         method(trace, **options)
 
 
-def test_models_outside_the_interface_are_refused_with_what_works() -> None:
-    trace = aw.trace(tiny.build(tiny.OUTSIDE["GPT-Neo"]), None, input_ids=[5, 6, 7])
+def test_models_that_cannot_be_followed_are_refused_with_what_works() -> None:
+    trace = aw.trace(tiny.build(tiny.UNFOLLOWED["GPT-Neo with sums"]), None, input_ids=[5, 6, 7])
     for method in (aw.chefer, aw.signed_attention):
         with pytest.raises(ValueError, match=r"outside transformers' attention interface. aw.saliency"):
             method(trace, 3)

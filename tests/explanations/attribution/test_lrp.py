@@ -377,7 +377,7 @@ def test_what_is_no_trace_is_told_what_to_do():
     with pytest.raises(ValueError, match=r'reads pictures.*at="block"'):
         lrp(trace(tiny.wav2vec2(), None, audio=sound), lambda out: out.last_hidden_state[:, 0, 3], at="input")
     with pytest.raises(ValueError, match="needs recorded attention"):
-        lrp(trace(tiny.build(tiny.OUTSIDE["GPT-Neo"]), None, IDS), 7, of="heads")
+        lrp(trace(tiny.build(tiny.UNFOLLOWED["GPT-Neo with sums"]), None, IDS), 7, of="heads")
 
 
 def test_biases_that_are_ignored_leave_cp_lrp_nothing_to_miss():

@@ -350,9 +350,9 @@ def test_a_trace_without_a_model_is_refused():
         value_zeroing(given)
 
 
-@pytest.mark.parametrize("family", tiny.OUTSIDE)
-def test_models_outside_the_interface_are_refused_with_the_reason(family):
-    given = trace(tiny.build(tiny.OUTSIDE[family]), None, IDS)
+@pytest.mark.parametrize("family", tiny.UNFOLLOWED)
+def test_models_that_cannot_be_followed_are_refused_with_the_reason(family):
+    given = trace(tiny.build(tiny.UNFOLLOWED[family]), None, IDS)
     with pytest.raises(
         UnsupportedModelError, match=r"value_zeroing calls blocks again.*outside transformers"
     ):

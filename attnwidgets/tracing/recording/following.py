@@ -1,0 +1,469 @@
+"""Attention that modules compute themselves, followed from each softmax to its product with the values.
+
+While a pass is followed, every torch function that it calls goes through a mode. A softmax over the last axis
+makes weights; a cast, mask, factor, view or slice of them still holds weights; the product of them with
+another tensor is the attention. There weights and values are recorded and edited as in the attention
+function. Which modules these are follows from the product alone: its queries and keys must be the tokens of
+the states that the module was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+import threading
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from attnwidgets.tracing.anatomy.block_log import attends
+from attnwidgets.tracing.recording.attention_function import attention, changer_of, observer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import FrameType
+
+_INTERFACE = "ALL_ATTENTION_FUNCTIONS"
+_MARK = "_attnwidgets_softmax"
+
+_VIEWS = frozenset({"view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "expand"})
+_TURNS = frozenset({"transpose", "swapaxes", "permute"})
+_ELEMENTWISE = frozenset(
+    {
+        *("bfloat16", "double", "float", "half", "to", "type", "type_as"),
+        *("clone", "contiguous", "dropout", "masked_fill", "masked_fill_", "nan_to_num", "where"),
+        *("__imul__", "__mul__", "__rmul__", "__truediv__", "div", "mul", "mul_"),
+    }
+)
+_PRODUCTS = frozenset({"__matmul__", "bmm", "einsum", "matmul"})
+_FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+
+_STATES, _MAPS = 3, 4  # axes of hidden states [batch, token, width], and of maps [batch, head, query, key]
+
+
+@dataclass(eq=False)
+class Softmax:
+    """A softmax of a pass.
+
+    Attributes:
+        name: Name of the module that computes it.
+        shape: Shape of its output.
+        met: Whether its weights met values.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    met: bool = False
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What a tensor holds: the weights of a softmax, with the keys along an axis, the last one being -1."""
+
+    mode: Following
+    softmax: Softmax
+    axis: int = -1
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """The module whose forward runs, with what it was given.
+
+    Attributes:
+        module: The module.
+        states: Hidden states [batch, token, width] or [token, batch, width].
+        continues: Whether it was given keys and values of earlier tokens.
+    """
+
+    module: nn.Module
+    states: tuple[Tensor, ...]
+    continues: bool
+
+    def has_tokens(self, batch: int, queries: int, keys: int) -> bool:
+        """Return whether a map is from the tokens of some states to those of the same or other ones."""
+        lengths: set[int] = set()
+        for first, second, _ in (states.shape for states in self.states):
+            lengths |= {second} if first == batch else set()
+            lengths |= {first} if second == batch else set()
+        return queries in lengths and (keys in lengths or (self.continues and keys > queries))
+
+    def batch_of(self, together: int, queries: int) -> int | None:
+        """Return the batch size in an axis of all heads of all samples; None if it is not one."""
+        for axis in (1, 0):
+            for states in self.states:
+                batch = states.shape[1 - axis]
+                if states.shape[axis] == queries and together % batch == 0:
+                    return batch
+        return None
+
+
+def _caller() -> _Caller | None:
+    """Return the innermost module with parameters that is running; None inside the attention function.
+
+    It is read from Python's own stack, so that no module needs a hook.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, without a public name
+    module = None
+    while frame is not None:
+        code = frame.f_code
+        if code is attention.__code__:
+            return None
+        first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        if isinstance(first, nn.Module):
+            if module is None and next(first.parameters(), None) is not None:
+                module = first
+            if module is first and code.co_name == "forward":
+                given = [frame.f_locals.get(name) for name in _arguments(code)]
+                states = tuple(value for value in given if _is_states(value))
+                return _Caller(module, states, any(map(_holds_earlier, given)))
+        frame = frame.f_back
+    return None
+
+
+def _arguments(code: Any) -> Iterable[str]:
+    names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    return names
+
+
+def _is_states(value: Any) -> TypeGuard[Tensor]:
+    return isinstance(value, Tensor) and value.dim() == _STATES and value.is_floating_point()
+
+
+def _holds_earlier(value: Any) -> bool:
+    """Return whether an argument holds keys and values of earlier tokens: a cache, or a pair of tensors."""
+    is_pair = isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value)
+    return is_pair or hasattr(value, "get_seq_length") or isinstance(value, dict)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The axes of a tensor in a product, in the order [batch, head, row, column].
+
+    Args:
+        order: Its axes in that order; three of them if one holds all heads of all samples.
+        batch: Number of samples.
+    """
+
+    order: tuple[int, ...]
+    batch: int
+
+    def read(self, tensor: Tensor) -> Tensor:
+        """Return a view [batch, head, row, column] of a tensor."""
+        turned = tensor.permute(self.order)
+        return turned if turned.dim() == _MAPS else turned.unflatten(0, (self.batch, -1))
+
+    def written(self, maps: Tensor) -> Tensor:
+        """Return a tensor in its own form, of [batch, head, row, column]."""
+        whole = maps if len(self.order) == _MAPS else maps.flatten(0, 1)
+        return whole.permute(tuple(self.order.index(axis) for axis in range(len(self.order))))
+
+
+class Following(TorchFunctionMode):
+    """Follows the softmaxes of the modules that are recorded or changed in this thread and task."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call a torch function, with what is recorded and changed in it."""
+        del types
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "scaled_dot_product_attention":
+            return self._fused(func, args, kwargs)
+        if name in _PRODUCTS:
+            return self._product(func, args, kwargs)
+        output = func(*args, **kwargs)
+        if name == "softmax":
+            self._begin(output, args, kwargs)
+        elif name in _ELEMENTWISE or name in _VIEWS or name in _TURNS or name == "__getitem__":
+            self._pass_on(name, output, args, kwargs)
+        return output
+
+    def _mark_of(self, tensor: Any) -> _Mark | None:
+        mark: _Mark | None = getattr(tensor, _MARK, None) if isinstance(tensor, Tensor) else None
+        return mark if mark is not None and mark.mode is self else None
+
+    def _begin(self, output: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Mark the weights of a softmax over the last of three axes or more."""
+        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        if not isinstance(output, Tensor) or output.dim() < _STATES or axis not in (-1, output.dim() - 1):
+            return
+        caller = _caller()
+        if caller is None or not _is_watched(caller.module):
+            return
+        watching = observer.get()
+        name = type(caller.module).__name__ if watching is None else watching.name_of(caller.module)
+        softmax = Softmax(name, tuple(output.shape))
+        if watching is not None:
+            watching.softmaxes.append(softmax)
+        setattr(output, _MARK, _Mark(self, softmax))
+
+    def _pass_on(self, name: str, output: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Mark what still holds the weights of a softmax."""
+        if not isinstance(output, Tensor):
+            return
+        source = next((part for part in (*args, *kwargs.values()) if self._mark_of(part) is not None), None)
+        mark = self._mark_of(source)
+        if source is None or mark is None or output is source:
+            return
+        axis = _axis_after(name, mark.axis, source, output, args[1:])
+        if axis is not None:
+            setattr(output, _MARK, _Mark(self, mark.softmax, axis))
+
+    def _product(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return a product; if it is one of weights and values, recorded and edited."""
+        operands, letters = _operands(args)
+        index = next((i for i, part in enumerate(operands) if self._mark_of(part) is not None), None)
+        mark = None if index is None else self._mark_of(operands[index])
+        if index is None or mark is None or not letters:
+            return func(*args, **kwargs)
+        forms = _forms(letters, index, mark.axis)
+        caller = None if forms is None else _caller()
+        if forms is None or caller is None or not _is_watched(caller.module):
+            return func(*args, **kwargs)
+        weights, values = operands[index], operands[1 - index]
+        leading, queries = (weights.shape[forms[0][axis]] for axis in (0, -2))
+        batch = leading if len(forms[0]) == _MAPS else caller.batch_of(leading, queries)
+        if batch is None or not caller.has_tokens(batch, queries, weights.shape[forms[0][-1]]):
+            return func(*args, **kwargs)
+        mark.softmax.met = True
+        of_weights, of_values, of_output = (_Form(order, batch) for order in forms)
+        maps, vectors = of_weights.read(weights), of_values.read(values)
+
+        def product(new_maps: Tensor, new_vectors: Tensor) -> Tensor:
+            pair = [of_weights.written(new_maps), of_values.written(new_vectors)]
+            output: Tensor = func(*_with_operands(args, pair[:: 1 if index == 0 else -1]), **kwargs)
+            return of_output.read(output)
+
+        return of_output.written(_attended(caller.module, maps, vectors, product))
+
+    def _fused(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compute a fused kernel by the attention function if tokens attend in it."""
+        given = dict(zip(_FUSED, args, strict=False)) | kwargs
+        query, key, value = (given[name] for name in _FUSED[:3])
+        caller = _caller()
+        if (
+            caller is None
+            or not _is_watched(caller.module)
+            or not query.dim() == key.dim() == value.dim() == _MAPS
+            or not caller.has_tokens(query.shape[0], query.shape[2], key.shape[2])
+        ):
+            return func(*args, **kwargs)
+        mask = given.get("attn_mask")
+        if given.get("is_causal"):
+            mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
+        if mask is not None and mask.dtype == torch.bool:
+            hidden = torch.finfo(query.dtype).min
+            mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, hidden)
+        if mask is not None and mask.dim() < _MAPS:
+            mask = mask[(None,) * (_MAPS - mask.dim())]
+        output, _ = attention(
+            caller.module,
+            query,
+            key,
+            value,
+            mask,
+            scaling=given.get("scale"),
+            dropout=given.get("dropout_p") or 0.0,
+        )
+        return output.transpose(1, 2)
+
+
+def _attended(
+    module: nn.Module, weights: Tensor, values: Tensor, product: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Return the outputs of heads [batch, head, query, dim], recorded and changed as in `attention`.
+
+    Args:
+        module: The module that attends.
+        weights: [batch, head, query, key].
+        values: [batch, kv head, key, dim].
+        product: Takes both as they were changed, in the form that the graph of gradients goes through.
+    """
+    watching, changing = observer.get(), changer_of(module)
+    if changing is not None:
+        weights = changing.weigh(module, weights)
+    if watching is not None:
+        weights, values = watching.follow(module, weights, values)
+    output = product(weights, values)
+    if changing is not None:
+        output = changing.write(module, output)
+    if watching is not None:
+        watching.done(module, output)
+    return output
+
+
+def _is_watched(module: nn.Module) -> bool:
+    """Return whether a module belongs to the model that is recorded here, or its attention is changed."""
+    watching = observer.get()
+    return (watching is not None and id(module) in watching.names) or changer_of(module) is not None
+
+
+def _axis_after(name: str, axis: int, source: Tensor, output: Tensor, options: tuple[Any, ...]) -> int | None:
+    """Return the axis of keys after an operation; None if it no longer holds weights of all keys."""
+    count = source.dim()
+    if name in _TURNS:
+        dims = options[0] if options and isinstance(options[0], (tuple, list)) else options
+        order = list(range(count))
+        if name == "permute":
+            order = [dim % count for dim in dims]
+        elif len(dims) == len(("first", "second")):
+            first, second = (dim % count for dim in dims)
+            order[first], order[second] = order[second], order[first]
+        return order.index(axis % count) - count
+    if name in _VIEWS:
+        same = axis == -1 and output.dim() and output.shape[-1] == source.shape[-1]
+        return -1 if same else None
+    if name == "__getitem__":
+        # Weights without the column of a sink are weights; a part of the heads or queries is not all of them.
+        return (
+            axis if output.dim() == count and output.shape[:-1] == source.shape[:-1] and axis == -1 else None
+        )
+    return axis if output.shape == source.shape else None
+
+
+def _operands(args: tuple[Any, ...]) -> tuple[list[Any], tuple[str, str, str] | None]:
+    """Return the two factors of a product, and the letters of their axes and of its own; none otherwise."""
+    if args and isinstance(args[0], str):
+        factors = args[1] if len(args) == len(("equation", "factors")) else args[1:]
+        left, _, out = args[0].replace(" ", "").partition("->")
+        first, _, second = left.partition(",")
+        plain = f"{first}{second}{out}".isalpha() and len(factors) == len(("first", "second"))
+        return list(factors), (first, second, out) if plain else None
+    both = list(args[:2])
+    if len(both) < len(("first", "second")) or not all(isinstance(part, Tensor) for part in both):
+        return both, None
+    first, second = (part.dim() for part in both)
+    leading = {_STATES: "x", _MAPS: "bh"}.get(first)
+    return both, (f"{leading}ij", f"{leading}jk", f"{leading}ik") if leading and first == second else None
+
+
+def _with_operands(args: tuple[Any, ...], pair: list[Tensor]) -> tuple[Any, ...]:
+    if not isinstance(args[0], str):
+        return (*pair, *args[2:])
+    return (args[0], pair) if len(args) == len(("equation", "factors")) else (args[0], *pair)
+
+
+def _forms(
+    letters: tuple[str, str, str], index: int, axis: int
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """Return the orders of axes of weights, values and output; None if keys are not what is summed over.
+
+    Args:
+        letters: The axes of the two factors and of their product.
+        index: Which of the factors holds the weights.
+        axis: The axis of their keys.
+    """
+    weights, values, output = letters[index], letters[1 - index], letters[2]
+    summed = [letter for letter in weights if letter in values and letter not in output]
+    leading = [letter for letter in weights if letter in values and letter in output]
+    query = [letter for letter in weights if letter not in values]
+    width = [letter for letter in values if letter not in weights]
+    counts = (len(summed), len(query), len(width), len(leading) in (1, 2))
+    if counts != (1, 1, 1, True) or set(output) != {*leading, *query, *width} or weights[axis] != summed[0]:
+        return None
+    orders = ((weights, query + summed), (values, summed + width), (output, query + width))
+    of_weights, of_values, of_output = (
+        tuple(axes.index(letter) for letter in leading + last) for axes, last in orders
+    )
+    return of_weights, of_values, of_output
+
+
+def _on_interface(modules: Sequence[nn.Module]) -> list[nn.Module]:
+    """Return those of some modules whose class asks transformers for the attention function of its config."""
+    kinds: dict[type[Any], bool] = {}
+    for module in modules:
+        kind = type(module)
+        if kind not in kinds:
+            code = getattr(inspect.unwrap(kind.forward), "__code__", None)
+            kinds[kind] = code is not None and _INTERFACE in code.co_names
+    return [module for module in modules if kinds[type(module)]]
+
+
+def is_on_interface(model: nn.Module) -> bool:
+    """Return whether any module of a model calls transformers' attention interface."""
+    return bool(_on_interface(list(model.modules())))
+
+
+def is_outside(model: nn.Module) -> bool:
+    """Return whether modules of a model attend, or may, outside transformers' attention interface."""
+    modules = list(model.modules())
+    covered = set(_on_interface(modules))
+    return not covered or any(attends(module) and module not in covered for module in modules)
+
+
+class _Here(threading.local):
+    """The pass that is followed in a thread."""
+
+    module: nn.Module | None = None
+    mode: Following | None = None
+
+
+_here = _Here()
+
+
+def _enter(module: nn.Module) -> None:
+    if _here.mode is None:
+        _here.module, _here.mode = module, Following()
+        _here.mode.__enter__()  # type: ignore[no-untyped-call]
+
+
+def _leave(module: nn.Module) -> None:
+    if _here.mode is not None and _here.module is module:
+        mode, _here.module, _here.mode = _here.mode, None, None
+        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def following(modules: Iterable[nn.Module], own: Callable[[], bool] | None = None) -> Iterator[None]:
+    """Follow the calls of modules, and nothing between them, until the `with` block ends.
+
+    A call inside one that is followed already is a part of that. The mode is the innermost at work in a call,
+    so that rules of relevance apply to the product as it was edited.
+
+    Args:
+        modules: A model that is recorded, or modules whose attention is changed.
+        own: Returns whether a call is to be followed; by default every one is.
+    """
+    followed = tuple(modules)
+
+    def before(module: nn.Module, _: Any) -> None:
+        if own is None or own():
+            _enter(module)
+
+    def after(module: nn.Module, *_: Any) -> None:
+        _leave(module)
+
+    with ExitStack() as exits:
+        for module in followed:
+            exits.callback(module.register_forward_pre_hook(before, prepend=True).remove)
+            exits.callback(module.register_forward_hook(after, always_call=True).remove)
+            # Torch calls hooks after an Exception, and an interrupt is another kind of error.
+            exits.callback(_leave, module)
+        yield
+
+
+def lost(softmaxes: Iterable[Softmax], recorded: Iterable[str], model: nn.Module) -> list[Softmax]:
+    """Return the softmaxes of attention modules that met no values, one for each module.
+
+    Args:
+        softmaxes: The softmaxes of a pass.
+        recorded: Names of the modules whose attention was recorded.
+        model: The model.
+    """
+    modules = dict(model.named_modules())
+    seen = set(recorded)
+    result = []
+    for softmax in softmaxes:
+        module = modules.get(softmax.name)
+        if softmax.met or softmax.name in seen or module is None or not attends(module):
+            continue
+        if math.prod(softmax.shape) > 0 and softmax.shape[-1] > 1:
+            seen.add(softmax.name)
+            result.append(softmax)
+    return result

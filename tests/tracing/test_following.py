@@ -1,0 +1,505 @@
+"""Attention that models compute themselves, recorded and changed where its softmax meets the values."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from torch import nn
+from torch.overrides import _get_current_function_mode_stack as modes
+
+import attnwidgets as aw
+from attnwidgets.explanations.attribution.signed_attention import attention_gradients
+from attnwidgets.tracing.algebra.block_runs import block_of
+from attnwidgets.tracing.layers import FollowedLayer, RecordedLayer
+from attnwidgets.tracing.recording.borrow import borrowed
+from attnwidgets.tracing.recording.recorder import FollowedCall, recording
+from tests.tracing import tiny
+from tests.tracing.test_families import IDS, assert_same, eager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Places = Callable[[torch.Tensor], torch.Tensor]
+
+KEY, HEAD = 3, 1
+HEADS, DIM = 4, 8
+# In float32, between our product and one of torch that sums in another order.
+CLOSE = {"rtol": 1e-4, "atol": 2e-6}
+
+
+def by_heads(parts: int, part: int) -> Places:
+    """Return the values in a fused projection [batch, token, head * part * dim]."""
+    return lambda fused: fused.unflatten(-1, (HEADS, parts, DIM))[..., part, :]
+
+
+def plain(projected: torch.Tensor) -> torch.Tensor:
+    """Return the values in a projection of their own."""
+    return projected
+
+
+# The value projection and the output projection of block N, and where the values stand in the former.
+HOOKS: dict[str, tuple[str, str, Places]] = {
+    "DeBERTa": (
+        "deberta.encoder.layer.N.attention.self.value_proj",
+        "deberta.encoder.layer.N.attention.output.dense",
+        plain,
+    ),
+    "MPNet": ("mpnet.encoder.layer.N.attention.attn.v", "mpnet.encoder.layer.N.attention.attn.o", plain),
+    "GPT-Neo": (
+        "transformer.h.N.attn.attention.v_proj",
+        "transformer.h.N.attn.attention.out_proj",
+        plain,
+    ),
+    "BLOOM": (
+        "transformer.h.N.self_attention.query_key_value",
+        "transformer.h.N.self_attention.dense",
+        by_heads(3, 2),
+    ),
+    # One key/value head behind all queries.
+    "Falcon": (
+        "transformer.h.N.self_attention.query_key_value",
+        "transformer.h.N.self_attention.dense",
+        lambda fused: fused[..., -DIM:],
+    ),
+}
+
+
+def built(family: str, implementation: str | None = None) -> Any:
+    """Return a tiny model with biases and gains that show."""
+    model = tiny.build(tiny.OUTSIDE[family], implementation=implementation)
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def logits_of(model: Any) -> torch.Tensor:
+    """Return a model's logits by a plain call."""
+    with torch.no_grad():
+        logits: torch.Tensor = model(input_ids=torch.tensor([IDS])).logits
+    return logits
+
+
+def hooked(model: Any, layer: int, path: str, hook: Any, *, before: bool = False) -> torch.Tensor:
+    """Return the logits of a model with a hook on a module of a block."""
+    module = model.get_submodule(path.replace("N", str(layer)))
+    handle = module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook)
+    logits = logits_of(model)
+    handle.remove()
+    return logits
+
+
+def without_head(_: nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Set a head's part of the output projection's input to zero."""
+    states = args[0].clone()
+    states[..., HEAD * DIM : (HEAD + 1) * DIM] = 0
+    return (states, *args[1:])
+
+
+# What eager attention of Falcon returns is without a causal mask in transformers 5.24.
+@pytest.mark.parametrize("family", [family for family in tiny.OUTSIDE if family != "Falcon"])
+def test_weights_are_those_that_the_model_returns(family: str) -> None:
+    model = built(family)
+    before = logits_of(model)
+    result = aw.trace(model, None, IDS)
+    assert torch.equal(result.logits, before[0]), "bit for bit"
+    assert_same(result, "self", eager(model, input_ids=torch.tensor([IDS])).attentions)
+    assert all(isinstance(layer, FollowedLayer) for layer in result.stack_table["self"].layers)
+    assert "recorded where its softmax meets the values" in result.warning
+    with pytest.raises(ValueError, match=r"queries and keys were not recorded.*outside transformers"):
+        result.query_key(0)
+
+
+def test_a_fused_kernel_is_recorded_with_its_queries_and_keys() -> None:
+    model = built("Falcon")
+    result = aw.trace(model, None, IDS)
+    torch.testing.assert_close(result.logits, logits_of(model)[0], **CLOSE)
+    assert all(isinstance(layer, RecordedLayer) for layer in result.stack_table["self"].layers)
+    weights = result.attention_layer(1)
+    assert not weights.triu(1).any()
+    query, key = result.query_key(1)
+    scores = (query @ key.expand(HEADS, -1, -1).mT * DIM**-0.5).masked_fill(
+        torch.ones(len(IDS), len(IDS)).triu(1) > 0, float("-inf")
+    )
+    torch.testing.assert_close(weights, scores.softmax(-1), **CLOSE)
+
+
+@pytest.mark.parametrize("family", HOOKS)
+def test_editing_values_is_a_hook_on_their_projection(family: str) -> None:
+    model, (path, _, places) = built(family), HOOKS[family]
+
+    def zero(_: nn.Module, __: Any, output: torch.Tensor) -> torch.Tensor:
+        output = output.clone()
+        places(output)[:, KEY] = 0
+        return output
+
+    for layer in range(2):
+
+        def edit(
+            index: int, _: nn.Module, weights: torch.Tensor, values: torch.Tensor, layer: int = layer
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            if index == layer:
+                values = values.clone()
+                values[:, :, KEY] = 0
+            return weights, values
+
+        expected = hooked(model, layer, path, zero)
+        with borrowed(model) as twin, recording(twin, [edit]):
+            zeroed = twin(input_ids=torch.tensor([IDS])).logits
+        torch.testing.assert_close(zeroed, expected, **CLOSE)
+        assert (expected - logits_of(model)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("family", HOOKS)
+def test_an_ablated_head_is_one_whose_output_is_zero(family: str) -> None:
+    model, (_, path, _) = built(family), HOOKS[family]
+    before = logits_of(model)
+    traced = aw.trace(model, None, IDS)
+    for layer in range(2):
+        expected = hooked(model, layer, path, without_head, before=True)
+        for made_with in (model, traced):
+            with aw.ablate_heads(made_with, (layer, HEAD)):
+                torch.testing.assert_close(logits_of(model), expected, **CLOSE)
+                again = aw.trace(model, None, IDS)
+            torch.testing.assert_close(again.logits, expected[0], **CLOSE)
+        torch.testing.assert_close(
+            traced.rerun(aw.ablate_heads(traced, (layer, HEAD))).logits, expected[0], **CLOSE
+        )
+    assert torch.equal(logits_of(model), before)
+    assert not modes()
+
+
+def test_heads_and_values_of_a_model_without_projections_to_hook() -> None:
+    """XLNet multiplies with matrices: its own function of queries, keys and values is wrapped."""
+    model = built("XLNet")
+    traced = aw.trace(model, None, IDS)
+    for layer in range(2):
+        attention = model.transformer.layer[layer].rel_attn
+        plain_core = attention.rel_attn_core
+
+        def core(*args: Any, plain_core: Any = plain_core, **options: Any) -> Any:
+            output = plain_core(*args, **options).clone()
+            output[:, :, HEAD] = 0
+            return output
+
+        attention.rel_attn_core = core
+        expected = logits_of(model)
+        del attention.rel_attn_core
+        changed = traced.rerun(aw.ablate_heads(traced, (layer, HEAD)))
+        torch.testing.assert_close(changed.logits, expected[0], **CLOSE)
+
+    # Of the last block, whose states are [token, batch, width].
+    def without_key(query: Any, key: Any, values: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        values = values.clone()
+        values[KEY] = 0
+        return plain_core(query, key, values, *rest, **options)
+
+    states: list[torch.Tensor] = []
+    model.transformer.layer[1].register_forward_hook(lambda *given: states.append(given[2][0][:, 0]))
+    logits_of(model)
+    attention.rel_attn_core = without_key
+    logits_of(model)
+    del attention.rel_attn_core
+    before, after = (each.double() / each.double().norm(dim=-1, keepdim=True) for each in states)
+    zeroed = aw.value_zeroing(traced, normalize=False, layers=1)
+    np.testing.assert_allclose(
+        zeroed.layer(1)[:, KEY], 0.5 * (before - after).pow(2).sum(-1), rtol=1e-3, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("family", tiny.OUTSIDE)
+def test_one_token_that_nobody_reads_changes_what_follows_from_it(family: str) -> None:
+    result = aw.trace(built(family), None, IDS)
+    dropped = result.rerun(aw.suppress(result, KEY, range(KEY + 1, len(IDS))))
+    rows = dropped.attention_layer(0)[:, KEY + 1 :]
+    assert not rows[..., KEY].any()
+    torch.testing.assert_close(rows.sum(-1), torch.ones(rows.shape[:2]))
+    plain_rows = result.attention_layer(0)[:, KEY + 1 :]
+    rest = plain_rows.clone()
+    rest[..., KEY] = 0
+    torch.testing.assert_close(rows, rest / rest.sum(-1, keepdim=True), **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["BLOOM", "GPT-Neo", "MPNet", "XLNet"])
+def test_uniform_rows_are_over_the_keys_that_a_query_may_read(family: str) -> None:
+    result = aw.trace(built(family), None, IDS)
+    edited = result.rerun(aw.edit_attention(result, (0, 0), "uniform")).attention_layer(0)[0]
+    n = len(IDS)
+    is_causal = family in ("BLOOM", "GPT-Neo")
+    read = torch.ones(n, n).tril() if is_causal else torch.ones(n, n)
+    torch.testing.assert_close(edited, read / read.sum(-1, keepdim=True))
+
+
+def test_generated_text_under_an_intervention_is_that_of_the_hook() -> None:
+    model, (_, path, _) = built("BLOOM"), HOOKS["BLOOM"]
+    module = model.get_submodule(path.replace("N", "0"))
+    handle = module.register_forward_pre_hook(without_head)
+    ids = torch.tensor([IDS])
+    options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0, "attention_mask": ids * 0 + 1}
+    expected = model.generate(ids, **options)
+    handle.remove()
+    with aw.ablate_heads(model, (0, HEAD)):
+        assert torch.equal(model.generate(ids, **options), expected)
+
+
+def test_a_part_of_a_model_is_changed_too() -> None:
+    model = built("MPNet")
+    ids = torch.tensor([IDS])
+    with torch.no_grad():
+        whole = model.mpnet(ids).last_hidden_state
+        with aw.ablate_heads(model, (0, HEAD)):
+            assert not torch.allclose(model.mpnet(ids).last_hidden_state, whole)
+        assert torch.equal(model.mpnet(ids).last_hidden_state, whole)
+
+
+@pytest.mark.parametrize("family", HOOKS)
+def test_value_zeroing_moves_tokens_as_the_hook_does(family: str) -> None:
+    model, (path, _, places) = built(family), HOOKS[family]
+    zeroed = aw.value_zeroing(aw.trace(model, None, IDS), normalize=False, layers=1)
+    states: list[torch.Tensor] = []
+    model.get_submodule(path[: path.index("N")] + "1").register_forward_hook(
+        lambda _, __, output: states.append(output[0][0] if isinstance(output, tuple) else output[0])
+    )
+
+    def zero(_: nn.Module, __: Any, output: torch.Tensor) -> torch.Tensor:
+        output = output.clone()
+        places(output)[:, KEY] = 0
+        return output
+
+    logits_of(model)
+    hooked(model, 1, path, zero)
+    before, after = (each.double() / each.double().norm(dim=-1, keepdim=True) for each in states)
+    distances = 0.5 * (before - after).pow(2).sum(-1)
+    np.testing.assert_allclose(zeroed.layer(1)[:, KEY], distances, rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", tiny.OUTSIDE)
+def test_gradients_times_attention_are_the_slope_of_a_score(family: str) -> None:
+    """Summed over a layer, they are the derivative of the score by a factor on all of its weights."""
+    target, step = 7, 1e-3
+    model = built(family).double()
+    traced = aw.trace(model, None, IDS)
+    by_weight = attention_gradients(traced, lambda outputs: outputs.logits[:, -1, target], "test")
+
+    def score(factor: float) -> float:
+        def scaled(
+            index: int, _: nn.Module, weights: torch.Tensor, values: torch.Tensor
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            return (weights * factor if index == 1 else weights), values
+
+        with borrowed(model) as twin, recording(twin, [scaled]):
+            return float(twin(input_ids=torch.tensor([IDS])).logits[0, -1, target])
+
+    slope = (score(1 + step) - score(1 - step)) / (2 * step)
+    assert abs(slope) > 1e-3
+    assert by_weight.product("self", 1).sum() == pytest.approx(slope, rel=1e-4)
+
+
+@pytest.mark.parametrize("family", tiny.OUTSIDE)
+def test_methods_of_maps_and_gradients_take_these_traces(family: str) -> None:
+    traced = aw.trace(built(family), None, IDS)
+    target = aw.targets.token(7, position=len(IDS) - 1)
+    for explained in (aw.rollout(traced), aw.chefer(traced, target), aw.signed_attention(traced, target)):
+        assert np.isfinite(explained.values).all()
+        assert explained.values.any()
+    block = traced.anatomy.stacks["self"][0]
+    assert block.is_recorded
+    assert [mixer.heads for mixer in block.mixers] == [HEADS]
+
+
+@pytest.mark.parametrize("family", [family for family in tiny.OUTSIDE if family != "XLNet"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-3), (torch.float64, 1e-5)])
+def test_blocks_are_described(family: str, dtype: torch.dtype, tolerance: float) -> None:
+    traced = aw.trace(built(family).to(dtype), None, IDS)
+    for layer in traced.layers():
+        block = block_of(traced, layer, "self", "alti")
+        torch.testing.assert_close(block.recomputed(), block.output, rtol=tolerance, atol=tolerance)
+        block.value_projection()
+    assert np.isfinite(aw.alti(traced).values).all()
+    assert np.isfinite(aw.attention_norm(traced).values).all()
+
+
+REFERENCES: dict[str, tuple[str, dict[str, Any]]] = {
+    "deberta-v2": (
+        "DebertaV2ForMaskedLM",
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "intermediate_size": 48,
+            "max_position_embeddings": 64,
+            "pooler_hidden_size": 32,
+            "position_biased_input": False,
+            "relative_attention": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_buckets": 8,
+            "norm_rel_ebd": "layer_norm",
+            "share_att_key": True,
+        },
+    ),
+    "mpnet": (
+        "MPNetForMaskedLM",
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "intermediate_size": 48,
+            "max_position_embeddings": 64,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+        },
+    ),
+    "bloom": ("BloomForCausalLM", {"hidden_size": 32, "n_layer": 3, "n_head": 4, "pad_token_id": 0}),
+    "gpt_neo": (
+        "GPTNeoForCausalLM",
+        {
+            "hidden_size": 32,
+            "num_layers": 3,
+            "num_heads": 4,
+            "max_position_embeddings": 64,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 0,
+            "attention_types": [[["global", "local", "global"], 1]],
+        },
+    ),
+    "xlnet": (
+        "XLNetLMHeadModel",
+        {"d_model": 32, "n_layer": 3, "n_head": 4, "d_inner": 48, "d_head": 8, "pad_token_id": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize("family", REFERENCES)
+def test_weights_and_values_are_those_of_the_reference(family: str, shared: Path) -> None:
+    """The references were stored from a pass in float32, by other code."""
+    folder = shared / "reference" / "mixers"
+    kind, options = REFERENCES[family]
+    model_class = getattr(hf, kind)
+    torch.manual_seed(0)
+    model = model_class(model_class.config_class(vocab_size=128, **options)).eval()
+    generator = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
+    expected = np.load(folder / f"seen-{family}-0.npz")
+    with borrowed(model) as twin, recording(twin, keeps=True) as session:
+        twin(input_ids=torch.tensor(expected["ids"])[None])
+    manifest = json.loads((folder / "manifest-attention.json").read_text("utf-8"))
+    assert [call.name for call in session.calls] == manifest["files"][f"seen {family}"]["calls"]
+    for layer, call in enumerate(session.calls):
+        assert isinstance(call, FollowedCall)
+        np.testing.assert_allclose(call.weights[0], expected[f"{layer}.weights"], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(call.values[0], expected[f"{layer}.values"], rtol=1e-4, atol=1e-6)
+
+
+def test_other_threads_and_other_models_are_not_followed() -> None:
+    recorded, other = built("MPNet"), built("MPNet")
+    ids = torch.tensor([IDS])
+    stacks: list[int] = []
+
+    def look(*_: object) -> None:
+        other(ids)
+        thread = threading.Thread(target=lambda: (stacks.append(len(modes())), recorded(ids)))
+        thread.start()
+        thread.join()
+        stacks.append(len(modes()))
+
+    with borrowed(recorded) as twin, recording(twin) as session:
+        twin.mpnet.encoder.layer[1].register_forward_pre_hook(look)
+        twin(ids)
+        assert not modes(), "nothing is followed between passes"
+    assert stacks == [0, 1]
+    assert [call.name for call in session.calls] == [
+        f"mpnet.encoder.layer.{n}.attention.attn" for n in (0, 1)
+    ]
+    assert all(isinstance(call, FollowedCall) for call in session.calls)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_pass_that_ends_in_the_middle_is_followed_no_longer(error: type[BaseException]) -> None:
+    model = built("MPNet")
+
+    def fail(*_: object) -> None:
+        raise error
+
+    handle = model.mpnet.encoder.layer[1].register_forward_pre_hook(fail)
+    with pytest.raises(error):
+        aw.trace(model, None, IDS)
+    assert not modes()
+    attention = model.mpnet.encoder.layer[0].attention.attn.o.register_forward_pre_hook(fail)
+    with pytest.raises(error), aw.ablate_heads(model, (0, 0)):
+        logits_of(model)
+    assert not modes()
+    handle.remove()
+    attention.remove()
+    assert aw.trace(model, None, IDS).n_layers() == 2
+
+
+def test_an_error_of_the_model_is_told_with_its_inputs() -> None:
+    model = built("MPNet")
+    model.mpnet.encoder.layer[1].attention.LayerNorm.weight = nn.Parameter(torch.ones(31))
+    with pytest.raises(ValueError, match=r"raised RuntimeError when it was run on input_ids \[1, 9\]"):
+        aw.trace(model, None, IDS)
+
+
+class Pooled(nn.Module):
+    """Attention over positions of the width, and a mean by a softmax that meets no values in a product."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, hidden_states: torch.Tensor, *args: Any, **options: Any) -> Any:
+        kernel = (hidden_states[..., :5].unsqueeze(-2) * self.scale).softmax(-1)  # [batch, token, 1, 5]
+        mixed = kernel @ hidden_states[..., :5].unsqueeze(-1)
+        return self.inner(hidden_states + 0 * mixed.squeeze(-1), *args, **options)
+
+
+def test_products_over_something_other_than_tokens_are_none() -> None:
+    model = built("MPNet")
+    expected = aw.trace(model, None, IDS)
+    for layer in model.mpnet.encoder.layer:
+        layer.intermediate = Pooled(layer.intermediate)
+    result = aw.trace(model, None, IDS)
+    assert result.n_layers() == 2
+    np.testing.assert_array_equal(result.attention_layer(1), expected.attention_layer(1))
+
+
+def test_a_softmax_that_meets_no_values_is_named() -> None:
+    model = tiny.build(
+        lambda: hf.ProphetNetForConditionalGeneration(
+            hf.ProphetNetConfig(
+                vocab_size=tiny.VOCAB, hidden_size=32, encoder_ffn_dim=37, decoder_ffn_dim=37,
+                num_encoder_layers=2, num_decoder_layers=2, num_encoder_attention_heads=4,
+                num_decoder_attention_heads=4, max_position_embeddings=64, decoder_start_token_id=0,
+            )
+        )
+    )  # fmt: skip
+    result = aw.trace(model, None, IDS, max_new_tokens=3)
+    assert result.stacks == ("encoder", "cross")
+    assert re.search(
+        r"layer 0 \(ProphetNetNgramSelfAttention\) has a softmax of \[1, [\d, ]+\] that this version cannot "
+        "follow to its values; its map is missing, and rollout over all layers is refused",
+        result.warning,
+    )
+    assert aw.value_zeroing(result, stack="encoder").values.any()
+
+
+def test_a_list_of_texts_is_recorded_in_one_pass() -> None:
+    for family in ("MPNet", "BLOOM", "GPT-Neo"):
+        model = built(family)
+        rows = torch.tensor([IDS, IDS[:4] + [1] * (len(IDS) - 4)])
+        mask = torch.ones_like(rows)
+        mask[1, 4:] = 0
+        both = aw.trace(model, None, input_ids=rows, attention_mask=mask)
+        alone = aw.trace(model, None, IDS[:4])
+        torch.testing.assert_close(both[1].attention_layer(1), alone.attention_layer(1), **CLOSE)
