@@ -22,6 +22,7 @@ from .explanations.mixing.attention import attention as attention
 from .explanations.mixing.rollout import rollout as rollout
 from .explanations.mixing.attention_flow import attention_flow as attention_flow
 from .explanations.mixing.value_zeroing import value_zeroing as value_zeroing
+from .explanations.mixing.mixing import mixing as mixing
 from .explanations.mixing.hidden_token_attribution import hidden_token_attribution as hidden_token_attribution
 from .explanations.mixing.attention_norm import attention_norm as attention_norm
 from .explanations.mixing.attention_norm import mixing_ratio as mixing_ratio

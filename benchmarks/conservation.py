@@ -40,8 +40,6 @@ GPT = {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64}
 # Why architectures fail; written by hand, unlike the figures.
 REASONS = {
     "XLNet": "its blocks read [token, batch, width], which are not recognised as hidden states",
-    "Mamba": "has no attention; gradients and removal serve it",
-    "RWKV": "has no attention; gradients and removal serve it",
 }
 
 
@@ -138,7 +136,26 @@ ARCHITECTURES: dict[str, Callable[[], Any]] = {
         num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, num_feat_extract_layers=2,
     ),
     "Mamba": model("Mamba", vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=3),
+    "Mamba 2": model(
+        "Mamba2", vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=3, num_heads=4, head_dim=16,
+        n_groups=1, state_size=8,
+    ),
     "RWKV": model("Rwkv", vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=3),
+    "xLSTM": model(
+        "xLSTM", vocab_size=VOCABULARY, hidden_size=32, embedding_dim=32, num_hidden_layers=3, num_heads=4
+    ),
+    "Qwen3-Next (gated delta rule, attention)": plain(
+        "Qwen3Next", **GROUPED, layer_types=["linear_attention", "linear_attention", "full_attention"],
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8,
+        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16,
+    ),
+    "Falcon-H1 (Mamba 2 beside attention)": plain(
+        "FalconH1", **GROUPED, mamba_d_ssm=64, mamba_n_heads=4, mamba_d_head=16, mamba_n_groups=1,
+        mamba_d_state=8,
+    ),
+    "RecurrentGemma (RG-LRU, attention)": plain(
+        "RecurrentGemma", num_key_value_heads=1, lru_width=32, attention_window_size=8
+    ),
 }  # fmt: skip
 
 

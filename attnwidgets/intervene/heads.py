@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,15 +12,19 @@ import torch
 
 from attnwidgets._errors import require_choice, suggest
 from attnwidgets._selecting import listed, pick
+from attnwidgets.intervene.kernel_heads import KernelModule, kernel_modules, silenced
 from attnwidgets.intervene.preview import pass_options
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
-from attnwidgets.tracing.interventions import Intervention
+from attnwidgets.tracing.interventions import Intervention, session_of
+from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.trace import Trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from torch import Tensor, nn
 
@@ -47,6 +52,7 @@ class HeadIntervention(Intervention):
         said: What it does, in words.
         stack: Name of the stack.
         heads: Heads by layer.
+        kernels: The blocks among these layers whose heads are those of kernels: their outputs become zero.
         weigh: Takes a call, its weights [batch, head, query, key] and the layer's heads; returns new weights.
         write: The same for the outputs of heads [batch, head, query, dim].
     """
@@ -59,14 +65,40 @@ class HeadIntervention(Intervention):
         stack: str,
         heads: Mapping[int, Iterable[int]],
         *,
+        kernels: Mapping[int, KernelModule] | None = None,
         weigh: Change | None = None,
         write: Change | None = None,
     ) -> None:
         self._heads = {layer: list(numbers) for layer, numbers in heads.items()}
-        super().__init__(
-            model, kind, said, frozenset((stack, layer) for layer in heads if self._heads[layer])
-        )
+        self._kernels = {
+            kernel.name: self._heads[layer]
+            for layer, kernel in (kernels or {}).items()
+            if self._heads.get(layer)
+        }
+        where = frozenset((stack, layer) for layer in heads if self._heads[layer])
+        only_kernels = bool(self._kernels) and len(self._kernels) == len(where)
+        super().__init__(model, kind, said, where, {} if only_kernels else None)
         self._weigh, self._write = weigh, write
+        self._only_kernels = only_kernels
+
+    @property
+    def acts_in_attention(self) -> bool:
+        """Whether a pass must call attention, for the intervention to have an effect."""
+        return not self._only_kernels
+
+    @property
+    def must_apply(self) -> bool:
+        """Whether a pass in which it was applied nowhere is an error."""
+        return bool(self.where)
+
+    def attach(self, model: nn.Module, own: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Return a context in which the heads of kernels are zero."""
+        return silenced(model, self._kernels, own, self._note_applied) if self._kernels else nullcontext()
+
+    def _note_applied(self) -> None:
+        session = session_of(self._model)
+        if session is not None:
+            session.note_applied(self)
 
     def weigh(self, seen: Seen, weights: Tensor) -> Tensor:
         """Return the attention weights to continue with."""
@@ -101,7 +133,9 @@ def sites_of(model: Any, stack: str | None) -> tuple[str, Mapping[int, Attention
     return stack, table[stack]
 
 
-def chosen_heads(heads: Any, modules: Mapping[int, AttentionModule]) -> dict[int, tuple[int, ...]]:
+def chosen_heads(
+    heads: Any, modules: Mapping[int, AttentionModule | KernelModule]
+) -> dict[int, tuple[int, ...]]:
     """Return heads by layer.
 
     Args:
@@ -134,8 +168,12 @@ def chosen_heads(heads: Any, modules: Mapping[int, AttentionModule]) -> dict[int
 _EXPECTED = "heads must be (layer, head), a list of such pairs, or {{layer: heads}}, not {!r}."
 
 
-def _heads(wanted: Any, module: AttentionModule, layer: int) -> tuple[int, ...]:
+def _heads(wanted: Any, module: AttentionModule | KernelModule, layer: int) -> tuple[int, ...]:
     count = module.n_heads
+    if isinstance(module, KernelModule) and not count:
+        raise UnsupportedModelError(
+            f"layer {layer} has no heads: {module.name} mixes tokens channel by channel ({module.kind})."
+        )
     if isinstance(wanted, str):
         if wanted != "all":
             raise TypeError(_EXPECTED.format({layer: wanted}))
@@ -227,7 +265,12 @@ def ablate_heads(
     """Replace the outputs of heads while a `with` block runs.
 
     The output of a head is the mixture of values at every token, before the output projection; attention
-    itself is not changed. With all heads of a layer at zero, attention adds only the projection's bias::
+    itself is not changed. With all heads of a layer at zero, attention adds only the projection's bias.
+
+    With a trace, heads may also be those of a kernel without a softmax (Mamba 2, delta rules, lightning
+    attention, mLSTM), in blocks that do not attend, by the number of the block. They are zero as the kernel
+    returns them. Where a norm over all heads follows (Mamba 2, MiniMax), the others grow, as they would if
+    the model had no such head; contributions of heads, which hold the norm fixed, do not count that::
 
         with aw.ablate_heads(model, {3: [1, 4]}):
             model.generate(...)
@@ -236,9 +279,10 @@ def ablate_heads(
     Args:
         model: A transformers model, or a trace of one.
         heads: (layer, head), a list of such pairs, or heads by layer: `{3: [1, 4], 5: "all"}`.
-        how: "zero"; "mean", the mean over all tokens of `reference`; "resample", at every position the
-            outputs at a random token of `reference`, the same token for all heads and layers; "patch", the
-            outputs at the same position of `reference`, a single trace (later positions are not changed).
+        how: "zero", the only one for kernels; "mean", the mean over all tokens of `reference`; "resample", at
+            every position the outputs at a random token of `reference`, the same token for all heads and
+            layers; "patch", the outputs at the same position of `reference`, a single trace (later positions
+            are not changed).
         reference: A trace or several by the same model; the model runs once on each, as it is now.
         stack: Which attention, in models with several stacks ("encoder", "decoder", "cross").
         seed: Seed of the random tokens of "resample".
@@ -251,6 +295,8 @@ def ablate_heads(
             model.
         IndexError: If the layer or head is out of range.
         TypeError: If `heads` has another form.
+        UnsupportedModelError: If a layer has no heads (its channels have kernels of their own), or `how` is
+            not for kernels (a ValueError).
 
     Source: Michel et al. 2019, section 2.3 (zero); Wang et al. 2023, section 3 (mean); Chan et al.
     2022, Causal Scrubbing (resample).
@@ -267,13 +313,33 @@ def ablate_heads(
             if reference is None
             else "reference is for how='mean', 'resample' or 'patch'; 'zero' needs none."
         )
-    stack, modules = sites_of(model, stack)
-    chosen = chosen_heads(heads, modules)
+    kernels = kernel_modules(model, stack)
+    modules: dict[int, AttentionModule | KernelModule] = {}
+    if is_trace(model) and kernels and not model.has_attention(stack):
+        stack = model.default_stack if stack is None else stack
+    else:
+        stack, attending = sites_of(model, stack)
+        modules.update(attending)
+    # All heads are those of the layers that have some.
+    modules |= {layer: kernel for layer, kernel in kernels.items() if heads is not None or kernel.n_heads}
+    chosen = chosen_heads(heads, dict(sorted(modules.items())))
+    kernels = {layer: kernel for layer, kernel in kernels.items() if chosen.get(layer)}
+    if kernels and how != "zero":
+        raise UnsupportedModelError(
+            f"how={how!r} replaces outputs of heads of attention, and layer{'s' * (len(kernels) > 1)} "
+            f"{spoken(kernels)} mix{'es' * (len(kernels) == 1)} tokens without: use how='zero' there."
+        )
     traces = list(reference) if isinstance(reference, (list, tuple)) else [reference]
     known = None if reference is None else _reference_outputs(model, traces, how, stack, tuple(chosen))
     description = f"{describe_heads(chosen)} {_SAID[how].format(n=len(traces), s='s' * (len(traces) != 1))}"
     return HeadIntervention(
-        model, "ablate_heads", description, stack, chosen, write=_Ablation(how, known, seed)
+        model,
+        "ablate_heads",
+        description,
+        stack,
+        chosen,
+        kernels=kernels,
+        write=_Ablation(how, known, seed),
     )
 
 

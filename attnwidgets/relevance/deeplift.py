@@ -168,10 +168,56 @@ def _glu(settings: Settings, _: Any, args: tuple[Any, ...], kwargs: dict[str, An
         return first * torch.sigmoid(second)
 
 
+def _solve_triangular(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Solve AX = B for X: the rule of the product B = AX, solved for X, as that of a quotient."""
+    matrix, right = args if len(args) > 1 else (*args, kwargs["B"])
+    options = {name: value for name, value in kwargs.items() if name != "B"}
+    if not live(matrix):
+        return func(*args, **kwargs)
+    if not options.get("left", True) or options.get("out") is not None:
+        return run_without_rule(settings, func, args, kwargs)
+    result, one = func(matrix, right, **options), matrix.detach()
+    kept = baseline_of(settings, func, result, one)
+    if kept is None:
+        return result
+    # The part that is read.
+    diagonal = int(options.get("unitriangular", False))
+    read = matrix.triu(diagonal) if options["upper"] else matrix.tril(-diagonal)
+    path = right - read @ ((result.detach() + kept[0]) / 2)
+    return valued(func((one + kept[1]) / 2, path, **options), result)
+
+
+def _larger(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take the larger or smaller of two numbers: half their sum and, more or less, their distance."""
+    first, second = args if len(args) > 1 else (*args, kwargs["other"])
+    if not (live(first) and live(second)):
+        return kinked(settings, func, args, kwargs)
+    with settings.mode:
+        distance = (first - second).abs()
+        both = first + second
+    path = both + distance if "max" in func.__name__ else both - distance
+    return valued(path / 2, func(first.detach(), second.detach()))
+
+
+def _variance(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take a variance along axes: the sum of centred squares by their number, less a correction."""
+    x, axes = arguments(args, kwargs, ("input", "dim"))
+    if not live(x):
+        return func(*args, **kwargs)
+    if len(args) > _PAIR or not isinstance(axes, (int, tuple, list)) or isinstance(axes, bool):
+        return run_without_rule(settings, func, args, kwargs)
+    variance = func(*args, **kwargs)
+    correction = kwargs.get("correction", int(kwargs.get("unbiased", True)))
+    count = x.detach().mean(axes).numel()
+    with settings.mode:
+        squares = (x - x.mean(axes, keepdim=True)).square().sum(axes, keepdim=kwargs.get("keepdim", False))
+    return valued(squares / (x.numel() // count - correction), variance)
+
+
 def _largest(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Take the larger of a number and a constant; the largest along an axis has no rule."""
+    """Take the larger of two numbers; the largest along an axis has no rule."""
     pair = len(args) == _PAIR and isinstance(args[1], Tensor)
-    return (kinked if pair else run_without_rule)(settings, func, args, kwargs)
+    return (_larger if pair else run_without_rule)(settings, func, args, kwargs)
 
 
 def _softmax(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -312,7 +358,7 @@ _KINKED = frozenset(
     minimum prelu relu relu6 softshrink threshold
     """.split()
 )
-_SMOOTH = frozenset("cos exp exp2 log log10 log2 sin".split()) | (
+_SMOOTH = frozenset("cos exp exp2 log log10 log2 log_sigmoid sin".split()) | (
     (operations.ACTIVATIONS | operations.OFFSET_ACTIVATIONS | operations.GATES) - _KINKED
 )
 _CHOOSING = frozenset(
@@ -353,6 +399,9 @@ def _table() -> Mapping[str, Handler | None]:
         "layer_norm": _layer_norm,
         "rms_norm": _rms_norm,
         "batch_norm": None,
+        **dict.fromkeys(("solve_triangular", "linalg_solve_triangular"), _solve_triangular),
+        **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), _larger),
+        "var": _variance,
         "softmax": _softmax,
         "log_softmax": _log_softmax,
         "scaled_dot_product_attention": attention.scaled_dot_product_attention,

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from attnwidgets._progress import progress
 from attnwidgets.relevance import affine, attention, operations, products
 from attnwidgets.relevance.backward import single_activations
+from attnwidgets.relevance.kernels import whole_kernels
 from attnwidgets.relevance.settings import Settings, live, run_without_rule
 from attnwidgets.tracing.gradients.differentiable import cut_of, diagnosis, differentiable, gradients, usable
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -205,9 +206,11 @@ def propagate(
         ValueError: If gradients are unavailable, all zero, or NaN (the message names the layer).
     """
     passing: dict[str, Tensor] = {}
+    rules = Rules(rule, bias, insist=insist)
     with (
         differentiable(trace, purpose, place=place, precision=precision, entry=entry) as run,
         single_activations(run.model),
+        whole_kernels(run.model, rules.settings),
         ExitStack() as stack,
     ):
         for hook_point in hook_points:
@@ -217,7 +220,7 @@ def propagate(
         graph = run(
             keep=("heads",) if heads else (),
             hidden_states=hidden_states,
-            during=lambda: Rules(rule, bias, insist=insist),
+            during=lambda: rules,
         )
         if cut := cut_of(graph):
             raise UnsupportedModelError(f"{purpose}: {cut}")

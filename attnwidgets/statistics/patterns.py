@@ -19,6 +19,8 @@ from attnwidgets.statistics.rows import (
     has_next,
     has_pieces,
     has_repeats,
+    has_sink,
+    most_entropy,
     pieces_of,
     places_compare,
 )
@@ -154,6 +156,16 @@ PATTERNS: tuple[Pattern, ...] = (
         paper="Gu et al. 2025, When Attention Sink Emerges in Language Models",
     ),
     Pattern(
+        "no token",
+        "no token (sink)",
+        "rests on no token",
+        "Share of a query that goes to no element: to the model's own sink.",
+        None,
+        has_sink,
+        outside=False,
+        paper="Agarwal et al. 2025, gpt-oss-120b & gpt-oss-20b Model Card",
+    ),
+    Pattern(
         "broad",
         "broad",
         "reads broadly",
@@ -245,8 +257,8 @@ class HeadPatterns(Table):
         """The name of the strongest pattern of every head [layer][head].
 
         The highest share of attention among patterns that are not about special tokens, if it is at least
-        0.2; else the highest of the others ("separator", and "first" if that is a special token) by the same
-        rule; else "broad" from a relative entropy of 0.7 on, else "mixed". "" for pruned heads.
+        0.2; else the highest of the others ("separator", "no token", and "first" if that is a special token)
+        by the same rule; else "broad" from a relative entropy of 0.7 on, else "mixed". "" for pruned heads.
         """
         of_text = [name not in {*self.special, "broad"} for name in self.names]
         of_special = [name in self.special for name in self.names]
@@ -340,7 +352,8 @@ def patterns_of(
     heads = 1 if source.heads is None else len(source.heads)
     values = np.full((len(patterns), len(source.layers), heads), np.nan)
     for layer, first, numbers in values_by_layer(source, unit, roles, "head patterns", read):
-        totals = numbers.sum(axis=2, dtype=np.float64)
+        # With a sink, rows are shares as they are.
+        totals = np.ones(numbers.shape[:2]) if roles.sink else numbers.sum(axis=2, dtype=np.float64)
         whole = rows_of(numbers, roles, "a layer") if len(pairs) < len(patterns) else None
         for index, pattern in enumerate(patterns):
             if pattern.name in pairs:
@@ -348,7 +361,7 @@ def patterns_of(
             else:
                 result = _DENSE[pattern.name](whole)
             values[index, layer, first : first + len(numbers)] = result
-    special = frozenset(["separator", *(["first"] if roles.special[0] else [])])
+    special = frozenset(["separator", "no token", *(["first"] if roles.special[0] else [])])
     return HeadPatterns(values, patterns, reasons, special, tuple(source.layers), source.heads)
 
 
@@ -389,7 +402,11 @@ def _sink(rows: Rows) -> Float:
 
 
 def _broad(rows: Rows) -> Float:
-    return rows.mean(entropy_of_rows(rows.shares) / np.log(np.maximum(rows.roles.visible, 2)))
+    return rows.mean(entropy_of_rows(rows) / most_entropy(rows.roles))
 
 
-_DENSE: dict[str, Callable[[Any], Float]] = {"sink": _sink, "broad": _broad}
+def _no_token(rows: Rows) -> Float:
+    return rows.mean(rows.to_sink)
+
+
+_DENSE: dict[str, Callable[[Any], Float]] = {"sink": _sink, "no token": _no_token, "broad": _broad}

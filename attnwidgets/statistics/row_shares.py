@@ -48,6 +48,7 @@ class Roles:
         self.queries, self.keys = (len(unit) for unit in (source.query_unit, source.key_unit))
         self.square = source.query is source.key or source.query == source.key
         self.causal = self.square and source.causal
+        self.sink = source.sink
         self.labels = source.key_labels
         self.special: Bool = np.array(source.key_unit.special, dtype=bool)
         self.special_queries: Bool = np.array(source.query_unit.special, dtype=bool)
@@ -129,14 +130,24 @@ class Rows:
     """Some heads of one layer.
 
     Attributes:
-        shares: Rows divided by their sums [head, query, key] in float64; a row of zeros stays zero.
-        filled: Which rows are not zero [head, query]: the row of a fully masked query is.
+        shares: Rows divided by their sums [head, query, key] in float64; a row of zeros stays zero. With a
+            sink they are not divided: what they lack to one goes to no key.
+        filled: Which rows are not zero [head, query]: the row of a fully masked query is. With a sink all
+            count: a row of zeros gave everything to it.
         roles: Roles of the elements.
     """
 
     shares: Float
     filled: Bool
     roles: Roles
+
+    @cached_property
+    def to_sink(self) -> Float:
+        """What every row gives to no key [head, query]; zeros without a sink."""
+        if not self.roles.sink:
+            return np.zeros(self.filled.shape)
+        rest: Float = (1.0 - self.shares.sum(axis=2)).clip(0.0, 1.0)
+        return rest
 
     def mean(self, values: Float, where: Bool | None = None) -> Float:
         """Return the mean over the rows that count [head]; NaN for a head without any.
@@ -251,6 +262,8 @@ def rows_of(values: Any, roles: Roles, what: str) -> Rows:
             f"{what} has negative values (down to {shares.min():.3g}): shares cannot be negative."
         )
     np.maximum(shares, 0.0, out=shares)
+    if roles.sink:
+        return Rows(shares, np.ones(shares.shape[:2], dtype=bool), roles)
     totals = shares.sum(axis=2, keepdims=True)
     np.divide(shares, totals, out=shares, where=totals > 0)
     return Rows(shares, totals[:, :, 0] > 0, roles)

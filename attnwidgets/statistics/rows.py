@@ -38,10 +38,22 @@ def _starts_special(roles: Roles) -> str:
     return "" if roles.special_queries[:1].any() else "the text does not begin with a special element"
 
 
-def entropy_of_rows(shares: Float) -> Float:
-    """Return the entropy of every row, in nats: -sum_j a_ij ln a_ij, where 0 ln 0 is 0 [head, query]."""
-    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-    return 0.0 - (shares * logs).sum(axis=2)
+def entropy_of_rows(rows: Rows) -> Float:
+    """Return the entropy of every row, in nats: -sum_j a_ij ln a_ij, where 0 ln 0 is 0 [head, query].
+
+    A sink counts as one more key.
+    """
+
+    def plain(shares: Float) -> Float:
+        return shares * np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+
+    return 0.0 - plain(rows.shares).sum(axis=2) - plain(rows.to_sink)
+
+
+def most_entropy(roles: Roles) -> Float:
+    """Return the entropy of a row that gives the same share to all it can, at least ln 2 [query]."""
+    most: Float = np.log(np.maximum(roles.visible + roles.sink, 2))
+    return most
 
 
 @statistic()
@@ -53,7 +65,7 @@ def entropy(rows: Rows) -> Float:
     Low: focused on one element
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
     """
-    return rows.mean(entropy_of_rows(rows.shares))
+    return rows.mean(entropy_of_rows(rows))
 
 
 @statistic(refusal=_several_keys)
@@ -64,8 +76,7 @@ def relative_entropy(rows: Rows) -> Float:
     High: broad for the number of keys; compares early and late queries, short and long texts
     Low: focused on one element
     """
-    most = np.log(np.maximum(rows.roles.visible, 2))
-    return rows.mean(entropy_of_rows(rows.shares) / most)
+    return rows.mean(entropy_of_rows(rows) / most_entropy(rows.roles))
 
 
 @statistic(title="entropy of [CLS]", refusal=_starts_special)
@@ -77,7 +88,7 @@ def cls_entropy(rows: Rows) -> Float:
     Low: it reads one element
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
     """
-    return np.where(rows.filled[:, 0], entropy_of_rows(rows.shares[:, :1])[:, 0], np.nan)
+    return np.where(rows.filled[:, 0], entropy_of_rows(rows)[:, 0], np.nan)
 
 
 def places_compare(roles: Roles) -> str:
@@ -160,6 +171,25 @@ def first_token(rows: Rows) -> Float:
     Source: Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks, section 3.1
     """
     return rows.mean(rows.shares[:, :, 0])
+
+
+def has_sink(roles: Roles) -> str:
+    """Return why rows give nothing to a sink of the model's own, or ""."""
+    return "" if roles.sink else "rows go to keys alone: no layer has a sink of its own"
+
+
+@statistic(title="no token (sink)", refusal=has_sink)
+def no_token(rows: Rows) -> Float:
+    """Share of a query that goes to no element: to the sink, a score of the model's own: 1 - sum_j a_ij.
+
+    Such a sink is not a token of the text, as the sinks of `first_token` and `inner_sink` are.
+
+    Range: 0 to 1, a share of the query's attention
+    High: the head reads little here: most of its attention adds nothing
+    Low: attends to elements
+    Source: Agarwal et al. 2025, gpt-oss-120b & gpt-oss-20b Model Card, section 2.2
+    """
+    return rows.mean(rows.to_sink)
 
 
 def _has_special(roles: Roles) -> str:

@@ -91,6 +91,7 @@ Example:
 # In the order of tables and menus: position, relation, kind of element, breadth, texts of their own.
 _ORDER = (
     *("mean_distance", "diagonal", "previous_token", "next_token", "first_token", "inner_sink"),
+    "no_token",
     *("same_word", "duplicate_token"),
     *("special_tokens", "separators", "other_sentences", "other_text"),
     *("entropy", "relative_entropy", "cls_entropy"),

@@ -50,6 +50,13 @@ def whole(added: Any, query: int | None = None) -> Any:
     return added[..., [query], :] if per_query else added
 
 
+def readable(mask: Any) -> Any:
+    """Return True for every key that a mask, of numbers added to scores or of booleans, lets a query read."""
+    import torch
+
+    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+
+
 def supports_sdpa(model: Any) -> bool:
     """Return whether transformers runs a model with torch's fused attention, which takes no causal mask."""
     return bool(getattr(model, "_supports_sdpa", False))  # PEFT's wrappers pass it on

@@ -61,8 +61,9 @@ class QkvLayer(SoftmaxLayer):
         return self.query, self.key
 
     def settings(self) -> dict[str, Any]:
-        """Return mask, scaling, softcap and position bias."""
-        return {"mask": self.mask, "scaling": self.scaling, "softcap": None, "position_bias": None}
+        """Return mask, scaling, softcap, position bias and sink."""
+        absent = dict.fromkeys(("softcap", "position_bias", "sink"))
+        return {"mask": self.mask, "scaling": self.scaling, **absent}
 
     def compared(self) -> Floats:
         """Return how queries and keys compare [head, query, key], before scaling and mask."""
@@ -89,7 +90,7 @@ class AdditiveLayer(QkvLayer):
     additive: Floats
 
     def settings(self) -> dict[str, Any]:
-        """Return mask, scaling, softcap and position bias, and the weights v_a as "additive"."""
+        """Return mask, scaling, softcap, position bias and sink, and the weights v_a as "additive"."""
         return {**super().settings(), "additive": self.additive}
 
     def compared(self) -> Floats:

@@ -102,9 +102,16 @@ class Intervention:
 
     adds = 0
 
-    def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        kind: str,
+        said: str,
+        where: frozenset[tuple[str, int]],
+        table: Mapping[str, Mapping[int, AttentionModule]] | None = None,
+    ) -> None:
         self.kind, self.said, self.where = kind, said, where
-        self.table: Mapping[str, Mapping[int, AttentionModule]] = sites(model)
+        self.table = sites(model) if table is None else table
         self._model = unwrap(model.model if is_trace(model) else model)
         self._entered: list[tuple[Session, ExitStack]] = []
 
@@ -115,6 +122,16 @@ class Intervention:
     def write(self, seen: Seen, output: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
         """Return the head outputs [batch, head, query, dim] that the call continues with."""
         return output
+
+    @property
+    def acts_in_attention(self) -> bool:
+        """Whether a pass must call attention, for the intervention to have an effect."""
+        return type(self).attach is Intervention.attach
+
+    @property
+    def must_apply(self) -> bool:
+        """Whether a pass in which it was applied nowhere is an error."""
+        return bool(self.where) and self.acts_in_attention
 
     def attach(
         self,
@@ -128,7 +145,7 @@ class Intervention:
         return nullcontext()
 
     def __enter__(self) -> Self:
-        before = _session_of(self._model)
+        before = session_of(self._model)
         if before is not None and any(active is self for active in before.active):
             raise RuntimeError(f"{self!r} is in force already; make another one with aw.{self.kind}.")
         session = before
@@ -148,7 +165,7 @@ class Intervention:
 
     def _acts(self, session: Session) -> bool:
         """Return whether a call is under the session that entered this intervention, or inherited it."""
-        current = _session_of(self._model)
+        current = session_of(self._model)
         if current is None or not any(active is self for active in current.active):
             return False
         return current is session or any(active is self for active in current.inherited)
@@ -180,7 +197,8 @@ def _here() -> tuple[int, int]:
     return threading.get_ident(), id(task)
 
 
-def _session_of(model: nn.Module) -> Session | None:
+def session_of(model: nn.Module) -> Session | None:
+    """Return the innermost session of a model in this thread and task; None without one."""
     original = origin(model)
     return next((session for session in reversed(_sessions()) if session.model is original), None)
 
@@ -210,7 +228,7 @@ def interventions(model: Any = None) -> tuple[Intervention, ...]:
         return tuple(intervention for each in models for intervention in interventions(each))
     if is_trace(model):
         model = model.model
-    session = None if model is None else _session_of(unwrap(model))
+    session = None if model is None else session_of(unwrap(model))
     return () if session is None else tuple(session.active)
 
 
@@ -283,8 +301,12 @@ class Session:
     def include(self, intervention: Intervention) -> None:
         """Prepare for an intervention that is about to be in force."""
         self.modules.update(part.module for parts in intervention.table.values() for part in parts.values())
-        if intervention.where and type(intervention).attach is Intervention.attach:
+        if intervention.must_apply:
             self._unapplied.add(intervention)
+
+    def note_applied(self, intervention: Intervention) -> None:
+        """Note that an intervention changed something."""
+        self._unapplied.discard(intervention)
 
     def models(self) -> tuple[nn.Module, ...]:
         """Return the model and the twin of it that is borrowed here, if any."""
@@ -329,16 +351,16 @@ class Session:
                     _OTHER_CALLER, type(model).__name__, "; ".join(active.said for active in self.active)
                 )
             return
-        if _session_of(self.model) is self:
+        if session_of(self.model) is self:
             current = self._pass
             current.turns.clear()
             current.calls, current.running = 0, True
 
     def _after(self, model: nn.Module, *_: Any) -> None:
-        if not self._own() or _session_of(self.model) is not self:
+        if not self._own() or session_of(self.model) is not self:
             return
         self._pass.running = False
-        if not self._pass.calls:
+        if not self._pass.calls and any(active.acts_in_attention for active in self.active):
             raise UnsupportedModelError(
                 f"interventions have no effect on {type(model).__name__}: it computes attention outside "
                 "transformers' attention interface, and no softmax of it meets values over its tokens."
@@ -350,7 +372,7 @@ class Session:
                 )
                 raise ValueError(
                     f"{intervention.kind} has no effect here ({intervention.said}): this pass of "
-                    f"{type(model).__name__} did not call the attention of {missed}. Make it with a trace of "
+                    f"{type(model).__name__} did not run {missed}. Make it with a trace of "
                     f"such an input, which knows what runs: aw.{intervention.kind}(trace, ...)."
                 )
 
@@ -379,7 +401,7 @@ class Session:
                 seen = Seen(stack, layer, plain, scored, first_query, first_key, weights is not plain)
                 weights = each.weigh(seen, weights)
                 current.seen.append((each, seen))
-                self._unapplied.discard(each)
+                self.note_applied(each)
         return weights
 
     def _layer_of(self, module: nn.Module, intervention: Intervention) -> tuple[str, int] | None:

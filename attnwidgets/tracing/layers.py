@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from attnwidgets._gradients import no_grad
@@ -11,11 +11,14 @@ from attnwidgets.tracing.causal_mask import CausalMask, whole
 from attnwidgets.tracing.row_selection import blocks, numbers, positions, to_compute
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
     from attnwidgets.tracing.anatomy.blocks import Block
+    from attnwidgets.tracing.mixers.mix import MixedBlock
     from attnwidgets.tracing.recording.recorder import Call, FollowedCall
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis
@@ -45,12 +48,17 @@ class Layer(Protocol):
 class SoftmaxLayer:
     """A layer whose queries and keys are known, from which its weights follow by a softmax."""
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        raise NotImplementedError
+
     def query_key(self) -> tuple[Any, Any]:
         """Return queries [head, query, dim] and keys [kv head, key, dim], after any rotary embedding."""
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
-        """Return mask, scaling, softcap and position bias."""
+        """Return mask, scaling, softcap, position bias and sink."""
         raise NotImplementedError
 
     def is_softmax(self) -> bool:
@@ -60,6 +68,11 @@ class SoftmaxLayer:
     def hides_later_keys(self) -> bool:
         """Return True if the mask alone proves that no query reads a later key; otherwise False."""
         return False
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether a row may give a part of its attention to no key."""
+        return self.settings().get("sink") is not None
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,10 @@ class FollowedLayer(ModelLayer):
         """Return the weights [head, query, key]."""
         return self.call.weights[self.sample, :, : self.queries, : self.keys]
 
+    def hides_later_keys(self) -> bool:
+        """Return whether no query reads a later key."""
+        return not bool(self.fingerprint().triu(1).any())
+
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
         """Return [head, query, key]; of the given heads and queries only."""
         return GivenLayer(self.fingerprint()).weights(heads, queries).astype(self.dtype, copy=False)
@@ -122,7 +139,7 @@ class RecordedLayer(ModelLayer, SoftmaxLayer):
         return self.query_key()[0]
 
     def _part(self, added: Any) -> Any:
-        """Return this sample's part of a mask or bias [batch or 1, head or 1, query or 1, key]."""
+        """Return this sample's part of a mask, bias or sink [batch or 1, head or 1, query or 1, key or 1]."""
         if isinstance(added, CausalMask):
             return added.cut(self.keys)
         if not is_tensor(added) or added.dim() != MAPS:
@@ -136,7 +153,7 @@ class RecordedLayer(ModelLayer, SoftmaxLayer):
         return query[:, : self.queries], key[:, : self.keys]
 
     def settings(self) -> dict[str, Any]:
-        """Return this sample's part of the call's mask, scaling, softcap and position bias."""
+        """Return this sample's part of the call's mask, scaling, softcap, position bias and sink."""
         return {name: self._part(value) for name, value in self.call.settings.items()}
 
     def is_softmax(self) -> bool:
@@ -247,18 +264,26 @@ class Stack:
         query: Axis of the maps' rows.
         key: Axis of their columns.
         blocks: All blocks of the stack; by default one for each layer.
+        mixing: By number of the block, the vectors that its mixers other than attention make tokens add to
+            each other.
     """
 
     layers: tuple[Layer, ...]
     query: TokenAxis
     key: TokenAxis
     blocks: tuple[Block, ...] = ()
+    mixing: Mapping[int, MixedBlock] = field(default_factory=dict)
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The model's number of every layer."""
         recorded = tuple(block.number for block in self.blocks if block.is_recorded)
         return recorded or tuple(range(len(self.layers)))
+
+    @property
+    def mixing_numbers(self) -> tuple[int, ...]:
+        """The model's numbers of all blocks whose mixing is known, by attention or otherwise."""
+        return tuple(sorted({*self.numbers, *self.mixing}))
 
 
 def is_trace(value: object) -> TypeGuard[Trace]:

@@ -24,12 +24,13 @@ from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.anatomy.stack_axes import with_registers
 from attnwidgets.tracing.interventions import added_to, require_same_interventions, said_of
 from attnwidgets.tracing.layers import ModelLayer, Stack
+from attnwidgets.tracing.mixers.log import by_number
 from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import forward_parameters, layer_of, record
+from attnwidgets.tracing.recording.recorder import NeverAttendsError, forward_parameters, record
 from attnwidgets.tracing.recording.returned import apart, tolerance
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -56,9 +57,19 @@ def again(trace: Trace) -> Trace:
         ValueError: If its attention was not recorded.
     """
     model = unwrap(trace.model)
-    sites(trace)
+    never_attends = any(stack.mixing and not stack.layers for stack in trace.stack_table.values())
+    if not never_attends:
+        sites(trace)
     with borrowed(model) as twin, room_to_record(twin, trace.inputs):
-        recorded = record(twin, trace.inputs)
+        try:
+            recorded = record(twin, trace.inputs)
+        except NeverAttendsError as passed:
+            if not never_attends:
+                raise
+            before = trace.stack_table[trace.default_stack]
+            mixing = by_number(passed.blocks, passed.mixing, 0, len(before.query))
+            stacks = {trace.default_stack: replace(before, blocks=passed.blocks, mixing=mixing)}
+            return _as_it_is(trace, stacks, passed.outputs)
     if not recorded.is_recorded:
         raise UnsupportedModelError(
             f"the attention of {type(model).__name__} cannot be recorded: {recorded.note}"
@@ -68,13 +79,21 @@ def again(trace: Trace) -> Trace:
         before = trace.stack_table[name]
         extra = added_to(trace.model, name) - trace.added.get(name, 0)
         layers = tuple(
-            layer_of(call, 0, *(length + extra for length in layer.shape[1:]))
+            call.layer(0, *(length + extra for length in layer.shape[1:]))
             for call, layer in zip(calls, before.layers, strict=True)
             if not isinstance(call, Tensor)
         )
         query, key = (_with(axis, extra) for axis in (before.query, before.key))
-        stacks[name] = Stack(layers, query, key, recorded.blocks[name])
-    logits = own_logits(trace, recorded.outputs)
+        blocks = recorded.blocks[name]
+        mixing = by_number(blocks, recorded.mixing, 0, len(query))
+        stacks[name] = Stack(layers, query, key, blocks, mixing)
+    return _as_it_is(trace, stacks, recorded.outputs)
+
+
+def _as_it_is(trace: Trace, stacks: dict[str, Stack], outputs: Any) -> Trace:
+    """Return a trace with what its model, as it is now, computed of the same input."""
+    model = unwrap(trace.model)
+    logits = own_logits(trace, outputs)
     return replace(
         trace,
         stack_table=stacks,
@@ -161,7 +180,7 @@ def _both(trace: Trace, twin: Any) -> tuple[Tensor | None, Tensor | None]:
         call for call in record(twin, trace.inputs).stacks.get(stack, ()) if not isinstance(call, Tensor)
     ]
     last = recorded[-1]
-    now = layer_of(calls[-1], 0, last.queries, last.keys).fingerprint() if calls else torch.zeros(0)
+    now = calls[-1].layer(0, last.queries, last.keys).fingerprint() if calls else torch.zeros(0)
     return last.fingerprint(), now
 
 

@@ -59,14 +59,14 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
     limit = _CPU_BYTES if query.device.type == "cpu" else _OTHER_BYTES
     # No score is larger than this [head, query].
     reach = query.norm(dim=-1) * key.norm(dim=-1).amax(-1).repeat_interleave(shared)[:, None]
-    buffer = query.new_empty(0)
+    sink, buffer = settings.get("sink"), query.new_empty(0)
     for queries in blocks(layer.queries, size, limit):
         keys, masked, raises = _read(settings["mask"], queries, n_keys)
         bias = part_of(settings["position_bias"], queries, QUERIES)
         added = _columns(settings["mask"], queries, masked)
         sums = factors[:, queries].any(1).nonzero()[:, 0]
         chosen = factors[:, queries][sums]
-        bounded = bias is None and not raises
+        bounded = bias is None and sink is None and not raises
         few, many = queries.stop - queries.start, keys.stop - keys.start
         if len(buffer) < shared * few * many:
             buffer = query.new_empty(shared * few * n_keys)
@@ -83,10 +83,15 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
             if added is not None:
                 within = slice(masked.start - keys.start, masked.stop - keys.start)
                 weights[..., within] += part_of(added, heads, HEADS)[0]
+            extra = None if sink is None else part_of(part_of(sink, heads, HEADS), queries, QUERIES)[0]
             if not bounded or reach[heads, queries].max() > _SAFE:
-                weights -= weights.amax(-1, keepdim=True)
-            weights.exp_()
-            result[heads] = (chosen / weights.sum(-1)[:, None]) @ weights
+                top = weights.amax(-1, keepdim=True)
+                top = top if extra is None else torch.maximum(top, extra.to(top))
+                weights -= top
+                extra = None if extra is None else (extra - top).exp_()
+            total = weights.exp_().sum(-1)
+            total = total if extra is None else total + extra[..., 0]
+            result[heads] = (chosen / total[:, None]) @ weights
         yield sums, keys.start, result
 
 

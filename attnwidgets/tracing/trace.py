@@ -15,10 +15,10 @@ import numpy as np
 
 from attnwidgets._errors import Suggesting, quoted, suggest
 from attnwidgets._selecting import position, spoken_range
-from attnwidgets._tensors import as_tensor, kept_dtype
+from attnwidgets._tensors import as_array, as_tensor, kept_dtype
 from attnwidgets.tracing.anatomy.answer import Answer
 from attnwidgets.tracing.anatomy.blocks import Anatomy, attention_blocks, left_out
-from attnwidgets.tracing.causal_mask import whole
+from attnwidgets.tracing.causal_mask import readable, whole
 from attnwidgets.tracing.free_memory import require_room
 from attnwidgets.tracing.layers import (
     FollowedLayer,
@@ -240,10 +240,20 @@ class Trace(Suggesting):
         positions = {name: stack.key.kinds for name, stack in self.stack_table.items()}
         return Anatomy({**recorded, **self.unrecorded}, positions)
 
-    def left_out(self, stack: str | None = None) -> str:
-        """Return the mixers of a stack that none of its maps shows, in words; "" if there are none."""
+    def left_out(self, stack: str | None = None, *, attention: bool = True) -> str:
+        """Return the mixers of a stack that its maps leave out, in words; "" if there are none.
+
+        Args:
+            stack: The stack; the default one if omitted.
+            attention: Whether the maps are of attention. Others (`aw.attention_norm`, `aw.alti`) also show
+                blocks that mix tokens without it.
+        """
         name = self.default_stack if stack is None else stack
-        return left_out(self._stack(name).blocks, name)
+        return left_out(self._stack(name).blocks, name, attention=attention)
+
+    def mixing_layers(self, stack: str | None = None) -> tuple[int, ...]:
+        """Return the numbers of all blocks of a stack whose mixing is known, by attention or otherwise."""
+        return self._stack(stack).mixing_numbers
 
     def has_attention(self, stack: str | None = None) -> bool:
         """Return whether attention of a stack was recorded or given; see `no_attention`."""
@@ -404,14 +414,62 @@ class Trace(Suggesting):
         Of all queries, or of one: a long text's mask is large.
 
         "scaling" multiplies the scores (None: dim ** -0.5) and "softcap" bounds them; "position_bias" and
-        "mask" [1, head or 1, query or 1, key] are added to them. Absent ones are None. Only where scores are
-        additive there is "additive" [head, dim], the weights v of v . tanh(q + k).
+        "mask" [1, head or 1, query or 1, key] are added to them; "sink" [1, head, query or 1, 1] is one more
+        score of a row, which no key has. Absent ones are None. Only where scores are additive there is
+        "additive" [head, dim], the weights v of v . tanh(q + k).
 
         Raises:
             UnsupportedModelError: If only attention weights are known.
         """
         settings = self._recorded(layer, stack).settings()
         return {name: as_tensor(whole(value, query)) for name, value in settings.items()}
+
+    def sink_share(self, layer: int, stack: str | None = None) -> Tensor:
+        """Return the part of each row of a layer that goes to its sink, to no key at all [head, query].
+
+        A model with a sink, as gpt-oss, gives every row one more score than there are keys: its weights sum
+        to one less the sink's share, and that share adds nothing to the output. 0 to 1; 0 for a layer without
+        a sink. Where an intervention changed the weights, it is what their rows lack to one.
+
+        Raises:
+            UnsupportedModelError: If only attention weights are known, where nothing says why a row sums to
+                less than one.
+            IndexError: If the layer is out of range.
+            ValueError: If the stack is unknown.
+        """
+        source = self._recorded(layer, stack)
+        share = np.zeros(source.shape[:2], dtype=self.dtype)
+        if source.has_sink:
+            for rows, weights in self._blocks(layer, stack, None, BLOCK_BYTES):
+                share[:, rows] = 1.0 - weights.sum(axis=-1, dtype=np.float64)
+        return as_tensor(share.clip(0.0, 1.0))
+
+    def readable_keys(self, layer: int, stack: str | None = None) -> Tensor:
+        """Return which keys each query of a layer may read, as booleans [query, key].
+
+        A query is compared with these keys only: a causal mask or a window hides the others, or the layer
+        chose some keys for every query (DeepSeek V3.2). Their weight is 0 without a score. Where heads have
+        masks of their own, a key counts if one of them may read it.
+
+        Raises:
+            UnsupportedModelError: If only attention weights are known.
+            IndexError: If the layer is out of range.
+            ValueError: If the stack is unknown.
+        """
+        self._recorded(layer, stack)
+        return as_tensor(self.readable_array(layer, stack))
+
+    def readable_array(self, layer: int, stack: str | None = None) -> NDArray[np.bool_] | None:
+        """Return `readable_keys` as a numpy array; None if only attention weights are known."""
+        name, number = self._index(layer, stack)
+        source = self.stack_table[name].layers[number]
+        if not isinstance(source, SoftmaxLayer):
+            return None
+        mask = whole(source.settings()["mask"])
+        allowed: Any = np.ones((1, 1), dtype=bool) if mask is None else as_array(readable(as_tensor(mask)))
+        # Of a mask [1, head or 1, query or 1, key].
+        allowed = allowed.any(axis=tuple(range(allowed.ndim - 2)))
+        return np.broadcast_to(allowed, source.shape[1:]).copy()
 
     def _recorded(self, layer: int, stack: str | None) -> SoftmaxLayer:
         name, number = self._index(layer, stack)
@@ -433,9 +491,12 @@ class Trace(Suggesting):
         query, key = self.axes(name)
         with self._lock:
             if name not in self._causal:
-                numbers = self.layers(name)
+                table = self._stack(name)
+                numbers = table.numbers
                 ends = {numbers[0], numbers[-1]} if len(query) == len(key) > 1 and numbers else set()
                 reads = [self._reads(layer, name) for layer in ends]
+                # Kernels without attention never read later tokens.
+                reads += [(len(query) > 1, not block.is_causal) for block in table.mixing.values()]
                 # Weights that are all zero say nothing.
                 self._causal[name] = any(some for some, _ in reads) and not any(later for _, later in reads)
             return self._causal[name]
@@ -454,10 +515,18 @@ class Trace(Suggesting):
         return some, False
 
     def rows_sum_to_one(self, stack: str | None = None) -> bool | None:
-        """Return True if every layer's weights come from a softmax; None if only the numbers can tell."""
+        """Return True if all weights come from a softmax over keys, False if sinks take a part of some rows.
+
+        None if only the numbers can tell.
+        """
         layers = self._stack(stack).layers
-        from_softmax = all(isinstance(layer, SoftmaxLayer) and layer.is_softmax() for layer in layers)
-        return True if from_softmax else None
+        if not all(isinstance(layer, SoftmaxLayer) and layer.is_softmax() for layer in layers):
+            return None
+        return not self.has_sinks(stack)
+
+    def has_sinks(self, stack: str | None = None) -> bool:
+        """Return whether a layer of a stack has a sink, which takes a part of its rows; see `sink_share`."""
+        return any(isinstance(layer, SoftmaxLayer) and layer.has_sink for layer in self._stack(stack).layers)
 
     def is_signed(self, stack: str | None = None) -> bool:
         """Return whether weights may be negative; a model's own never are."""

@@ -159,7 +159,7 @@ class Presentation:
                 words.append(f"{head} over heads")
             elif head is not None and head != "-":
                 words.append(f"head {int(head) + base}")
-        left_out = filter_words(self.filters, shares=self.source.stochastic)
+        left_out = filter_words(self.filters, shares=self.source.rescales)
         return " · ".join(filter(None, (", ".join(words) + about, left_out)))
 
     def shown_row(self) -> Float:
@@ -182,7 +182,8 @@ class Presentation:
         Args:
             matrix: [query, key].
             rows: Which queries its rows are.
-            masked: Hide cells above the diagonal of a causal map; otherwise they are zeros.
+            masked: Hide cells that no row may read: those above the diagonal of a causal map, and keys that a
+                layer did not choose; otherwise they are zeros.
             other: Filters that replace those of the view.
         """
         query, key = self.source.axes()
@@ -191,11 +192,19 @@ class Presentation:
             self.filters | other,
             special=np.asarray(key["special"], dtype=bool),
             drops=None if self.source.of_targets else np.asarray(query["special"], dtype=bool)[rows],
-            shares=self.source.stochastic,
+            shares=self.source.rescales,
         )
         if masked and self.source.causal and len(shown) == shown.shape[1]:
             shown[np.triu_indices(len(shown), 1)] = np.nan
+        allowed = self.source.readable(self.layer) if masked else None
+        if allowed is not None and allowed.shape == shown.shape:
+            shown[~allowed] = np.nan
         return shown
+
+    def to_sink(self) -> float | None:
+        """Return what the rows of the shown matrix give to no token, the mean; None without a sink."""
+        shares = self.source.to_sink(self.layer, self.head)
+        return None if shares is None else float(shares[~self.apart()[0]].mean())
 
     def apart(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which queries and which keys stand apart from the map."""
@@ -248,9 +257,17 @@ def words_of(state: Presentation) -> str:
         is_reduction = isinstance(state.head, str)
         where += f", {state.head} over heads" if is_reduction else f", head {int(state.head) + base}"
     about = matrix_words(
-        f"{name}{where}", np.asarray(matrix), queries, keys, shares=source.stochastic, words=source.words
+        f"{name}{where}",
+        np.asarray(matrix),
+        queries,
+        keys,
+        shares=source.stochastic,
+        sink=state.to_sink(),
+        words=source.words,
     )
-    return " ".join(filter(None, (state.sentence, about)))
+    reads = source.keys_read(state.layer)
+    most = "" if reads is None else f"A row reads at most {reads.max()} of {columns} keys."
+    return " ".join(filter(None, (state.sentence, about, most)))
 
 
 def title_of(title: str) -> str:

@@ -20,6 +20,7 @@ CLASSES = (
     "BertForTokenClassification",
     "GPT2LMHeadModel",
     "LlamaForCausalLM",
+    "Mamba2ForCausalLM",
 )
 """The classes of transformers that a file may name."""
 
@@ -57,15 +58,16 @@ def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tupl
 
     "induction" (Llama, seeds 0 and 1) continues letters that repeat; "dyck" (GPT-2, seeds 0 to 2) says which
     bracket closes; "histogram" (BERT, seeds 0 to 2, which found different solutions) counts every letter;
-    "dates" (BART) writes a date as year-month-day; "alice" (Llama) continues a text in the manner of the
-    book, character by character and in lower case. `python -m attnwidgets.zoo.train NAME` trains them again.
+    "recall" (Mamba-2, without attention) says which digit followed a letter before; "dates" (BART) writes a
+    date as year-month-day; "alice" (Llama) continues a text in the manner of the book, character by character
+    and in lower case. `python -m attnwidgets.zoo.train NAME` trains them again.
 
     `model.truth` says what was measured of the model and its heads. Compiled models (`aw.zoo.induction`) are
     known exactly; these are what training happened to find. Compare methods on them, but make no exercise's
     key of them.
 
     Args:
-        name: "induction", "dyck", "histogram", "dates" or "alice".
+        name: "induction", "dyck", "histogram", "recall", "dates" or "alice".
         seed: The seed that the model was trained from.
         file: A file that `python -m attnwidgets.zoo.train NAME --out FILE` wrote, instead of the package's.
 

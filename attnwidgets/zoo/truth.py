@@ -10,9 +10,15 @@ from attnwidgets._errors import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
+    import numpy.typing as npt
+
 START = "<s>"
 
-COMPILED = ("induction", "histogram", "additive", "negation", "two_hop", "dyck")
+COMPILED = (
+    *("induction", "histogram", "additive", "negation", "two_hop", "dyck"),
+    *("last_marked", "decayed_counts"),
+)
 """The compiled models, each a function of `aw.zoo`."""
 
 
@@ -50,6 +56,23 @@ class Known(NamedTuple):
     evidence: Mapping[int, str]
 
 
+class Mixing(NamedTuple):
+    """How a model without attention mixes the tokens of a text, in closed form; `<s>` is token 0.
+
+    The mixer's output at token i is sum_j F_ij, where F_ij is the vector that token j contributes with the
+    norms and gates as they are. alpha weighs what stands at position j *inside* the mixer, which a short
+    convolution has mixed of several tokens already: F and alpha may therefore name different tokens.
+
+    Attributes:
+        alpha: The weights inside the mixer, signed in general, rows not summing to one [head, row, column].
+        shares: |F_ij| / sum_j |F_ij|: 0 to 1, rows sum to one; zero where nothing is contributed [row,
+            column].
+    """
+
+    alpha: npt.NDArray[np.float64]
+    shares: npt.NDArray[np.float64]
+
+
 @dataclass(frozen=True, repr=False)
 class Truth:
     """What is known of a model: its circuit, the evidence in a text, what becomes of it without a head.
@@ -61,11 +84,12 @@ class Truth:
         does: What the model computes, in a sentence.
         letters: Its alphabet.
         length: The most letters of a text.
-        heads: The role of every head, by (layer, head).
+        heads: The role of every head, by (layer, head); the heads of a recurrence are those of its mixer.
         ablations: What setting a head's output to zero does, by (layer, head).
         weights: What every letter adds to the score, where letters have weights.
         at: The token whose output is the answer unless another is named: 0 is `<s>`, -1 the last.
         rule: Takes the letters of a text and the number of a token; returns what is known of it.
+        mixer: Takes the letters of a text; returns its `Mixing`. None of models that attend.
     """
 
     name: str
@@ -77,6 +101,7 @@ class Truth:
     rule: Callable[[str, int], Known] = field(compare=False)
     weights: Mapping[str, float] = field(default_factory=dict)
     at: int = -1
+    mixer: Callable[[str], Mixing] | None = field(default=None, compare=False)
 
     def evidence(self, text: str | Sequence[str], at: int | None = None) -> dict[int, str]:
         """Return the tokens that decide a prediction, and why: {5: "the letter that was read", ...}.
@@ -104,6 +129,29 @@ class Truth:
             ValueError: If the text holds other letters, is too long, or has no token `at`.
         """
         return self._known(text, at).answer
+
+    def mixing(self, text: str | Sequence[str]) -> Mixing:
+        """Return how the tokens of a text are mixed, of a model that does so without attention.
+
+        Args:
+            text: A text, or its tokens with or without `<s>`.
+
+        Raises:
+            ValueError: If the model mixes tokens by attention (`aw.attention` shows it), or the text holds
+                other letters or is too long.
+
+        Example:
+            >>> model, _ = aw.zoo.last_marked()
+            >>> mixing = model.truth.mixing("cf#bd#a")
+            >>> mixing.alpha[0, -1].argmax(), mixing.shares[-1].argmax()
+            (6, 5)
+        """
+        if self.mixer is None:
+            raise ValueError(
+                f"{self.name} mixes tokens by attention, which aw.attention(trace) returns; mixing() is for "
+                "models without it, such as aw.zoo.last_marked()."
+            )
+        return self.mixer(self._letters_of(text))
 
     def _known(self, text: str | Sequence[str], at: int | None) -> Known:
         letters = self._letters_of(text)

@@ -22,6 +22,7 @@ export const SOURCE: Source = {
   causal: false,
   signed: false,
   stochastic: true,
+  sink: false,
   kind: "map",
   note: "",
   warning: "",

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { readsSentence, rowWords } from "../src/views/base/rowFacts.ts";
 import { describeMatrix, describeRow, spansOf } from "../src/views/base/verbalise.ts";
+import { namesApart } from "../src/views/maps/shares.ts";
+import type { Tile } from "../src/wire/tile.ts";
 import { SOURCE } from "./fake.ts";
 
 test("the fewest elements with half of the sum are named, neighbours as one span", () => {
@@ -38,6 +41,30 @@ test("a matrix is described by its three strongest relations, without hidden cel
     describeMatrix("It", left, labels, labels, true, SOURCE.words),
     /^It: “c” is read most, 28% of a row on average/,
   );
+  // With a sink, rows are shares of a whole that no key has; rows apart do not count.
+  const [halves, sinks] = [
+    rows.map((row, q) => (q ? row.map((value) => value / 2) : new Float32Array())),
+    [1, 0.5, 0.5, 0.5],
+  ];
+  assert.match(
+    describeMatrix("It", halves, labels, labels, true, SOURCE.words, sinks),
+    /^It: “b” is read most, 24% of a row .* 50% of a row goes to no token \(sink\) on average\.$/,
+  );
   const none = rows.map((row) => row.map(() => Number.NaN));
   assert.equal(describeMatrix("It", none, labels, labels, true, SOURCE.words), "It: nothing is shown.");
+});
+
+test("a row is told by what it gives to no token, and by how many keys it may read", () => {
+  const meta = { sink: [0.84, 0], reads: [1, 4] } as unknown as Tile["meta"];
+  const tile = { meta, cols: 11 } as Tile;
+  assert.equal(rowWords(tile, 0), "no token (sink) = 0.84 · reads 1 of 11 keys");
+  assert.equal(rowWords(tile, 1), "no token (sink) < 0.0001 · reads 4 of 11 keys");
+  assert.equal(readsSentence(tile), " A row reads at most 4 of 11 keys.");
+  assert.equal(rowWords({ ...tile, meta: {} as Tile["meta"] }, 0), "");
+});
+
+test("a sink has a name next to a map, after the tokens that stand apart", () => {
+  assert.equal(namesApart(["[CLS]", "a"], [0]), "[CLS]");
+  assert.equal(namesApart(["[CLS]", "a"], [0], true), "[CLS] and no token (sink)");
+  assert.equal(namesApart(["a", "b"], [], true), "no token (sink)");
 });

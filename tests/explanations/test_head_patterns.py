@@ -64,7 +64,7 @@ def test_what_goes_to_special_tokens_stays_in_the_denominator():
 
 def test_only_patterns_that_apply_are_listed():
     plain = aw.statistics.head_patterns(recorded(shares(1, 2, 4, 4, causal=True), "abcd"))
-    assert set(plain.left_out) == {"next", "same word", "duplicate", "separator"}
+    assert set(plain.left_out) == {"next", "same word", "duplicate", "separator", "no token"}
     assert "causal" in plain.left_out["next"]
     assert "twice" in plain.left_out["duplicate"]
     with pytest.raises(ValueError, match="'next'"):

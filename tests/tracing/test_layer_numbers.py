@@ -56,6 +56,9 @@ ATTENTION: dict[str, Callable[[Trace, int], Any]] = {
     ),
     "LayerProfile": lambda trace, layer: _value(aw.LayerProfile(trace, methods=["attention"]), layer),
 }
+MIXING = ("attention_norm", "alti", "a view", "a pin", "a page")
+"""Those that have a layer for every block whose mixing was recorded, with attention or without."""
+
 STATES: dict[str, Callable[[Trace, int], Any]] = {
     "lrp": lambda trace, layer: aw.lrp(trace, 1, layers=layer + (layer >= 0)).map.layers,
     "outlier_tokens": lambda trace, layer: aw.vision.outlier_tokens(trace, layer=layer).layer,
@@ -79,11 +82,13 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 @pytest.mark.parametrize("name", ATTENTION)
 def test_a_negative_layer_counts_from_the_last_that_attends(trace: Trace, name: str) -> None:
     of = ATTENTION[name]
-    first, *_, last = trace.layers()
+    layers = trace.mixing_layers() if name in MIXING else trace.layers()
+    first, *_, last = layers
     assert of(trace, -1) == of(trace, last) != of(trace, first)
-    assert of(trace, -len(trace.layers())) == of(trace, first)
-    for outside in (-5, 9):
-        with pytest.raises(IndexError, match=rf"layer {outside} is out of range: .* layers (1, 3|0 to 3)"):
+    assert of(trace, -len(layers)) == of(trace, first)
+    for outside in (-6, 9):
+        numbers = "(1, 3|0 to 3|0 to 4)"
+        with pytest.raises(IndexError, match=rf"layer {outside} is out of range: .* layers {numbers}"):
             of(trace, outside)
 
 

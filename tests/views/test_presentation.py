@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,3 +64,47 @@ def test_a_figure_a_strip_and_words_come_from_one_presentation():
 def test_a_selection_that_the_sources_lack_shows_the_nearest(selected, layer, head):
     shown = presented(**selected)
     assert (shown.source.method, shown.layer, shown.head) == ("attention", layer, head)
+
+
+def with_sink(head):
+    """A presentation of rows that give 0.5 of themselves to no token, and 0.2 in head 3."""
+    kept = np.where(np.arange(4) == 3, 0.8, 0.5).astype(np.float32)
+    weights = WEIGHTS * kept[:, None, None]
+    axis = aw.attention(aw.from_attentions(WEIGHTS, ["a", "cat", "sat"])).query
+    shown = aw.MixingMap.lazy(
+        weights.__getitem__, query=axis, layers=(0, 1), heads=range(4), sink=True, method="attention"
+    )
+    state = presented(head=head)
+    source = Source(shown, "attention", "token")
+    return replace(state, sources=(source,), source=source)
+
+
+@pytest.mark.parametrize(("head", "share"), [(2, 0.5), (3, 0.2), ("mean", 0.425)])
+def test_what_goes_to_a_sink_stands_next_to_the_map_and_in_its_words(head, share):
+    shown = with_sink(head)
+    drawn, scale = matrix_sheet(shown, LIGHT).parts
+    np.testing.assert_allclose(drawn.apart, [share] * 3, atol=1e-6)
+    assert drawn.apart_name == "share to no token (sink)"
+    assert scale.name == "share of the row"
+    assert f"{share:.0%} of a row goes to no token (sink) on average." in words_of(shown)
+    # Shares of a row, not of what keys get.
+    top = shown.source.matrix(1, head).mean(axis=0).max()
+    assert f"{top:.0%} of a row on average" in words_of(shown)
+    tile = shown.source.tile(1, head)
+    assert tile.meta()["sink"] == pytest.approx([share] * 3, abs=1e-4)
+    assert shown.source.describe("q", "k")["sink"]
+
+
+def test_the_largest_of_several_heads_has_no_share_of_a_sink():
+    shown = with_sink("max")
+    assert "sink" not in shown.source.tile(1, "max").meta()
+    assert "sink" not in words_of(shown)
+    assert not matrix_sheet(shown, LIGHT).parts[0].apart
+
+
+def test_without_special_tokens_the_sink_keeps_its_share():
+    """What is left of a row is not divided by its sum: the sink's share would be hidden."""
+    shown = with_sink(2)
+    left = replace(shown, options=PLAIN_OPTIONS | {"filters": {"special": "renormalise"}})
+    np.testing.assert_allclose(left.filtered(shown.source.matrix(1, 2)), WEIGHTS[1, 2] / 2, atol=1e-6)
+    assert "nothing rescaled" in left.title(2)

@@ -18,6 +18,12 @@ SMALL = {
     "two_hop": ({}, "bcefaba"),
     "dyck": ({}, "([]()"),
 }
+# the same of models without attention
+RECURRENT = {
+    "last_marked": ({}, "cf#bd#aheg"),
+    "decayed_counts": ({}, "bacabada"),
+}
+EVERY = SMALL | RECURRENT
 
 
 @functools.cache
@@ -29,7 +35,7 @@ def made(name, **settings):
 @functools.cache
 def traced(name, text=""):
     """The small model of a name, its tokenizer, and its trace of a text."""
-    settings, own = SMALL[name]
+    settings, own = EVERY[name]
     model, tokenizer = made(name, **settings)
     return model, tokenizer, aw.trace(model, tokenizer, text or own)
 

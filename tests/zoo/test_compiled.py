@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from tests.zoo.made import DTYPES, SMALL, logits_of, made
+from tests.zoo.made import DTYPES, EVERY, logits_of, made
 
 
 def test_sizes_are_small_enough_for_a_page():
-    sizes = {name: sum(p.numel() for p in made(name)[0].parameters()) for name in SMALL}
+    sizes = {name: sum(p.numel() for p in made(name)[0].parameters()) for name in EVERY}
     assert max(sizes.values()) <= 400_000, sizes
 
 

@@ -14,6 +14,7 @@ from attnwidgets.zoo.train.alice import bits, book, n_gram_bits
 from attnwidgets.zoo.train.dyck import balanced, matches
 from attnwidgets.zoo.train.histogram import counts
 from attnwidgets.zoo.train.induction import build, repeating
+from attnwidgets.zoo.train.recall import pairs, recalled
 from attnwidgets.zoo.train.recipe import Schedule, fit
 from attnwidgets.zoo.train.recipes import RECIPES
 from attnwidgets.zoo.trained_models import WEIGHTS, make_tokenizer, shipped
@@ -25,7 +26,9 @@ TEXTS = {
     "dyck": "([()[]])",
     "histogram": "abacabadab",
     "induction": "fadebcfadeb",
+    "recall": "a3c5b1a3d0c",
 }
+ATTENDING = [(name, seed) for name, seed in SHIPPED if name != "recall"]
 every_model = pytest.mark.parametrize(("name", "seed"), SHIPPED)
 
 
@@ -135,6 +138,36 @@ def test_dates_are_written_right_one_by_one_and_in_a_batch(written, date):
     assert together == [date, "1966-09-26"]
 
 
+def test_recall_says_the_digit_that_a_letter_had():
+    model, tokenizer = aw.zoo.trained("recall")
+    rng = random.Random(12)
+    right = asked = 0
+    for text in (pairs(rng) for _ in range(100)):
+        with torch.no_grad():
+            guessed = model(**tokenizer(text, return_tensors="pt")).logits[0].argmax(-1)
+        digits = [tokenizer.convert_ids_to_tokens(int(guessed[i])) == text[i] for i in recalled(text)]
+        right, asked = right + sum(digits), asked + len(digits)
+    assert right / asked >= 0.98
+    assert asked > 500
+
+
+def test_recall_is_traced_without_attention_and_removal_names_the_pair():
+    model, tokenizer = aw.zoo.trained("recall")
+    trace = aw.trace(model, tokenizer, TEXTS["recall"])
+    assert [mixer.kind for block in trace.anatomy.stacks["self"] for mixer in block.mixers] == ["state space"]
+    assert trace.predictions(1)[0].label == "5"
+    # c5 (3 and 4) is what the last c (11) asks for.
+    removed = aw.occlusion(trace).values
+    assert set(np.argsort(removed)[-3:]) == {3, 4, 11}
+
+
+def test_letters_that_came_before_are_those_whose_digit_is_known():
+    text = pairs(random.Random(3))
+    assert len(text) == 32
+    assert len({text[i : i + 2] for i in range(0, 32, 2)}) == len(set(text[::2]))
+    assert recalled("a3c5a3a3c5") == [5, 7, 9]
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_histogram_counts(seed):
     model, tokenizer = aw.zoo.trained("histogram", seed)
@@ -161,7 +194,7 @@ def test_alice_goes_on_with_letters_that_repeat():
     assert {role.split(" (")[0] for role in model.truth.heads.values()} == {"induction", "previous token"}
 
 
-@every_model
+@pytest.mark.parametrize(("name", "seed"), ATTENDING)
 def test_a_model_is_traced_and_shown(name, seed, tmp_path):
     model, tokenizer = aw.zoo.trained(name, seed)
     trace = aw.trace(model, tokenizer, TEXTS[name])
@@ -175,7 +208,7 @@ def test_a_model_is_traced_and_shown(name, seed, tmp_path):
     assert model.config.name_or_path in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["alice", "dyck", "induction"])
+@pytest.mark.parametrize("name", ["alice", "dyck", "induction", "recall"])
 def test_generating_needs_no_mask_of_the_readers(name):
     model, tokenizer = aw.zoo.trained(name)
     inputs = tokenizer(TEXTS[name][:8], return_tensors="pt")

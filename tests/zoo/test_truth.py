@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
 import attnwidgets as aw
 from attnwidgets.statistics.induction import fitting
-from tests.zoo.made import SMALL, made, traced
+from tests.zoo.made import EVERY, SMALL, made, traced
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -27,7 +27,7 @@ def test_every_head_has_a_role_and_an_ablation(name):
         assert line == f"  head {layer}.{head}: {role}; without it: {model.truth.ablations[layer, head].says}"
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_model_gives_the_known_answer(name):
     model, tokenizer, trace = traced(name)
     row = trace.logits if trace.logits.dim() == 1 else trace.logits[model.truth.at]
@@ -94,7 +94,7 @@ def test_two_hops_need_both_heads_in_this_order():
     assert rows[1][2, 0, -1, 0] == 1.0
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", EVERY)
 def test_replacing_evidence_changes_what_is_right(name):
     """Each token of the evidence matters: some other letter in its place changes the answer or its score."""
     model, tokenizer, trace = traced(name)
@@ -153,6 +153,10 @@ def test_a_model_from_files_has_its_truth_again(tmp_path):
     assert not hasattr(loaded, "truth")
     assert aw.zoo.truth_of(loaded) == model.truth == aw.zoo.truth_of(model)
     assert aw.zoo.truth_of(loaded).answer("<{}") == ">"
+    recurrent, _ = aw.zoo.last_marked("abc", 9, marker="!", beta=0.5)
+    recurrent.save_pretrained(tmp_path / "recurrent")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "recurrent")
+    assert aw.zoo.truth_of(loaded) == recurrent.truth
     other, _ = aw.zoo.histogram("all", "xyz", 5)
     other.save_pretrained(tmp_path / "other")
     loaded = AutoModelForTokenClassification.from_pretrained(tmp_path / "other")
@@ -177,13 +181,13 @@ def test_making_models_leaves_the_readers_settings_alone():
     torch.manual_seed(3)
     torch.set_default_dtype(torch.float64)
     try:
-        models = [getattr(aw.zoo, name)(**settings)[0] for name, (settings, _) in SMALL.items()]
+        models = [getattr(aw.zoo, name)(**settings)[0] for name, (settings, _) in EVERY.items()]
     finally:
         torch.set_default_dtype(torch.float32)
     assert {p.dtype for model in models for p in model.parameters()} == {torch.float32}
     assert torch.equal(torch.rand(3), expected)
     assert not any(model.training for model in models)
-    again = [getattr(aw.zoo, name)(**settings)[0] for name, (settings, _) in SMALL.items()]
+    again = [getattr(aw.zoo, name)(**settings)[0] for name, (settings, _) in EVERY.items()]
     for one, other in zip(models, again, strict=True):
         for a, b in zip(one.parameters(), other.parameters(), strict=True):
             np.testing.assert_array_equal(a.detach(), b.detach())

@@ -13,6 +13,8 @@ from attnwidgets.tracing.model_state import architecture
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from attnwidgets.tracing.gradients.differentiable import Place
+
 TOLERANCE = 1e-4
 """Tolerated error of sums, relative to the target: float32 rounding over some dozens of layers."""
 
@@ -154,12 +156,21 @@ def _has_hooks(model: nn.Module) -> bool:
 
 
 def _check(trace: Any, tolerance: float, purpose: str) -> Conservation:
+    verdict = _check_from(trace, "block", tolerance, purpose)
+    if verdict or not verdict.sums:
+        return verdict
+    # Later blocks may read the embeddings as well (Zamba's): from there on, all paths count.
+    return _check_from(trace, "embedding", tolerance, purpose) or verdict
+
+
+def _check_from(trace: Any, place: Place, tolerance: float, purpose: str) -> Conservation:
+    """Return the verdict on a trace's model, with gradients that end at a place; see `differentiable`."""
     from attnwidgets.relevance.rules import propagate
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     name = type(trace.model).__name__
     try:
-        relevances = propagate(trace, _largest_output, purpose, rule="cp_lrp", bias="drop", place="block")
+        relevances = propagate(trace, _largest_output, purpose, rule="cp_lrp", bias="drop", place=place)
     except UnsupportedModelError as error:
         return Conservation(name, float("nan"), {}, str(error).removeprefix(f"{purpose}: "))
     for stack, states in relevances.states.items():
@@ -288,5 +299,7 @@ def made_up(model: nn.Module) -> dict[str, Any]:
     of_text = getattr(config, "text_config", config)
     size = getattr(of_text, "vocab_size", _CANDIDATES)
     most = getattr(of_text, "max_position_embeddings", None) or _ENOUGH
-    ids = torch.randint(min(5, size - 1), size, (min(_ENOUGH, most),), generator=generator)
+    # -1 means any number (XLNet).
+    count = min(_ENOUGH, most) if most > 0 else _ENOUGH
+    ids = torch.randint(min(5, size - 1), size, (count,), generator=generator)
     return {"input_ids": ids}

@@ -88,6 +88,10 @@ def lrp(
     keeps relevance too: the sum over tokens + `residual` = target, and no token has the `residual`.
     `provenance["conservation"]` holds target, sum and the verdict of the check below.
 
+    A kernel that mixes tokens without a softmax (Mamba, delta rules, recurrences) counts as a whole, linear
+    in its values, the rest of what it reads as constants. Prefer CP-LRP for models with such layers: AttnLRP
+    gives half of what passes one to its output gate, which is the reading token's own.
+
     Rules apply by operation while the model runs, so that no architecture's code needs to be known or
     changed; an operation without a rule is refused by name. The first time an architecture is explained,
     `aw.check_conservation` tests it (the verdict is kept), and an architecture that fails is refused.

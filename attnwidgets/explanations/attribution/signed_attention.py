@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -158,19 +157,21 @@ def attention_gradients(
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     with differentiable(trace, method) as run, ExitStack() as exits:
-        during: Callable[[], AbstractContextManager[Any]] = nullcontext
+        in_force: AbstractContextManager[Any] = nullcontext()
         if relevance == "alpha_beta":
             from attnwidgets.relevance.alpha_beta import AlphaBetaRules, passing_activations
 
             exits.enter_context(passing_activations(run.model))
-            during = AlphaBetaRules
+            in_force = AlphaBetaRules()
         elif relevance == "attnlrp":
             from attnwidgets.relevance.backward import single_activations
+            from attnwidgets.relevance.kernels import whole_kernels
             from attnwidgets.relevance.rules import Rules
 
+            in_force = rules = Rules("attnlrp")
             exits.enter_context(single_activations(run.model))
-            during = partial(Rules, "attnlrp")
-        graph = run(keep=("weights",), hidden_states=hidden_states, during=during)
+            exits.enter_context(whole_kernels(run.model, rules.settings))
+        graph = run(keep=("weights",), hidden_states=hidden_states, during=lambda: in_force)
         stacks = [name for name in trace.stacks if graph.weights.get(name)]
         if not stacks:
             raise UnsupportedModelError(

@@ -19,9 +19,9 @@ from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing.block_maps import (
     block_map,
     chosen_layers,
-    described_stack,
     distance_options,
     in_unit,
+    measured_stack,
     no_norm_note,
     shares,
 )
@@ -59,7 +59,7 @@ ALTI_LOGIT_PAPER = "Ferrando et al. 2023, Explaining How Transformers Use Contex
     question="What goes into a token",
     gist="how much of each word is in each word",
     paper=ALTI_PAPER,
-    needs="a model whose blocks are described",
+    needs="mixing",
     returns="MixingMap [layer, query, key]; cumulative to that layer if rolled out",
     cost="one more pass, then a layer when it is opened: heads n² dim operations in chunks",
     speed="seconds",
@@ -122,22 +122,21 @@ def alti(
     """
     power, shift = distance_options(distance, compat, chunk_size)
     require_choice("after", after, ("norm1", "norm2"))
-    stack = described_stack(trace, stack, "alti", alone="after='norm2'" if after == "norm2" else "")
+    stack = measured_stack(trace, stack, "alti", alone="after='norm2'" if after == "norm2" else "")
     import torch
 
-    from attnwidgets.tracing.algebra.block_runs import block_of, require_whole
-    from attnwidgets.tracing.algebra.contributions import parts_of
+    from attnwidgets.tracing.algebra.block_runs import require_whole
+    from attnwidgets.tracing.mixers.runs import parts_at
 
     if rolled_out:
-        require_whole(trace, stack, "alti with rolled_out=True")
+        require_whole(trace, stack, "alti with rolled_out=True", attention=False)
     grid = unit_grid(trace, stack, unit)
     if compat == "authors":
         grid = replace(grid, causal=False)
 
     def measure(layer: int) -> Any:
-        block = block_of(trace, layer, stack, "alti")
-        parts = parts_of(block, "res_ln" if after == "norm1" else "enc")
-        whole = block.middle if parts.reference is None else parts.reference
+        parts = parts_at(trace, layer, stack, "res_ln" if after == "norm1" else "enc", "alti")
+        whole: Any = parts.reference
         gains = parts.nearness(whole, power, shift=shift, chunk_size=chunk_size, spans=grid.spans)
         gains.clamp_(min=0)
         if compat is None:
@@ -165,6 +164,7 @@ def alti(
             decoder_alone(stack) if rolled_out else "",
         ),
         "grid": grid,
+        "measured": True,
     }
     title = "ALTI" if distance == "l1" else "ALTI (L2)"
     single = block_map(trace, measure, title=title, layers=None if rolled_out else layers, **common)

@@ -54,7 +54,8 @@ def attention(
     Returns:
         A lazy map [layer, head, query, key]. A layer is fetched from the trace when it is used; `.rows`,
         `.blocks` and `.matrix` fetch single rows and heads if the trace does not keep the layer. Rows sum to
-        one, unless `aw.from_attentions` was given other numbers (see `.stochastic`).
+        one; to less in a model with sinks (`trace.sink_share` has the rest), and to anything if
+        `aw.from_attentions` was given other numbers (see `.stochastic`).
 
     Raises:
         ValueError: If the trace lacks the stack.
@@ -80,6 +81,8 @@ def attention(
         row_fn=lambda layer, heads, queries: trace.rows_array(layer, heads, queries, stack),
         causal=trace.is_causal(stack),
         stochastic=trace.rows_sum_to_one(stack),
+        sink=trace.has_sinks(stack),
+        readable=lambda layer: trace.readable_array(layer, stack),
         signed=trace.is_signed(stack),
         keep=False,  # the trace keeps layers under its own byte budget
         **provenance_of(trace, stack, "attention", paper=PAPER),
@@ -103,7 +106,8 @@ class AttentionRow:
         bias: Positional term added to the scores [key] (T5's bias, ALiBi), or None.
         masked: Whether a key is hidden from the query [key].
         scores: Input of the softmax [key]; -inf where masked.
-        weights: softmax(scores) [key].
+        sink: One more score of the softmax, which no key has; None without a sink.
+        weights: softmax(scores) [key]; with a sink they sum to one less its share.
         recorded: The weights in the trace [key].
         dtype: The model's precision: "float32", "bfloat16", ... In half precision the model rounds at every
             step, so its weights differ from these.
@@ -121,6 +125,7 @@ class AttentionRow:
     bias: Float | None
     masked: NDArray[np.bool_]
     scores: Float
+    sink: float | None
     weights: Float
     recorded: Float
     dtype: str
@@ -165,7 +170,10 @@ def attention_row(
     masked = masked & ~masked.all()
     bias = bias + np.where(masked, 0.0, mask)
     scores = np.where(masked, -np.inf, capped + bias)
-    exponentials = np.exp(scores - scores.max())
+    sink = None if settings.get("sink") is None else float(_row(settings["sink"], head, query, 1)[0])
+    top = scores.max() if sink is None else max(scores.max(), sink)
+    exponentials = np.exp(scores - top)
+    total = exponentials.sum() + (0.0 if sink is None else np.exp(sink - top))
     return AttentionRow(
         query=q,
         keys=keys,
@@ -179,7 +187,8 @@ def attention_row(
         bias=bias if bias.any() else None,
         masked=masked,
         scores=scores,
-        weights=exponentials / exponentials.sum(),
+        sink=sink,
+        weights=exponentials / total,
         recorded=_floats(trace.attention_rows(layer, [head], [query], stack)[0, 0]),
         dtype=str(every_query.dtype).removeprefix("torch."),
     )

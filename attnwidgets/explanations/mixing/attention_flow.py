@@ -16,6 +16,7 @@ from attnwidgets.explanations.mixing.discarding import Discard, discard_note, di
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
     map_fields,
+    measured_steps,
     mix_residual,
     require_share,
     shares,
@@ -86,8 +87,7 @@ def attention_flow(
             remaining weight becomes the token itself; without a residual, zero.
         stack: Stack of an encoder-decoder trace; "cross" is not supported.
         force: Whether to run beyond 64 tokens.
-        partial: Whether to follow attention alone where blocks also mix tokens by what is not recorded; see
-            `aw.rollout`.
+        partial: Whether to follow attention alone where blocks also mix tokens otherwise; see `aw.rollout`.
 
     Returns:
         A lazy map [layer, query, key], cumulative from the input. A layer costs n * n flows through all
@@ -108,7 +108,11 @@ def attention_flow(
         (9, 9)
     """
     require_share(residual_weight)
-    source = source_map(trace, "attention_flow", stack, partial=partial)
+    plain = residual_weight == DEFAULT_WEIGHT and head_reduce == "mean" and discard is None
+    measured = measured_steps(trace, stack, partial=partial, plain=plain)
+    source = source_map(trace, "attention_flow", stack, partial=partial, measured=measured)
+    without_attention = () if measured is None else measured.layers
+    layers = tuple(sorted({*source.layers, *without_attention}))
     if source.signed:
         raise ValueError("attention_flow needs capacities that are not negative, and this map is signed.")
     per_layer = source if source.heads is None else source.reduce("head", head_reduce)
@@ -116,22 +120,24 @@ def attention_flow(
     dropped = discard_positions(discard, source.key_unit, "attention_flow")
 
     def capacities(number: int) -> NDArray[np.float64]:
+        if measured is not None and number in without_attention:
+            return shares(np.array(measured.layer(number), dtype=np.float64))
         matrix = np.asarray(per_layer.layer(number), dtype=np.float64)
         return shares(mix_residual(drop_columns(matrix, dropped), residual_weight))
 
     def layer_of(number: int) -> NDArray[np.float64]:
-        below = [capacities(layer) for layer in source.layers[: source.layers.index(number) + 1]]
+        below = [capacities(layer) for layer in layers[: layers.index(number) + 1]]
         flows = _flows(_network(below), n_tokens, f"attention flow, layer {number}")
         return shares(flows) if normalize else flows
 
     if n_tokens > LIMIT and not force:
-        seconds = _estimate([capacities(source.layers[0])] * len(source.layers), n_tokens)
+        seconds = _estimate([capacities(layers[0])] * len(layers), n_tokens)
         coarser = (
             "pass a map of words (aw.attention(trace).to('word')), " if "word" in source.key.units else ""
         )
         raise ValueError(
             f"attention_flow over {n_tokens} tokens takes about {duration(seconds)} for layer "
-            f"{source.layers[-1]} alone; pass force=True to run it, {coarser}"
+            f"{layers[-1]} alone; pass force=True to run it, {coarser}"
             "or use aw.rollout, which approximates it in milliseconds."
         )
     options = {
@@ -147,10 +153,11 @@ def attention_flow(
         paper=PAPER,
         options=options,
         steps=[note for note in (discard_note(discard, source.unit),) if note],
+        measured=measured,
     )
     return MixingMap.lazy(
         layer_of,
-        layers=source.layers,
+        layers=layers,
         causal=source.causal if source.heads is None or not callable(head_reduce) else None,
         stochastic=True if normalize else None,
         **fields | {"on_demand": True},

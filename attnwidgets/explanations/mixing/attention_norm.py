@@ -27,8 +27,8 @@ from attnwidgets.explanations.mixing.block_maps import (
     NO_RESIDUAL,
     block_map,
     chosen_layers,
-    described_stack,
     in_unit,
+    measured_stack,
     no_norm_note,
     shares,
 )
@@ -77,7 +77,7 @@ MIXING_RATIO_PAPER = (
     question="What goes into a token",
     gist="how much of what is read arrives",
     paper=NORM_PAPER,
-    needs="a model whose blocks are described",
+    needs="mixing",
     returns="MixingMap [layer, query, key], or [layer, head, query, key] per head",
     cost="one more pass, then a layer when it is opened: O(heads n²) memory beyond its attention",
     speed="seconds",
@@ -145,14 +145,13 @@ def attention_norm(
         raise ValueError(
             f"per_head requires variant='attn': the residual connection in {variant!r} belongs to no head."
         )
-    stack = described_stack(trace, stack, "attention_norm", alone="variant='enc'" if variant == "enc" else "")
-    from attnwidgets.tracing.algebra.block_runs import block_of
-    from attnwidgets.tracing.algebra.contributions import parts_of
+    stack = measured_stack(trace, stack, "attention_norm", alone="variant='enc'" if variant == "enc" else "")
+    from attnwidgets.tracing.mixers.runs import parts_at
 
     grid = unit_grid(trace, stack, unit)
 
     def measure(layer: int) -> Any:
-        parts = parts_of(block_of(trace, layer, stack, "attention_norm"), variant)
+        parts = parts_at(trace, layer, stack, variant, "attention_norm")
         lengths = parts.head_norms(grid.spans) if per_head else parts.norms(grid.spans)
         return in_unit(shares(lengths) if normalize == "row" else lengths, grid)
 
@@ -173,6 +172,7 @@ def attention_norm(
         per_head=per_head,
         notes=notes,
         grid=grid,
+        measured=True,
     )
 
 
@@ -181,7 +181,7 @@ def attention_norm(
     question="What goes into a token",
     gist="how much of each input word is left",
     paper=GLOBENC_PAPER,
-    needs=("own blocks", "every block"),
+    needs=("mixing", "every mixer"),
     returns="MixingMap [layer, query, key], cumulative to that layer",
     cost="one more pass, then every layer up to the one that is opened",
     speed="seconds",
@@ -223,10 +223,10 @@ def globenc(
         '[CLS]'
     """
     require_choice("normalize", normalize, ("none", "row"))
-    stack = described_stack(trace, stack, "globenc", alone="globenc")
+    stack = measured_stack(trace, stack, "globenc", alone="globenc")
     from attnwidgets.tracing.algebra.block_runs import require_whole
 
-    require_whole(trace, stack, "globenc")
+    require_whole(trace, stack, "globenc", attention=False)
     blocks = attention_norm(trace, "enc", unit=unit, stack=stack)
     product = rollout(blocks, residual=None, normalize=normalize == "row")
 
@@ -251,6 +251,7 @@ def globenc(
         stochastic=False if normalize == "none" else None,
         notes=(no_norm_note(trace, stack, "globenc"),),
         grid=unit_grid(trace, stack, unit),
+        measured=True,
     )
 
 
@@ -259,7 +260,7 @@ def globenc(
     question="What goes into a token",
     gist="how much comes from other words, by layer",
     paper=MIXING_RATIO_PAPER,
-    needs="a model whose blocks are described",
+    needs="mixing",
     returns="Attributions [layer, token]: one target per layer",
     cost="one more pass",
     speed="seconds",
@@ -302,16 +303,15 @@ def mixing_ratio(
         ((6, 9), True)
     """
     require_choice("variant", variant, VARIANTS)
-    stack = described_stack(trace, stack, "mixing_ratio", alone="variant='enc'" if variant == "enc" else "")
+    stack = measured_stack(trace, stack, "mixing_ratio", alone="variant='enc'" if variant == "enc" else "")
 
-    from attnwidgets.tracing.algebra.block_runs import block_of
-    from attnwidgets.tracing.algebra.contributions import parts_of
+    from attnwidgets.tracing.mixers.runs import parts_at
 
-    chosen = chosen_layers(trace, stack, layers)
+    chosen = chosen_layers(trace, stack, layers, measured=True)
     rows = []
     with no_grad():
         for layer in chosen:
-            parts = parts_of(block_of(trace, layer, stack, "mixing_ratio"), variant)
+            parts = parts_at(trace, layer, stack, variant, "mixing_ratio")
             kept = parts.kept()
             others = (parts.total() - kept).norm(dim=-1)
             total = others + kept.norm(dim=-1)
@@ -320,7 +320,7 @@ def mixing_ratio(
     notes = [no_norm_note(trace, stack, "mixing_ratio")] if variant in ("res_ln", "enc") else []
     options = {"variant": variant}
     common = provenance_of(
-        trace, stack, "mixing_ratio", paper=MIXING_RATIO_PAPER, options=options, notes=notes
+        trace, stack, "mixing_ratio", paper=MIXING_RATIO_PAPER, options=options, notes=notes, attention=False
     )
     common["provenance"]["title"] = f"mixing ratio ({TITLES[variant]})"
     return Attributions(

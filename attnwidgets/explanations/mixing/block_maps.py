@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from attnwidgets.explanations.results.lazy_layers import RowFunction
+
 NO_RESIDUAL = (
     "the residual connection belongs to none of the tokens read here: 'res' equals 'attn', and 'res_ln' "
     "normalises the attention output alone"
@@ -55,15 +57,35 @@ def require_chunk_size(chunk_size: int | None) -> None:
 
 
 def chosen_layers(
-    trace: TraceLike, stack: str, layers: int | Iterable[int] | slice | None
+    trace: TraceLike, stack: str, layers: int | Iterable[int] | slice | None, *, measured: bool = False
 ) -> tuple[int, ...]:
     """Return the numbers of the layers that `layers` selects; all for None.
+
+    Layers are those of attention; with `measured`, all blocks whose mixing was recorded.
 
     Raises:
         IndexError: If a layer is out of range.
     """
-    numbers = tuple(trace.layers(stack))
+    numbers = tuple(trace.mixing_layers(stack) if measured else trace.layers(stack))
     return numbers if layers is None else pick(layers, numbers, "layer")
+
+
+def measured_stack(trace: TraceLike, stack: str | None, method: str, *, alone: str = "") -> str:
+    """Return the stack to use, whose blocks are described, or mix tokens by what was recorded.
+
+    Arguments and errors are those of `described_stack`.
+    """
+    from attnwidgets.tracing.mixers.runs import is_described
+
+    require_trace(trace, method)
+    stack = resolve_stack(trace, stack)
+    table: Any = getattr(trace, "stack_table", {}).get(stack)
+    reads_other = stack in ("decoder", "cross") and "cross" in trace.stacks
+    if reads_other or getattr(trace, "model", None) is None or table is None or is_described(trace, stack):
+        return described_stack(trace, stack, method, alone=alone)
+    if not table.mixing_numbers:
+        trace.n_heads(stack)  # raises an error that says why
+    return stack
 
 
 def described_stack(trace: TraceLike, stack: str | None, method: str, *, alone: str = "") -> str:
@@ -98,8 +120,10 @@ def described_stack(trace: TraceLike, stack: str | None, method: str, *, alone: 
 def no_norm_note(trace: TraceLike, stack: str, method: str) -> str:
     """Return a note for blocks that have no norm after the residual connection; "" for post-norm blocks."""
     from attnwidgets.tracing.algebra.block_runs import norms_last
+    from attnwidgets.tracing.mixers.runs import is_described
 
-    return "" if norms_last(trace, stack, method) else NO_NORM_AFTER
+    # Of other blocks, `mixed_parts` refuses those in which a norm follows.
+    return "" if is_described(trace, stack) and norms_last(trace, stack, method) else NO_NORM_AFTER
 
 
 def block_map(
@@ -117,14 +141,22 @@ def block_map(
     notes: Iterable[str] = (),
     kind: type[MixingMap] = MixingMap,
     grid: Grid | None = None,
+    measured: bool = False,
+    signed: bool = False,
+    rows: RowFunction | None = None,
+    on_demand: bool = True,
+    facts: Mapping[str, Any] | None = None,
 ) -> MixingMap:
     """Return a lazy map whose layers `measure` computes, with the provenance of its trace.
 
     `kind` is the class of the map, whose `lazy` accepts the results of `measure`. `grid` is the unit of the
-    map, tokens by default.
+    map, tokens by default, and `rows` computes some rows of it without running the model. With `measured`,
+    the map has a layer for every block whose mixing was recorded.
     """
     grid = unit_grid(trace, stack, None) if grid is None else grid
-    common = provenance_of(trace, stack, method, paper=paper, options=options, notes=notes)
+    common = provenance_of(
+        trace, stack, method, paper=paper, options=options, notes=notes, attention=not measured, facts=facts
+    )
     common["provenance"]["title"] = title
 
     def compute(number: int) -> Any:
@@ -136,14 +168,27 @@ def block_map(
         compute,
         query=grid.query,
         key=grid.key,
-        layers=chosen_layers(trace, stack, layers),
-        heads=range(trace.n_heads(stack)) if per_head else None,
+        layers=chosen_layers(trace, stack, layers, measured=measured),
+        heads=range(_most_heads(trace, stack, measured=measured)) if per_head else None,
         unit=grid.name,
         causal=grid.causal,
         stochastic=stochastic,
-        runs_model=True,
+        signed=signed,
+        runs_model=rows is None,
+        on_demand=on_demand,
+        row_fn=rows,
         **common,
     )
+
+
+def _most_heads(trace: TraceLike, stack: str, *, measured: bool) -> int:
+    """Return the largest number of heads of a layer."""
+    attending = int(trace.n_heads(stack)) if trace.layers(stack) else 1
+    anatomy: Any = getattr(trace, "anatomy", None)
+    if not measured or anatomy is None:
+        return attending
+    by_block = (sum(max(mixer.heads, 1) for mixer in block.mixers) for block in anatomy.stacks[stack])
+    return max(attending, *by_block)
 
 
 def shares(values: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ def _unread(trace: Any, stack: str) -> str:
     gaps = [block for block in trace.anatomy.stacks[stack] if block.number < last and not block.is_recorded]
     if not gaps:
         return ""
-    block = f"block {gaps[0].number} ({gaps[0].description})"
+    block = f"block {gaps[0].number} ({gaps[0].kinds})"
     return f"and {block} does not: scope='local' in Python takes single layers"
 
 
@@ -255,7 +255,7 @@ def _require_chain(trace: Any, stack: str, blocks: RecordedBlocks, last: int) ->
     if gap is not None:
         raise UnsupportedModelError(
             f"hidden_token_attribution cannot follow tokens to layer {last}: block {gap.number} "
-            f"({gap.description}) does not attend and was not recorded; {alone}"
+            f"({gap.kinds}) does not attend and was not recorded; {alone}"
         )
     for (layer, before), (following, after) in pairwise(blocks.layers.items()):
         output, hidden = before.output, after.hidden

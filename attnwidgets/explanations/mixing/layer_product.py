@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._selecting import spoken_range
 from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import TraceLike, require_trace
+from attnwidgets.explanations.results.trace_protocol import (
+    TraceLike,
+    require_trace,
+    resolve_stack,
+    without_clause,
+)
 from attnwidgets.tracing.text.units import surplus_keys
 
 if TYPE_CHECKING:
@@ -25,8 +31,47 @@ _MUCH = 2**22
 _KEPT = ("model", "text", "stack", "words", "left_out", "interventions")
 
 
+def measured_steps(
+    trace: TraceLike | MixingMap, stack: str | None, *, partial: bool, plain: bool
+) -> MixingMap | None:
+    """Return the steps of a trace's blocks that mix tokens without attention; None if none are followed.
+
+    A step is the norm of what each token adds, its residual connection included (`aw.attention_norm`, "res"),
+    which are divided by the sums of their rows.
+
+    Args:
+        trace: A trace, or a map, which is followed as it is.
+        stack: Stack of a trace.
+        partial: Whether attention alone is followed.
+        plain: Whether no option changes attention before it is followed.
+
+    Raises:
+        ValueError: If an option does, as it would change some blocks only.
+    """
+    if isinstance(trace, MixingMap) or partial or not hasattr(trace, "stack_table"):
+        return None
+    stack = resolve_stack(trace, stack)
+    table = trace.stack_table.get(stack)
+    if table is None or not table.mixing or trace.left_out(stack, attention=False):
+        return None
+    if not plain:
+        raise ValueError(
+            f"{trace.left_out(stack)}: weights of the residual connection, reductions of heads and discarded "
+            "tokens change attention only. Leave these options out, or pass partial=True to follow attention "
+            "alone."
+        )
+    from attnwidgets.explanations.mixing.attention_norm import attention_norm
+
+    return attention_norm(trace, "res", stack=stack, layers=list(table.mixing))
+
+
 def source_map(
-    trace: TraceLike | MixingMap, name: str, stack: str | None, *, partial: bool = False
+    trace: TraceLike | MixingMap,
+    name: str,
+    stack: str | None,
+    *,
+    partial: bool = False,
+    measured: MixingMap | None = None,
 ) -> MixingMap:
     """Return the map to follow through the layers: the given one, or a trace's attention.
 
@@ -34,7 +79,8 @@ def source_map(
         trace: A trace, or a map of a stack with self-attention.
         name: The method's name, for messages.
         stack: Stack of a trace.
-        partial: Whether attention alone is followed where blocks also mix tokens by what was not recorded.
+        partial: Whether attention alone is followed where blocks also mix tokens otherwise.
+        measured: The steps of the blocks that do; see `measured_steps`.
 
     Raises:
         ValueError: For a map from one sequence to another, gaps between layers, or a stack other than the
@@ -48,6 +94,8 @@ def source_map(
         source = trace
     else:
         require_trace(trace, name)
+        if measured is not None and len(measured.layers) == len(trace.mixing_layers(measured.stack)):
+            return measured
         source = attention(trace, stack=stack)
     n_queries, n_keys = source.shape[-2:]
     if source.stack == "cross" or n_queries != n_keys or source.query_labels != source.key_labels:
@@ -60,12 +108,12 @@ def source_map(
             'Use stack="encoder" or stack="decoder".'
         )
     left_out = source.provenance.get("left_out")
-    if left_out and not partial:
+    if left_out and not partial and measured is None:
         raise ValueError(
             f"{name} follows tokens through every block, and {left_out}: its numbers would not be the shares "
             "of the input tokens. Pass partial=True to follow attention alone."
         )
-    if left_out:
+    if left_out or measured is not None:
         return source
     if list(source.layers) != list(range(source.layers[0], source.layers[0] + len(source.layers))):
         raise ValueError(f"{name} needs consecutive layers, not {', '.join(map(str, source.layers))}.")
@@ -117,7 +165,14 @@ def product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np
 
 
 def map_fields(
-    source: MixingMap, method: str, *, title: str, paper: str, options: dict[str, Any], steps: Sequence[str]
+    source: MixingMap,
+    method: str,
+    *,
+    title: str,
+    paper: str,
+    options: dict[str, Any],
+    steps: Sequence[str],
+    measured: MixingMap | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `MixingMap.lazy` for a map computed from `source`.
 
@@ -128,23 +183,33 @@ def map_fields(
         paper: The method's paper.
         options: The method's options; the level and the source are added.
         steps: Departures from the published method.
+        measured: The steps of blocks without attention that were followed, too.
     """
+    if measured is not None:
+        blocks = f"block{'s' * (len(measured.layers) > 1)} {spoken_range(measured.layers)}"
+        steps = [*steps, f"{blocks} by the norms of what tokens add"]
+    kept = [name for name in _KEPT if measured is None or name != "left_out"]
+    warning = source.warning
+    if measured is not None:
+        warning = without_clause(warning, source.provenance.get("left_out", ""))
     return {
         "query": source.query,
         "key": source.key,
         "unit": source.unit,
-        "runs_model": source.runs_model,
+        "runs_model": source.runs_model or measured is not None,
         "on_demand": source.on_demand or _reads_much(source),
         "method": method,
         "stack": source.stack,
         "trace_id": source.trace_id,
-        "warning": "; ".join(filter(None, (source.warning, decoder_alone(source.stack)))),
+        "warning": "; ".join(filter(None, (warning, decoder_alone(source.stack)))),
         "dtype": source.dtype,
         "predictions": source.predictions,
         "provenance": {
-            **{name: source.provenance[name] for name in _KEPT if name in source.provenance},
+            **{name: source.provenance[name] for name in kept if name in source.provenance},
             "method": method,
-            "title": title if source.method == "attention" else f"{title} of {source.method}",
+            "title": title
+            if source.method == "attention" or source is measured
+            else f"{title} of {source.method}",
             "options": {**options, "level": source.unit, "of": source.method},
             "paper": paper,
             "source": source.provenance,

@@ -22,6 +22,7 @@ from attnwidgets.explanations.mixing.discarding import (
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
     map_fields,
+    measured_steps,
     mix_residual,
     product,
     require_share,
@@ -101,8 +102,10 @@ def rollout(
             is mixed in and rows are divided by their sums. Known from vit-explain, whose code divides row i
             by the sum of row j in column j (the sums lack an axis): its numbers are others.
         stack: Stack of an encoder-decoder trace; "cross" is not supported.
-        partial: Whether to follow attention alone in a model that also mixes tokens by what is not recorded
-            (state space, convolution; `trace.anatomy`). The numbers are then not shares of the input tokens.
+        partial: Whether to follow attention alone in a model whose blocks also mix tokens otherwise (state
+            space, gated delta rule, convolution; `trace.anatomy`). The numbers are then not shares of the
+            input tokens. By default such a block takes part with the norms of what each token adds to each
+            (`aw.attention_norm`, "res"), rows divided by their sums, as long as they were recorded.
 
     Returns:
         A lazy map [layer, query, key], cumulative to each layer, numbered as in the model. Rows sum to one
@@ -130,14 +133,20 @@ def rollout(
         raise ValueError(
             f"residual_weight={residual_weight} has no effect with residual={residual!r}; omit one of them."
         )
-    source = source_map(trace, "rollout", stack, partial=partial)
+    plain_options = residual_weight == DEFAULT_WEIGHT and (residual, head_reduce) == ("mix", "mean")
+    plain_options &= normalize and discard is None and not discard_ratio
+    measured = measured_steps(trace, stack, partial=partial, plain=plain_options)
+    source = source_map(trace, "rollout", stack, partial=partial, measured=measured)
     if normalize and source.known("signed"):
         raise ValueError(_SIGNED)
-    layers = _layers_from(source.layers, start_layer)
+    without_attention = () if measured is None else measured.layers
+    layers = _layers_from(tuple(sorted({*source.layers, *without_attention})), start_layer)
     reduced = source.reduce("head", head_reduce) if source.heads is not None else source
     dropped = discard_positions(discard, source.key_unit, "rollout")
 
     def step(number: int) -> NDArray[np.float64]:
+        if measured is not None and number in without_attention:
+            return shares(np.array(measured.layer(number), dtype=np.float64))
         # Only the product is kept, not the mean over heads.
         if source.heads is not None and isinstance(head_reduce, str):
             matrix = np.array(source.matrix(number, head_reduce), dtype=np.float64)
@@ -170,7 +179,7 @@ def rollout(
         f"{plain(options['head_reduce'])} over heads": options["head_reduce"] not in (None, "mean"),
         "rows not normalised": not normalize,
         "input first": order == "input_first",
-        f"from layer {layers[0]}": layers[0] != source.layers[0],
+        f"from layer {layers[0]}": layers[0] != min(*source.layers, *without_attention, layers[0]),
         discard_note(discard, source.unit): discard is not None,
         f"without the lowest {discard_ratio:.0%} of every layer's weights": discard_ratio > 0,
         f"rolled out at {source.unit} level": source.unit != next(iter(source.query.units)),
@@ -187,7 +196,9 @@ def rollout(
         stochastic=None if normalize or convex else False,
         signed=None if own_reduction else source.known("signed"),
         keep=False,
-        **map_fields(source, "rollout", title="rollout", paper=PAPER, options=options, steps=steps),
+        **map_fields(
+            source, "rollout", title="rollout", paper=PAPER, options=options, steps=steps, measured=measured
+        ),
     )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Check = Callable[[Any, str], str]
 
 _DOUBLE = 8
+_READS_OTHER = "and the blocks of stack 'decoder' also read another sequence"
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,15 @@ def _attends_to_itself(trace: Any, stack: str) -> str:
 
 
 def _followed(trace: Any, stack: str) -> str:
-    missing = (not is_map(trace) and _recorded(trace, stack)) or _attends_to_itself(trace, stack)
+    is_measured = not is_map(trace) and bool(getattr(trace, "mixing_layers", lambda _: ())(stack))
+    missing = not (is_map(trace) or is_measured) and _recorded(trace, stack)
+    missing = missing or _attends_to_itself(trace, stack)
     if missing:
         return missing
-    left_out = trace.provenance.get("left_out", "") if is_map(trace) else trace.left_out(stack)
+    if is_map(trace):
+        left_out = trace.provenance.get("left_out", "")
+    else:
+        left_out = trace.left_out(stack, attention=False)
     return f"and {left_out}: partial=True in Python follows attention alone" if left_out else ""
 
 
@@ -143,6 +149,10 @@ def _recorded_model(trace: Any, stack: str) -> str:
 
     if all(isinstance(layer, ModelLayer) for layer in trace.stack_table[stack].layers):
         return ""
+    return _outside(trace)
+
+
+def _outside(trace: Any) -> str:
     return (
         f"and {type(trace.model).__name__} computes attention outside transformers' attention interface, "
         "where it could not be followed"
@@ -183,11 +193,38 @@ def _called_in(trace: Any, block: str) -> set[str]:
     return {name[len(block) :].lstrip(".") for name in names if name.startswith(f"{block}." if block else "")}
 
 
+@_after(_model)
+def _mixing(trace: Any, stack: str) -> str:
+    from attnwidgets.tracing.layers import ModelLayer
+
+    table = trace.stack_table[stack]
+    if stack in ("decoder", "cross") and "cross" in trace.stacks:
+        return _blocks(trace, stack)
+    if not table.mixing_numbers:
+        return _recorded(trace, stack)
+    if all(isinstance(layer, ModelLayer) for layer in table.layers):
+        return ""
+    return _outside(trace)
+
+
+@_after(_mixing)
+def _mixers(trace: Any, stack: str) -> str:
+    mixers = trace.stack_table[stack].mixing
+    return "" if mixers else "and all of this model's mix them by attention, or in an unknown way"
+
+
+@_after(_mixing)
+def _every_mixer(trace: Any, stack: str) -> str:
+    if stack == "decoder" and "cross" in trace.stacks:
+        return _READS_OTHER
+    left_out = trace.left_out(stack, attention=False)
+    return f"and {left_out}" if left_out else ""
+
+
 @_after(_blocks)
 @_after(_attends_to_itself)
 def _own_blocks(trace: Any, stack: str) -> str:
-    reads_other = stack == "decoder" and "cross" in trace.stacks
-    return "and the blocks of stack 'decoder' also read another sequence" if reads_other else ""
+    return _READS_OTHER if stack == "decoder" and "cross" in trace.stacks else ""
 
 
 def _own_tokens(_: Any, stack: str) -> str:
@@ -230,6 +267,9 @@ NEEDS = {
         Need("model", "the model", _model),
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("every block", "a model that mixes tokens by recorded attention alone", _every_block),
+        Need("mixing", "a model whose mixing of tokens was recorded", _mixing),
+        Need("mixers", "blocks that mix tokens without attention", _mixers),
+        Need("every mixer", "a model of which all mixing of tokens was recorded", _every_mixer),
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
         Need("own tokens", "a stack with tokens of its own", _own_tokens),
@@ -242,7 +282,10 @@ NEEDS = {
 """Requirements by name. What only a run can reveal (a block description that is not exact) is not among them:
 the method raises it as an error."""
 
-OF_ATTENTION = ("attention", "map", "recorded model", "every block", "blocks", "own blocks", "embeddings")
+OF_ATTENTION = (
+    *("attention", "map", "recorded model", "mixing", "mixers", "every mixer", "every block", "blocks"),
+    *("own blocks", "embeddings"),
+)
 """Names of the requirements that a trace without attention does not meet."""
 
 

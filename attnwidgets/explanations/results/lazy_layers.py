@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     RowFunction = Callable[[int, Sequence[int] | None, Sequence[int]], Any]
     """Takes a layer's number, numbers of heads (None: all) and of queries; returns [head?, query, key]."""
+    Readable = Callable[[int], Any]
+    """Takes a layer's number; returns which keys each query may read [query, key], or None if unknown."""
 
 _LARGE = 2**25  # bytes from which a layer is read in blocks rather than kept
 _ROWS_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
@@ -59,6 +61,7 @@ class LazyLayers(Explanation):
     _lock: threading.RLock
     _compute: Callable[[int], Any]
     _rows: RowFunction | None
+    _readable: Readable | None
     _cache: dict[int, Array]
     _keep: bool
     _facts: dict[str, bool]
@@ -78,6 +81,8 @@ class LazyLayers(Explanation):
         signed: bool | None,
         keep: bool,
         unit: str,
+        sink: bool = False,
+        readable: Readable | None = None,
         runs_model: bool = False,
         on_demand: bool = False,
         rows: RowFunction | None = None,
@@ -90,7 +95,7 @@ class LazyLayers(Explanation):
                 raise ValueError(f"unit {unit!r} is not on the {side} axis, which has {listed(axis.units)}.")
         if not layers:
             raise ValueError("layers is empty: a map needs at least one layer.")
-        facts = {"causal": causal, "stochastic": stochastic, "signed": signed}
+        facts = {"causal": causal, "stochastic": stochastic, "signed": signed, "sink": sink}
         self._set_common(unit=unit, **common)
         self._set(
             query=query,
@@ -103,6 +108,7 @@ class LazyLayers(Explanation):
             _done=set(),
             _compute=compute,
             _rows=rows,
+            _readable=readable,
             _keep=keep,
             _cache={},
             _lock=threading.RLock(),
@@ -176,15 +182,28 @@ class LazyLayers(Explanation):
             self._facts["signed"] = any(bool((self.layer(number) < 0).any()) for number in self.layers)
         return self._facts["signed"]
 
+    @property
+    def sink(self) -> bool:
+        """Whether values are shares, and what a row lacks to one goes to a sink: to no element."""
+        return self._facts["sink"]
+
+    def readable(self, layer: int) -> Array | None:
+        """Return which keys each query of a layer may read, as booleans [query, key]; None if unknown.
+
+        The others were not compared: that their value is zero says nothing about them.
+        """
+        return None if self._readable is None else self._readable(layer)
+
     def known(self, fact: str) -> bool | None:
-        """Return "causal", "stochastic" or "signed", or None if it is not known yet; computes no layer."""
+        """Return "causal", "stochastic", "signed" or "sink", None if it is not known; computes no layer."""
         return self._facts.get(fact)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `MixingMap.lazy` for a map with the same axes and facts."""
         names = ("query", "key", "layers", "heads", "unit", "runs_model", "on_demand")
-        facts = ("causal", "stochastic", "signed")
-        return {name: getattr(self, name) for name in names} | {fact: self.known(fact) for fact in facts}
+        facts = ("causal", "stochastic", "signed", "sink")
+        own = {name: getattr(self, name) for name in names} | {"readable": self._readable}
+        return own | {fact: self.known(fact) for fact in facts}
 
     @property
     def computed_layers(self) -> tuple[int, ...]:

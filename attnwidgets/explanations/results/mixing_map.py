@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from attnwidgets._tables import Columns
     from attnwidgets.explanations.results.attributions import Attributions
-    from attnwidgets.explanations.results.lazy_layers import RowFunction
+    from attnwidgets.explanations.results.lazy_layers import Readable, RowFunction
 
 Index = int | Iterable[int] | slice | None
 
@@ -126,6 +126,8 @@ class MixingMap(ReadByUnits):
         runs_model: bool = False,
         on_demand: bool = False,
         row_fn: RowFunction | None = None,
+        sink: bool = False,
+        readable: Readable | None = None,
         method: str,
         **common: Any,
     ) -> Self:
@@ -147,6 +149,9 @@ class MixingMap(ReadByUnits):
             on_demand: Whether `layer_fn` takes long without running the model.
             row_fn: If rows can be computed alone: takes an original layer number, original head numbers
                 (None: all) and numbers of queries, returns their [head, query, key].
+            sink: Whether values are shares, and what a row lacks to one goes to no element.
+            readable: If this is known: takes an original layer number, returns which keys each query may read
+                [query, key].
             method: Name of the method.
             **common: stack, provenance, trace_id, warning, predictions, dtype: see `Explanation`.
         """
@@ -165,6 +170,8 @@ class MixingMap(ReadByUnits):
             on_demand=on_demand,
             rows=row_fn,
             unit=unit,
+            sink=sink,
+            readable=readable,
             method=method,
             **common,
         )
@@ -258,6 +265,7 @@ class MixingMap(ReadByUnits):
         name = reduction_name(how)
         step = f"{name} over {axis}s"
         stochastic = self.known("stochastic") if how == "mean" else None
+        sink = self.sink and how == "mean"
         if axis == "head":
             if self.heads is None:
                 raise ValueError("this map has no head axis to reduce.")
@@ -268,6 +276,7 @@ class MixingMap(ReadByUnits):
                 rows=None if callable(how) else lambda number, _, some: self._over_heads(number, how, some),
                 heads=None,
                 stochastic=stochastic,
+                sink=sink,
                 signed=None if callable(how) else self.known("signed"),
             )
         require_choice("axis", axis, ("head", "layer", "query", "key"))
@@ -276,7 +285,9 @@ class MixingMap(ReadByUnits):
             f"{step} {spoken_range(self.layers)}",
             by_layer=False,
             layers=self.layers[-1:],
+            readable=None,
             stochastic=stochastic,
+            sink=sink,
             signed=None if callable(how) else self.known("signed"),
         )
 
@@ -427,6 +438,7 @@ class MixingMap(ReadByUnits):
             "causal": self.causal,
             "stochastic": self.stochastic,
             "signed": self.signed,
+            "sink": self.sink,
         }
         return described, {f"layer.{number}": self.layer(number) for number in self.layers}
 
@@ -439,6 +451,7 @@ class MixingMap(ReadByUnits):
             query=restore_axis(described["query"]),
             key=None if described["key"] is None else restore_axis(described["key"]),
             **{name: described[name] for name in names},
+            sink=described.get("sink", False),  # files of earlier versions have none
             **restore_common(described),
         )
         for number in self.layers:

@@ -63,8 +63,11 @@ class TraceLike(Protocol):
     def n_layers(self, stack: str) -> int:
         """Return the number of layers."""
 
-    def left_out(self, stack: str) -> str:
-        """Return a clause on what mixes tokens of a stack and is in none of its maps; "" if nothing."""
+    def mixing_layers(self, stack: str) -> tuple[int, ...]:
+        """Return the numbers of all blocks whose mixing is known, by attention or otherwise."""
+
+    def left_out(self, stack: str, *, attention: bool = True) -> str:
+        """Return a clause on what mixes tokens of a stack and is not in its maps; "" if nothing."""
 
     def n_heads(self, stack: str) -> Any:
         """Return the number of heads; a sequence of numbers if layers differ."""
@@ -80,6 +83,12 @@ class TraceLike(Protocol):
 
     def rows_sum_to_one(self, stack: str) -> bool | None:
         """Return whether rows are known to sum to one; None if only the numbers can tell."""
+
+    def has_sinks(self, stack: str) -> bool:
+        """Return whether what rows lack to one goes to a sink: to no key."""
+
+    def readable_array(self, layer: int, stack: str) -> NDArray[np.bool_] | None:
+        """Return which keys each query of a layer may read [query, key]; None if that is not known."""
 
     def is_causal(self, stack: str) -> bool:
         """Return whether no query sees a later key."""
@@ -149,6 +158,7 @@ def provenance_of(
     options: Mapping[str, Any] | None = None,
     notes: Iterable[str] = (),
     facts: Mapping[str, Any] | None = None,
+    attention: bool = True,
 ) -> dict[str, Any]:
     """Return the arguments that all result types share, from the trace that a method explains.
 
@@ -161,15 +171,17 @@ def provenance_of(
         options: The method's options.
         notes: Warnings to add to the trace's own; "" is left out.
         facts: Other entries of the provenance.
+        attention: Whether the method reads attention alone, of the ways in which tokens mix.
     """
     predicted = trace.predictions_title if trace.answer.predicts else ""
     words = trace.axes(stack)[1].units.get("word")
-    left_out = trace.left_out(stack)
+    left_out = trace.left_out(stack, attention=attention)
+    warning = trace.warning if attention else without_clause(trace.warning, trace.left_out(stack), left_out)
     return {
         "method": method,
         "stack": stack,
         "trace_id": trace.id,
-        "warning": "; ".join(dict.fromkeys(filter(None, (trace.warning, *notes)))),
+        "warning": "; ".join(dict.fromkeys(filter(None, (warning, *notes)))),
         "dtype": trace.dtype,
         "predictions": Outcomes(predicted, tuple(trace.predictions())) if predicted else None,
         "provenance": {
@@ -187,3 +199,9 @@ def provenance_of(
             **(facts or {}),
         },
     }
+
+
+def without_clause(warning: str, clause: str, instead: str = "") -> str:
+    """Return warnings, which are joined by semicolons, with one of them replaced."""
+    clauses = (instead if each == clause else each for each in warning.split("; "))
+    return "; ".join(filter(None, clauses))

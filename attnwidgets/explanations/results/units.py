@@ -357,6 +357,7 @@ class ReadByUnits(LazyLayers):
             unit=unit,
             query=query,
             key=key,
+            readable=None,  # of tokens
             causal=self.known("causal") if keeps_order(query.units[unit], key.units[unit]) else None,
         )
 

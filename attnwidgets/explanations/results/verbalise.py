@@ -29,6 +29,8 @@ SPANS = 3
 """Most spans that a sentence names."""
 ENOUGH = 0.5
 """Share that they should reach together."""
+SINK_NAME = "no token (sink)"
+"""Name of where attention goes that no key gets."""
 _LONGEST = 48  # characters of a quotation
 _FEWEST = 2  # words, of which the strongest can be named
 
@@ -169,10 +171,18 @@ def _map(shown: MixingMap) -> str:
         return f"{name}: {count}, {len(shown.query_labels)} by {len(shown.key_labels)} {shown.unit}s."
     matrix = np.array(shown.layer(layers[0]), dtype=np.float64).reshape(shown.shape[-2:])
     special = np.array(shown.query_unit.special, dtype=bool)
+    rest = (1.0 - matrix.sum(axis=1)).clip(0.0, 1.0)
     matrix[special & ~special.all()] = np.nan  # as in a view, whose rows are of the text
+    sink = float(rest[~special | special.all()].mean()) if shown.sink else None
     where = f" in layer {layers[0]}" + (f", head {heads[0]}" if heads is not None else "")
     return matrix_words(
-        f"{name}{where}", matrix, shown.query_labels, shown.key_labels, words=axis_words(shown)
+        f"{name}{where}",
+        matrix,
+        shown.query_labels,
+        shown.key_labels,
+        shares=shown.sink,
+        sink=sink,
+        words=axis_words(shown),
     )
 
 
@@ -232,6 +242,7 @@ def matrix_words(
     keys: Sequence[str],
     *,
     shares: bool = False,
+    sink: float | None = None,
     words: AxisWords = READING,
 ) -> str:
     """Return a matrix in words: the key that is read most, and the three strongest relations to other keys.
@@ -245,6 +256,7 @@ def matrix_words(
         keys: Names of the columns.
         shares: Whether values are shares of a row already (of which some may be left out); otherwise rows
             are divided by the sum of their magnitudes.
+        sink: The share of a row that goes to no key, on average; None without a sink.
         words: What rows do to columns.
     """
     sizes = np.nan_to_num(np.abs(np.asarray(matrix, dtype=np.float64)))
@@ -274,6 +286,8 @@ def matrix_words(
     if relations:
         rest = f"; then {' and '.join(relations[1:])}" if relations[1:] else ""
         sentences.append(f"Apart from that, {relations[0]}{rest}.")
+    if sink is not None:
+        sentences.append(f"{_percent(sink)} of a row goes to {SINK_NAME} on average.")
     return " ".join(sentences)
 
 

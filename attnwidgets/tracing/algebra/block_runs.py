@@ -84,9 +84,12 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
         return kept.verified
 
 
-def require_whole(trace: Any, stack: str, method: str) -> None:
-    """Raise an UnsupportedModelError if a module other than its recorded attention mixes a stack's tokens."""
-    left_out = trace.left_out(stack)
+def require_whole(trace: Any, stack: str, method: str, *, attention: bool = True) -> None:
+    """Raise an UnsupportedModelError if something mixes a stack's tokens that a method does not follow.
+
+    With `attention` it follows recorded attention alone, otherwise all mixing that was recorded.
+    """
+    left_out = trace.left_out(stack, attention=attention)
     if left_out:
         raise UnsupportedModelError(
             f"{method} is not available: it follows tokens through every block, and {left_out}. Methods of "
@@ -182,6 +185,15 @@ def require_description(trace: Any, stack: str, method: str) -> None:
             still work.
     """
     _layouts(trace, stack, method)
+
+
+def has_description(trace: Any, stack: str) -> bool:
+    """Return whether a layout fits every block of a stack, without running the model."""
+    try:
+        _layouts(trace, stack, "")
+    except UnsupportedModelError:
+        return False
+    return True
 
 
 def norms_last(trace: Any, stack: str, method: str) -> bool:

@@ -105,14 +105,23 @@ def _of_trace(trace: Trace) -> dict[str, dict[int, AttentionModule]]:
 
 
 def _attentions(block: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return the innermost modules of a block whose class is named an attention, with parameters."""
+    """Return the innermost modules of a block whose class is named an attention, and that project."""
     return [
         (name, module)
         for name, module in block.named_modules()
         if is_attention(module)
         and not any(is_attention(part) for part in module.modules() if part is not module)
-        and next(module.parameters(), None) is not None
+        and projects(module)
     ]
+
+
+def projects(module: nn.Module) -> bool:
+    """Return whether a module has matrices from which queries, keys or values of tokens come.
+
+    Attention over what earlier blocks made of one token has none: a query of its own, and the states as keys.
+    """
+    inside = [p for name, p in module.named_parameters() if "." in name and p.dim() > 1]
+    return bool(inside) or sum(p.dim() > 1 for p in module.parameters(recurse=False)) > 1
 
 
 def _heads(module: nn.Module, model: nn.Module) -> int | None:

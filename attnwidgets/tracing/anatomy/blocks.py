@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from attnwidgets._selecting import spoken_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 ATTENTION = "attention"
 DIFFERENTIAL = "differential attention"
@@ -39,6 +39,8 @@ class Mixer:
         stack: The stack whose maps it makes; "" if it was not recorded.
         heads: Number of query heads; 0 if it was not recorded.
         key_heads: Number of key-value heads, which groups of query heads share.
+        is_measured: Whether the vectors that it makes tokens add to each other were recorded, without
+            attention (`aw.attention_norm`).
     """
 
     kind: str
@@ -46,6 +48,7 @@ class Mixer:
     stack: str = ""
     heads: int = 0
     key_heads: int = 0
+    is_measured: bool = False
 
     @property
     def description(self) -> str:
@@ -53,7 +56,7 @@ class Mixer:
         if not self.heads:
             return self.kind
         heads = f"{self.heads} head{'s' if self.heads > 1 else ''}"
-        shared = f" on {self.key_heads} of keys" if self.key_heads != self.heads else ""
+        shared = f" on {self.key_heads} of keys" if self.key_heads not in (0, self.heads) else ""
         where = "cross-attention" if self.stack == "cross" else self.kind
         return f"{where} ({heads}{shared})"
 
@@ -76,12 +79,22 @@ class Block:
 
     @property
     def unrecorded(self) -> tuple[Mixer, ...]:
-        """Its mixers whose maps are in no stack."""
+        """Its mixers of which no map is known."""
+        return tuple(mixer for mixer in self.without_attention if not mixer.is_measured)
+
+    @property
+    def without_attention(self) -> tuple[Mixer, ...]:
+        """Its mixers whose attention, if they attend, was not recorded."""
         return tuple(mixer for mixer in self.mixers if not mixer.stack)
 
     @property
+    def kinds(self) -> str:
+        """The kinds of its mixers, in words."""
+        return " and ".join(dict.fromkeys(mixer.kind for mixer in self.mixers)) or NO_MIXING
+
+    @property
     def description(self) -> str:
-        """Its mixers, in words."""
+        """Its mixers, in words, with their numbers of heads."""
         return " and ".join(dict.fromkeys(mixer.description for mixer in self.mixers)) or NO_MIXING
 
 
@@ -136,11 +149,30 @@ def _by_kind(kinds: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
     return numbers
 
 
-def left_out(blocks: Sequence[Block], stack: str) -> str:
-    """Return a clause on the blocks with mixers that no map of a stack shows; "" if there are none."""
+def left_out(blocks: Sequence[Block], stack: str, *, attention: bool = True) -> str:
+    """Return a clause on the blocks with mixers that maps of a stack leave out; "" if there are none.
+
+    Args:
+        blocks: The blocks of the stack.
+        stack: Its name.
+        attention: Whether the maps are those of attention; otherwise they show all that is measured.
+    """
+    unknown = _named(blocks, stack, lambda block: block.unrecorded)
+    measured = _named(
+        blocks, stack, lambda block: [m for m in block.without_attention if attention and m.is_measured]
+    )
+    clauses = [
+        f"how {unknown} tokens is not recorded" if unknown else "",
+        f"{measured} tokens without attention (aw.attention_norm measures it)" if measured else "",
+    ]
+    return ", and ".join(filter(None, clauses))
+
+
+def _named(blocks: Sequence[Block], stack: str, chosen: Callable[[Block], Sequence[Mixer]]) -> str:
+    """Return the blocks with chosen mixers, and their kinds, with a verb; "" if there are none."""
     kinds: dict[str, list[int]] = {}
     for block in blocks:
-        for kind in dict.fromkeys(mixer.kind for mixer in block.unrecorded):
+        for kind in dict.fromkeys(mixer.kind for mixer in chosen(block)):
             suffix = " next to attention" if block.is_recorded else ""
             kinds.setdefault(f"{kind}{suffix}", []).append(block.number)
     if not kinds:
@@ -150,7 +182,28 @@ def left_out(blocks: Sequence[Block], stack: str) -> str:
         f"block{'s' * (len(numbers) > 1)} {spoken_range(numbers)} ({kind})" for kind, numbers in kinds.items()
     ]
     verb = "mixes" if sum(map(len, kinds.values())) == 1 else "mix"
-    return f"how {', '.join(parts)}{where} {verb} tokens is not recorded"
+    return f"{', '.join(parts)}{where} {verb}"
+
+
+def with_measured(blocks: Sequence[Block], heads: Mapping[str, int]) -> tuple[Block, ...]:
+    """Return blocks whose mixers are marked as measured, with their numbers of heads.
+
+    Args:
+        blocks: The blocks.
+        heads: By path of the measured modules, their number of heads, or 1.
+    """
+
+    def marked(mixer: Mixer) -> Mixer:
+        if mixer.stack:
+            return mixer
+        paths = [path for path in heads if f"{mixer.path}.".startswith(f"{path}.")]
+        paths += [path for path in heads if path.startswith(f"{mixer.path}.")]
+        if not paths:
+            return mixer
+        count = heads[paths[0]]
+        return replace(mixer, is_measured=True, heads=count if count > 1 else 0)
+
+    return tuple(replace(block, mixers=tuple(map(marked, block.mixers))) for block in blocks)
 
 
 def caveats(stacks: Mapping[str, Sequence[Block]]) -> list[str]:

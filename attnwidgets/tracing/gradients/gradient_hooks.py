@@ -82,8 +82,9 @@ class BlockHooks:
                 elif not (self.ends or states or value.requires_grad):
                     # A decoder's tokens, where gradients end at the sound or picture that its encoder reads.
                     value = self._leaf(value)
-                states.append(value)
-                return value.clone()
+                # A view, for this block alone: others may read the same tensor (Zamba's read its embeddings).
+                states.append(value.view_as(value))
+                return states[-1].clone()
             if isinstance(value, Tensor) and value.requires_grad:
                 other_inputs.append(value.clone())
                 return other_inputs[-1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.causal_mask import LONG_MASK, CausalMask, whole
+from attnwidgets.tracing.causal_mask import LONG_MASK, CausalMask, readable, whole
 from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -73,7 +73,7 @@ class Scored:
     Attributes:
         query: [batch, head, query, dim].
         key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap and position_bias.
+        settings: mask, scaling, softcap, position_bias and sink.
     """
 
     query: Tensor
@@ -98,7 +98,8 @@ def allowed(mask: Tensor | None, shape: Sequence[int], device: torch.device) -> 
     """
     if mask is None:
         return torch.ones((1, 1, *shape[2:]), dtype=torch.bool, device=device)
-    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    of_mask: Tensor = readable(mask)
+    return of_mask
 
 
 def read_at_all(weights: Tensor) -> Tensor:
@@ -123,8 +124,11 @@ def attention_weights(
     scaling: float | None = None,
     softcap: float | None = None,
     position_bias: Tensor | None = None,
+    sink: Tensor | None = None,
 ) -> Tensor:
     """Return softmax(scaling * q k^T + bias + mask) as [batch, head, query, key], in the dtype of `query`.
+
+    With a sink, the softmax is over one more score than there are keys, and rows sum to one less its share.
 
     Args:
         query: [batch, head, query, dim], after any rotary embedding.
@@ -133,6 +137,7 @@ def attention_weights(
         scaling: Factor on the scores; None means dim ** -0.5.
         softcap: Scores become softcap * tanh(scores / softcap) (Gemma 2).
         position_bias: Added to the scores before the mask (T5).
+        sink: The score of a row that no key has [batch or 1, head, query or 1, 1] (gpt-oss).
     """
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = torch.matmul(query, repeat_heads(key, query.shape[1]).transpose(2, 3)) * scaling
@@ -142,9 +147,14 @@ def attention_weights(
         scores = scores + position_bias
     if mask is not None:
         scores = scores + mask
+    if sink is not None:
+        scores = torch.cat([scores, sink.to(scores.dtype).expand(*scores.shape[:-1], 1)], dim=-1)
+        # As gpt-oss does: half precision rounds here, and in full precision the softmax does the same.
+        scores = scores - scores.amax(dim=-1, keepdim=True)
     # Half precision is summed in float32, as eager attention does; float64 stays float64.
     dtype = torch.float32 if scores.element_size() < torch.finfo(torch.float32).bits // 8 else None
-    return torch.softmax(scores, dim=-1, dtype=dtype).to(query.dtype)
+    weights = torch.softmax(scores, dim=-1, dtype=dtype)
+    return (weights if sink is None else weights[..., :-1]).to(query.dtype)
 
 
 def part_of(added: Any, chosen: list[int] | slice, axis: int) -> Any:
@@ -164,7 +174,7 @@ def weights_by_blocks(query: Tensor, key: Tensor, settings: dict[str, Any]) -> I
     Args:
         query: [batch, head, query, dim].
         key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap and position_bias.
+        settings: mask, scaling, softcap, position_bias and sink.
     """
     key = repeat_heads(key, query.shape[1])
     for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], BLOCK_BYTES):
@@ -198,6 +208,28 @@ def mask_of(*args: Any, **options: Any) -> Tensor | None:
     return eager_mask(*args, **options)
 
 
+def _left_out_mask(module: nn.Module, query: Tensor, key: Tensor, is_causal: Any) -> CausalMask | None:
+    """Return the causal mask that a pass has left out, by the rule of transformers' sdpa attention."""
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    if is_causal and query.shape[2] == key.shape[2] > 1:
+        return CausalMask(query.shape[2], query.dtype, query.device)
+    return None
+
+
+def _only_chosen(mask: Any, indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Return a mask [batch, head or 1, query, key] that hides the keys that are not among `indices` as well.
+
+    A query with fewer keys to read than it names names later ones too, which stay hidden.
+    """
+    n_keys = key.shape[2]
+    # One more column takes what stands for no key.
+    numbers = torch.where(indices < 0, n_keys, indices).long()
+    hidden = numbers.new_ones((*numbers.shape[:-1], n_keys + 1), dtype=torch.bool)
+    hidden = hidden.scatter(-1, numbers, value=False)[:, None, :, :n_keys]
+    added = query.new_zeros(()) if mask is None else whole(mask)
+    return added.masked_fill(hidden, torch.finfo(added.dtype).min)
+
+
 def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]) -> Tensor:
     """Return a call's output [batch, head, query, dim] whose weights nobody reads.
 
@@ -206,7 +238,7 @@ def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any])
     """
     # Otherwise torch would make all weights.
     fits = query.shape[-1] == value.shape[-1] and query.dtype == value.dtype
-    plain = settings["softcap"] is settings["position_bias"] is None
+    plain = all(settings.get(name) is None for name in ("softcap", "position_bias", "sink"))
     if map_bytes(query, key) > FUSED_BYTES and plain and fits:
         mask = settings["mask"]
         hides_later = isinstance(mask, CausalMask)
@@ -235,17 +267,38 @@ def attention(
     dropout: float = 0.0,
     softcap: float | None = None,
     position_bias: Tensor | None = None,
+    s_aux: Tensor | None = None,
+    sinks: Tensor | None = None,
+    indices: Tensor | None = None,
     **others: object,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention as eager attention does and notify the active observer.
+
+    Besides the arguments that transformers passes for every model, it takes those by which a row reads less
+    than all keys or gives less than all to keys.
+
+    Args:
+        module: The attention module.
+        query: [batch, head, query, dim].
+        key: [batch, kv head, key, dim].
+        value: [batch, kv head, key, value dim].
+        attention_mask: Added to the scores.
+        scaling: Factor on the scores.
+        dropout: Share of the weights that is dropped in training.
+        softcap: Bound of the scores.
+        position_bias: Added to the scores before the mask.
+        s_aux: A score of every head that no key has [head] (gpt-oss).
+        sinks: A score of every row that no key has [batch, head, query, 1] (Inkling).
+        indices: Numbers of the keys that a query may read, as far as its mask allows it
+            [batch, query, number]; negative ones stand for none (DeepSeek V3.2).
+        others: Keywords that change nothing here.
 
     Returns:
         Output [batch, query, head, dim] and weights [batch, head, query, key]; instead of weights None, as
         sdpa returns it, if they are large and nobody reads them.
 
     Raises:
-        UnsupportedModelError: For a keyword that changes attention in an unknown way (such as `s_aux`,
-            gpt-oss' sinks).
+        UnsupportedModelError: For a keyword that changes attention in an unknown way.
     """
     for name, option in others.items():
         if name not in HARMLESS and option is not None:
@@ -256,13 +309,12 @@ def attention(
     watching, changing = observer.get(), changer_of(module)
     mask: Any = attention_mask
     if mask is None and watching is not None and watching.hides_later:
-        # By the rule of transformers' sdpa attention.
-        is_causal_argument = others.get("is_causal")
-        is_causal = getattr(module, "is_causal", True) if is_causal_argument is None else is_causal_argument
-        if is_causal and query.shape[2] == key.shape[2] > 1:
-            mask = CausalMask(query.shape[2], query.dtype, query.device)
+        mask = _left_out_mask(module, query, key, others.get("is_causal"))
+    if indices is not None:
+        mask = _only_chosen(mask, indices, query, key)
     settings: dict[str, Any] = {"mask": mask, "scaling": scaling}
     settings |= {"softcap": softcap, "position_bias": position_bias}
+    settings["sink"] = sinks if s_aux is None else s_aux.reshape(1, -1, 1, 1)
     if (
         watching is not None
         and changing is None

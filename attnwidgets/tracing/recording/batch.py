@@ -12,11 +12,12 @@ from attnwidgets.tracing.anatomy.blocks import caveats
 from attnwidgets.tracing.anatomy.stack_axes import StackAxes
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, Stack
+from attnwidgets.tracing.mixers.log import by_number
 from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, layer_of
+from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -147,13 +148,12 @@ def traces_of(
     traces = []
     for number, sample in enumerate(samples):
         axes = StackAxes(model, stacks, sample, inputs)
-        table = {
-            name: replace(
-                _stack(axes, name, layers, number, widths, type(model).__name__),
-                blocks=recorded.blocks.get(name, ()),
-            )
-            for name, layers in stacks.items()
-        }
+        table = {}
+        for name, layers in stacks.items():
+            stack = _stack(axes, name, layers, number, widths, type(model).__name__)
+            blocks = recorded.blocks.get(name, ())
+            mixing = by_number(blocks, recorded.mixing, number, stack.layers[0].shape[1])
+            table[name] = replace(stack, blocks=blocks, mixing=mixing)
         ids = sample.ids if sample.decoder_ids is None else sample.decoder_ids
         padded = widths["text" if sample.decoder_ids is None else "decoder"]
         padding = 0 if ids is None else padded - len(ids)
@@ -255,7 +255,7 @@ def _stack(
         if isinstance(layer, torch.Tensor):
             own_layers.append(GivenLayer(layer[number, :, : kept[0], : kept[1]]))
         else:
-            own_layers.append(layer_of(layer, number, kept[0], kept[1]))
+            own_layers.append(layer.layer(number, kept[0], kept[1]))
     sizes = {layer.shape[1:] for layer in own_layers}
     if len(sizes) > 1:
         raise UnsupportedModelError(

@@ -13,11 +13,13 @@ import torch
 
 from attnwidgets._progress import report
 from attnwidgets._selecting import listed
-from attnwidgets.tracing.anatomy.attention_modules import by_stack
-from attnwidgets.tracing.anatomy.block_log import BlockLog
+from attnwidgets.tracing.anatomy.attention_modules import by_stack, projects
+from attnwidgets.tracing.anatomy.block_log import BlockLog, attends
+from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.causal_mask import supports_sdpa, whole
 from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.layers import FollowedLayer, RecordedLayer
+from attnwidgets.tracing.mixers.log import MixerLog
 from attnwidgets.tracing.model_state import architecture
 from attnwidgets.tracing.recording.attention_function import (
     FUSED_BYTES,
@@ -53,11 +55,12 @@ from attnwidgets.tracing.recording.wrappers import unpeft
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
     from attnwidgets.tracing.anatomy.blocks import Block
+    from attnwidgets.tracing.mixers.mix import MixedBlock
     from attnwidgets.tracing.recording.following import Softmax
 
     # (index of the call, module, weights, values) -> (weights, values)
@@ -80,7 +83,8 @@ class Call:
         name: The module's name in the model.
         query: [batch, head, query, dim] after any rotary embedding.
         key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap and position_bias of the call; a long text's mask as a `CausalMask`.
+        settings: mask, scaling, softcap, position_bias and sink of the call; a long text's mask as a
+            `CausalMask`.
         weights: [batch, head, query, key], kept only if an edit makes them differ from those that follow.
     """
 
@@ -110,6 +114,10 @@ class Call:
     def dtype(self) -> torch.dtype:
         """The model's precision."""
         return self.query.dtype
+
+    def layer(self, sample: int, queries: int, keys: int) -> RecordedLayer:
+        """Return the layer of a sample in the batch, without its padding."""
+        return RecordedLayer(self, sample, queries, keys)
 
     def fingerprint(self) -> Tensor:
         """Return numbers of the first sample that differ if the pass was another one: the queries."""
@@ -163,6 +171,10 @@ class FollowedCall:
         """The model's precision."""
         return self.values.dtype
 
+    def layer(self, sample: int, queries: int, keys: int) -> FollowedLayer:
+        """Return the layer of a sample in the batch, without its padding."""
+        return FollowedLayer(self, sample, queries, keys)
+
     def fingerprint(self) -> Tensor:
         """Return numbers of the first sample that differ if the pass was another one: the weights."""
         return self.weights[0]
@@ -174,15 +186,6 @@ class FollowedCall:
     def rows(self, dtype: torch.dtype, rows: list[int] | slice = slice(None)) -> Tensor:
         """Return the weights of the first sample, of some queries [head, row, key], in a precision."""
         return self.weights[0][:, rows].to(dtype)
-
-
-def layer_of(
-    call: Call | FollowedCall, sample: int, queries: int, keys: int
-) -> RecordedLayer | FollowedLayer:
-    """Return the layer of a call; see `ModelLayer` for the arguments."""
-    if isinstance(call, FollowedCall):
-        return FollowedLayer(call, sample, queries, keys)
-    return RecordedLayer(call, sample, queries, keys)
 
 
 @dataclass
@@ -329,17 +332,40 @@ class Pass:
         stacks: By stack, one call per layer; or the weights [batch, head, query, key] that it returned.
         blocks: By stack, its blocks; without stacks whose weights the model returned.
         note: A note for readers on how it was recorded; "" if there is none.
+        mixing: By path of a block, its runs with mixers other than attention, of the whole batch.
     """
 
     outputs: Any
     stacks: Mapping[str, Sequence[Call | FollowedCall | Tensor]]
     blocks: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
     note: str = ""
+    mixing: Mapping[str, Sequence[MixedBlock]] = field(default_factory=dict)
 
     @property
     def is_recorded(self) -> bool:
         """Whether attention was recorded, rather than returned by the model."""
         return bool(self.blocks)
+
+
+class NeverAttendsError(UnsupportedModelError):
+    """Raised after a pass of a model whose blocks mix tokens, none of them by attention.
+
+    Attributes:
+        outputs: What the model returned.
+        blocks: Its blocks.
+        mixing: By path of a block, its runs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        outputs: Any,
+        blocks: tuple[Block, ...],
+        mixing: Mapping[str, Sequence[MixedBlock]],
+    ) -> None:
+        kinds = dict.fromkeys(mixer.kind for block in blocks for mixer in block.mixers)
+        super().__init__(f"{type(model).__name__} mixes tokens by {' and '.join(kinds)}")
+        self.outputs, self.blocks, self.mixing = outputs, blocks, mixing
 
 
 def forward_parameters(model: Any) -> frozenset[str]:
@@ -382,12 +408,13 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
-    if not is_on_interface(model):
+    if not is_on_interface(model) and any(map(attends, model.modules())):
         require_room_for_maps(model, inputs, "is recorded where it meets the values")
-    log = BlockLog(model)
+    log, mixers = BlockLog(model), MixerLog(model)
     try:
         with (
             log.watching(),
+            mixers.watching(),
             recording(model, readers=[_progress_of(model), log.attention], fuses=True, keeps=True) as session,
         ):
             outputs = model(**inputs, **options)
@@ -399,23 +426,19 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         reason = "it does not know registered attention" if unknown else str(error)
         return _returned(model, inputs, options, reason)
     except TypeError as error:
-        refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if refused is None or refused[1] not in {**inputs, **options}:
-            raise
-        raise UnsupportedModelError(
-            f"The attention of {type(model).__name__} cannot be traced: its forward() does not take "
-            f"{refused[1]!r}, which transformers models do. {_inside(model)}aw.trace_module(module, numbers) "
-            f"traces any module on numbers. {ELSEWHERE}"
-        ) from error
+        _require_taken(model, {**inputs, **options}, error)
+        raise
     if not session.calls:
+        blocks = log.without_attention()
+        if blocks and not _changed(model):
+            raise NeverAttendsError(model, outputs, with_measured(blocks, mixers.heads), mixers.blocks)
         return _returned(model, inputs, options, _unseen(model, session))
     refusal, note = _proof(model, inputs, options, outputs, session)
     if refusal:
-        return _returned(model, inputs, options, refusal)
+        return _returned(model, inputs, options, refusal, session.calls)
     stacks = _stacks_of(model, session.calls)
     gaps = _of_lost(model, session)
-    uneven = any(len({session.calls[index].shape[2:] for index in layers}) > 1 for layers in stacks.values())
-    if (gaps or uneven) and not is_on_interface(model):
+    if not is_on_interface(model) and (gaps or not _is_even(session.calls, stacks)):
         # Weights that the model returns may show what could not be followed.
         with suppress(UnsupportedModelError):
             return _returned(model, inputs, options, _unseen(model, session))
@@ -423,16 +446,37 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     return Pass(
         outputs,
         {stack: [session.calls[index] for index in layers] for stack, layers in stacks.items()},
-        log.blocks(stacks, session.calls),
+        {
+            stack: with_measured(blocks, mixers.heads)
+            for stack, blocks in log.blocks(stacks, session.calls).items()
+        },
         "; ".join(filter(None, (note, _of_followed(model, session), *gaps))),
+        mixers.blocks,
     )
+
+
+def _is_even(calls: Sequence[Call | FollowedCall], stacks: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether followed calls of a stack are over the same tokens, and not over blocks of them."""
+    followed = ([calls[i] for i in of if isinstance(calls[i], FollowedCall)] for of in stacks.values())
+    return all(len({call.shape[2:] for call in of_stack}) <= 1 for of_stack in followed)
 
 
 def _stacks_of(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> dict[str, list[int]]:
     """Return the indices of the calls that are layers, by stack."""
-    layers = [index for index in range(len(calls)) if not _repeats(calls, index)]
+    layers = [index for index in _over_tokens(model, calls) if not _repeats(calls, index)]
     by_name = by_stack(model, [calls[index].name for index in layers])
     return {stack: [layers[number] for number in numbers] for stack, numbers in by_name.items()}
+
+
+def _require_taken(model: nn.Module, given: Collection[str], error: TypeError) -> None:
+    """Raise an UnsupportedModelError if an error says that a forward does not take one of its arguments."""
+    refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if refused is not None and refused[1] in given:
+        raise UnsupportedModelError(
+            f"The attention of {type(model).__name__} cannot be traced: its forward() does not take "
+            f"{refused[1]!r}, which transformers models do. {_inside(model)}aw.trace_module(module, numbers) "
+            f"traces any module on numbers. {ELSEWHERE}"
+        ) from error
 
 
 def _inside(model: nn.Module) -> str:
@@ -444,6 +488,20 @@ def _inside(model: nn.Module) -> str:
         f"The transformers model in it can be traced: aw.trace(model.{held[0]}, ...); so can all of it, if "
         "its forward() takes return_dict and returns an output object with logits. "
     )
+
+
+def _over_tokens(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> list[int]:
+    """Return the indices of the calls that read tokens.
+
+    A model may also read the states of one token after several blocks (Inkling 2): that mixes no tokens, and
+    they stand on the axis of heads.
+    """
+    modules = dict(model.named_modules())
+    alone = {call.name for call in calls if call.name in modules and not projects(modules[call.name])}
+    lengths = {call.shape[2] for call in calls if call.name not in alone}
+    return [
+        index for index, call in enumerate(calls) if call.name not in alone or call.shape[1] not in lengths
+    ]
 
 
 def _repeats(calls: Sequence[Call | FollowedCall], index: int) -> bool:
@@ -605,11 +663,28 @@ def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
     return (None, "eager")
 
 
-def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any], reason: str) -> Pass:
-    """Return a pass whose weights are those that the model returns itself."""
+def _returned(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    reason: str,
+    calls: Sequence[Call | FollowedCall] = (),
+) -> Pass:
+    """Return a pass whose weights are those that the model returns itself.
+
+    `calls` are those of the refused recording: where they have a sink, rows that sum to one are not applied.
+    """
     if _changed(model):
         raise UnsupportedModelError(
             f"Interventions do not reach the attention of {type(model).__name__}: {reason}."
         )
     outputs, given, note = returned_weights(model, inputs, options, reason)
+    without = sum(isinstance(call, FollowedCall) or call.settings["sink"] is None for call in calls)
+    layers = [layer for stack in given.values() for layer in stack]
+    whole = sum(bool(((layer.sum(-1) - 1).abs() < tolerance(layer)).all()) for layer in layers)
+    if without < len(calls) and whole > without:
+        raise UnsupportedModelError(
+            f"The attention of {type(model).__name__} cannot be traced: {reason}, and the rows that it "
+            f"returns leave out the share of its sink. {ELSEWHERE}"
+        )
     return Pass(outputs, given, note=note)

@@ -477,10 +477,10 @@ def _run(
                 traces += traces_of(twin, given, tokenizer, part, inputs, recorded, budget)
             except UnsupportedModelError as error:
                 # A prediction can be explained without attention.
-                for sample in part:
+                for number, sample in enumerate(part):
                     alone = inputs if len(part) == 1 else collate(twin, reader, [sample])
                     traces.append(
-                        trace_without_attention(twin, given, tokenizer, sample, alone, budget, error)
+                        trace_without_attention(twin, given, tokenizer, sample, alone, budget, error, number)
                     )
     return traces
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
-from attnwidgets.tracing.anatomy.block_log import BlockLog, attends
 from attnwidgets.tracing.anatomy.block_names import is_attention
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.media.feature_maps import grid_axis, size_of, watching_maps
+from attnwidgets.tracing.mixers.log import by_number
 from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.module_trace import Returned
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.recording.recorder import NeverAttendsError, can_generate, forward_parameters
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -71,6 +71,7 @@ def trace_without_attention(
     inputs: dict[str, Any],
     memory: int,
     refusal: UnsupportedModelError,
+    number: int,
 ) -> Trace:
     """Return the trace of a picture, or of a text by a model that never attends, without attention.
 
@@ -82,14 +83,16 @@ def trace_without_attention(
         inputs: The model's inputs.
         memory: Byte budget of the trace.
         refusal: Why attention was not recorded. It is raised if something else is read, if a model of texts
-            attends all the same, or if interventions are in force, which act on attention.
+            attends all the same, or if interventions are in force on a model of pictures.
+        number: Index of the sample in the pass that was refused.
 
     Raises:
         UnsupportedModelError: If the model has no feature map of the picture either.
     """
     size = size_of(inputs)
-    if size is None and sample.text is not None and not said_of(given_model):
-        return _of_text(model, given_model, tokenizer, sample, inputs, memory, refusal)
+    is_text = size is None and sample.text is not None
+    if isinstance(refusal, NeverAttendsError) and is_text:
+        return _of_text(model, given_model, tokenizer, sample, inputs, memory, refusal, number)
     if size is None or sample.ids is not None or said_of(given_model):
         raise refusal
     kind = Trace if _PIXELS in forward_parameters(model) else PlainPictureTrace
@@ -129,35 +132,28 @@ def _of_text(
     sample: Sample,
     inputs: dict[str, Any],
     memory: int,
-    refusal: UnsupportedModelError,
+    passed: NeverAttendsError,
+    number: int,
 ) -> Trace:
     """Return the trace of a text by a model that never attends; see `trace_without_attention`."""
-    if not hasattr(getattr(model, "config", None), "to_dict") or any(map(attends, model.modules())):
-        raise refusal
-    log = BlockLog(model)
-    options: dict[str, Any] = {"return_dict": True}
-    if "use_cache" in forward_parameters(model):
-        options["use_cache"] = False
-    with log.watching():
-        outputs = model(**inputs, **options)
-    blocks = log.without_attention()
-    if sample.text is None or not blocks or sample.others or sample.decoder_ids:
-        raise refusal
+    if sample.text is None or sample.others or sample.decoder_ids:
+        raise passed
     axis, reader = sample.text.axis(sample.rule), text_tokenizer(tokenizer)
-    kinds = dict.fromkeys(mixer.kind for block in blocks for mixer in block.mixers)
-    every = logits_in(outputs)
-    logits = None if every is None else every[0].detach().to("cpu", copy=True)
+    every = logits_in(passed.outputs)
     ids = torch.tensor(sample.ids)
+    # Padding is on the right.
+    logits = None if every is None else every[number, : len(ids)].detach().to("cpu", copy=True)
     answer = answer_of(model, logits, reader, ids, generates=can_generate(model), text=sample.text)
     common = _common(model, given_model, tokenizer, sample, inputs, memory)
+    mixing = by_number(passed.blocks, passed.mixing, number, len(axis))
     return Trace(
-        {"self": Stack((), axis, axis, blocks)},
+        {"self": Stack((), axis, axis, passed.blocks, mixing)},
         input_ids=ids,
         logits=logits,
         answer=answer,
         predicted=predict(answer, logits, reader, ids),
-        no_attention=f"{type(model).__name__} mixes tokens by {' and '.join(kinds)}",
-        **common | {"warning": "; ".join(filter(None, (sample.warning, other_heads(outputs))))},
+        no_attention=str(passed),
+        **common | {"warning": "; ".join(filter(None, (sample.warning, other_heads(passed.outputs))))},
     )
 
 
@@ -173,6 +169,7 @@ def _common(
         "inputs": inputs,
         "warning": sample.warning,
         "memory": memory,
+        "interventions": said_of(given_model),
         "state": state_of(unwrap(given_model)),
     }
 

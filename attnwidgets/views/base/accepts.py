@@ -114,11 +114,17 @@ def _accepted(
 
 
 def attention_of(trace: Any) -> list[Any]:
-    """Return the attention of every stack of a trace, the default one first."""
+    """Return the attention of every stack of a trace, the default one first.
+
+    Of a stack in which blocks mix tokens without attention, how all its blocks mix them.
+    """
     from attnwidgets.explanations.mixing.attention import attention
+    from attnwidgets.explanations.mixing.mixing import mixing
 
     stacks = [trace.default_stack, *(name for name in trace.stacks if name != trace.default_stack)]
-    return [attention(trace, stack=name) for name in stacks]
+    table = getattr(trace, "stack_table", {})
+    mixed = {name for name in stacks if name in table and table[name].mixing}
+    return [mixing(trace, stack=name) if name in mixed else attention(trace, stack=name) for name in stacks]
 
 
 def _are_stacks_of_one(shown: Sequence[Any]) -> bool:
@@ -164,7 +170,7 @@ def _of_explanation(view: str, shown: Any, names: Sequence[str]) -> list[Any]:
 
     offered = [shown.method]
     is_square = isinstance(shown, MixingMap) and shown.query == shown.key
-    if is_square and shown.method != "rollout" and shown.stochastic:
+    if is_square and shown.method != "rollout" and (shown.stochastic or shown.sink):
         offered.append("rollout")
     for name in names:
         if name not in offered:

@@ -271,7 +271,10 @@ def _computed(trace: Any, stack: str, layer: int, head: int, query: int, key: in
     if row.bias is not None:
         steps.append(("+ bias of the position", row.scores[key]))
     readable = int((~row.masked).sum())
-    steps.append((f"softmax over {readable} keys", row.weights[key]))
+    over = f"softmax over {readable} keys"
+    if row.sink is not None:
+        over += f" and the sink, whose score is {row.sink:.4g}"
+    steps.append((over, row.weights[key]))
     note = "" if row.dtype == "float32" else f"The model computes in {row.dtype}, and so rounds every step."
     return {"steps": [[name, float(value)] for name, value in steps], "note": note}, []
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnwidgets.explanations.results.description import READING, AxisWords
 from attnwidgets.explanations.results.pictures import atlas_of
+from attnwidgets.explanations.results.verbalise import SINK_NAME
 from attnwidgets.figures.palettes import amount_colour, round_up, sign_colours
 from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.numbers import Bar, Bars
@@ -104,14 +105,22 @@ def _pooled_map(state: Presentation, theme: Theme) -> list[Part]:
 
 
 def _shares_apart(state: Presentation, rows: Float, columns: NDArray[np.intp]) -> tuple[list[float], str]:
-    """Return the share of each row that stands apart from the map, and what stands there; else nothing."""
+    """Return the share of each row that stands apart from the map, and what stands there; else nothing.
+
+    What goes to a sink stands there as well.
+    """
     outside = np.setdiff1d(np.arange(rows.shape[1]), columns)
-    if not len(outside):
+    has_sink = state.source.sink and state.head != "max"
+    if not len(outside) and not has_sink:
         return [], ""
     sizes = np.nan_to_num(np.abs(rows))
     sums = sizes.sum(axis=1)
-    shares = np.divide(sizes[:, outside].sum(axis=1), sums, out=np.zeros_like(sums), where=sums > 0)
-    named = _names_apart(state.labels[1], state.apart()[1])
+    part = sizes[:, outside].sum(axis=1)
+    if has_sink:
+        part, sums = part + (1.0 - sums).clip(0.0), np.ones_like(sums)
+    shares = np.divide(part, sums, out=np.zeros_like(sums), where=sums > 0)
+    names = [_names_apart(state.labels[1], state.apart()[1])] if len(outside) else []
+    named = " and ".join([*names, *[SINK_NAME] * has_sink])
     return shares.tolist(), f"share to {named}" if state.source.stochastic else f"in {named}"
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _SAMPLE = 16  # rows of a long map that are checked for being shares
 _SUM_TO_ONE = 1e-2  # sums of bfloat16 rows are off by a few thousandths
+_SINK_DIGITS = 4  # of shares that are sent as text
 _FINEST = {"token", "patch", "frame"}
 
 
@@ -93,7 +94,11 @@ def is_special(explanation: Any) -> bool:
 
 @dataclass(frozen=True)
 class Tile:
-    """One encoded matrix, with its TileMeta of wire.ts; `whole` is the shape behind a Coarse one."""
+    """One encoded matrix, with its TileMeta of wire.ts; `whole` is the shape behind a Coarse one.
+
+    `sink` is what each row gives to no element, None without a sink; `reads` the number of keys that each may
+    read, None where these are all, or all but the later ones.
+    """
 
     source: str
     layer: int
@@ -104,12 +109,20 @@ class Tile:
     scale: float
     data: bytes
     whole: tuple[int, int] | None = None
+    sink: NDArray[np.float64] | None = None
+    reads: NDArray[np.int64] | None = None
 
     def meta(self) -> dict[str, Any]:
         """Return the description that the browser needs to read the bytes."""
         names = ("source", "layer", "head", "rows", "cols", "codec", "scale")
         described = {name: getattr(self, name) for name in names} | {"gamma": GAMMA}
-        return described if self.whole is None else described | {"whole": list(self.whole)}
+        if self.whole is not None:
+            described["whole"] = list(self.whole)
+        if self.sink is not None:
+            described["sink"] = self.sink.round(_SINK_DIGITS).tolist()
+        if self.reads is not None:
+            described["reads"] = self.reads.tolist()
+        return described
 
 
 class Source(Reader):
@@ -134,7 +147,8 @@ class Source(Reader):
         super().__init__(explanation, unit, f"{method}/{unit}/{self.stack}", whole)
         # If only a computation could tell, room for a sign costs a bit of precision.
         self.signed = self._fact("signed", unknown=True, absent=self.attributions)
-        self.stochastic = bool(self.ready) and self._holds_shares()
+        self.sink = bool(getattr(self.explanation, "sink", False))
+        self.stochastic = self.sink or (bool(self.ready) and self._holds_shares())
 
     def _holds_shares(self) -> bool:
         if not self.long:
@@ -165,6 +179,36 @@ class Source(Reader):
     def parts(self) -> bool:
         """Whether its thumbnails come a few heads at a time."""
         return self.large and self.heads is not None and not self.on_demand
+
+    @property
+    def rescales(self) -> bool:
+        """Whether rows are divided by what is left of them: a part of them that goes to a sink is not."""
+        return self.stochastic and not self.sink
+
+    def to_sink(self, layer: int, head: int | str) -> NDArray[np.float64] | None:
+        """Return what every row of a matrix gives to no element [query], 0 to 1; None if nothing says so."""
+        if not self.sink or head == "max" or self.coarse:
+            return None
+        totals = self.matrix(layer, head).sum(axis=1, dtype=np.float64)
+        rest: NDArray[np.float64] = (1.0 - totals).clip(0.0, 1.0)
+        return rest
+
+    def readable(self, layer: int) -> NDArray[np.bool_] | None:
+        """Return which keys rows of a layer may read [query, key]; None if all, or all but the later ones.
+
+        A window hides the others, or the layer chose these keys.
+        """
+        is_own = not (self.attributions or self.coarse) and self.unit == self.explanation.unit
+        allowed: NDArray[np.bool_] | None = self.explanation.readable(layer) if is_own else None
+        if allowed is None:
+            return None
+        most = np.arange(len(allowed)) + 1 if self.causal else allowed.shape[1]
+        return None if (allowed.sum(axis=1) == most).all() else allowed
+
+    def keys_read(self, layer: int) -> NDArray[np.int64] | None:
+        """Return how many keys each row of a layer may read [query]; None where `readable` is."""
+        allowed = self.readable(layer)
+        return None if allowed is None else allowed.sum(axis=1)
 
     @property
     def _is_comparison(self) -> bool:
@@ -235,6 +279,7 @@ class Source(Reader):
             "causal": self.causal,
             "signed": self.signed,
             "stochastic": self.stochastic,
+            "sink": self.sink,
             "kind": "attributions" if self.of_targets else "map",
             "note": self._note(),
             "warning": str(getattr(self.explanation, "warning", "") or ""),
@@ -286,7 +331,9 @@ class Source(Reader):
         data, codec = encode(values, scale=scale, signed=self.signed, causal=self.causal)
         rows, cols = values.shape
         if not self.coarse:
-            return Tile(self.id, layer, head, rows, cols, codec, scale, data)
+            sink = self.to_sink(layer, head)
+            reads = self.keys_read(layer)
+            return Tile(self.id, layer, head, rows, cols, codec, scale, data, sink=sink, reads=reads)
         data += means.astype("<f4").tobytes()
         return Tile(self.id, layer, head, rows, cols, codec, scale, data, self.shape)
 

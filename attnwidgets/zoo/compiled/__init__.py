@@ -1,1 +1,1 @@
-"""Transformers made by code in transformers' own classes, one model per file: every weight has a reason."""
+"""Models made by code in transformers' own classes, one model per file: every weight has a reason."""

@@ -20,7 +20,7 @@ from transformers import BertConfig, GPT2Config
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import Tensor, nn
+    from torch import Tensor
 
 EPSILON, GAIN = 2.0**30, 2.0**15
 SHARP = 64.0
@@ -110,13 +110,29 @@ def sharpened(head_size: int) -> float:
     return 2.0 ** math.ceil(math.log2(math.sqrt(head_size)))
 
 
-def empty(model: nn.Module) -> None:
-    """Set all weights to zero, and those of norms so that they change nothing."""
+def empty(kind: Any, config: Any) -> Any:
+    """Return a model in evaluation mode whose weights are zero, but for layer norms, which change nothing.
+
+    Args:
+        kind: A class of transformers.
+        config: Its configuration.
+    """
+    # The random weights that a model is born with must not use up the reader's random numbers.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        model = kind(config).float().eval()
     for parameter in model.parameters():
         parameter.data.zero_()
     for module in model.modules():
         if isinstance(module, torch.nn.LayerNorm):
             module.weight.data.fill_(GAIN)
+    return model
+
+
+def named(model: Any, name: str, **settings: Any) -> Any:
+    """Return the model, with its name and what it was compiled from, which its configuration keeps."""
+    model.config.name_or_path = f"aw.zoo.{name}"
+    model.config.zoo = {"name": name, **settings}
+    return model
 
 
 class Circuit(ABC):
@@ -150,10 +166,7 @@ class Circuit(ABC):
         self.residual, self.width = residual, width_of(residual, heads, head_size)
         self.head_size = self.width // heads
         sizes = {"tokens": tokens, "positions": positions, "layers": layers, "heads": heads, "units": units}
-        # The random weights that a model is born with must not use up the reader's random numbers.
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            self.model = kind(self._config(sizes, settings)).float().eval()
-        empty(self.model)
+        self.model = empty(kind, self._config(sizes, settings))
         self._embed()
 
     @abstractmethod
@@ -227,9 +240,7 @@ class Circuit(ABC):
 
     def named(self, name: str, **settings: Any) -> Any:
         """Return the model, with its name and what it was compiled from, which its configuration keeps."""
-        self.model.config.name_or_path = f"aw.zoo.{name}"
-        self.model.config.zoo = {"name": name, **settings}
-        return self.model
+        return named(self.model, name, **settings)
 
 
 class GPT2Circuit(Circuit):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from attnwidgets.zoo.train import alice, dates, dyck, histogram, induction
+from attnwidgets.zoo.train import alice, dates, dyck, histogram, induction, recall
 
-RECIPES = {module.RECIPE.name: module.RECIPE for module in (induction, dyck, histogram, dates, alice)}
+RECIPES = {module.RECIPE.name: module.RECIPE for module in (induction, dyck, histogram, recall, dates, alice)}

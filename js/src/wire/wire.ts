@@ -56,8 +56,10 @@ export interface Source {
   parts: boolean;
   causal: boolean;
   signed: boolean;
-  /** Rows sum to one: the colour scale may say "share of the row". */
+  /** Rows sum to one, with what goes to a sink: the colour scale may say "share of the row". */
   stochastic: boolean;
+  /** A part of a row may go to no element: `RowFacts.sink`. */
+  sink: boolean;
   /** "map": rows are queries. "attributions": rows are targets, keys are the attributed tokens. */
   kind: "map" | "attributions";
   /** How the values were aggregated ("sum over key pieces, mean over query pieces"). */
@@ -103,7 +105,15 @@ export interface Coarse {
   whole: [number, number];
 }
 
-export type AnyTileMeta = TileMeta & Partial<Coarse>;
+/** Additional fields of a tile of whose rows more is known. */
+export interface RowFacts {
+  /** What every row gives to no element, 0 to 1; absent without a sink. */
+  sink: number[];
+  /** How many keys every row may read; absent where these are all, or all but the later ones. */
+  reads: number[];
+}
+
+export type AnyTileMeta = TileMeta & Partial<Coarse & RowFacts>;
 
 export interface Placed {
   offset: number;

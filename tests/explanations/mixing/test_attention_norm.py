@@ -43,12 +43,10 @@ def test_every_family_has_every_variant(family) -> None:
 def test_only_the_layer_that_is_opened_is_computed(monkeypatch) -> None:
     result = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
     opened = []
-    from attnwidgets.tracing.algebra import contributions
+    from attnwidgets.tracing.mixers import runs
 
-    real = contributions.parts_of
-    monkeypatch.setattr(
-        contributions, "parts_of", lambda block, stage: opened.append(stage) or real(block, stage)
-    )
+    real = runs.parts_of
+    monkeypatch.setattr(runs, "parts_of", lambda block, stage: opened.append(stage) or real(block, stage))
     lengths = attention_norm(result)
     assert opened == []
     lengths.layer(1)

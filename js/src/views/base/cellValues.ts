@@ -5,7 +5,8 @@ import { atEnd, quoted } from "../../dom.ts";
 import { approximately, printed } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Cell } from "../../wire/wire.ts";
-import { filteredRow, filtersOf, hidesSpecial, hidesValues } from "./filters.ts";
+import { filteredRow, filtersOf, hidesSpecial, hidesValues, rescales } from "./filters.ts";
+import { rowWords } from "./rowFacts.ts";
 
 /** Milliseconds for which the pointer rests on a cell before its exact row is requested. */
 const RESTS_MS = 300;
@@ -42,7 +43,7 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
       left =
         source.kind === "map" && hidesSpecial(filters) && special[row]
           ? values.map(() => Number.NaN)
-          : filteredRow(values, ctx.axisOf(source.key).special, filters, source.stochastic);
+          : filteredRow(values, ctx.axisOf(source.key).special, filters, rescales(source));
       keep(shown, wanted, left);
     }
     return left;
@@ -163,9 +164,14 @@ export function describeCells(
   if (isCell(pinned)) parts.push(`pinned ${words(pinned)}`);
   const same = hover?.query === pinned?.query && hover?.key === pinned?.key;
   if (isCell(hover) && !same) parts.push(words(hover));
+  const toSink = rowWords(tile, (isCell(hover) ? hover : pinned)?.query ?? -1);
+  if (parts.length > 0 && toSink) parts.push(toSink);
   if (parts.length > 0) return parts.join(" · ");
   const half = hover ?? pinned;
-  if (half && half.query >= 0) return `${source.words[0]} ${nameOf(ctx, source.query, half.query)}`;
+  if (half && half.query >= 0) {
+    const name = `${source.words[0]} ${nameOf(ctx, source.query, half.query)}`;
+    return [name, rowWords(tile, half.query)].filter(Boolean).join(" · ");
+  }
   if (half && half.key >= 0) return `${source.words[1]} ${nameOf(ctx, source.key, half.key)}`;
   return "Hover a cell to read it, click to pin it.";
 }

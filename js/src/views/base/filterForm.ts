@@ -4,7 +4,7 @@ import type { Change } from "../../context.ts";
 import { h, on, setChildren, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import type { Filters, Source } from "../../wire/wire.ts";
-import { adjustableOf, DEFAULTS, filtersOf, isFiltered, SPECIAL, setFilters } from "./filters.ts";
+import { adjustableOf, DEFAULTS, filtersOf, isFiltered, rescales, SPECIAL, setFilters } from "./filters.ts";
 import { only, view } from "./view.ts";
 
 const SCALES: [string, string][] = [
@@ -23,13 +23,15 @@ const EXTENTS: [string, string][] = [
 const UNRELATED: Change[] = ["hover", "pinned", "tiles", "layer", "head"];
 
 /** What the filters do to the numbers, in words; empty if nothing. */
-export function filterWords(filters: Filters, { stochastic }: Source): string {
+export function filterWords(filters: Filters, source: Source): string {
   const { special, mass, least } = filters;
   const words: string[] = [];
   if (special === "renormalise") {
-    words.push(`special tokens left out, ${stochastic ? "the rest of a row divided by its sum" : "nothing rescaled"}`);
+    words.push(
+      `special tokens left out, ${rescales(source) ? "the rest of a row divided by its sum" : "nothing rescaled"}`,
+    );
   } else if (special === "hide") {
-    words.push(`special tokens left out${stochastic ? ", the rest as it was: rows sum to less than 1" : ""}`);
+    words.push(`special tokens left out${source.stochastic ? ", the rest as it was: rows sum to less than 1" : ""}`);
   }
   if (mass < 1) words.push(`the largest values, ${Number((100 * mass).toFixed(1))} % of each row`);
   if (least > 0) words.push(`nothing below ${tickText(least)}`);

@@ -136,6 +136,9 @@ export function filteredRow(
   return out;
 }
 
+/** Whether rows are divided by what is left of them: a part of them that goes to a sink is not. */
+export const rescales = ({ stochastic, sink }: Pick<Source, "stochastic" | "sink">): boolean => stochastic && !sink;
+
 /** The last two filtered versions of each tile: a strip also reads means, which are filtered less. */
 const MADE = new WeakMap<Tile, { look: string; tile: Tile }[]>();
 
@@ -149,7 +152,7 @@ export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx),
     const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     const drops = (row: number): boolean =>
       source.kind === "map" && hidesSpecial(filters) && Boolean(query.special[row]);
-    version = { look: filtersKey, tile: filteredTile(tile, key.special, drops, filters, source.stochastic) };
+    version = { look: filtersKey, tile: filteredTile(tile, key.special, drops, filters, rescales(source)) };
     MADE.set(tile, first ? [version, first] : [version]);
   }
   return version.tile;

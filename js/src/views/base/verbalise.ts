@@ -7,6 +7,7 @@ import { safeText } from "../../dom.ts";
 import type { Source } from "../../wire/wire.ts";
 import { rowOf } from "../text/rowValues.ts";
 import { filtered, filtersOf, standApart } from "./filters.ts";
+import { readsSentence, SINK_NAME } from "./rowFacts.ts";
 
 /** The number of spans, relations and targets that are named. */
 const MOST = 3;
@@ -132,6 +133,7 @@ export function describeMatrix(
   keys: readonly string[],
   shares: boolean,
   [, , verb, back]: Source["words"],
+  sink?: readonly number[],
 ): string {
   const received = new Float64Array(keys.length);
   const by = rows.map((row) => {
@@ -166,6 +168,9 @@ export function describeMatrix(
     const rest = relations.length > 1 ? `; then ${relations.slice(1).join(" and ")}` : "";
     sentences.push(`Apart from that, ${relations[0]}${rest}.`);
   }
+  const counted = sink?.filter((_, row) => (rows[row]?.length ?? 0) > 0);
+  if (counted?.length)
+    sentences.push(`${percent(sum(counted) / counted.length)} of a row goes to ${SINK_NAME} on average.`);
   return sentences.join(" ");
 }
 
@@ -193,5 +198,8 @@ export function describeView(ctx: ViewContext): string {
   if (tile.rows * tile.cols > MOST_CELLS) return `${begin}: ${tile.rows} by ${tile.cols} ${source.unit}s.`;
   const apart = standApart(ctx.axisOf(source.query).special, filtersOf(ctx));
   const rows = queries.map((_, row) => (apart[row] ? new Float32Array() : rowOf(tile, row)));
-  return describeMatrix(begin, rows, queries, keys, source.stochastic, source.words);
+  const { meta } = unfiltered;
+  return (
+    describeMatrix(begin, rows, queries, keys, source.stochastic, source.words, meta.sink) + readsSentence(unfiltered)
+  );
 }

@@ -4,7 +4,7 @@ import type { ViewContext } from "../../context.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { HeadKey } from "../../wire/wire.ts";
-import { filtered, filteredRow, filtersOf, hidesValues } from "../base/filters.ts";
+import { filtered, filteredRow, filtersOf, hidesValues, rescales } from "../base/filters.ts";
 import { type Missing, missingAnswer, missingTile } from "../base/missing.ts";
 import { along, type Edge, givenApart, limited, type Pairs, type Side, strongestOfEach, type Values } from "./pairs.ts";
 import type { Token } from "./token.ts";
@@ -68,7 +68,7 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
       const at = answer.meta.heads.indexOf(head) * count;
       if (at < 0) return undefined;
       const row = Float32Array.from({ length: count }, (_, i) => bytes.getFloat32(4 * (at + i), true));
-      const shown = hidesValues(filters) ? filteredRow(row, special, filters, source.stochastic) : row;
+      const shown = hidesValues(filters) ? filteredRow(row, special, filters, rescales(source)) : row;
       return limited(shown, pairs as Pairs, side, index);
     });
   };

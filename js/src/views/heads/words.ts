@@ -3,6 +3,7 @@ import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
+import { SINK_NAME, toSink } from "../base/rowFacts.ts";
 import { type Pairs, type Relation, relations, type Side, type Values } from "./pairs.ts";
 import type { Token } from "./token.ts";
 
@@ -40,14 +41,25 @@ export function tokenWords(names: Names, { side, index }: Token, { values, exact
   const [axis, other] = side === "query" ? [source.query, source.key] : [source.key, source.query];
   const name = nameOf(ctx, axis, index);
   if (!values.some(Boolean)) return name;
+  const toSink = sinkOf(names, side, index);
   const most = relations(values, 3, names.pairs[side === "query" ? "key" : "query"].apart);
-  if (most.length === 0) return `${name} ${verb(names, side)} nothing shown`;
+  if (most.length === 0) return `${name} ${verb(names, side)} nothing shown${toSink}`;
   const isOneHead = most.every(({ head }) => head === most[0]?.head);
   const word = (relation: Relation, i: number): string => {
     const where = isOneHead && i > 0 ? "" : inHead(names, relation.head);
     return `${nameOf(ctx, other, relation.index)} ${value(relation.value, exact)}${where}`;
   };
-  return `${name} ${verb(names, side)} ${most.map(word).join(", ")}`;
+  return `${name} ${verb(names, side)} ${most.map(word).join(", ")}${toSink}`;
+}
+
+/** What a query gives to no token, over the heads whose maps are here; "" without a sink. */
+function sinkOf({ ctx, source, heads }: Names, side: Side, index: number): string {
+  if (!source.sink || side === "key") return "";
+  const { layer } = ctx.resolved();
+  const shares = heads.flatMap((head) => toSink(ctx.tiles.get(source.id, layer, head), index) ?? []);
+  if (shares.length === 0) return "";
+  const mean = shares.reduce((sum, share) => sum + share, 0) / shares.length;
+  return `; ${SINK_NAME} ${value(mean, true)}${shares.length > 1 ? ` (mean of ${shares.length} heads)` : ""}`;
 }
 
 /** "“cat” reads “sat”: head 3 ≈ 0.41, head 7 ≈ 0.2; mean of 12 heads ≈ 0.08" */

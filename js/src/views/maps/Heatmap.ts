@@ -41,6 +41,7 @@ import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
 import { headAddress, navigation, whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
+import { rowWords, toSink } from "../base/rowFacts.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { joinScale } from "../base/sharedScale.ts";
 import { createNavigation } from "../base/toolbar.ts";
@@ -137,8 +138,10 @@ export const renderHeatmap = view((around, root, signal) => {
     const { marks } = ctx.options;
     const { special } = filtersOf(ctx);
     const axes = [ctx.axisOf(source.query), ctx.axisOf(source.key)] as const;
-    if (!isLaidOut(source, ...axes, box, marks, special, isWhole)) return;
-    const settings = JSON.stringify([marks, special === "apart", isWhole, source.coarse]);
+    // Of the largest values of several heads, and of cells that share a code, no row is known.
+    const hasSink = source.sink && !source.coarse && ctx.resolved().head !== "max";
+    if (!isLaidOut(source, ...axes, box, marks, special, isWhole, hasSink)) return;
+    const settings = JSON.stringify([marks, special === "apart", isWhole, source.coarse, hasSink]);
     const name = [source.query, source.key, box.width, box.height, ...axes.map(fingerprint), settings].join("|");
     if (name === laidOut) return;
     laidOut = name;
@@ -150,9 +153,9 @@ export const renderHeatmap = view((around, root, signal) => {
       AxisPart,
     ];
     const { labels } = axes[1];
-    names = namesApart(labels, key.apart);
+    names = namesApart(labels, key.apart, hasSink);
     const hasBars = root === ctx.el && box.width >= WIDE;
-    size = figure.layout({ query, key, labels, box, whole: isWhole || source.coarse, numbers: !source.stochastic });
+    size = figure.layout({ query, key, names, box, whole: isWhole || source.coarse, numbers: !source.stochastic });
     parts = [query, key];
     assign(bars.element, { hidden: !hasBars || box.width - figure.element.offsetWidth < BARS_ROOM });
     const opening = openingQuery(ctx);
@@ -305,7 +308,7 @@ export const renderHeatmap = view((around, root, signal) => {
     }
     const some = apart.map((col) => from.value(row, col));
     const { part, error } = rowShare(some, [...some.keys()], from.meta.scale, from.meta.codec === "i8" ? 127 : 255);
-    return { part, all: 1, error };
+    return { part, sink: toSink(from, row) ?? 0, all: 1, error };
   };
 
   /** The pinned row as bars, where there is room for them. */
@@ -326,6 +329,7 @@ export const renderHeatmap = view((around, root, signal) => {
       parts[1].apart,
       names,
       ctx.options.indexBase,
+      toSink(tile, row),
     );
   };
 
@@ -350,11 +354,15 @@ export const renderHeatmap = view((around, root, signal) => {
     );
     copy?.show();
     if (frame.readout.isSilent) return;
-    const text =
-      onBar >= 0
-        ? describeShare(ctx, shareRows, onBar, key.apart, names)
-        : describeCells(ctx, exactRows, tile, hover, pinned);
+    const text = onBar >= 0 ? barWords(onBar, key.apart) : describeCells(ctx, exactRows, tile, hover, pinned);
     frame.readout.show(text, spoken || root.contains(document.activeElement));
+  };
+
+  /** What a bar stands for: what a row gives to the elements apart, and to a sink. */
+  const barWords = (row: number, apart: readonly number[]): string => {
+    const { labels } = ctx.axisOf(ctx.source().key);
+    const named = apart.length > 0 ? describeShare(ctx, shareRows, row, apart, namesApart(labels, apart)) : "";
+    return [named || nameOf(ctx, ctx.source().query, row), rowWords(tile, row)].filter(Boolean).join(" · ");
   };
 
   const cellAt = (event: MouseEvent): Cell | null => {

@@ -21,7 +21,7 @@ import { peak, rowOf } from "../text/rowValues.ts";
 import { type AxisPart, createAxisPart } from "./axisPart.ts";
 import { createFigure, LINED } from "./figure.ts";
 import { gather, maxPool, paintCells } from "./paint.ts";
-import { rowShare } from "./shares.ts";
+import { namesApart, rowShare } from "./shares.ts";
 import { type Box, heightBeside, type Size } from "./size.ts";
 
 /** px of height without a box: of a lone map, and inside another view. */
@@ -152,7 +152,14 @@ export const renderLayerMap = view((ctx, root, signal) => {
       ];
       const [query, cols] = parts;
       const numbers = source.stochastic ? false : "always";
-      size = figure.layout({ query, key: cols, labels: key.labels, box, whole: isWhole, numbers });
+      size = figure.layout({
+        query,
+        key: cols,
+        names: namesApart(key.labels, cols.apart),
+        box,
+        whole: isWhole,
+        numbers,
+      });
     }
     follow();
     paint(source, key.labels.length);

@@ -7,7 +7,7 @@ import { createCrosshair } from "./crosshair.ts";
 import { createEdges } from "./edges.ts";
 import { createInk } from "./ink.ts";
 import { createLabels, labelRoom, slantHeight, slantLength, textWidth } from "./labels.ts";
-import { createShares, HEADING, HEADING_HEIGHT, type Numbers, namesApart } from "./shares.ts";
+import { createShares, HEADING, HEADING_HEIGHT, type Numbers } from "./shares.ts";
 import { type Box, fit, type Size } from "./size.ts";
 
 /** px of a cell from which lines divide the cells. */
@@ -21,8 +21,8 @@ const NARROW = 420;
 export interface FigureLayout {
   query: AxisPart;
   key: AxisPart;
-  /** Labels of the whole key axis, for the names of what stands apart. */
-  labels: readonly string[];
+  /** The names of what stands apart; "": nothing does. */
+  names: string;
   box: Box;
   /** Whether all cells are shown, however small. */
   whole: boolean;
@@ -92,10 +92,9 @@ export function createFigure(
     /** Lay out sizes and labels in a box. */
     layout(wanted: FigureLayout): Size {
       now = wanted;
-      const { query, key, box, whole, numbers } = wanted;
+      const { query, key, names, box, whole, numbers } = wanted;
       const font = ["font-size", "font-family"].map((name) => styleValue(ctx, left.element, name)).join(" ");
       const [rows, cols] = [query.inside.length, key.inside.length];
-      const names = namesApart(wanted.labels, key.apart);
       const isNarrow = box.width < NARROW;
       const sharesWidth = shares.room(names, numbers, isNarrow);
       let leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));

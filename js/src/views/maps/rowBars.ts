@@ -8,7 +8,7 @@ const MOST = 8;
 
 export interface RowBars {
   element: HTMLElement;
-  /** Show a row: its name, its values, and what stands apart from it. */
+  /** Show a row: its name, its values, and what stands apart from it: some elements, and what goes to a sink. */
   show(
     title: string,
     values: ArrayLike<number>,
@@ -16,6 +16,7 @@ export interface RowBars {
     apart: readonly number[],
     names: string,
     base: number,
+    sink?: number,
   ): void;
 }
 
@@ -31,12 +32,12 @@ export function createRowBars(): RowBars {
   const lines: ReturnType<typeof line>[] = [];
   return {
     element,
-    show(words, values, labels, apart, names, base) {
+    show(words, values, labels, apart, names, base, sink = 0) {
       while (lines.length <= MOST) lines.push(line());
       setText(title, words);
       const inside = Float32Array.from(values, (value, i) => (apart.includes(i) ? Number.NaN : value));
       const places = largestOf(inside, MOST).filter((i) => Math.abs(inside[i] as number) > 0);
-      const rest = apart.reduce((sum, i) => sum + (values[i] || 0), 0);
+      const rest = apart.reduce((sum, i) => sum + (values[i] || 0), sink);
       const shown = places.map((i) => [listed(labels, i, base), inside[i] as number, false] as const);
       const rows = names && values.length > 0 ? [...shown, [names, rest, true] as const] : shown;
       const end = Math.max(...rows.map(([, value]) => Math.abs(value)), 0) || 1;

@@ -33,6 +33,7 @@ import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
 import { whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
+import { rowWords } from "../base/rowFacts.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { joinScale } from "../base/sharedScale.ts";
 import { createUnitControl } from "../base/toolbar.ts";
@@ -363,7 +364,8 @@ export const renderTokenStrip = view((around, root, signal) => {
       words = preview
         ? `Hover a ${source.unit} to preview it as the query, click to pin it.`
         : `${target}: values are approximate (≈)`;
-    frame.readout.show(words, true);
+    const toSink = source.kind === "map" ? rowWords(unfiltered, query) : "";
+    frame.readout.show([words, toSink].filter(Boolean).join(" · "), true);
   };
 
   /** Scroll a long text, and not the page, to what is pinned, or to the query of the first picture. */

@@ -1,0 +1,1 @@
+"""Token mixers other than attention: their kernels, and what each token adds to each other, exactly."""

@@ -1,0 +1,250 @@
+"""Calls of kernels in transformers' modeling files, watched while a pass of ours runs.
+
+Modeling files look their kernels up by name when they call them, whether torch or a fused implementation
+computes them. Each function is wrapped once, for good; the wrapper calls it as it is unless a handler is in
+force in this thread or task. So two models of one file may run at once, one of them watched.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets.tracing.mixers.kernels import (
+    ChunkedScan,
+    GatedDeltaRule,
+    GatedRecurrence,
+    Kernel,
+    MatrixMemory,
+    SelectiveScan,
+    TimeMix,
+    normalised,
+    step_sizes,
+)
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import Tensor, nn
+
+    # (name of the function, the function, its arguments by name) -> what it returns
+    Handler = Callable[[str, Callable[..., Any], dict[str, Any]], Any]
+
+CONVOLUTION = "causal_conv1d_fn"
+_MARK = "_attnwidgets_watched"
+_STATES = ("initial_states", "initial_state", "recurrent_states", "state", "c_initial")
+
+handlers: ContextVar[tuple[Handler, ...]] = ContextVar("attnwidgets_kernel_handlers", default=())
+step_handlers: ContextVar[tuple[Handler, ...]] = ContextVar("attnwidgets_step_handlers", default=())
+"""Those of functions that take one token and a state."""
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A call of a kernel.
+
+    Attributes:
+        kernel: The kernel with its arguments, values apart.
+        values: What it mixes [batch, position, channel].
+        output: What it returns [batch, position, channel]; with `gate`, already multiplied by it.
+        gate: A factor of the output that the kernel applies itself [batch, position, channel], or None.
+    """
+
+    kernel: Kernel
+    values: Tensor
+    output: Tensor
+    gate: Tensor | None = None
+
+
+def _scan(call: Mapping[str, Any], output: Tensor) -> KernelCall:
+    dt = call["dt"].transpose(1, 2)
+    dt = step_sizes(dt, call.get("delta_bias"), soft=bool(call.get("delta_softplus")))
+    b, c = (call[name].transpose(1, 2) for name in ("B", "C"))
+    kernel = SelectiveScan(dt, b, c, call["A"], call.get("D"))
+    z = call.get("z")
+    gate = None if z is None else torch.nn.functional.silu(z).transpose(1, 2)
+    return KernelCall(kernel, call["hidden_states"].transpose(1, 2), output.transpose(1, 2), gate)
+
+
+def _chunked_scan(call: Mapping[str, Any], output: Tensor) -> KernelCall:
+    soft, limit = bool(call.get("dt_softplus")), call.get("dt_limit") or ()
+    dt = step_sizes(call["dt"], call.get("dt_bias"), limit, soft=soft)
+    kernel = ChunkedScan(dt, call["B"], call["C"], call["A"], call.get("D"))
+    z = call.get("z")
+    gate = None if z is None else torch.nn.functional.silu(z).flatten(2)
+    return KernelCall(kernel, call["hidden_states"].flatten(2), output.flatten(2), gate)
+
+
+def _delta_rule(call: Mapping[str, Any], output: Tensor) -> KernelCall:
+    heads = call["value"].shape[2]
+    query, key = (call[name].repeat_interleave(heads // call[name].shape[2], 2) for name in ("query", "key"))
+    if call.get("use_qk_l2norm_in_kernel"):
+        query, key = normalised(query), normalised(key)
+    decay = call["g"] if call["g"].dim() == query.dim() else call["g"][..., None]
+    kernel = GatedDeltaRule(query * query.shape[-1] ** -0.5, key, decay, call["beta"])
+    return KernelCall(kernel, call["value"].flatten(2), output.flatten(2))
+
+
+def _time_mix(call: Mapping[str, Any], output: Tensor) -> KernelCall:
+    return KernelCall(TimeMix(call["key"], call["time_decay"], call["time_first"]), call["value"], output)
+
+
+def _gated_recurrence(call: Mapping[str, Any], output: Tensor) -> KernelCall:
+    reset = call["reset"].expand(*call["hidden_states"].shape[:2], 1)
+    return KernelCall(GatedRecurrence(call["recurrent_gate"], reset), call["hidden_states"], output)
+
+
+def matrix_memory(call: Mapping[str, Any], output: Tensor, eps: float) -> KernelCall:
+    """Return the call of an mLSTM's backend, whose tensors have heads before positions."""
+    query, key, value, input_gate, forget_gate = (
+        call[name].transpose(1, 2) for name in ("query", "key", "value", "igate", "fgate")
+    )
+    query = query * query.shape[-1] ** -0.5
+    kernel = MatrixMemory(query, key, input_gate, forget_gate, eps)
+    return KernelCall(kernel, value.flatten(2), output.transpose(1, 2).flatten(2))
+
+
+READERS: dict[str, Callable[[Mapping[str, Any], Tensor], KernelCall]] = {
+    "mamba_selective_scan": _scan,
+    "mamba2_chunk_scan": _chunked_scan,
+    "torch_chunk_gated_delta_rule": _delta_rule,
+    "chunk_kimi_delta_attention": _delta_rule,
+    "rwkv_linear_attention": _time_mix,
+    "_rnn_scan": _gated_recurrence,
+}
+"""Functions of modeling files that mix positions, and how their arguments are read."""
+
+VALUES = {
+    "mamba_selective_scan": "hidden_states",
+    "mamba2_chunk_scan": "hidden_states",
+    "torch_chunk_gated_delta_rule": "value",
+    "chunk_kimi_delta_attention": "value",
+    "rwkv_linear_attention": "value",
+    "_rnn_scan": "hidden_states",
+    CONVOLUTION: "hidden_states",
+}
+"""The argument of each in which it is linear."""
+
+METHODS = ("_rnn_scan",)
+"""Those that are methods of a module instead of functions of its file."""
+
+
+def read_call(name: str, arguments: Mapping[str, Any], output: Any) -> KernelCall:
+    """Return a watched kernel's call.
+
+    Raises:
+        UnsupportedModelError: If it continues from a state, whose part cannot be divided among tokens.
+    """
+    if any(isinstance(arguments.get(state), (torch.Tensor, tuple, list)) for state in _STATES):
+        raise UnsupportedModelError(
+            f"{name} continues from a state that earlier tokens left, which cannot be divided among them: "
+            "trace the whole text, without a cache"
+        )
+    return READERS[name](arguments, output[0] if isinstance(output, tuple) else output)
+
+
+def watch_kernels(model: nn.Module) -> bool:
+    """Wrap the kernels of a model's modeling files, and return whether there are any."""
+    kinds = {kind for module in model.modules() for kind in type(module).__mro__}
+    kinds = {kind for kind in kinds if kind.__module__.startswith("transformers.models.")}
+    watched = False
+    for file in {sys.modules[kind.__module__] for kind in kinds}:
+        for name in {*READERS, CONVOLUTION}.difference(METHODS) & set(vars(file)):
+            watched = True
+            _wrap(file, name, handlers)
+        for name in set(STEPS) & set(vars(file)):
+            _wrap(file, name, step_handlers)
+    for kind in kinds:
+        for name in set(METHODS) & set(vars(kind)):
+            watched = True
+            _wrap(kind, name, handlers)
+    return watched
+
+
+def _wrap(owner: Any, name: str, chain: ContextVar[tuple[Handler, ...]]) -> None:
+    function = vars(owner)[name]
+    if hasattr(function, _MARK):
+        return
+    signature = inspect.signature(inspect.unwrap(function))
+    extra = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), "")
+
+    @functools.wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        in_force = chain.get()
+        if not in_force:
+            return function(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        arguments |= arguments.pop(extra, {})
+        return _handled(in_force, name, function, arguments)
+
+    setattr(watched, _MARK, True)
+    setattr(owner, name, watched)
+
+
+def _handled(
+    in_force: tuple[Handler, ...], name: str, function: Callable[..., Any], arguments: dict[str, Any]
+) -> Any:
+    """Run a kernel through the handlers, the last one first."""
+    if not in_force:
+        return function(**arguments)
+    *outer, handler = in_force
+
+    def go_on(**changed: Any) -> Any:
+        return _handled(tuple(outer), name, function, changed)
+
+    return handler(name, go_on, arguments)
+
+
+@contextmanager
+def handling(handler: Handler, *, steps: bool = False) -> Iterator[None]:
+    """Let a handler see, and change, all watched calls of this thread or task.
+
+    Args:
+        handler: The handler.
+        steps: Whether it sees `STEPS`, too.
+    """
+    chains = (handlers, step_handlers) if steps else (handlers,)
+    tokens = [(chain, chain.set((*chain.get(), handler))) for chain in chains]
+    try:
+        yield
+    finally:
+        for chain, token in tokens:
+            chain.reset(token)
+
+
+MODULE_VALUES = {"xLSTMBackend": "value"}
+"""By the end of their class's name, modules that are a kernel: the argument in which they are linear."""
+
+SPLIT_VALUES = ("LightningAttention",)
+"""Ends of the names of classes that split queries, keys and values, in this order, off one tensor."""
+
+STEPS = (
+    "mamba2_selective_state_update",
+    "torch_recurrent_gated_delta_rule",
+    "recurrent_kimi_delta_attention",
+)
+"""Functions that stand in for kernels with heads where one token continues a state."""
+
+HEAD_AXES = {
+    "mamba2_chunk_scan": 2,
+    "mamba2_selective_state_update": 1,
+    "torch_chunk_gated_delta_rule": 2,
+    "torch_recurrent_gated_delta_rule": 2,
+    "chunk_kimi_delta_attention": 2,
+    "recurrent_kimi_delta_attention": 2,
+}
+"""Functions with heads, and the axis of heads in what they return."""
+
+MODULE_HEAD_AXES = {"xLSTMBackend": ("", 1), "LightningAttention": ("norm", 2)}
+"""By the end of their class's name, modules that are a kernel with heads: the part that reads what the kernel
+returns, or "" if the module returns it, and there the axis of heads, or of heads and channels."""

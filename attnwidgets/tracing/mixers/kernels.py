@@ -1,0 +1,476 @@
+"""Kernels by which modules mix positions without a softmax, as matrices alpha [group, query, position].
+
+Every kernel is linear in its values: its output for query i is the sum over positions k of alpha[g, i, k]
+times the values of position k, for each group g of channels (a head, or a single channel). What position k
+stands for is decided before the kernel: a short convolution in front of it has mixed several tokens already.
+
+Rows are computed on demand, in float64: exponents of cumulated decays reach thousands, where float32 is
+coarse. Gates that belong to the recurrence (decay, beta) are inside alpha: a token between k and i that
+erases what k wrote makes alpha[g, i, k] smaller, and has no column of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch.nn.functional import logsigmoid, softplus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+    from typing_extensions import Self
+
+    from attnwidgets.tracing.layers import FollowedLayer, RecordedLayer
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
+
+_NORM_EPS = 1e-6  # of the l2 norm of queries and keys in transformers' delta rules
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with the arguments of one call.
+
+    Tensors have the axes [batch, position, ...], but for those named in `static`, which hold for all
+    positions.
+    """
+
+    static: ClassVar[frozenset[str]] = frozenset()
+    kind: ClassVar[str] = ""
+
+    @property
+    def n_groups(self) -> int:
+        """Number of heads, or of channels where each has a kernel of its own."""
+        raise NotImplementedError
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query reads a later position."""
+        return True
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of alpha [group, query, position] of the first sample, float64.
+
+        Args:
+            queries: Positions, ascending. Columns end with the last of them in a kernel that `is_causal`.
+        """
+        raise NotImplementedError
+
+    def forgetting(self) -> dict[str, Tensor]:
+        """Return what becomes of the state at each position, by name [position, group]; {} for nothing.
+
+        "decay" is the factor by which the state is multiplied, "beta" the part of a key's old value that is
+        replaced.
+        """
+        return {}
+
+    def cut(self, sample: int, length: int) -> Self:
+        """Return the kernel of one sample without its padding, with a batch of one."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors = {
+            name: value.detach() if name in self.static else value.detach()[sample : sample + 1, :length]
+            for name, value in values.items()
+            if isinstance(value, torch.Tensor)
+        }
+        return replace(self, **tensors)
+
+
+def _causal(queries: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return query positions [query, 1], and which positions they read, up to the last [query, position]."""
+    at = torch.tensor(list(queries), device=device)[:, None]
+    steps = torch.arange(int(at.max()) + 1, device=device)
+    return at, steps <= at
+
+
+@dataclass(frozen=True)
+class Identity(Kernel):
+    """No kernel: a convolution alone mixes the tokens (LFM2)."""
+
+    kind: ClassVar[str] = "convolution"
+
+    like: Tensor
+
+    @property
+    def n_groups(self) -> int:
+        """One group holds all channels."""
+        return 1
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return ones where a position is its own query."""
+        at, read = _causal(queries, self.like.device)
+        return (torch.arange(read.shape[1], device=at.device) == at).double()[None]
+
+
+@dataclass(frozen=True)
+class SelectiveScan(Kernel):
+    """Mamba's scan (Gu and Dao 2023, equation 2), channel by channel.
+
+    alpha[c, i, k] = sum over N of C_i exp(A_c sum of dt_c over (k, i]) B_k dt_ck, and D_c on the diagonal.
+
+    Args:
+        dt: Step sizes, after their bias and softplus [batch, position, channel].
+        b, c: Input and output projections of the state [batch, position, state].
+        a: Decay rates, negative [channel, state].
+        d: Skip connection [channel], or None.
+    """
+
+    static: ClassVar[frozenset[str]] = frozenset({"a", "d"})
+    kind: ClassVar[str] = "selective scan"
+
+    dt: Tensor
+    b: Tensor
+    c: Tensor
+    a: Tensor
+    d: Tensor | None
+
+    @property
+    def n_groups(self) -> int:
+        """Number of channels."""
+        return self.dt.shape[2]
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of alpha [channel, query, position]."""
+        at, read = _causal(queries, self.dt.device)
+        dt, b, c, a = self.dt[0].double(), self.b[0].double(), self.c[0].double(), self.a.double()
+        alpha = dt.new_zeros(self.n_groups, *read.shape)
+        # What a query reads of the state, followed back through its decay [query, channel, state].
+        reads = dt.new_zeros(len(at), *a.shape)
+        for step in reversed(range(read.shape[1])):
+            reads[at[:, 0] == step] = c[step]
+            alpha[:, :, step] = ((reads @ b[step]) * dt[step]).T
+            reads *= (a * dt[step, :, None]).exp()
+        if self.d is not None:
+            alpha[:, range(len(at)), at[:, 0]] += self.d.double()[:, None]
+        return alpha
+
+    def forgetting(self) -> dict[str, Tensor]:
+        """Return the decay of each channel's state, averaged over its components."""
+        return {"decay": (self.a.double() * self.dt[0].double()[..., None]).exp().mean(-1)}
+
+
+@dataclass(frozen=True)
+class ChunkedScan(Kernel):
+    """Mamba 2's scan (Dao and Gu 2024, section 6), head by head.
+
+    alpha[h, i, k] = (C_i . B_k) exp(A_h sum of dt_h over (k, i]) dt_hk, and D_h on the diagonal.
+
+    Args:
+        dt: Step sizes, after bias, softplus and limits [batch, position, head].
+        b, c: Projections of the state [batch, position, group, state]; groups of heads share one.
+        a: Decay rates, negative [head].
+        d: Skip connection [head], or None.
+    """
+
+    static: ClassVar[frozenset[str]] = frozenset({"a", "d"})
+    kind: ClassVar[str] = "Mamba 2"
+
+    dt: Tensor
+    b: Tensor
+    c: Tensor
+    a: Tensor
+    d: Tensor | None
+
+    @property
+    def n_groups(self) -> int:
+        """Number of heads."""
+        return self.dt.shape[2]
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of alpha [head, query, position]."""
+        at, read = _causal(queries, self.dt.device)
+        dt = self.dt[0, : read.shape[1]].double()
+        total = (self.a.double() * dt).cumsum(0).T  # [head, position]
+        exponents = total[:, at[:, 0], None] - total[:, None]
+        decay = exponents.masked_fill(~read, -torch.inf).exp()
+        shared = self.n_groups // self.b.shape[2]
+        products = torch.einsum(
+            "qgn,kgn->gqk", self.c[0, at[:, 0]].double(), self.b[0, : read.shape[1]].double()
+        )
+        alpha = products.repeat_interleave(shared, 0) * decay * dt.T[:, None]
+        if self.d is not None:
+            alpha[:, range(len(at)), at[:, 0]] += self.d.double()[:, None]
+        return alpha
+
+    def forgetting(self) -> dict[str, Tensor]:
+        """Return the decay of each head's state."""
+        return {"decay": (self.a.double() * self.dt[0].double()).exp()}
+
+
+@dataclass(frozen=True)
+class GatedDeltaRule(Kernel):
+    """The delta rule with decay, also Kimi's (Yang et al. 2024, Gated Delta Networks, equation 10), by heads.
+
+    The state S becomes e^g S, and then what its key k reads there is replaced by the share beta of the new
+    value: S + beta k (v - k S). A query reads q S. Followed back from query i, r = q_i:
+    alpha[h, i, k] = beta_k (k_k . r), and then r becomes e^{g_k} (r - alpha[h, i, k] k_k).
+
+    Args:
+        query, key: [batch, position, head, dim], normalised and scaled.
+        decay: g, logarithms [batch, position, head, 1], or with one for each component of keys (Kimi).
+        beta: [batch, position, head].
+    """
+
+    kind: ClassVar[str] = "gated delta rule"
+
+    query: Tensor
+    key: Tensor
+    decay: Tensor
+    beta: Tensor
+
+    @property
+    def n_groups(self) -> int:
+        """Number of heads."""
+        return self.beta.shape[2]
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of alpha [head, query, position]."""
+        at, read = _causal(queries, self.beta.device)
+        # [position, head, ...]: a step back is one product for all queries.
+        query, key, beta = self.query[0].double(), self.key[0].double(), self.beta[0].double()
+        decay = self.decay[0].double().exp()
+        alpha = beta.new_zeros(self.n_groups, *read.shape)
+        reads = beta.new_zeros(len(at), *key.shape[1:])
+        for step in reversed(range(read.shape[1])):
+            reads[at[:, 0] == step] = query[step]
+            written = (reads * key[step]).sum(-1) * beta[step]  # [query, head]
+            alpha[:, :, step] = written.T
+            reads = (reads - written[..., None] * key[step]) * decay[step]
+        return alpha
+
+    def forgetting(self) -> dict[str, Tensor]:
+        """Return the decay of each head's state, averaged over the components of keys, and beta."""
+        return {"decay": self.decay[0].double().exp().mean(-1), "beta": self.beta[0].double()}
+
+
+@dataclass(frozen=True)
+class LightningAttention(Kernel):
+    """Linear attention with a fixed decay (Qin et al. 2024, Lightning Attention-2): MiniMax.
+
+    alpha[h, i, k] = (q_i . k_k) exp(-slope_h (i - k)).
+
+    Args:
+        query, key: [batch, position, head, dim].
+        slope: [head].
+    """
+
+    static: ClassVar[frozenset[str]] = frozenset({"slope"})
+    kind: ClassVar[str] = "linear attention"
+
+    query: Tensor
+    key: Tensor
+    slope: Tensor
+
+    @property
+    def n_groups(self) -> int:
+        """Number of heads."""
+        return self.query.shape[2]
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of alpha [head, query, position]."""
+        at, read = _causal(queries, self.query.device)
+        steps = torch.arange(read.shape[1], device=at.device)
+        decay = (-self.slope.double()[:, None, None] * (at - steps).clamp(min=0)).exp() * read
+        query, key = self.query[0, at[:, 0]].double(), self.key[0, : read.shape[1]].double()
+        return torch.einsum("qhd,khd->hqk", query, key) * decay
+
+    def forgetting(self) -> dict[str, Tensor]:
+        """Return the decay of each head's state, the same at every position."""
+        return {"decay": (-self.slope.double()).exp().expand(self.query.shape[1], -1)}
+
+
+@dataclass(frozen=True)
+class GatedRecurrence(Kernel):
+    """RG-LRU (De et al. 2024, Griffin, equation 4): alpha[c, i, k] is the product of the gates of (k, i].
+
+    Args:
+        gate: [batch, position, channel], 0 to 1.
+        reset: Where the state starts anew [batch, position, 1].
+    """
+
+    kind: ClassVar[str] = "recurrence"
+
+    gate: Tensor
+    reset: Tensor
+
+    @property
+    def n_groups(self) -> int:
+        """Number of channels."""
+        return self.gate.shape[2]
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of alpha [channel, query, position]."""
+        at, read = _causal(queries, self.gate.device)
+        length = read.shape[1]
+        # The smallest float64 stands for zero: logarithms of products stay finite.
+        smallest = torch.finfo(torch.float64).tiny
+        total = self.gate[0, :length].double().clamp(min=smallest).log().cumsum(0).T
+        since = self.reset[0, :length, 0].long().cumsum(0)  # positions of one count are of one text
+        same_text = since[at[:, 0], None] == since
+        exponents = total[:, at[:, 0], None] - total[:, None]
+        return exponents.masked_fill(~(read & same_text), -torch.inf).exp()
+
+    def forgetting(self) -> dict[str, Tensor]:
+        """Return the decay of each channel's state."""
+        return {"decay": self.gate[0].double() * ~self.reset[0]}
+
+
+@dataclass(frozen=True)
+class TimeMix(Kernel):
+    """RWKV-4's mixing over time (Peng et al. 2023, equation 14): weights that are positive and sum to one.
+
+    alpha[c, i, k] is the softmax over k of key_k - e^w (i - 1 - k), and of key_i + u where k = i.
+
+    Args:
+        key: [batch, position, channel].
+        decay: w [channel].
+        first: u [channel].
+    """
+
+    static: ClassVar[frozenset[str]] = frozenset({"decay", "first"})
+    kind: ClassVar[str] = "recurrence"
+
+    key: Tensor
+    decay: Tensor
+    first: Tensor
+
+    @property
+    def n_groups(self) -> int:
+        """Number of channels."""
+        return self.key.shape[2]
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of alpha [channel, query, position]."""
+        at, read = _causal(queries, self.key.device)
+        steps = torch.arange(read.shape[1], device=at.device)
+        key = self.key[0, : read.shape[1]].double().T
+        passed = (at - 1 - steps).clamp(min=0)
+        scores = key[:, None] - self.decay.double().exp()[:, None, None] * passed
+        scores = torch.where(at == steps, (key + self.first.double()[:, None])[:, None], scores)
+        return scores.masked_fill(~read, -torch.inf).softmax(-1)
+
+    def forgetting(self) -> dict[str, Tensor]:
+        """Return the decay of each channel's state, the same at every position."""
+        return {"decay": (-self.decay.double().exp()).exp().expand(self.key.shape[1], -1)}
+
+
+@dataclass(frozen=True)
+class MatrixMemory(Kernel):
+    """mLSTM (Beck et al. 2024, xLSTM, equations 19 to 27), head by head.
+
+    With F the cumulated log forget gates, I the input gates and m_i the largest F_i - F_k + I_k so far:
+    alpha[h, i, k] = q_i . k_k exp(F_i - F_k + I_k - m_i) / (max(|sum of the row|, exp(-m_i)) + eps).
+
+    Args:
+        query, key: [batch, position, head, dim], the query scaled.
+        input_gate, forget_gate: Before their activation [batch, position, head].
+        eps: Added to the denominator.
+    """
+
+    static: ClassVar[frozenset[str]] = frozenset({"eps"})
+    kind: ClassVar[str] = "recurrence"
+
+    query: Tensor
+    key: Tensor
+    input_gate: Tensor
+    forget_gate: Tensor
+    eps: float
+
+    @property
+    def n_groups(self) -> int:
+        """Number of heads."""
+        return self.query.shape[2]
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of alpha [head, query, position]."""
+        at, read = _causal(queries, self.query.device)
+        length = read.shape[1]
+        total = logsigmoid(self.forget_gate[0, :length].double()).cumsum(0).T  # [head, position]
+        gates = self.input_gate[0, :length].double().T
+        exponents = total[:, at[:, 0], None] + (gates - total)[:, None]
+        exponents = exponents.masked_fill(~read, -torch.inf)
+        # The state starts with a maximum of zero, which decays like all else.
+        largest = torch.maximum(exponents.amax(-1), total[:, at[:, 0]])[..., None]
+        query, key = self.query[0, at[:, 0]].double(), self.key[0, :length].double()
+        scores = torch.einsum("qhd,khd->hqk", query, key) * (exponents - largest).exp()
+        total_score = scores.sum(-1, keepdim=True).abs()
+        return scores / (torch.maximum(total_score, (-largest).exp()) + self.eps)
+
+    def forgetting(self) -> dict[str, Tensor]:
+        """Return the decay of each head's state."""
+        return {"decay": self.forget_gate[0].double().sigmoid()}
+
+
+@dataclass(frozen=True)
+class AttentionWeights(Kernel):
+    """Softmax attention of a recorded call: alpha is its weights."""
+
+    kind: ClassVar[str] = "attention"
+
+    call: Call | FollowedCall
+    sample: int
+    length: int
+
+    @property
+    def _layer(self) -> RecordedLayer | FollowedLayer:
+        return self.call.layer(self.sample, self.length, self.length)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of heads."""
+        return self.call.shape[1]
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the mask hides all later keys."""
+        return self._layer.hides_later_keys()
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of the weights [head, query, key]."""
+        weights = torch.from_numpy(self._layer.weights(None, list(queries)).copy()).double()
+        return weights[..., : max(queries) + 1] if self.is_causal else weights
+
+    def cut(self, sample: int, length: int) -> AttentionWeights:
+        """Return the weights of one sample without its padding."""
+        return AttentionWeights(self.call, sample, length)
+
+
+@dataclass(frozen=True)
+class Joined(Kernel):
+    """Kernels of one module that mix channels of their own, joined (Zamba's Mamba heads)."""
+
+    static: ClassVar[frozenset[str]] = frozenset({"parts"})
+
+    parts: tuple[Kernel, ...]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups of all kernels."""
+        return sum(part.n_groups for part in self.parts)
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of alpha [group, query, position]."""
+        return torch.cat([part.rows(queries) for part in self.parts])
+
+    def forgetting(self) -> dict[str, Tensor]:
+        """Return what all kernels forget."""
+        by_part = [part.forgetting() for part in self.parts]
+        return {name: torch.cat([each[name] for each in by_part], 1) for name in by_part[0]}
+
+    def cut(self, sample: int, length: int) -> Joined:
+        """Return the kernels of one sample without its padding."""
+        return Joined(tuple(part.cut(sample, length) for part in self.parts))
+
+
+def step_sizes(dt: Tensor, bias: Tensor | None, limit: Sequence[float] = (), *, soft: bool) -> Tensor:
+    """Return step sizes dt after their bias, softplus and limits, in the order in which scans apply them."""
+    if bias is not None:
+        dt = dt + bias
+    dt = softplus(dt) if soft else dt
+    return dt.clamp(*limit) if limit else dt
+
+
+def normalised(states: Tensor) -> Tensor:
+    """Return queries or keys [..., dim] divided by their length, as the delta rules do."""
+    return states * torch.rsqrt(states.square().sum(-1, keepdim=True) + _NORM_EPS)

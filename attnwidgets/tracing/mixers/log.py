@@ -1,0 +1,441 @@
+"""Records the modules that mix tokens while a model runs, with what they read, and the blocks around them.
+
+A mixing module is the innermost one that calls a kernel (or convolution) and returns the output of a linear
+projection; what lies between kernel and projection is read off as a factor (`Mix`).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from attnwidgets._gradients import no_grad
+from attnwidgets.tracing.algebra.steps import is_norm
+from attnwidgets.tracing.anatomy.block_log import LISTS
+from attnwidgets.tracing.mixers.calls import (
+    CONVOLUTION,
+    KernelCall,
+    handling,
+    matrix_memory,
+    read_call,
+    watch_kernels,
+)
+from attnwidgets.tracing.mixers.kernels import (
+    AttentionWeights,
+    Identity,
+    Joined,
+    LightningAttention,
+    TimeMix,
+)
+from attnwidgets.tracing.mixers.mix import Convolution, Mix, MixedBlock, quotient
+from attnwidgets.tracing.recording.attention_function import repeat_heads
+from attnwidgets.tracing.recording.borrow import origin
+from attnwidgets.tracing.recording.returned import is_half
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from torch import Tensor
+
+    from attnwidgets.tracing.anatomy.blocks import Block
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
+
+
+_NOT_ADDED = 1e-6  # a factor so small is rounding
+_TOKENS_TRIED = 16  # on which a block's sum is found
+
+
+@dataclass
+class _Convolved:
+    """A call of a short convolution: `Convolution` with its output [batch, position, channel]."""
+
+    convolution: Convolution
+    output: Tensor
+
+
+@dataclass
+class _Part:
+    """A finished call of a module: what it was given, the first states among that, and what it returned."""
+
+    module: nn.Module
+    inputs: tuple[Any, ...]
+    states: Tensor
+    output: Tensor
+
+
+@dataclass
+class _Frame:
+    """A running module: what it read, and the calls of parts in it that no module has claimed yet."""
+
+    module: nn.Module
+    path: str
+    inputs: tuple[Any, ...]
+    kernels: list[KernelCall] = field(default_factory=list)
+    convolutions: list[_Convolved] = field(default_factory=list)
+    # What its own parts read and returned, by their names.
+    parts: dict[str, _Part] = field(default_factory=dict)
+    # The calls of mixing modules in it, if it is a block.
+    mixes: list[Mix] = field(default_factory=list)
+
+
+class MixerLog:
+    """Logs the blocks in which a pass mixes tokens, and how.
+
+    Args:
+        model: The model that is about to run.
+        attention: Whether attention is logged, too (`see`, `done`).
+
+    Attributes:
+        blocks: By path of the block, its runs in order.
+    """
+
+    def __init__(self, model: nn.Module, *, attention: bool = False) -> None:
+        self._model = model
+        self._is_needed = watch_kernels(model) or attention or any(map(_module_kernel, model.modules()))
+        self._elements = _blocks(model)
+        self.blocks: dict[str, list[MixedBlock]] = {}
+        self._frames: list[_Frame] = []
+        self._values: Tensor | None = None
+
+    @property
+    def heads(self) -> dict[str, int]:
+        """By path of the mixing modules, their number of heads, or 1."""
+        return {mix.path: mix.n_heads for runs in self.blocks.values() for run in runs for mix in run.mixes}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Log the mixing modules that run until the `with` block ends; costs nothing where there are none."""
+        if not self._is_needed:
+            yield
+            return
+        paths = {id(module): name for name, module in self._model.named_modules()}
+        with ExitStack() as exits:
+            for module in self._model.modules():
+                path = paths[id(module)]
+                enter = module.register_forward_pre_hook(
+                    _entering(self, path), prepend=True, with_kwargs=True
+                )
+                exits.callback(enter.remove)
+                exits.callback(module.register_forward_hook(self._leave, with_kwargs=True).remove)
+            exits.enter_context(handling(self._handle))
+            yield
+
+    def enter(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Note that a module begins to run."""
+        self._frames.append(_Frame(module, path, (*args, *kwargs.values())))
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        # A call that ended with an exception, which the model caught, leaves its frame behind.
+        while self._frames and self._frames[-1].module is not module:
+            self._frames.pop()
+        if not self._frames:
+            return
+        frame = self._frames.pop()
+        output = output[0] if isinstance(output, (tuple, list)) and output else output
+        if isinstance(output, torch.Tensor):
+            if isinstance(module, nn.Conv1d):
+                frame.convolutions += _module_convolution(module, args)
+            elif read_module := _module_kernel(module):
+                frame.kernels.append(read_module(frame, kwargs, output))
+            self._finish(frame, output)
+
+    def _finish(self, frame: _Frame, output: Tensor) -> None:
+        """Log a finished call, and hand what it leaves open to the module around it."""
+        module = frame.module
+        outer = self._frames[-1] if self._frames else None
+        mix = _mix_of(frame, output)
+        is_block = module in self._elements
+        if mix is not None:
+            frame.mixes.append(mix)
+        elif outer is not None and not is_block:
+            outer.kernels += frame.kernels
+            outer.convolutions += frame.convolutions
+        if is_block and frame.mixes:
+            block = _block_of(frame, output)
+            if block is not None:
+                self.blocks.setdefault(frame.path, []).append(block)
+        elif outer is not None:
+            outer.mixes += frame.mixes
+        states = next(filter(_is_floating, frame.inputs), None)
+        if outer is not None and states is not None:
+            outer.parts[path_end(frame.path)] = _Part(module, frame.inputs, states, output)
+
+    def _handle(self, name: str, go_on: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """See a watched call: a handler."""
+        output = go_on(**arguments)
+        if self._frames:
+            frame = self._frames[-1]
+            if name == CONVOLUTION:
+                frame.convolutions += _convolution(arguments, output)
+            else:
+                frame.kernels.append(read_call(name, arguments, output))
+        return output
+
+    def see(self, _: int, values: Tensor) -> None:
+        """Note the values of an attention call [batch, kv head, key, dim]: a reader of the recording."""
+        self._values = values
+
+    def done(self, call: Call | FollowedCall, output: Tensor) -> None:
+        """Log an attention call with what its heads return [batch, head, query, dim]."""
+        if self._values is None or not self._frames or output.shape[2] != call.shape[3]:
+            return
+        values = repeat_heads(self._values, output.shape[1])
+        kernel = AttentionWeights(call, 0, output.shape[2])
+        inner = [states.transpose(1, 2).flatten(2) for states in (values, output)]
+        self._frames[-1].kernels.append(KernelCall(kernel, *inner))
+
+
+def by_number(
+    blocks: Iterable[Block], runs: Mapping[str, Sequence[MixedBlock]], sample: int, length: int
+) -> dict[int, MixedBlock]:
+    """Return the runs of blocks by their numbers, of one sample without its padding.
+
+    Args:
+        blocks: The blocks of a stack, in the order in which they ran.
+        runs: By path of a block, its runs in order.
+        sample: Index of the sample in the batch.
+        length: Its number of tokens.
+    """
+    waiting = {path: iter(of_block) for path, of_block in runs.items()}
+    pairs = ((block.number, next(waiting.get(block.path, iter(())), None)) for block in blocks)
+    return {number: run.cut(sample, length) for number, run in pairs if run is not None}
+
+
+def _blocks(model: nn.Module) -> set[nn.Module]:
+    """Return the elements of a model's module lists that are in no other element."""
+    blocks: set[nn.Module] = set()
+    for part in model.modules():
+        if isinstance(part, LISTS) and part not in blocks:
+            blocks.update(child for child in part.children() if next(child.children(), None) is not None)
+    inside = {part for block in blocks for part in block.modules() if part is not block}
+    return blocks - inside
+
+
+def _entering(log: MixerLog, path: str) -> Callable[..., None]:
+    return lambda module, args, kwargs: log.enter(module, path, args, kwargs)
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def path_end(path: str) -> str:
+    """Return the last name of a module's path."""
+    return path.rpartition(".")[2]
+
+
+def _convolution(arguments: Mapping[str, Any], output: Tensor) -> list[_Convolved]:
+    """Return a convolution of each channel [batch, channel, position]; [] if its activation is unknown."""
+    activation = arguments.get("activation")
+    if activation not in (None, "silu", "swish"):
+        return []
+    states, output = (arguments["hidden_states"].transpose(1, 2), output.transpose(1, 2))
+    made = Convolution(states, arguments["weight"], arguments.get("bias"), None, activation is not None)
+    return [_Convolved(made, output)]
+
+
+def _module_convolution(module: nn.Conv1d, args: tuple[Any, ...]) -> list[_Convolved]:
+    """Return the call of a convolution that is a module: causal, if it was padded on the left."""
+    (width,), padding = module.kernel_size, module.padding
+    if module.groups != module.in_channels or padding != (width - 1,) or not args:
+        return []
+    states = args[0]
+    with no_grad():
+        output = nn.functional.conv1d(
+            states, module.weight, module.bias, padding=width - 1, groups=module.groups
+        )[..., : states.shape[-1]]
+    made = Convolution(states.transpose(1, 2), module.weight[:, 0], module.bias, None, is_gated=False)
+    return [_Convolved(made, output.transpose(1, 2))]
+
+
+def _lightning(frame: _Frame, _: Mapping[str, Any], __: Tensor) -> KernelCall:
+    """Return the kernel of lightning attention, whose code is in its module: read off projection and norm."""
+    module: Any = frame.module
+    heads = module.num_attention_heads
+    states = module.act_fn(frame.parts["qkv_proj"].output).unflatten(-1, (heads, -1))
+    query, key, value = states.chunk(3, -1)
+    mixed = frame.parts["norm"].states
+    # Padding is masked after the activation.
+    kept = (mixed != 0).any(-1, keepdim=True)[..., None]
+    kernel = LightningAttention(query, key * kept, module.slope_rate.flatten())
+    return KernelCall(kernel, (value * kept).flatten(2), mixed)
+
+
+def _memory(frame: _Frame, kwargs: Mapping[str, Any], output: Tensor) -> KernelCall:
+    module: Any = frame.module
+    return matrix_memory(kwargs, output, module.config.eps)
+
+
+_MODULES = {"LightningAttention": _lightning, "xLSTMBackend": _memory}
+
+
+def _module_kernel(module: nn.Module) -> Callable[[_Frame, Mapping[str, Any], Tensor], KernelCall] | None:
+    """Return what reads the kernel of a module whose own code is the kernel; None for any other."""
+    name = type(module).__name__
+    return next((read for end, read in _MODULES.items() if name.endswith(end)), None)
+
+
+def _mix_of(frame: _Frame, output: Tensor) -> Mix | None:
+    """Return the call of a mixing module; None if it calls no kernel, or returns no projection's output."""
+    if not (frame.kernels or frame.convolutions):
+        return None
+    projection = next(
+        (
+            part
+            for part in frame.parts.values()
+            if part.output.data_ptr() == output.data_ptr()
+            and part.output.shape == output.shape
+            and _is_linear(part.module)
+        ),
+        None,
+    )
+    if projection is None:
+        return None
+    call = _joined(frame)
+    if call.values.shape != projection.states.shape:
+        return None
+    convolution = _fitting(frame, call) if frame.kernels else frame.convolutions[-1].convolution
+    shifted = _shifted(frame) if isinstance(call.kernel, TimeMix) else None
+    return Mix(
+        frame.path,
+        call.kernel,
+        call.values,
+        call.output,
+        call.gate,
+        convolution,
+        shifted,
+        projection.states,
+        origin(projection.module),
+        output,
+        is_centred=any(_is_centring(part, call.output) for part in frame.parts.values()),
+    )
+
+
+def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
+    """Return a block's run, with how it adds what its mixers return; None if it reads no hidden states."""
+    states = (value for value in frame.inputs if _is_floating(value) and value.shape == output.shape)
+    hidden = next(states, None)
+    if hidden is None:
+        return None
+    parts = [part for part in frame.parts.values() if part.output.shape == hidden.shape]
+    norms = [_norm_of(mix, parts) for mix in frame.mixes]
+    added = [
+        mix.output if norm is None else norm.output for mix, norm in zip(frame.mixes, norms, strict=True)
+    ]
+    sums = [part.states for part in parts if part.states.shape == hidden.shape] + [output]
+    # What a block adds to may have been normed first.
+    bases = [hidden, *(part.output for part in parts if is_norm(part.module))]
+    modules = tuple(None if norm is None else origin(norm.module) for norm in norms)
+    run = MixedBlock(frame.path, hidden, tuple(frame.mixes), modules, ())
+    others = [part.output for part in parts if not any(part.output is states for states in added)]
+    for base, rest in product(bases, ([], others)):
+        for total in sums:
+            scales = _scales(total, [base, *added, *rest])
+            factors = scales[: 1 + len(added)]
+            if factors and min(map(abs, factors)) > _NOT_ADDED:
+                # A pre-norm block goes on adding to the sum.
+                goes_on = total is output or bool(rest) or _continues(output, total, others)
+                added_up = {"hidden": base, "residual_scale": factors[0], "scales": factors[1:]}
+                return replace(run, **added_up, is_pre_norm=goes_on)
+    return run
+
+
+def _norm_of(mix: Mix, parts: list[_Part]) -> _Part | None:
+    """Return the norm that reads what a mixer returns, or None."""
+    reading = (part for part in parts if part.states.data_ptr() == mix.output.data_ptr())
+    return next((part for part in reading if is_norm(part.module)), None)
+
+
+def _continues(output: Tensor, total: Tensor, others: list[Tensor]) -> bool:
+    """Return whether a block's output is a sum of the total of its mixers and what other parts return."""
+    scales = _scales(output, [total, *others])
+    return bool(scales) and abs(scales[0]) > _NOT_ADDED
+
+
+def _scales(total: Tensor, terms: list[Tensor]) -> tuple[float, ...]:
+    """Return the factors by which terms [batch, token, dim] add up to a total; () if they do not."""
+    if any(states.shape != total.shape for states in terms):
+        return ()
+    tokens = torch.linspace(0, total.shape[1] - 1, min(total.shape[1], _TOKENS_TRIED)).long()
+    with no_grad():
+        columns = torch.stack([states[:, tokens].flatten().double().cpu() for states in terms], 1)
+        target = total[:, tokens].flatten().double().cpu()
+        scales = torch.linalg.lstsq(columns, target[:, None], driver="gelsd").solution[:, 0]
+        error = (columns @ scales - target).norm()
+        # Rounding is relative to the largest term; the error must be small next to the smallest.
+        smallest = (columns * scales).norm(dim=0)[scales.abs() > _NOT_ADDED].amin()
+    limit = 1e-1 if is_half(total) else 1e-3
+    return tuple(scales.tolist()) if bool(error <= limit * smallest) else ()
+
+
+def _is_centring(part: _Part, mixed: Tensor) -> bool:
+    """Return whether a part reads what a kernel mixed, and subtracts its mean: a constant changes nothing."""
+    if len(part.inputs) > 1 or not part.states.numel() == part.output.numel() == mixed.numel():
+        return False
+    if not torch.equal(part.states.flatten(), mixed.flatten()):
+        return False
+    with no_grad():
+        # Without the hooks of the pass.
+        shifted = part.module.forward(part.states + part.states.abs().max())
+    return bool(torch.allclose(shifted, part.output, rtol=1e-3, atol=1e-3 * float(part.output.abs().max())))
+
+
+def _is_linear(module: nn.Module) -> bool:
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, torch.Tensor) and weight.dim() == len(("output", "input"))
+
+
+def _joined(frame: _Frame) -> KernelCall:
+    """Return the kernels of a module as one: those of heads side by side, or none but a convolution."""
+    if not frame.kernels:
+        states = frame.convolutions[-1].output
+        return KernelCall(Identity(states), states, states)
+    if len(frame.kernels) == 1:
+        return frame.kernels[0]
+    calls = frame.kernels
+    gates = [call.gate for call in calls if call.gate is not None]
+    gate = torch.cat(gates, -1) if len(gates) == len(calls) else None
+    values, outputs = (
+        torch.cat([getattr(call, name) for call in calls], -1) for name in ("values", "output")
+    )
+    return KernelCall(Joined(tuple(call.kernel for call in calls)), values, outputs, gate)
+
+
+def _fitting(frame: _Frame, call: KernelCall) -> Convolution | None:
+    """Return the convolution that made the kernel's values, which may be some of its channels, or None."""
+    values = call.values
+    width = values.shape[-1]
+    for convolved in frame.convolutions:
+        output = convolved.output
+        # Padding is zeroed after the convolution.
+        is_kept = (values != 0).any(-1)
+        starts = (output[is_kept] == values[is_kept][:, :1]).all(0).nonzero().flatten().tolist()
+        for start in starts:
+            chosen = slice(start, start + width)
+            part = output[..., chosen]
+            if part.shape == values.shape and torch.equal(part[is_kept], values[is_kept]):
+                whole = convolved.convolution
+                bias = None if whole.bias is None else whole.bias[chosen]
+                return replace(
+                    whole, states=whole.states[..., chosen], weight=whole.weight[chosen], bias=bias
+                )
+    if len(frame.convolutions) == 1 and frame.convolutions[0].output.shape == values.shape:
+        convolved = frame.convolutions[0]
+        if not convolved.convolution.is_gated:
+            return replace(convolved.convolution, act=quotient(values, convolved.output))
+    return None
+
+
+def _shifted(frame: _Frame) -> Tensor | None:
+    """Return what RWKV's tokens hand to their own and the next value [2, batch, token, channel], or None."""
+    share, project = (getattr(frame.module, name, None) for name in ("time_mix_value", "value"))
+    if share is None or project is None:
+        return None
+    states = next(filter(_is_floating, frame.inputs))
+    with no_grad():
+        return torch.stack([project(states * share), project(states * (1 - share))])
