@@ -119,6 +119,10 @@ class FollowedLayer(ModelLayer):
         """Return the weights [head, query, key]."""
         return self.call.weights[self.sample, :, : self.queries, : self.keys]
 
+    def hides_later_keys(self) -> bool:
+        """Return whether no query reads a later key."""
+        return not bool(self.fingerprint().triu(1).any())
+
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
         """Return [head, query, key]; of the given heads and queries only."""
         return GivenLayer(self.fingerprint()).weights(heads, queries).astype(self.dtype, copy=False)

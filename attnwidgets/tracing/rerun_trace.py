@@ -30,7 +30,7 @@ from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import NeverAttendsError, forward_parameters, layer_of, record
+from attnwidgets.tracing.recording.recorder import NeverAttendsError, forward_parameters, record
 from attnwidgets.tracing.recording.returned import apart, tolerance
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -79,7 +79,7 @@ def again(trace: Trace) -> Trace:
         before = trace.stack_table[name]
         extra = added_to(trace.model, name) - trace.added.get(name, 0)
         layers = tuple(
-            layer_of(call, 0, *(length + extra for length in layer.shape[1:]))
+            call.layer(0, *(length + extra for length in layer.shape[1:]))
             for call, layer in zip(calls, before.layers, strict=True)
             if not isinstance(call, Tensor)
         )
@@ -180,7 +180,7 @@ def _both(trace: Trace, twin: Any) -> tuple[Tensor | None, Tensor | None]:
         call for call in record(twin, trace.inputs).stacks.get(stack, ()) if not isinstance(call, Tensor)
     ]
     last = recorded[-1]
-    now = layer_of(calls[-1], 0, last.queries, last.keys).fingerprint() if calls else torch.zeros(0)
+    now = calls[-1].layer(0, last.queries, last.keys).fingerprint() if calls else torch.zeros(0)
     return last.fingerprint(), now
 
 

@@ -149,6 +149,10 @@ def _recorded_model(trace: Any, stack: str) -> str:
 
     if all(isinstance(layer, ModelLayer) for layer in trace.stack_table[stack].layers):
         return ""
+    return _outside(trace)
+
+
+def _outside(trace: Any) -> str:
     return (
         f"and {type(trace.model).__name__} computes attention outside transformers' attention interface, "
         "where it could not be followed"
@@ -200,7 +204,7 @@ def _mixing(trace: Any, stack: str) -> str:
         return _recorded(trace, stack)
     if all(isinstance(layer, ModelLayer) for layer in table.layers):
         return ""
-    return f"and {type(trace.model).__name__} computes attention outside transformers' attention interface"
+    return _outside(trace)
 
 
 @_after(_mixing)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from typing_extensions import Self
 
-    from attnwidgets.tracing.layers import ModelLayer
+    from attnwidgets.tracing.layers import FollowedLayer, RecordedLayer
     from attnwidgets.tracing.recording.recorder import Call, FollowedCall
 
 _NORM_EPS = 1e-6  # of the l2 norm of queries and keys in transformers' delta rules
@@ -415,10 +415,8 @@ class AttentionWeights(Kernel):
     length: int
 
     @property
-    def _layer(self) -> ModelLayer:
-        from attnwidgets.tracing.recording.recorder import layer_of
-
-        return layer_of(self.call, self.sample, self.length, self.length)
+    def _layer(self) -> RecordedLayer | FollowedLayer:
+        return self.call.layer(self.sample, self.length, self.length)
 
     @property
     def n_groups(self) -> int:

@@ -91,8 +91,8 @@ def _run(trace: Trace, stack: str, method: str) -> dict[int, MixedBlock]:
     if not all(isinstance(layer, ModelLayer) for layer in layers):
         raise UnsupportedModelError(
             f"{method} is not available: {type(trace.model).__name__} computes attention outside "
-            "transformers' attention interface, so its value vectors are unknown. attention and rollout "
-            "still work."
+            "transformers' attention interface, where it could not be followed to its value vectors. "
+            "attention and rollout still work."
         )
     options: dict[str, Any] = {"return_dict": True}
     with borrowed(unwrap(trace.model)) as model:
@@ -104,6 +104,7 @@ def _run(trace: Trace, stack: str, method: str) -> dict[int, MixedBlock]:
         def done(_: nn.Module, output: Tensor) -> None:
             log.done(session.calls[-1], output)
 
-        with no_grad(), log.watching(), recording(model, readers=[log.see], listeners=[done]) as session:
+        recorder = recording(model, readers=[log.see], listeners=[done], keeps=True)
+        with no_grad(), log.watching(), recorder as session:
             model(**{**trace.inputs, **options})
     return by_number(trace.stack_table[stack].blocks, log.blocks, 0, len(trace.axes(stack)[0]))

@@ -73,7 +73,7 @@ class Scored:
     Attributes:
         query: [batch, head, query, dim].
         key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap and position_bias.
+        settings: mask, scaling, softcap, position_bias and sink.
     """
 
     query: Tensor

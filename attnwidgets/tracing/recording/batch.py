@@ -17,7 +17,7 @@ from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, layer_of
+from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -255,7 +255,7 @@ def _stack(
         if isinstance(layer, torch.Tensor):
             own_layers.append(GivenLayer(layer[number, :, : kept[0], : kept[1]]))
         else:
-            own_layers.append(layer_of(layer, number, kept[0], kept[1]))
+            own_layers.append(layer.layer(number, kept[0], kept[1]))
     sizes = {layer.shape[1:] for layer in own_layers}
     if len(sizes) > 1:
         raise UnsupportedModelError(

@@ -14,7 +14,7 @@ import torch
 from attnwidgets._progress import report
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.anatomy.attention_modules import by_stack, projects
-from attnwidgets.tracing.anatomy.block_log import BlockLog
+from attnwidgets.tracing.anatomy.block_log import BlockLog, attends
 from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.causal_mask import supports_sdpa, whole
 from attnwidgets.tracing.free_memory import less_of, require_room
@@ -55,7 +55,7 @@ from attnwidgets.tracing.recording.wrappers import unpeft
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -115,6 +115,10 @@ class Call:
         """The model's precision."""
         return self.query.dtype
 
+    def layer(self, sample: int, queries: int, keys: int) -> RecordedLayer:
+        """Return the layer of a sample in the batch, without its padding."""
+        return RecordedLayer(self, sample, queries, keys)
+
     def fingerprint(self) -> Tensor:
         """Return numbers of the first sample that differ if the pass was another one: the queries."""
         return self.query[0]
@@ -167,6 +171,10 @@ class FollowedCall:
         """The model's precision."""
         return self.values.dtype
 
+    def layer(self, sample: int, queries: int, keys: int) -> FollowedLayer:
+        """Return the layer of a sample in the batch, without its padding."""
+        return FollowedLayer(self, sample, queries, keys)
+
     def fingerprint(self) -> Tensor:
         """Return numbers of the first sample that differ if the pass was another one: the weights."""
         return self.weights[0]
@@ -178,15 +186,6 @@ class FollowedCall:
     def rows(self, dtype: torch.dtype, rows: list[int] | slice = slice(None)) -> Tensor:
         """Return the weights of the first sample, of some queries [head, row, key], in a precision."""
         return self.weights[0][:, rows].to(dtype)
-
-
-def layer_of(
-    call: Call | FollowedCall, sample: int, queries: int, keys: int
-) -> RecordedLayer | FollowedLayer:
-    """Return the layer of a call; see `ModelLayer` for the arguments."""
-    if isinstance(call, FollowedCall):
-        return FollowedLayer(call, sample, queries, keys)
-    return RecordedLayer(call, sample, queries, keys)
 
 
 @dataclass
@@ -409,7 +408,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
-    if not is_on_interface(model):
+    if not is_on_interface(model) and any(map(attends, model.modules())):
         require_room_for_maps(model, inputs, "is recorded where it meets the values")
     log, mixers = BlockLog(model), MixerLog(model)
     try:
@@ -427,14 +426,8 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         reason = "it does not know registered attention" if unknown else str(error)
         return _returned(model, inputs, options, reason)
     except TypeError as error:
-        refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if refused is None or refused[1] not in {**inputs, **options}:
-            raise
-        raise UnsupportedModelError(
-            f"The attention of {type(model).__name__} cannot be traced: its forward() does not take "
-            f"{refused[1]!r}, which transformers models do. {_inside(model)}aw.trace_module(module, numbers) "
-            f"traces any module on numbers. {ELSEWHERE}"
-        ) from error
+        _require_taken(model, {**inputs, **options}, error)
+        raise
     if not session.calls:
         _require_attention(model, outputs, log, mixers)
         return _returned(model, inputs, options, _unseen(model, session))
@@ -443,8 +436,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         return _returned(model, inputs, options, refusal, session.calls)
     stacks = _stacks_of(model, session.calls)
     gaps = _of_lost(model, session)
-    uneven = any(len({session.calls[index].shape[2:] for index in layers}) > 1 for layers in stacks.values())
-    if (gaps or uneven) and not is_on_interface(model):
+    if not is_on_interface(model) and (gaps or not _is_even(session.calls, stacks)):
         # Weights that the model returns may show what could not be followed.
         with suppress(UnsupportedModelError):
             return _returned(model, inputs, options, _unseen(model, session))
@@ -468,11 +460,28 @@ def _require_attention(model: nn.Module, outputs: Any, log: BlockLog, mixers: Mi
         raise NeverAttendsError(model, outputs, with_measured(blocks, mixers.measured), mixers.blocks)
 
 
+def _is_even(calls: Sequence[Call | FollowedCall], stacks: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether followed calls of a stack are over the same tokens, and not over blocks of them."""
+    followed = ([calls[i] for i in of if isinstance(calls[i], FollowedCall)] for of in stacks.values())
+    return all(len({call.shape[2:] for call in of_stack}) <= 1 for of_stack in followed)
+
+
 def _stacks_of(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> dict[str, list[int]]:
     """Return the indices of the calls that are layers, by stack."""
     layers = [index for index in _over_tokens(model, calls) if not _repeats(calls, index)]
     by_name = by_stack(model, [calls[index].name for index in layers])
     return {stack: [layers[number] for number in numbers] for stack, numbers in by_name.items()}
+
+
+def _require_taken(model: nn.Module, given: Collection[str], error: TypeError) -> None:
+    """Raise an UnsupportedModelError if an error says that a forward does not take one of its arguments."""
+    refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if refused is not None and refused[1] in given:
+        raise UnsupportedModelError(
+            f"The attention of {type(model).__name__} cannot be traced: its forward() does not take "
+            f"{refused[1]!r}, which transformers models do. {_inside(model)}aw.trace_module(module, numbers) "
+            f"traces any module on numbers. {ELSEWHERE}"
+        ) from error
 
 
 def _inside(model: nn.Module) -> str:
@@ -675,8 +684,7 @@ def _returned(
             f"Interventions do not reach the attention of {type(model).__name__}: {reason}."
         )
     outputs, given, note = returned_weights(model, inputs, options, reason)
-    with_sink = [isinstance(call, Call) and call.settings["sink"] is not None for call in calls]
-    without = with_sink.count(False)
+    without = sum(isinstance(call, FollowedCall) or call.settings["sink"] is None for call in calls)
     layers = [layer for stack in given.values() for layer in stack]
     whole = sum(bool(((layer.sum(-1) - 1).abs() < tolerance(layer)).all()) for layer in layers)
     if without < len(calls) and whole > without:
