@@ -13,6 +13,7 @@ import attnwidgets as aw
 from attnwidgets.explanations.results.block_mixers import mixers_of
 from attnwidgets.explanations.results.verbalise import in_words
 from attnwidgets.views.presentation import words_of
+from attnwidgets.views.text.forgetting import forgetting_words
 from tests.tracing import tiny
 from tests.tracing.families import IDS
 from tests.tracing.test_anatomy import SIZES, falcon_h1, traced
@@ -166,3 +167,15 @@ def test_a_map_without_its_trace_has_no_strip(recurrent):
     view = aw.TokenStrip(aw.mixing(recurrent))
     assert "forgetting" not in view.options
     assert view.presentation.forgotten == {}
+
+
+def test_where_most_is_forgotten_is_said_as_in_the_browser():
+    """With the numbers and words of js/test/forgetting.test.ts."""
+    values = {"decay": np.array([1, 0.5, 0.75]), "beta": np.array([0, 1, 0.5])}
+    assert forgetting_words(values, ["a", " b", "c"]) == (
+        "What is forgotten: decay lowest at “b” (0.50), 0.75 on average; "
+        "beta highest at “b” (1.00), 0.50 on average."
+    )
+    same = {"decay": np.array([0.9, 0.9])}
+    assert forgetting_words(same, ["a", "b"]) == "What is forgotten: decay 0.90 at every token."
+    assert forgetting_words({}, []) == ""

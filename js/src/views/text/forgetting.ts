@@ -63,15 +63,15 @@ export function forgettingWords(rows: readonly Row[], labels: readonly string[])
   return parts.length > 0 ? `What is forgotten: ${parts.join("; ")}.` : "";
 }
 
-/** The rows of the block on screen; null where nothing is known of any block, or not yet of this one. */
-function read(ctx: ViewContext, answers: Answers): Row[] | null {
+/** The rows of the block on screen, none of one that forgets nothing; or why they are not here, "" for not yet. */
+function read(ctx: ViewContext, answers: Answers): Row[] | string {
   const { source, layer, head } = ctx.resolved();
-  const names = layersOf(ctx)?.[layer];
-  if (!names) return [];
-  const args = { stack: source.stack, unit: source.unit, layer };
-  const answer = answers.get<{ names: string[]; heads: number }>("forgetting", args, true);
+  if (!layersOf(ctx)?.[layer]) return [];
+  const request = ["forgetting", { stack: source.stack, unit: source.unit, layer }] as const;
+  const answer = answers.get<{ names: string[]; heads: number }>(...request, true);
   const [bytes] = answer?.buffers ?? [];
-  return answer && bytes ? rowsOf(answer.meta.names, answer.meta.heads, bytes, head) : null;
+  if (!answer || !bytes) return answers.failure(...request) ?? "";
+  return rowsOf(answer.meta.names, answer.meta.heads, bytes, head);
 }
 
 /** What is known of each layer of the shown map; undefined of attributions, and of maps of changed models. */
@@ -169,7 +169,8 @@ export function createForgetting(
     const layers = layersOf(ctx);
     assign(element, { hidden: !layers });
     if (!layers) return;
-    rows = read(ctx, answers);
+    const state = read(ctx, answers);
+    rows = typeof state === "string" ? null : state;
     setFlag(element, "data-stale", !rows);
     const { source, layer, head } = ctx.resolved();
     const { labels } = ctx.axisOf(source.key);
@@ -182,7 +183,7 @@ export function createForgetting(
       return from === to ? `${name} ${from}` : `${name} ${from} to ${to}`;
     });
     const name = at >= 0 && known.length > 0 ? `${quoted(labels, at, ctx.options.indexBase)}: ` : "";
-    const nothing = rows ? `${headAt(ctx, layer, head)} forgets nothing` : "";
+    const nothing = typeof state === "string" ? state : `${headAt(ctx, layer, head)} forgets nothing`;
     setText(words, `${name}${numbers.join(", ") || nothing}`);
     const summary = forgettingWords(known, labels);
     assign(bars, {
