@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
+from attnwidgets._selecting import listed, spoken_range
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.free_memory import less_of
 from attnwidgets.tracing.text.units import surplus_keys
@@ -211,6 +211,13 @@ def _every_mixer(trace: Any, stack: str) -> str:
     return f"and {left_out}" if left_out else ""
 
 
+@_after(_mixing)
+def _every_state(trace: Any, stack: str) -> str:
+    known = trace.mixing_layers(stack)
+    lacking = [block.number for block in trace.anatomy.stacks[stack] if block.number not in known]
+    return f"and block{'s' * (len(lacking) > 1)} {spoken_range(lacking)} mix none" if lacking else ""
+
+
 @_after(_blocks)
 @_after(_attends_to_itself)
 def _own_blocks(trace: Any, stack: str) -> str:
@@ -261,6 +268,7 @@ NEEDS = {
         Need("mixing", "a model whose mixing of tokens was recorded", _mixing),
         Need("mixers", "blocks that mix tokens without attention", _mixers),
         Need("every mixer", "a model of which all mixing of tokens was recorded", _every_mixer),
+        Need("every state", "a model in which every block mixes tokens", _every_state),
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
         Need("own tokens", "a stack with tokens of its own", _own_tokens),
