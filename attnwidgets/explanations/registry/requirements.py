@@ -186,17 +186,21 @@ def _called_in(trace: Any, block: str) -> set[str]:
 
 
 @_after(_model)
-def _mixing(trace: Any, stack: str) -> str:
+def _recorded_mixing(trace: Any, stack: str) -> str:
     from attnwidgets.tracing.layers import RecordedLayer
 
     table = trace.stack_table[stack]
-    if stack in ("decoder", "cross") and "cross" in trace.stacks:
-        return _blocks(trace, stack)
     if not table.mixing_numbers:
         return _recorded(trace, stack)
     if all(isinstance(layer, RecordedLayer) for layer in table.layers):
         return ""
     return f"and {type(trace.model).__name__} computes attention outside transformers' attention interface"
+
+
+@_after(_model)
+def _mixing(trace: Any, stack: str) -> str:
+    is_both = stack in ("decoder", "cross") and "cross" in trace.stacks
+    return _blocks(trace, stack) if is_both else _recorded_mixing(trace, stack)
 
 
 @_after(_mixing)
@@ -265,6 +269,7 @@ NEEDS = {
         Need("model", "the model", _model),
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("every block", "a model that mixes tokens by recorded attention alone", _every_block),
+        Need("recorded mixing", "the model, with its attention or other mixing recorded", _recorded_mixing),
         Need("mixing", "a model whose mixing of tokens was recorded", _mixing),
         Need("mixers", "blocks that mix tokens without attention", _mixers),
         Need("every mixer", "a model of which all mixing of tokens was recorded", _every_mixer),

@@ -200,6 +200,18 @@ class Mix:
         handed = self._tap(offset)[: self.n_tokens - offset]
         return handed if self._act is None else handed * self._act[offset:]
 
+    def handed_by(self, tokens: Tensor) -> Tensor:
+        """Return what some tokens hand to the kernel, a part of its values [copy, position, channel].
+
+        Args:
+            tokens: 1 for these tokens, else 0 [copy, token].
+        """
+        handed = self.values.new_zeros(len(tokens), *self.values.shape[1:], dtype=self.dtype)
+        for offset in range(min(self.reach, self.n_tokens)):
+            given = tokens[:, : self.n_tokens - offset, None].to(handed)
+            handed[:, offset:] += given * self._handed(offset)
+        return handed
+
     def inner(self, queries: Sequence[int]) -> Tensor:
         """Return F before the output projection [query, token, channel].
 
