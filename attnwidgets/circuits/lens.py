@@ -13,6 +13,7 @@ from attnwidgets.circuits.translator import Translator
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.explanations.targets.resolve import TOKENS, spell
+from attnwidgets.tracing.algebra.block_runs import require_every_block
 from attnwidgets.tracing.algebra.steps import apply_steps
 from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.block_replay import captured
@@ -79,6 +80,7 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
         )
     target = resolve_target(traced, answer, method="lens", name="answer", logit=True)
     stack = "decoder" if "decoder" in traced.stacks else traced.default_stack
+    require_every_block(traced, stack, "lens")
     head = head_of(traced, stack, "lens", target.position)
     blocks = captured(traced, stack, "lens")
     states = [block.hidden[0] for block in blocks.layers.values()]

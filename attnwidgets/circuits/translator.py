@@ -20,6 +20,7 @@ from attnwidgets._selecting import position
 from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.intervene.preview import pass_options
 from attnwidgets.sae.formats.files import read_json, read_torch
+from attnwidgets.tracing.algebra.block_runs import require_every_block
 from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.block_replay import captured, first_tensor
 from attnwidgets.tracing.content import sampled_fingerprint_of
@@ -342,6 +343,7 @@ def _require_head(trace: Trace) -> None:
             f"{_NAME} needs a model that predicts tokens (AutoModelForCausalLM, AutoModelForMaskedLM); this "
             "one does not."
         )
+    require_every_block(trace, "self", _NAME)
     head_of(trace, "self", _NAME, len(trace.tokens) - 1)
 
 

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 
 # One pass serves every method. The blocks hold no reference to their trace, so that both are freed together.
-_captured: weakref.WeakKeyDictionary[Trace, dict[str, RecordedBlocks]] = weakref.WeakKeyDictionary()
+# By stack, and whether blocks without attention are among them.
+_captured: weakref.WeakKeyDictionary[Trace, dict[tuple[str, bool], RecordedBlocks]] = (
+    weakref.WeakKeyDictionary()
+)
 _lock = threading.RLock()
 
 
@@ -68,7 +71,7 @@ class RecordedBlock:
         args: Its positional arguments, of a batch of one.
         kwargs: Its keyword arguments.
         output: The hidden states it returned, [1, query, width].
-        call: Index in `calls` of the stack's attention call.
+        call: Index in `calls` of the stack's attention call; -1 in a block without one.
         calls: All attention calls it makes, in order.
         values: The values of each call, [1, kv head, key, head dim].
         axis: The axis of samples in its states: 1 where they are [token, 1, width] (XLNet).
@@ -88,6 +91,11 @@ class RecordedBlock:
     def attention(self) -> Call | FollowedCall:
         """The stack's attention call."""
         return self.calls[self.call]
+
+    @property
+    def in_half_precision(self) -> bool:
+        """Whether it computes in half precision; its residual connection may be in float32 (Mamba)."""
+        return any(map(is_half, (self.hidden, *self.module.parameters())))
 
     @property
     def hidden(self) -> Tensor:
@@ -138,7 +146,7 @@ class RecordedBlocks:
 
         with borrowed(block.module) as module, recording(module, [see]) as session:
             parts = (block.args, block.kwargs)
-            widen = is_half(block.hidden) and not _any_cache(parts)
+            widen = block.in_half_precision and not _any_cache(parts)
             tensors = [*module.named_parameters(), *module.named_buffers()] if widen else []
             wide = {name: tensor.float() for name, tensor in tensors if is_half(tensor)}
 
@@ -186,15 +194,21 @@ class RecordedBlocks:
         return normed
 
 
-def captured(trace: object, stack: str, purpose: str) -> RecordedBlocks:
-    """Return the blocks of `capture`, from a single pass for all stacks of this trace and all later calls."""
+def captured(trace: object, stack: str, purpose: str, *, mixing: bool = False) -> RecordedBlocks:
+    """Return the blocks of `capture`, from one pass for all stacks of this trace and all later calls.
+
+    With `mixing`, blocks that mix tokens without attention are among them.
+    """
     if not is_trace(trace):
         return capture(trace, stack, purpose)
+    mixing = mixing and bool(trace.stack_table[stack].mixing)
     with _lock:
         blocks = _captured.get(trace, {})
-        if stack not in blocks:
-            blocks = _captured[trace] = _capture(trace, stack, purpose) | blocks
-        return blocks[stack]
+        if (stack, mixing) not in blocks:
+            recorded = _capture(trace, stack, purpose, mixing=mixing)
+            keyed = {(name, mixing and name == stack): of_stack for name, of_stack in recorded.items()}
+            blocks = _captured[trace] = keyed | blocks
+        return blocks[stack, mixing]
 
 
 def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
@@ -212,8 +226,11 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
     return _capture(trace, stack, purpose)[stack]
 
 
-def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlocks]:
-    """Return the blocks of a stack, and of all others whose blocks can be called again."""
+def _capture(trace: object, stack: str, purpose: str, *, mixing: bool = False) -> dict[str, RecordedBlocks]:
+    """Return the blocks of a stack, and of all others whose blocks can be called again.
+
+    With `mixing`, blocks of the stack that mix tokens without attention are among them.
+    """
     if not is_trace(trace) or trace.model is None:
         raise UnsupportedModelError(
             f"{purpose} runs the model again, but this trace has no model; "
@@ -229,13 +246,22 @@ def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlock
         if "use_cache" in forward_parameters(model):
             options["use_cache"] = False
         options |= only_last_logits(model)  # logits are not needed
-        with watching(model) as watch, recording(model, readers=[watch.attention], keeps=True) as session:
+        table = trace.stack_table[stack]
+        others = {
+            block.number: model.get_submodule(block.path)
+            for block in table.blocks
+            if mixing and block.number in table.mixing and block.number not in table.numbers
+        }
+        with (
+            watching(model, others.values()) as watch,
+            recording(model, readers=[watch.attention], keeps=True) as session,
+        ):
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
-    blocks = {stack: _blocks_of(trace, stack, model, calls, watch, purpose)}
+    blocks = {stack: _blocks_of(trace, stack, model, calls, watch, purpose, others)}
     for other in {*trace.stacks} - {stack}:
         with suppress(ValueError):  # raised when that stack is requested
-            blocks[other] = _blocks_of(trace, other, model, calls, watch, purpose)
+            blocks[other] = _blocks_of(trace, other, model, calls, watch, purpose, {})
     return blocks
 
 
@@ -246,30 +272,37 @@ def _blocks_of(
     calls: Sequence[Call | FollowedCall],
     watch: Watch,
     purpose: str,
+    others: Mapping[int, nn.Module],
 ) -> RecordedBlocks:
+    """Return the blocks of a stack, `others` without attention among them, by their numbers."""
     modules = {id(module): name for name, module in model.named_modules()}
     # NaN from an encoder reaches every layer that reads it, so the encoder is checked first.
     if stack in ("decoder", "cross") and "encoder" in trace.stacks:
         _require_finite(_invocations(trace, "encoder", calls, watch, purpose), modules, "encoder")
-    invocations = _invocations(trace, stack, calls, watch, purpose)
+    invocations: dict[int, tuple[Invocation, int | None]] = {
+        **_invocations(trace, stack, calls, watch, purpose)
+    }
+    runs = {module: iter(watch.others[module]) for module in others.values()}
+    invocations |= {number: (next(runs[module]), None) for number, module in others.items()}
+    invocations = dict(sorted(invocations.items()))
     _require_finite(invocations, modules, stack)
-    blocks = [
-        RecordedBlock(
+    blocks = {
+        number: RecordedBlock(
             name=modules[id(block.module)],
             module=block.module,
             args=block.args,
             kwargs=block.kwargs,
             output=_output_of(block, len(trace.axes(stack)[0]), modules[id(block.module)], purpose),
             axis=_axis_of(block, len(trace.axes(stack)[0])),
-            call=block.calls.index(call),
+            call=-1 if call is None else block.calls.index(call),
             calls=tuple(calls[index] for index in block.calls),
             values=tuple(watch.values[index] for index in block.calls),
         )
-        for block, call in invocations.values()
-    ]
-    norm = watch.norm_after(blocks[-1].output)
-    layers = dict(zip(trace.layers(stack), blocks, strict=True))
-    return RecordedBlocks(model, layers, norm, trace.n_heads(stack), len(trace.axes(stack)[1]))
+        for number, (block, call) in invocations.items()
+    }
+    norm = watch.norm_after(blocks[max(blocks)].output)
+    heads = max((call.shape[1] for block in blocks.values() for call in block.calls), default=1)
+    return RecordedBlocks(model, blocks, norm, heads, len(trace.axes(stack)[1]))
 
 
 def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
@@ -282,7 +315,7 @@ def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
     before = block.output.to(output.dtype)
     difference = float((output - before).abs().max()) / max(float(before.abs().max()), 1e-6)
     # Half-precision blocks are called again in float32, so their own rounding shows here.
-    if difference > (5e-2 if is_half(block.output) else 1e-3):
+    if difference > (5e-2 if block.in_half_precision else 1e-3):
         raise UnsupportedModelError(
             f"{purpose}: block {block.name!r} called again on its own inputs returns something else "
             f"(relative difference {difference:.2g}). If the model changed since it was traced, trace it "
@@ -312,7 +345,7 @@ def _invocations(
 
 
 def _require_finite(
-    blocks: Mapping[int, tuple[Invocation, int]], modules: Mapping[int, str], stack: str
+    blocks: Mapping[int, tuple[Invocation, int | None]], modules: Mapping[int, str], stack: str
 ) -> None:
     """Raise if a block returned NaN or infinite values; the message names the first."""
     for layer, (invocation, _) in blocks.items():

@@ -133,13 +133,14 @@ def test_layers_have_the_numbers_of_their_blocks() -> None:
 
 def test_every_method_that_serves_a_hybrid_numbers_its_layers_so() -> None:
     result = traced(qwen3_next)
-    measures = ("attention", "value_zeroing", "signed_attention")
+    measures = ("attention", "signed_attention")
     assert {name: getattr(aw, name)(result).layers for name in measures} == dict.fromkeys(measures, (1, 3))
     assert aw.head_importance(result).layers == (1, 3)
     assert aw.hidden_token_attribution(result, scope="local").layers == (1, 3)
     assert aw.rollout(result, partial=True).layers == (1, 3)
     assert aw.rollout(result, partial=True, start_layer=-1).layers == (3,)
     assert aw.rollout(result, partial=True, start_layer=2).layers == (3,)
+    assert aw.value_zeroing(result).layers == (0, 1, 2, 3)
     zeroed = aw.value_zeroing(result, layers=3)
     assert zeroed.layers == (3,)
     assert bool((zeroed.layer(3) == aw.value_zeroing(result).layer(3)).all())
@@ -173,20 +174,20 @@ def test_what_attention_leaves_out_is_said_and_not_multiplied(make: Callable[[],
     assert said in repr(result)
     assert said in aw.attention(result).warning
     followed = {
-        "rollout of a map": lambda: aw.rollout(aw.value_zeroing(result), residual=None),
         "rollout of attention": lambda: aw.rollout(aw.attention(result)),
         "chefer": lambda: aw.chefer(result),
         "decompx": lambda: aw.decompx(result),
-        "alti_logit": lambda: aw.alti_logit(result),
     }
     for call in followed.values():
         with pytest.raises(ValueError, match=r"without attention|no description fits|are recorded"):
             call()
     assert said in aw.rollout(result, partial=True).warning
     assert said in aw.attention_flow(result, partial=True).warning
+    assert aw.rollout(aw.value_zeroing(result), residual=None).layers == result.mixing_layers()
     refused = {entry.name for entry in aw.methods(result) if entry.refusal(result)}
     assert {"chefer", "decompx"} <= refused
-    assert not {"rollout", "attention_flow", "alti", "globenc", "attention_norm"} & refused
+    followed_too = {"rollout", "attention_flow", "alti", "globenc", "attention_norm", "value_zeroing"}
+    assert not (followed_too | {"alti_logit"}) & refused
 
 
 def test_what_no_map_shows_is_left_out_by_name() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from attnwidgets._gradients import no_grad
 from attnwidgets._tensors import is_half
 from attnwidgets.explanations.mixing.block_maps import require_chunk_size
-from attnwidgets.explanations.mixing.logit_targets import LOGIT_NEEDS, target_logits
+from attnwidgets.explanations.mixing.logit_targets import PROPAGATION_NEEDS, target_logits
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of
 from attnwidgets.explanations.results.units import unit_grid
@@ -43,7 +43,7 @@ _AT_ONCE = 16  # sources that are carried through the blocks together, unless a 
     question="For this prediction",
     gist="what of the logit comes from each word, the rest kept apart",
     paper=PAPER,
-    needs=LOGIT_NEEDS,
+    needs=PROPAGATION_NEEDS,
     returns="Attributions [source] to a logit",
     cost="one more pass, then for each source two passes of every block",
     speed="seconds",

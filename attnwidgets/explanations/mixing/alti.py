@@ -205,7 +205,7 @@ def alti_logit(
     stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> Attributions:
-    """The contributions of input tokens to a logit through attention, tracked down to the input by ALTI.
+    """The contributions of input tokens to a logit through attention or what replaces it, tracked by ALTI.
 
     A logit is the sum of all terms added to the residual stream, each passed through the final norm (with the
     real state's deviation) and the token's column of the unembedding: the heads' readings of each token j in
@@ -219,6 +219,10 @@ def alti_logit(
     deviation of the real state. A head with an activation (a masked-language or a class head) or a soft cap
     is replaced by a line through the origin and its real value, and the result's `warning` says so.
 
+    What a state space, a delta rule or a gated convolution adds is a sum over tokens, too, exactly, with its
+    kernel, gates and norms held fixed (`aw.mixing`). So is attention that no description fits (latent
+    attention, experts around it). Such blocks must add to the residual stream without a norm after the sum.
+
     Args:
         trace: A trace made by `aw.trace`, of a model with a head.
         target: The logit: a token by string or id, a class, or `aw.targets.token(token, position=...)`; by
@@ -229,13 +233,14 @@ def alti_logit(
         initial: "own" adds the initial embedding's contribution to the token that the head reads, the last
             one of a language model, as in the authors' evaluation; "apart" leaves it to the `residual`.
         biases: Where the contributions of norm 1's shift and the bias of the values go: "shared" distributes
-            them among tokens by attention, as published; "apart" leaves them to the `residual`.
+            them among tokens by attention, as published; "apart" leaves them to the `residual` and needs a
+            description of the blocks.
         distance: The norm in ALTI: see `aw.alti`.
         compat: "authors" computes ALTI as the authors' code does: see `aw.alti`.
         chunk_size: Number of source tokens that ALTI compares at a time; by default the number that fits.
         stack: Stack that the head reads, if the model has several.
-        layers: Numbers of the layers whose attention is counted; all by default. The attention of others is
-            left to the `residual`.
+        layers: Numbers of the layers whose attention or other mixing is counted; all by default. That of
+            others is left to the `residual`.
 
     Returns:
         Attributions [source] (or [target, source]) in logits, signed. `.map` holds the contributions of every
@@ -247,7 +252,7 @@ def alti_logit(
     Raises:
         ValueError: For an unknown option; if the model has no head, or a target is not a single logit (a
             string of several tokens) or is its own foil; as `UnsupportedModelError`, if no description fits
-            blocks or head.
+            the head, or what a block adds to its input is unknown (the message says why).
         IndexError: If the token, position or layer is out of range.
         TypeError: If `target` or `foil` cannot name a logit.
 
@@ -262,7 +267,7 @@ def alti_logit(
     distance_options(distance, compat, chunk_size)
     value_bias = biases == "apart"
     logits = decompose_logits(trace, target, foil, method="alti_logit", stack=stack, value_bias=value_bias)
-    included = chosen_layers(trace, logits.stack, layers)
+    included = chosen_layers(trace, logits.stack, layers, measured=True)
     by_layer: Float = logits.parts.attention.sum(2).numpy()
     if tracked:
         mixing = alti(trace, distance, compat=compat, chunk_size=chunk_size, stack=logits.stack)

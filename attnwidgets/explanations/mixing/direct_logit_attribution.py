@@ -15,6 +15,8 @@ from attnwidgets.explanations.mixing.logit_targets import decompose_logits, laye
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.trace_protocol import TraceLike
     from attnwidgets.tracing.algebra.logit_parts import LogitParts
@@ -37,7 +39,9 @@ def direct_logit_attribution(
 
     A logit is the sum of all terms added to the residual stream, each passed through the final norm (with the
     real state's deviation) and the token's column of the unembedding. Effects of a component through later
-    layers count for these layers. See `aw.alti_logit` for the algebra and its linear approximations.
+    layers count for these layers. See `aw.alti_logit` for the algebra and its linear approximations. State
+    spaces, delta rules and convolutions are components as attention is: with their gates and norms held
+    fixed, what they add is a sum over tokens, exactly (`aw.mixing`).
 
     Args:
         trace: A trace made by `aw.trace`, of a model with a head.
@@ -49,15 +53,16 @@ def direct_logit_attribution(
 
     Returns:
         Attributions [component] (or [target, component]) in logits, signed: "initial" (the input of the first
-        block), then for each layer "attention 0" or "head 0.1", "bias 0" (of the attention output, and of
-        norms in post-norm blocks) if not zero, "mlp 0", and "final bias" (of the final norm and the head) if
-        not zero. They sum to the logit up to rounding, which is `.residual`. `.map` holds the contributions
-        of each head and the tokens it reads [layer, head, target, source].
+        block), then for each layer "attention 0" ("mixing 0" if it mixes tokens by something else, too) or
+        "head 0.1", "bias 0" (of what the layer's mixers return, and of norms in post-norm blocks) if not
+        zero, "mlp 0" if it has one, and "final bias" (of the final norm and the head) if not zero. They sum
+        to the logit up to rounding, which is `.residual`. `.map` holds the contributions of each head and the
+        tokens it reads [layer, head, target, source].
 
     Raises:
         ValueError: For an unknown option; if the model has no head, or a target is not a single logit (a
             string of several tokens) or is its own foil; as `UnsupportedModelError`, if no description fits
-            blocks or head.
+            the head, or what a block adds to its input is unknown (the message says why).
         IndexError: If the token or position is out of range.
         TypeError: If `target` or `foil` cannot name a logit.
 
@@ -71,7 +76,8 @@ def direct_logit_attribution(
     logits = decompose_logits(
         trace, target, foil, method="direct_logit_attribution", stack=stack, value_bias=False
     )
-    table = _components(logits.parts, by)
+    mixing: Any = getattr(trace, "stack_table", {})[logits.stack].mixing
+    table = _components(logits.parts, by, mixing)
     common = logit_result(
         trace,
         logits,
@@ -83,7 +89,7 @@ def direct_logit_attribution(
     heads = logits.parts.attention.numpy()
     by_head = layer_map(
         logits,
-        lambda number: heads[:, number].transpose(1, 0, 2),
+        lambda number: heads[:, number, : logits.parts.heads[number]].transpose(1, 0, 2),
         trace.axes(logits.stack)[1],
         common,
         layers=range(heads.shape[1]),
@@ -98,19 +104,23 @@ def direct_logit_attribution(
     )
 
 
-def _components(parts: LogitParts, by: str) -> dict[str, Any]:
-    """Return the contribution of each component [target], by name."""
+def _components(parts: LogitParts, by: str, mixing: Collection[int]) -> dict[str, Any]:
+    """Return the contribution of each component [target], by name.
+
+    `mixing` are the layers that mix tokens by more than attention.
+    """
     table = {"initial": parts.initial.sum(-1).numpy()}
     heads = parts.attention.sum(-1).numpy()
     bias = (parts.output_bias + parts.norm_bias).numpy()
     for layer in range(heads.shape[1]):
         if by == "head":
-            table |= {f"head {layer}.{head}": heads[:, layer, head] for head in range(heads.shape[2])}
+            table |= {f"head {layer}.{head}": heads[:, layer, head] for head in range(parts.heads[layer])}
         else:
-            table[f"attention {layer}"] = heads[:, layer].sum(-1)
+            table[f"{'mixing' if layer in mixing else 'attention'} {layer}"] = heads[:, layer].sum(-1)
         if bias[:, layer].any():
             table[f"bias {layer}"] = bias[:, layer]
-        table[f"mlp {layer}"] = parts.mlp[:, layer].numpy()
+        if layer not in mixing or parts.mlp[:, layer].any():
+            table[f"mlp {layer}"] = parts.mlp[:, layer].numpy()
     if parts.final_bias.any():
         table["final bias"] = parts.final_bias.numpy()
     return table

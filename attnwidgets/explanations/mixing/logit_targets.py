@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from attnwidgets.explanations.mixing.block_maps import described_stack
+from attnwidgets.explanations.mixing.block_maps import described_stack, measured_stack
 from attnwidgets.explanations.registry.requirements import Need
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.description import TARGETS
@@ -35,14 +35,16 @@ def _reads_another(trace: Any, _: str) -> str:
     return "and this one also reads another sequence" if "cross" in getattr(trace, "stacks", ()) else ""
 
 
-LOGIT_NEEDS = (
-    "own blocks",
-    "every block",
+_OF_A_LOGIT: tuple[str | Need, ...] = (
     "logits",
     "target",
     Need("one sequence", "a model whose tokens read each other only", _reads_another),
 )
-"""Requirements of decomposing logits."""
+LOGIT_NEEDS = ("itself", "every mixer", "every state", *_OF_A_LOGIT)
+"""Requirements of taking a logit apart into the terms that blocks add."""
+
+PROPAGATION_NEEDS = ("own blocks", "every block", *_OF_A_LOGIT)
+"""Requirements of propagating vectors through all blocks to a logit."""
 
 PART_NAMES = {
     "initial": "initial",
@@ -148,7 +150,7 @@ def decompose_logits(
     Raises:
         ValueError, TypeError, IndexError: see `target_logits`.
     """
-    logits = target_logits(trace, target, foil, method=method, stack=stack)
+    logits = target_logits(trace, target, foil, method=method, stack=stack, stack_of=measured_stack)
     from attnwidgets.tracing.algebra.logit_parts import logit_parts
 
     cells = [*logits.cells, *logits.foil_cells]
@@ -159,9 +161,17 @@ def decompose_logits(
 
 
 def target_logits(
-    trace: TraceLike, target: Any, foil: Any, *, method: str, stack: str | None
+    trace: TraceLike,
+    target: Any,
+    foil: Any,
+    *,
+    method: str,
+    stack: str | None,
+    stack_of: Callable[..., str] = described_stack,
 ) -> TargetLogits:
     """Return the logits to explain.
+
+    `stack_of` resolves the stack: `described_stack`, or `measured_stack` if descriptions are not needed.
 
     Raises:
         ValueError: If a target is not a single logit or is its own foil, or the model has no head; as
@@ -184,7 +194,7 @@ def target_logits(
             'aw.value_zeroing(trace, stack="cross") or aw.attention(trace, stack="cross") for maps of the '
             "tokens it reads."
         )
-    stack = described_stack(trace, stack, method, alone=method)
+    stack = stack_of(trace, stack, method, alone=method)
     surplus = surplus_keys(*trace.axes(stack))
     if surplus:
         raise ValueError(f"{method} follows a text's tokens, and {surplus}.")

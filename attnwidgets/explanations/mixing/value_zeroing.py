@@ -5,8 +5,10 @@ Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 3.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Literal
+import operator
+from contextlib import nullcontext
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,13 +28,14 @@ from attnwidgets.explanations.results.trace_protocol import (
 from attnwidgets.explanations.results.units import unit_grid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor
 
     from attnwidgets.tracing.algebra.finish_block import Piece, Resumed
     from attnwidgets.tracing.block_replay import RecordedBlocks, Run
+    from attnwidgets.tracing.mixers.mix import MixedBlock
     from attnwidgets.tracing.text.units import Unit
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
@@ -52,7 +55,7 @@ _UNREAD = 1000
     question="By perturbing",
     gist="which words change when another one is silenced",
     paper=PAPER,
-    needs="the model, with its attention recorded",
+    needs="recorded mixing",
     returns="MixingMap [layer, query, key]",
     cost="each layer once per token (or span), in batches",
     speed="seconds",
@@ -83,6 +86,12 @@ def value_zeroing(
     model runs once when the map is created, and a layer's block when that layer is first used; the model
     is left as it was. Changes of the model in between raise an error.
 
+    In a block without attention (state spaces, delta rules, gated convolutions: `aw.mixing`), what j hands to
+    the kernel by its values is taken away, also that which a short convolution hands to the positions after
+    it. The kernel's weights stay, and so does the convolution's activation, as a factor; norm, gate, output
+    projection and the rest of the block run again. What j erases or lets decay stays, too, as j's key does in
+    a softmax. In a block with both, j loses its values in both.
+
     Cosine distances go down to 1e-10, where 1 - cos is noise in float32 (errors up to 0.33 after
     normalising); they are computed as 0.5 * ||a/|a| - b/|b|||^2, which keeps every digit. A layer in half
     precision is computed in float32 from its half-precision input.
@@ -100,7 +109,7 @@ def value_zeroing(
             than rounding stays zero.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default if omitted. Values
             are only zeroed in the stack's own attention, and outputs of the whole block are compared.
-        layers: Numbers of the layers to include; all by default.
+        layers: Numbers of the layers to include; by default all whose mixing was recorded.
         final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
             Mohebbi et al. 2023b and inseq) instead of before it (the context-mixing toolkit).
         chunk_size: Number of tokens (or elements of the unit) zeroed at once, which bounds the memory; by
@@ -112,7 +121,9 @@ def value_zeroing(
         models. The map includes the residual, so roll it out with `aw.rollout(map, residual=None)`.
 
     Raises:
-        UnsupportedModelError: If the trace has no model or no recorded attention (a ValueError).
+        UnsupportedModelError: If the trace has no model, or neither attention nor other mixing was recorded;
+            when a layer is opened, if its kernel is no function that takes values (MiniMax, xLSTM), or its
+            mixers follow each other (Zamba). A ValueError.
         ValueError: For an unknown stack, unit, distance or reduction, a chunk_size below 1, `final_norm` in
             a model without one, or NaN inside the model (the message names the first layer).
         IndexError: If a layer is out of range.
@@ -129,22 +140,27 @@ def value_zeroing(
     require_chunk_size(chunk_size)
     stack = resolve_stack(trace, stack)
     grid = unit_grid(trace, stack, unit)
-    chosen = chosen_layers(trace, stack, layers)
-    last = trace.layers(stack)[-1]
+    chosen = chosen_layers(trace, stack, layers, measured=True)
+    table: Any = getattr(trace, "stack_table", {}).get(stack)
+    mixing: Mapping[int, MixedBlock] = {} if table is None else table.mixing
+    if not chosen_layers(trace, stack, None, measured=True):
+        trace.n_heads(stack)  # raises an error that says why
 
     from attnwidgets.tracing.algebra.finish_block import resume
     from attnwidgets.tracing.block_replay import captured
 
-    blocks = captured(trace, stack, "value_zeroing")
+    blocks = captured(trace, stack, "value_zeroing", mixing=True)
+    last = max(blocks.layers)
     if final_norm and last in chosen:
         blocks.after_final_norm(blocks.layers[last].output[:, :1])  # raises if there is none
 
     def layer_of(number: int) -> NDArray[np.floating]:
         after = blocks.after_final_norm if final_norm and number == last else _identity
-        resumed = resume(trace, number, stack)
+        mixed = mixing.get(number)
+        resumed = resume(trace, number, stack) if mixed is None else None
         with no_grad():
             raw, floor = _distances(
-                blocks, number, grid.key.units[grid.name], distance, chunk_size, after, resumed
+                blocks, number, grid.key.units[grid.name], distance, chunk_size, after, resumed, mixed
             )
         rows = grid.rows(raw, reduce)
         return _shares(rows, grid.rows(floor[:, None], "max")) if normalize else rows
@@ -161,7 +177,7 @@ def value_zeroing(
         causal=grid.causal,
         stochastic=normalize,
         runs_model=True,
-        **provenance_of(trace, stack, "value_zeroing", paper=PAPER, options=options),
+        **provenance_of(trace, stack, "value_zeroing", paper=PAPER, options=options, attention=not mixing),
     )
 
 
@@ -177,6 +193,7 @@ def _distances(
     chunk_size: int | None,
     after: Callable[[Tensor], Tensor],
     resumed: Resumed | None,
+    mixed: MixedBlock | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return distances [query token, element of `unit`], and the distance due to rounding [query token]."""
     import torch
@@ -184,7 +201,7 @@ def _distances(
     from attnwidgets.tracing.block_replay import require_same
 
     if resumed is None:
-        plain, read, pieces = _call_again(blocks, number, unit, chunk_size)
+        plain, read, pieces = _call_again(blocks, number, unit, chunk_size, mixed)
     else:
         plain, read, pieces = _subtract_values(resumed, number, unit, chunk_size)
     require_same(blocks.layers[number], plain[None], "value_zeroing")
@@ -214,18 +231,21 @@ def _members(unit: Unit, read: Tensor) -> Tensor:
 
 
 def _call_again(
-    blocks: RecordedBlocks, number: int, unit: Unit, chunk_size: int | None
+    blocks: RecordedBlocks, number: int, unit: Unit, chunk_size: int | None, mixed: MixedBlock | None
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Zero values in calls of the block on copies of its input, for any architecture.
+
+    `mixed` are the mixers of the block besides attention.
 
     Returns:
         The original output [query, width], whether any head reads a key [query, key], and the outputs without
         elements.
     """
     from attnwidgets.tracing.algebra.finish_block import Piece
+    from attnwidgets.tracing.mixers.without import without_tokens
 
     with blocks.ready(number) as run:
-        plain, read = _baseline(run)
+        plain, read = _baseline(run, causal=mixed is not None)
     members = _members(unit, read)
     on_cpu = plain.device.type == "cpu"
     size = chunk_size or blocks.copies_within(number, _CACHE_BYTES if on_cpu else _DEVICE_BYTES)
@@ -238,7 +258,10 @@ def _call_again(
                 def zero(weights: Tensor, values: Tensor, zeroed: Tensor = zeroed) -> tuple[Tensor, Tensor]:
                     return weights, values.masked_fill(zeroed[:, None, :, None], 0.0)
 
-                yield Piece(slice(None), slice(start, start + size), run(len(zeroed), zero))
+                kernels = nullcontext() if mixed is None else without_tokens(mixed, zeroed, "value_zeroing")
+                with kernels:
+                    states = run(len(zeroed), zero)
+                yield Piece(slice(None), slice(start, start + size), states)
 
     return plain[0], read, pieces()
 
@@ -255,15 +278,22 @@ def _subtract_values(
     return resumed.plain, resumed.read, (resumed.without(unit.spans, *piece) for piece in steps)
 
 
-def _baseline(run: Run) -> tuple[Tensor, Tensor]:
-    """Return the original output [1, query, width], and whether any head reads a key [query, key]."""
+def _baseline(run: Run, *, causal: bool) -> tuple[Tensor, Tensor]:
+    """Return the original output [1, query, width], and whether any head reads a key [query, key].
+
+    With `causal`, the block has kernels, which read every earlier token.
+    """
     read: list[Tensor] = []
 
     def record(weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         read.append((weights[0] != 0).any(dim=0))
         return weights, values
 
-    return run(1, record), read[0]
+    output = run(1, record)
+    if causal:
+        count = output.shape[1]
+        read.append(output.new_ones(count, count).tril() != 0)
+    return output, reduce(operator.or_, read)
 
 
 def _distance(states: Tensor, reference: Tensor, distance: str) -> Tensor:

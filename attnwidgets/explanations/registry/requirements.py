@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
+from attnwidgets._selecting import listed, spoken_range
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.free_memory import less_of
 from attnwidgets.tracing.text.units import surplus_keys
@@ -194,17 +194,21 @@ def _called_in(trace: Any, block: str) -> set[str]:
 
 
 @_after(_model)
-def _mixing(trace: Any, stack: str) -> str:
+def _recorded_mixing(trace: Any, stack: str) -> str:
     from attnwidgets.tracing.layers import ModelLayer
 
     table = trace.stack_table[stack]
-    if stack in ("decoder", "cross") and "cross" in trace.stacks:
-        return _blocks(trace, stack)
     if not table.mixing_numbers:
         return _recorded(trace, stack)
     if all(isinstance(layer, ModelLayer) for layer in table.layers):
         return ""
     return _outside(trace)
+
+
+@_after(_model)
+def _mixing(trace: Any, stack: str) -> str:
+    is_both = stack in ("decoder", "cross") and "cross" in trace.stacks
+    return _blocks(trace, stack) if is_both else _recorded_mixing(trace, stack)
 
 
 @_after(_mixing)
@@ -219,6 +223,13 @@ def _every_mixer(trace: Any, stack: str) -> str:
         return _READS_OTHER
     left_out = trace.left_out(stack, attention=False)
     return f"and {left_out}" if left_out else ""
+
+
+@_after(_mixing)
+def _every_state(trace: Any, stack: str) -> str:
+    known = trace.mixing_layers(stack)
+    lacking = [block.number for block in trace.anatomy.stacks[stack] if block.number not in known]
+    return f"and block{'s' * (len(lacking) > 1)} {spoken_range(lacking)} mix none" if lacking else ""
 
 
 @_after(_blocks)
@@ -267,9 +278,11 @@ NEEDS = {
         Need("model", "the model", _model),
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("every block", "a model that mixes tokens by recorded attention alone", _every_block),
+        Need("recorded mixing", "the model, with its attention or other mixing recorded", _recorded_mixing),
         Need("mixing", "a model whose mixing of tokens was recorded", _mixing),
         Need("mixers", "blocks that mix tokens without attention", _mixers),
         Need("every mixer", "a model of which all mixing of tokens was recorded", _every_mixer),
+        Need("every state", "a model in which every block mixes tokens", _every_state),
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
         Need("own tokens", "a stack with tokens of its own", _own_tokens),

@@ -97,13 +97,17 @@ def require_whole(trace: Any, stack: str, method: str, *, attention: bool = True
         )
 
 
-def require_every_block(trace: Any, stack: str, method: str) -> None:
-    """Raise an UnsupportedModelError if a stack has blocks without attention, which are not recorded."""
-    layers = trace.layers(stack)
-    if not all(block.is_recorded for block in trace.anatomy.stacks[stack]):
+def require_every_block(trace: Any, stack: str, method: str, *, attention: bool = True) -> None:
+    """Raise an UnsupportedModelError if the states of some blocks of a stack were not recorded.
+
+    With `attention` they are read around recorded attention, otherwise around all mixing that was recorded.
+    """
+    known = trace.layers(stack) if attention else trace.mixing_layers(stack)
+    if not all(block.number in known for block in trace.anatomy.stacks[stack]):
         raise UnsupportedModelError(
             f"{method} is not available: it reads the states of every block, and in this model only those "
-            f"that attend are recorded ({spoken_range(layers)}). print(trace.anatomy) shows the others."
+            f"that {'attend' if attention else 'mix tokens'} are recorded ({spoken_range(known)}). "
+            "print(trace.anatomy) shows the others."
         )
 
 

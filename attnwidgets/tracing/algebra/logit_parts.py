@@ -13,10 +13,11 @@ Here each head's vector of each token is a separate part, and so is the residual
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.functional import pad
 
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.block_runs import chain_of
@@ -24,6 +25,7 @@ from attnwidgets.tracing.algebra.blocks import WITHOUT, Block
 from attnwidgets.tracing.algebra.contributions import nearer, parts_of
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, Scale, Step
 from attnwidgets.tracing.anatomy.output_heads import Head, head_of
+from attnwidgets.tracing.mixers.runs import is_described, mixed_chain
 from attnwidgets.tracing.recording.attention_function import repeat_heads
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.algebra.steps import Norm
+    from attnwidgets.tracing.mixers.mix import MixedBlock
     from attnwidgets.tracing.trace import Trace
+
+_ROUNDINGS = 16  # of a block's output, in units of its precision
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class LogitParts:
     """The parts of logits, float64 on the CPU. All parts of a target sum to its logit.
 
     Args:
-        attention: Contributions of heads and the tokens they read [target, layer, head, key].
+        attention: Contributions of heads, of attention and other mixers, and the tokens they read [target,
+            layer, head, key]; zero for heads that a layer does not have.
         value_bias: The share of `attention` that does not depend on the states, if separated
             [target, layer].
         output_bias: The bias of the attention output [target, layer].
@@ -49,6 +55,7 @@ class LogitParts:
         norm_bias: The shifts of norms within the residual stream, in post-norm blocks [target, layer].
         initial: The input of the first block, at the tokens that the output head reads [target, token].
         final_bias: The shift of the final norm and the biases of the output head [target].
+        heads: The number of heads of each layer.
         curved: Whether the output head has an activation, which is replaced by a line through the origin.
     """
 
@@ -59,6 +66,7 @@ class LogitParts:
     norm_bias: Tensor
     initial: Tensor
     final_bias: Tensor
+    heads: tuple[int, ...]
     curved: bool
 
     def __sub__(self, other: LogitParts) -> LogitParts:
@@ -75,9 +83,9 @@ class LogitParts:
         tensors: dict[str, Any] = {
             field.name: function(*(getattr(parts, field.name) for parts in several))
             for field in fields(LogitParts)
-            if field.name != "curved"
+            if field.name not in ("heads", "curved")
         }
-        return LogitParts(**tensors, curved=any(parts.curved for parts in several))
+        return replace(several[0], **tensors, curved=any(parts.curved for parts in several))
 
     @staticmethod
     def join(several: Sequence[LogitParts]) -> LogitParts:
@@ -103,14 +111,20 @@ def logit_parts(
         value_bias: Whether the contributions of the values' bias and the shift of norm 1 are separated.
 
     Raises:
-        UnsupportedModelError: If no description fits a block or the output head, or something unknown lies
-            between blocks.
+        UnsupportedModelError: If what a block adds to its input is unknown, no description fits the output
+            head, or something unknown lies between blocks; with `value_bias`, if no description fits a block.
     """
+    described = is_described(trace, stack)
+    if value_bias and not described:
+        raise UnsupportedModelError(
+            f"{method} cannot separate the bias of the values in blocks that no description fits: in them it "
+            'is part of what tokens add. Use biases="shared".'
+        )
     parts_by_logit: dict[tuple[int | None, int], LogitParts] = {}
     for position in dict.fromkeys(position for position, _ in wanted):
         indices = list(dict.fromkeys(index for other, index in wanted if other == position))
         head = head_of(trace, stack, method, position)
-        blocks = chain_of(trace, stack, method)
+        blocks = chain_of(trace, stack, method) if described else mixed_chain(trace, stack, method)
         with no_grad():
             parts = _parts(blocks, head, position, indices, value_bias=value_bias)
         parts_by_logit |= {(position, index): parts[[number]] for number, index in enumerate(indices)}
@@ -118,21 +132,31 @@ def logit_parts(
 
 
 def _parts(
-    blocks: Sequence[Block], head: Head, position: int | None, indices: list[int], *, value_bias: bool
+    blocks: Sequence[Block | MixedBlock],
+    head: Head,
+    position: int | None,
+    indices: list[int],
+    *,
+    value_bias: bool,
 ) -> LogitParts:
     rows = head.rows(position)
     gradient, final_bias = _through_head(head, position, indices)
     curved = any(isinstance(step, Pointwise) for step in (*head.before, *head.steps))
     layers = []
     for block in reversed(blocks):
-        parts, gradient = _through_block(block, rows, gradient, value_bias=value_bias)
+        if isinstance(block, Block):
+            parts, gradient = _through_block(block, rows, gradient, value_bias=value_bias)
+        else:
+            parts, gradient = _through_mixed(block, rows, gradient)
         layers.append(parts)
-    attention, value, output, mlp, norm = (
-        torch.stack(part[::-1], dim=1) for part in zip(*layers, strict=True)
-    )
-    initial = gradient.new_zeros(len(indices), len(blocks[0].hidden))
-    initial[:, rows] = (gradient * _exact(blocks[0].hidden[rows])).sum(-1)
-    return LogitParts(attention, value, output, mlp, norm, initial, final_bias, curved)
+    by_head, *others = ([*part] for part in zip(*layers[::-1], strict=True))
+    heads = tuple(part.shape[1] for part in by_head)
+    attention = torch.stack([pad(part, (0, 0, 0, max(heads) - part.shape[1])) for part in by_head], dim=1)
+    value, output, mlp, norm = (torch.stack(part, dim=1) for part in others)
+    first = blocks[0].hidden.flatten(0, -2)
+    initial = gradient.new_zeros(len(indices), len(first))
+    initial[:, rows] = (gradient * _exact(first[rows])).sum(-1)
+    return LogitParts(attention, value, output, mlp, norm, initial, final_bias, heads, curved)
 
 
 def _exact(tensor: Tensor) -> Tensor:
@@ -257,6 +281,24 @@ def _through_block(
         value_bias_part = (by_row.sum(-1) * (per_value * constant).sum(-1)).sum((1, 2))
     attention = (by_row * torch.einsum("hkv,trhv->trhk", values, per_value)).sum(1)
     return (attention, value_bias_part, _dot(gradient, bias), mlp, shift), gradient
+
+
+def _through_mixed(block: MixedBlock, rows: list[int], gradient: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Return the same as `_through_block`, of a block that adds its parts to what it reads.
+
+    Whatever its mixers do not add, in a sum that is the block's output, is the feed-forward layer's.
+    """
+    above, gradient = gradient, gradient * block.output_scale
+    by_row = [block.head_products(row, gradient[:, index]) for index, row in enumerate(rows)]
+    mixed, with_biases = (_exact(block.total(rows, constant=constant)) for constant in (False, True))
+    hidden, output = (_exact(states[0, rows]) for states in (block.hidden, block.output))
+    rest = output - block.output_scale * (block.residual_scale * hidden + with_biases)
+    # A block without a feed-forward layer leaves rounding.
+    if rest.abs().max() <= _ROUNDINGS * torch.finfo(block.output.dtype).eps * output.abs().max():
+        rest = torch.zeros_like(rest)
+    nothing, bias = _dot(gradient, None), _dot(gradient, with_biases - mixed)
+    parts = torch.stack(by_row).sum(0), nothing, bias, _dot(above, rest), nothing
+    return parts, gradient * block.residual_scale
 
 
 def _middle(block: Block, rows: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from attnwidgets.tracing.algebra.block_runs import block_of, require_every_block
-from attnwidgets.tracing.algebra.blocks import tolerance
+from attnwidgets.tracing.algebra.blocks import tail_dtype, tolerance
 from attnwidgets.tracing.algebra.steps import FUNCTIONS, Pointwise, Scale, Step, apply_steps, read_steps
+from attnwidgets.tracing.mixers.runs import is_described, mixed_block
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.wrappers import unpeft
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -49,7 +50,12 @@ class HeadLayout:
 
 
 # Names of the final norm in decoders.
-_FINAL = ("norm", "final_layer_norm", "final_layernorm", "ln_f", "decoder.final_layer_norm", "final_norm")
+_FINAL = (
+    *("norm", "final_layer_norm", "final_layernorm", "ln_f", "decoder.final_layer_norm", "final_norm"),
+    *("norm_f", "embedding_norm", "out_norm"),  # of Mamba, LFM2 and xLSTM
+)
+# Names of the number at which a config caps logits.
+_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 _ROBERTA = ("lm_head.dense", "=gelu", "lm_head.layer_norm", "lm_head.decoder")
 _MODERNBERT = ("head.dense", "head.act", "head.norm")
 
@@ -102,6 +108,7 @@ HEADS: tuple[HeadLayout, ...] = (
         "each",
         ("{base}.final_norm", "lm_head.dense", "lm_head.act", "lm_head.norm", "decoder"),
     ),
+    HeadLayout("RWKV", "each", ("{base}.ln_out", "head")),
     HeadLayout("BioGPT", "each", ("{base}.layer_norm", "output_projection")),
     *(HeadLayout("decoders", "each", (f"{{base}}.{norm}", "lm_head"), scaled=True) for norm in _FINAL),
     HeadLayout("decoders without a final norm", "each", ("lm_head",)),
@@ -171,21 +178,20 @@ def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head
             f"{method} needs a model with an output head, and this one returns no logits."
         )
     model = unwrap(trace.model)
-    require_every_block(trace, stack, method)
-    last = block_of(trace, trace.layers(stack)[-1], stack, method)
+    hidden, precision = _last_states(trace, stack, method)
     whole = trace.logits.dim() < _TOKENS
     row = trace.logits if whole else trace.logits[position or 0]
-    expected = row.to(last.output)
-    bound = tolerance(last.call.dtype) * expected.norm()
+    expected = row.to(hidden)
+    bound = tolerance(precision) * expected.norm()
     with borrowed(model) as twin:
         for layout in HEADS:
             parts = [_modules(unpeft(twin), paths) for paths in (layout.before, layout.steps)]
             if (layout.reads == "each") == whole or None in parts:
                 continue
             try:
-                before, steps = (read_steps(part or (), last.output.shape[-1], last.output) for part in parts)
+                before, steps = (read_steps(part or (), hidden.shape[-1], hidden) for part in parts)
                 after = _after(model.config, expected) if layout.scaled else []
-                head = Head(layout, before, (*steps, *after), last.output, trace.logits)
+                head = Head(layout, before, (*steps, *after), hidden, trace.logits)
                 logits = head.recomputed(position)
             except (RuntimeError, TypeError, AttributeError, UnsupportedModelError):
                 # Modules with these names that take other arguments or shapes.
@@ -196,6 +202,17 @@ def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head
         f"{method} is not available: no description of a head gives the logits of {type(model).__name__}. "
         "For maps, trace the model without its head: aw.trace(model.base_model, ...)."
     )
+
+
+def _last_states(trace: Trace, stack: str, method: str) -> tuple[Tensor, torch.dtype]:
+    """Return the output of a stack's last block [token, dim] in `tail_dtype`, and the model's precision."""
+    if is_described(trace, stack):
+        require_every_block(trace, stack, method)
+        last = block_of(trace, trace.layers(stack)[-1], stack, method)
+        return last.output, last.call.dtype
+    require_every_block(trace, stack, method, attention=False)
+    output = mixed_block(trace, trace.mixing_layers(stack)[-1], stack, method).output[0]
+    return output.to(tail_dtype(output.dtype)), output.dtype
 
 
 def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module | Callable[[Tensor], Tensor]] | None:
@@ -214,12 +231,12 @@ def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module | Calla
 
 
 def _after(config: Any, like: Tensor) -> list[Step]:
-    """Return the steps some decoders apply to logits: Cohere and Granite scale them, Gemma caps them."""
+    """Return the steps of some decoders after logits: Cohere and Granite scale them, Gemma caps them."""
     steps: list[Step] = []
     scale = getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1)
     if isinstance(scale, float | int) and scale != 1:
         steps.append(Scale(like.new_tensor(scale)))
-    cap = getattr(config, "final_logit_softcapping", None)
+    cap = next(filter(None, (getattr(config, name, None) for name in _CAPS)), None)
     if cap:
         steps.append(Pointwise(lambda logits: cap * torch.tanh(logits / cap)))
     return steps

@@ -133,6 +133,9 @@ VALUES = {
 }
 """The argument of each in which it is linear."""
 
+CHANNELS_FIRST = ("mamba_selective_scan", CONVOLUTION)
+"""Those in which it is [batch, channel, position]."""
+
 METHODS = ("_rnn_scan",)
 """Those that are methods of a module instead of functions of its file."""
 

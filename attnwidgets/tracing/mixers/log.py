@@ -340,7 +340,7 @@ def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
     # What a block adds to may have been normed first.
     bases = [hidden, *(part.output for part in parts if is_norm(part.module))]
     modules = tuple(None if norm is None else origin(norm.module) for norm in norms)
-    run = MixedBlock(frame.path, hidden, tuple(frame.mixes), modules, ())
+    run = MixedBlock(frame.path, hidden, output, tuple(frame.mixes), modules, ())
     others = [part.output for part in parts if not any(part.output is states for states in added)]
     for base, rest in product(bases, ([], others)):
         for total in sums:
@@ -348,9 +348,13 @@ def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
             factors = scales[: 1 + len(added)]
             if factors and min(map(abs, factors)) > _NOT_ADDED:
                 # A pre-norm block goes on adding to the sum.
-                goes_on = total is output or bool(rest) or _continues(output, total, others)
-                added_up = {"hidden": base, "residual_scale": factors[0], "scales": factors[1:]}
-                return replace(run, **added_up, is_pre_norm=goes_on)
+                return replace(
+                    run,
+                    hidden=base,
+                    residual_scale=factors[0],
+                    scales=factors[1:],
+                    output_scale=_factor(output, total, others),
+                )
     return run
 
 
@@ -360,10 +364,15 @@ def _norm_of(mix: Mix, parts: list[_Part]) -> _Part | None:
     return next((part for part in reading if is_norm(part.module)), None)
 
 
-def _continues(output: Tensor, total: Tensor, others: list[Tensor]) -> bool:
-    """Return whether a block's output is a sum of the total of its mixers and what other parts return."""
+def _factor(output: Tensor, total: Tensor, others: list[Tensor]) -> float:
+    """Return the factor of a sum in a block's output, the rest of which other parts return; 0 if it has none.
+
+    The norm of a short text's sum may be a multiple of it, so that 1 is tried first.
+    """
+    if torch.equal(output, total) or (others and _scales(output - total, others)):
+        return 1.0
     scales = _scales(output, [total, *others])
-    return bool(scales) and abs(scales[0]) > _NOT_ADDED
+    return scales[0] if scales and abs(scales[0]) > _NOT_ADDED else 0.0
 
 
 def _scales(total: Tensor, terms: list[Tensor]) -> tuple[float, ...]:

@@ -201,6 +201,18 @@ class Mix:
         handed = self._tap(offset)[: self.n_tokens - offset]
         return handed if self._act is None else handed * self._act[offset:]
 
+    def handed_by(self, tokens: Tensor) -> Tensor:
+        """Return what some tokens hand to the kernel, a part of its values [copy, position, channel].
+
+        Args:
+            tokens: 1 for these tokens, else 0 [copy, token].
+        """
+        handed = self.values.new_zeros(len(tokens), *self.values.shape[1:], dtype=self.dtype)
+        for offset in range(min(self.reach, self.n_tokens)):
+            given = tokens[:, : self.n_tokens - offset, None].to(handed)
+            handed[:, offset:] += given * self._handed(offset)
+        return handed
+
     def inner(self, queries: Sequence[int]) -> Tensor:
         """Return F before the output projection [query, token, channel].
 
@@ -268,21 +280,31 @@ class MixedBlock:
         sum, or None. scales: The factor of each mixer in the sum; () if no state of the block is the sum of
         `hidden` and its
             mixers.
-        is_pre_norm: Whether its mixers read the states after a norm, and no norm follows the sum.
+        output: The states that it returns [batch, token, dim].
+        residual_scale: The factor of `hidden` in the sum.
+        output_scale: The factor of the sum in `output`, to which other parts of the block add; 0 if a norm
+            follows the sum.
     """
 
     path: str
     hidden: Tensor
+    output: Tensor
     mixes: tuple[Mix, ...]
     norms: tuple[nn.Module | None, ...]
     scales: tuple[float, ...]
     residual_scale: float = 1.0
-    is_pre_norm: bool = False
+    output_scale: float = 0.0
 
     def cut(self, sample: int, length: int) -> MixedBlock:
         """Return the run of one sample without its padding, with a batch of one."""
-        hidden = self.hidden[sample : sample + 1, :length]
-        return replace(self, hidden=hidden, mixes=tuple(mix.cut(sample, length) for mix in self.mixes))
+        hidden, output = (states[sample : sample + 1, :length] for states in (self.hidden, self.output))
+        mixes = tuple(mix.cut(sample, length) for mix in self.mixes)
+        return replace(self, hidden=hidden, output=output, mixes=mixes)
+
+    @property
+    def is_pre_norm(self) -> bool:
+        """Whether its output is the sum, or goes on adding to it; otherwise a norm follows."""
+        return self.output_scale != 0
 
     def in_order(self, paths: Sequence[str]) -> MixedBlock:
         """Return the run with its mixers in the order of some modules, which are theirs or around them."""
@@ -371,6 +393,24 @@ class MixedBlock:
                 lengths = (head @ narrow).norm(dim=-1) * row.abs()
                 norms.append(torch.nn.functional.pad(lengths, (0, count - lengths.shape[1])))
         return torch.stack(norms).double()
+
+    def head_products(self, query: int, directions: Tensor) -> Tensor:
+        """Return the products of each head's vectors for one query with directions [direction, head, token].
+
+        Args:
+            query: Its position.
+            directions: [direction, dim], float64 on the CPU, as are the products.
+        """
+        products = []
+        for number, mix in enumerate(self.mixes):
+            matrix, row, _ = (part.to("cpu").double() for part in self._projected(number, [query]))
+            inner = mix.proved.inner([query])[0].to("cpu").double()
+            inner, by_channel = (
+                part.unflatten(-1, (mix.n_heads, -1)) for part in (inner, directions @ matrix.T * row)
+            )
+            product = torch.einsum("nhc,dhc->dhn", inner, by_channel)
+            products.append(torch.nn.functional.pad(product, (0, mix.n_tokens - len(inner))))
+        return torch.cat(products, 1)
 
     def by_head(self, queries: Sequence[int], measure: str) -> Tensor:
         """Return how each head of all mixers mixes tokens [head, query, token]; see `aw.mixing`.

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import threading
 import weakref
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._gradients import no_grad
-from attnwidgets.tracing.algebra.block_runs import block_of, has_description
+from attnwidgets.tracing.algebra.block_runs import (
+    block_of,
+    has_description,
+    require_every_block,
+    require_whole,
+)
+from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.contributions import parts_of
 from attnwidgets.tracing.layers import ModelLayer
 from attnwidgets.tracing.mixers.log import MixerLog, by_number
@@ -78,6 +85,33 @@ def mixed_block(trace: Trace, layer: int, stack: str, method: str) -> MixedBlock
                 + ": its heads are not joined by one linear projection."
             )
         return runs[stack][layer]
+
+
+def mixed_chain(trace: Trace, stack: str, method: str) -> list[MixedBlock]:
+    """Return the runs of all blocks of a stack, each of which reads and adds to what the one before returned.
+
+    Raises:
+        UnsupportedModelError: If blocks mix tokens by what was not recorded, their vectors are unknown, a
+            norm follows their sums, or something unknown lies between them.
+    """
+    require_whole(trace, stack, method, attention=False)
+    require_every_block(trace, stack, method, attention=False)
+    blocks = {number: mixed_block(trace, number, stack, method) for number in trace.mixing_layers(stack)}
+    for block in blocks.values():
+        if not block.is_pre_norm:
+            raise UnsupportedModelError(
+                f"{method} is not available: it follows what is added to the residual stream, and what "
+                f"{block.path} returns is not known as a sum of what it reads and what its mixers and other "
+                "parts add. Methods of single layers and gradients still work."
+            )
+    for (lower, before), (upper, after) in pairwise(blocks.items()):
+        difference = (after.hidden - before.output).norm()
+        if not difference <= tolerance(before.output.dtype) * before.output.norm():
+            raise UnsupportedModelError(
+                f"{method} is not available: layer {upper} does not add to the output of layer {lower}; "
+                "something unknown lies between them. Methods of single layers and gradients still work."
+            )
+    return list(blocks.values())
 
 
 def _run(trace: Trace, stack: str, method: str) -> dict[int, MixedBlock]:

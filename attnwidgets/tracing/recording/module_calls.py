@@ -14,7 +14,7 @@ from attnwidgets.tracing.anatomy.block_log import LISTS
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 HIDDEN_DIMS = 3
 """Axes of hidden states: [batch, token, width]."""
@@ -32,9 +32,15 @@ class Invocation:
 
 
 class Watch:
-    """Keeps the module calls that contain each attention call."""
+    """Keeps the module calls that contain each attention call, and all calls of some other modules.
 
-    def __init__(self, model: nn.Module) -> None:
+    Args:
+        model: The model that is about to run.
+        others: These modules.
+    """
+
+    def __init__(self, model: nn.Module, others: Collection[nn.Module] = ()) -> None:
+        self.others: dict[nn.Module, list[Invocation]] = {module: [] for module in others}
         lists = [module for module in model.modules() if isinstance(module, LISTS)]
         self.elements = {id(child) for module in lists for child in module.children()}
         self.stack: list[Invocation] = []
@@ -52,7 +58,9 @@ class Watch:
         while self.stack[-1].module is not module:
             self.stack.pop()
         done = self.stack.pop()
-        if done.calls:
+        if module in self.others:
+            self.others[module].append(done)
+        if done.calls or module in self.others:
             done.output = output
 
     def norm(self, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -91,9 +99,9 @@ class Watch:
 
 
 @contextmanager
-def watching(model: nn.Module) -> Iterator[Watch]:
-    """Watch a borrowed model; hooks are removed on exit."""
-    watch = Watch(model)
+def watching(model: nn.Module, others: Collection[nn.Module] = ()) -> Iterator[Watch]:
+    """Watch a borrowed model, and `others` of its modules; hooks are removed on exit."""
+    watch = Watch(model, others)
     with ExitStack() as exits:
         for module in model.modules():
             if next(module.children(), None) is not None:
