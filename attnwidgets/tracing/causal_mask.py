@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from attnwidgets._tensors import is_tensor
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -52,6 +56,8 @@ def whole(added: Any, query: int | None = None) -> Any:
 
 def readable(mask: Any) -> Any:
     """Return True for every key that a mask, of numbers added to scores or of booleans, lets a query read."""
+    if not is_tensor(mask):
+        return mask if mask.dtype == np.bool_ else mask > np.finfo(mask.dtype).min / 2
     import torch
 
     return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2

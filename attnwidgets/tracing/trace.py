@@ -466,7 +466,7 @@ class Trace(Suggesting):
         if not isinstance(source, SoftmaxLayer):
             return None
         mask = whole(source.settings()["mask"])
-        allowed: Any = np.ones((1, 1), dtype=bool) if mask is None else as_array(readable(as_tensor(mask)))
+        allowed: Any = np.ones((1, 1), dtype=bool) if mask is None else as_array(readable(mask))
         # Of a mask [1, head or 1, query or 1, key].
         allowed = allowed.any(axis=tuple(range(allowed.ndim - 2)))
         return np.broadcast_to(allowed, source.shape[1:]).copy()

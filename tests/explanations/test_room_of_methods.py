@@ -14,6 +14,7 @@ from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.tracing import free_memory, pass_memory
 from attnwidgets.tracing.free_memory import spoken_bytes
 from attnwidgets.tracing.recording.run import trace
+from tests.models.build import Kind, build
 from tests.tracing import tiny
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ def found() -> Trace:
     return made
 
 
+@pytest.fixture(scope="module")
+def hybrid() -> Trace:
+    made: Trace = trace(build(Kind("qwen3_next", "causal")), None, IDS)
+    return made
+
+
 def free(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
     for module in (free_memory, pass_memory):
         monkeypatch.setattr(module, "free_bytes", lambda *_: int(size))
@@ -36,9 +43,10 @@ def free(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
 
 @pytest.mark.parametrize("name", ESTIMATED)
 def test_what_has_no_room_is_refused_unless_it_is_forced(
-    name: str, found: Trace, monkeypatch: pytest.MonkeyPatch
+    name: str, found: Trace, hybrid: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = aw.methods()[name]
+    found = hybrid if method.refusal(found) else found
     ran: list[int] = []
     handle = found.model.register_forward_pre_hook(lambda *_: ran.append(1))
     need = method.memory(found)

@@ -88,9 +88,7 @@ def test_what_tokens_add_and_the_biases_add_up_to_the_output(name: str, length: 
         torch.testing.assert_close(whole, mix.output[0], atol=2e-5 * largest, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "name", ["mamba", "mamba2", "qwen3_5_text", "kimi_linear", "minimax", "xlstm", RWKV]
-)
+@pytest.mark.parametrize("name", ["mamba", "mamba2", "qwen3_5_text", "kimi_linear", "minimax", "xlstm", RWKV])
 def test_a_text_longer_than_a_chunk_of_the_kernel_adds_up(name: str) -> None:
     ids = torch.randint(13, 60, (150,), generator=torch.Generator().manual_seed(4)).tolist()
     model = tiny(name)

@@ -122,7 +122,7 @@ def value_zeroing(
 
     Raises:
         UnsupportedModelError: If the trace has no model, or neither attention nor other mixing was recorded;
-            when a layer is opened, if its kernel is no function that takes values (MiniMax, xLSTM), or its
+            when a layer is opened, if its kernel takes no values as an argument (MiniMax, xLSTM), or its
             mixers follow each other (Zamba). A ValueError.
         ValueError: For an unknown stack, unit, distance or reduction, a chunk_size below 1, `final_norm` in
             a model without one, or NaN inside the model (the message names the first layer).

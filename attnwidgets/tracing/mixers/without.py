@@ -31,7 +31,7 @@ def without_tokens(block: MixedBlock, tokens: Tensor, method: str) -> Iterator[N
         method: The method's name, for messages.
 
     Raises:
-        UnsupportedModelError: If a kernel of the block is no function that takes its values, or mixes what
+        UnsupportedModelError: If a kernel of the block takes no values as an argument, or mixes what
             another mixer of the block returned.
     """
     waiting = [mix.proved for mix in block.mixes if not isinstance(mix.kernel, AttentionWeights)]

@@ -29,7 +29,7 @@ export function kindWords(source: Source, layer: number, head: HeadKey = "-"): s
   return [...new Set(groupsAt(source, layer, head).map(({ name }) => name))].join(" and ");
 }
 
-/** "all channels" for what is no head; "" for heads. */
+/** "all channels" for a block without heads; "" for heads. */
 export function headlessWords(source: Source, layer: number, head: HeadKey): string {
   const groups = groupsAt(source, layer, head);
   return head !== "-" && groups.length > 0 && groups.every(({ heads }) => !heads) ? ALL_CHANNELS : "";

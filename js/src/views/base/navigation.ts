@@ -68,7 +68,7 @@ export function headAddress(ctx: ViewContext, layer: number, head: number): stri
   return `${ctx.layerName(layer)}${ctx.options.indexBase === 1 ? "-" : "."}${ctx.headName(head)}`;
 }
 
-/** "head 3.7", "layer 3" where it has no heads, or the name of a reduction. */
+/** "head 3.7", "layer 3" of a layer without heads, or the name of a reduction. */
 export function headAt(ctx: ViewContext, layer: number, head: HeadKey): string {
   if (headlessWords(ctx.source(), layer, head)) return `layer ${ctx.layerName(layer)}`;
   return typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, layer, head);

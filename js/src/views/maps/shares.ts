@@ -93,7 +93,7 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       button.style.visibility = names ? "" : "hidden";
       const words = numbers ? `in ${names}` : `share to ${names}`;
       setText(button, words);
-      // What no token gets has no column in the map.
+      // The map lacks a column for what no token gets.
       assign(button, { title: names === SINK_NAME ? "" : `Show ${names} in the map`, disabled: names === SINK_NAME });
       all.hidden = !numbers;
       setSizes(element, { shares: Math.max(now.width, overhang + (names ? HEADING : NUMBER)), overhang });
@@ -137,7 +137,7 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
   };
 }
 
-/** Hatch a bar in the colour of its pen: what it stands for is no element. */
+/** Hatch a bar in the colour of its pen: it stands for none of the elements. */
 function hatch(pen: CanvasRenderingContext2D, left: number, top: number, width: number, height: number): void {
   pen.save();
   pen.beginPath();

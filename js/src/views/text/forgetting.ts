@@ -14,7 +14,7 @@ import { headAt } from "../base/navigation.ts";
 const LEAST = 0.01;
 /** A difference that two decimals do not show. */
 const ALIKE = 0.005;
-/** px of a cell below which there is no gap between two. */
+/** px of a cell below which two cells touch. */
 const NARROW = 4;
 
 /** The option "forgetting": what is known of each layer, by stack and number. */

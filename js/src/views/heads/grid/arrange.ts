@@ -39,7 +39,7 @@ export interface Ordering {
   /** The statistic; null: none, and heads are ordered by layer. */
   value: ((spot: Spot) => number) | null;
   keeps: (spot: Spot) => boolean;
-  /** Whether a layer has no heads: its one map then takes the room of all. */
+  /** Whether a layer is without heads: its one map then takes the room of all. */
   isWhole: (layer: number) => boolean;
   layerName: (layer: number) => string;
 }
