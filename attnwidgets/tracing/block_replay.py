@@ -157,10 +157,15 @@ class RecordedBlocks:
                 args, kwargs = (
                     _copies(part, copies, swap=swap, widen=widen, axis=block.axis) for part in parts
                 )
-                if wide:
-                    output = torch.func.functional_call(module, wide, args, kwargs)
-                else:
-                    output = module(*args, **kwargs)
+                try:
+                    if wide:
+                        output = torch.func.functional_call(module, wide, args, kwargs)
+                    else:
+                        output = module(*args, **kwargs)
+                except (IndexError, TypeError) as error:
+                    raise UnsupportedModelError(
+                        f"block {block.name!r} cannot be called again by itself: {error}"
+                    ) from error
                 session.calls.clear()
                 return first_tensor(output).transpose(0, block.axis)
 

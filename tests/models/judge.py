@@ -227,7 +227,13 @@ class Judge:
     def _rollout(self) -> str:
         result = np.asarray(aw.rollout(self.trace).values)[-1]
         product = np.eye(result.shape[-1])
-        for number in self.trace.layers():
+        stack = self.trace.stack_table[self.trace.default_stack]
+        others = aw.attention_norm(self.trace, "res", layers=list(stack.mixing)) if stack.mixing else None
+        for number in self.trace.mixing_layers():
+            if others is not None and number in others.layers:
+                norms = others.layer(number).astype(np.float64)
+                product = norms / norms.sum(-1, keepdims=True) @ product
+                continue
             mixed = self.trace.attention_layer(number).double().numpy().mean(0)
             mixed += np.eye(len(mixed))
             product = mixed / mixed.sum(-1, keepdims=True) @ product
@@ -236,6 +242,9 @@ class Judge:
     def _value_zeroing(self) -> str:
         trace = self.trace
         last = next(reversed(trace.layers()), None) if trace.stacks else None
+        if trace.stacks and trace.stack_table[trace.default_stack].mixing:
+            _ = aw.value_zeroing(trace).values
+            return RAN
         zeroed = aw.value_zeroing(trace, distance="euclidean", normalize=False, layers=last).layer(last)
         stack = trace.default_stack
         path = next(block.path for block in trace.anatomy.stacks[stack] if block.number == last)
@@ -322,6 +331,7 @@ class Judge:
         trace = self.trace
         has_picture = any("pixel" in name or "patch" in name for name in trace.inputs)
         is_media = trace.input_ids is None or (has_picture and MEDIA_IDS["image"] in trace.input_ids)
+        is_media &= trace.default_stack != "text"
         if is_media and trace.default_stack != "decoder":
             blocks = trace.anatomy.stacks[trace.default_stack] if trace.stacks else ()
             if blocks and blocks[0].path:

@@ -228,7 +228,14 @@ def require_tokens(method: str, trace: Trace, count: int, stack: str) -> None:
     """Raise UnsupportedModelError if a model's embeddings hold another number of tokens than the trace."""
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
-    expected = len(trace.axes(stack)[0])
+    axis = trace.axes(stack)[0]
+    expected = len(axis)
+    ids = trace.input_ids
+    if stack == trace.default_stack and ids is not None and len(ids) < expected and {*axis.kinds} == {"token"}:
+        raise UnsupportedModelError(
+            f"{method}: {type(trace.model).__name__} reads {expected} vectors for {len(ids)} tokens, and which of "
+            "them are the tokens is not known. aw.attention(trace) shows all."
+        )
     if count != expected:
         raise UnsupportedModelError(
             f"{method}: the embeddings of {type(trace.model).__name__} hold {count} vectors for {expected} "

@@ -159,7 +159,7 @@ def _error(block: Block) -> float:
     """Return the error of a block's layout, in tolerances; infinite if its modules cannot be run."""
     try:
         return block.error()
-    except (RuntimeError, TypeError, ValueError, AttributeError):
+    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError):
         # Modules with these names that take other arguments or shapes.
         return float("inf")
 

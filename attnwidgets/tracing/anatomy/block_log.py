@@ -163,7 +163,9 @@ class BlockLog:
             for index in indices
         ]
         lists = {(run.path, run.depth) for run in around if run is not None}
-        return [] if None in around else [run for run in self._runs if (run.path, run.depth) in lists]
+        # An element with several calls holds a list of blocks of its own.
+        single = [run for run in self._runs if len(of_stack.intersection(run.calls)) <= 1]
+        return [] if None in around else [run for run in single if (run.path, run.depth) in lists]
 
     def _recorded(
         self,

@@ -383,10 +383,13 @@ def _scales(total: Tensor, terms: list[Tensor]) -> tuple[float, ...]:
     with no_grad():
         columns = torch.stack([states[:, tokens].flatten().double().cpu() for states in terms], 1)
         target = total[:, tokens].flatten().double().cpu()
+        if not bool(columns.isfinite().all() & target.isfinite().all()):
+            return ()
         scales = torch.linalg.lstsq(columns, target[:, None], driver="gelsd").solution[:, 0]
         error = (columns @ scales - target).norm()
         # Rounding is relative to the largest term; the error must be small next to the smallest.
-        smallest = (columns * scales).norm(dim=0)[scales.abs() > _NOT_ADDED].amin()
+        sizes = (columns * scales).norm(dim=0)[scales.abs() > _NOT_ADDED]
+        smallest = sizes.amin() if len(sizes) else sizes.sum()
     limit = 1e-1 if is_half(total) else 1e-3
     return tuple(scales.tolist()) if bool(error <= limit * smallest) else ()
 
