@@ -360,7 +360,9 @@ class Judge:
     def _ablation(self) -> str:
         said = RAN
         if self.trace.no_attention:
-            aw.ablate_heads(self.trace, (0, 0))
+            changed = self.trace.rerun(aw.ablate_heads(self.trace, (0, 0)))
+            same = torch.equal(changed.logits, self.trace.logits)
+            return f"{FAULT}: no effect in layer 0" if same else RAN
         for stack in self.trace.stacks:
             numbers = self.trace.layers(stack)
             for number in sorted({numbers[0], numbers[-1]}):

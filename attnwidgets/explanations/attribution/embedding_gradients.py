@@ -231,7 +231,12 @@ def require_tokens(method: str, trace: Trace, count: int, stack: str) -> None:
     axis = trace.axes(stack)[0]
     expected = len(axis)
     ids = trace.input_ids
-    if stack == trace.default_stack and ids is not None and len(ids) < expected and {*axis.kinds} == {"token"}:
+    if (
+        stack == trace.default_stack
+        and ids is not None
+        and len(ids) < expected
+        and {*axis.kinds} == {"token"}
+    ):
         raise UnsupportedModelError(
             f"{method}: {type(trace.model).__name__} reads {expected} vectors for {len(ids)} tokens, and which of "
             "them are the tokens is not known. aw.attention(trace) shows all."

@@ -181,7 +181,7 @@ def attention_norm(
     question="What goes into a token",
     gist="how much of each input word is left",
     paper=GLOBENC_PAPER,
-    needs=("mixing", "every mixer"),
+    needs=("own sequence", "every mixer"),
     returns="MixingMap [layer, query, key], cumulative to that layer",
     cost="one more pass, then every layer up to the one that is opened",
     speed="seconds",

@@ -44,6 +44,8 @@ DISTANCES = ("cosine", "euclidean", "cosine_5_decimals")
 # Size of what runs at once when blocks are called again: on a CPU, exceeding its caches gains nothing.
 _CACHE_BYTES = 24_000_000
 _DEVICE_BYTES = 256_000_000
+# A kernel holds and computes several times what the rest of a block does, so that more copies gain nothing.
+_OF_KERNELS = 8
 # Relative changes of an output, in units of its precision, that count as rounding: of the output itself, and
 # for tokens that no head reads, of another batch size.
 _ROUNDING = 8
@@ -113,7 +115,8 @@ def value_zeroing(
         final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
             Mohebbi et al. 2023b and inseq) instead of before it (the context-mixing toolkit).
         chunk_size: Number of tokens (or elements of the unit) zeroed at once, which bounds the memory; by
-            default the number that fits 8 MB (256 MB on an accelerator), or 24 MB if blocks are called again.
+            default the number that fits 8 MB (256 MB on an accelerator), or 24 MB if blocks are called again,
+            an eighth of it in blocks without attention.
 
     Returns:
         A lazy map [layer, query, key] in the requested unit: rows are the affected tokens, columns the tokens
@@ -248,7 +251,8 @@ def _call_again(
         plain, read = _baseline(run, causal=mixed is not None)
     members = _members(unit, read)
     on_cpu = plain.device.type == "cpu"
-    size = chunk_size or blocks.copies_within(number, _CACHE_BYTES if on_cpu else _DEVICE_BYTES)
+    budget = (_CACHE_BYTES if on_cpu else _DEVICE_BYTES) // (1 if mixed is None else _OF_KERNELS)
+    size = chunk_size or blocks.copies_within(number, budget)
 
     def pieces() -> Iterator[Piece]:
         with blocks.ready(number) as run:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Check = Callable[[Any, str], str]
 
 _DOUBLE = 8
-_READS_OTHER = "and the blocks of stack 'decoder' also read another sequence"
 
 
 @dataclass(frozen=True)
@@ -219,8 +218,6 @@ def _mixers(trace: Any, stack: str) -> str:
 
 @_after(_mixing)
 def _every_mixer(trace: Any, stack: str) -> str:
-    if stack == "decoder" and "cross" in trace.stacks:
-        return _READS_OTHER
     left_out = trace.left_out(stack, attention=False)
     return f"and {left_out}" if left_out else ""
 
@@ -232,10 +229,13 @@ def _every_state(trace: Any, stack: str) -> str:
     return f"and block{'s' * (len(lacking) > 1)} {spoken_range(lacking)} mix none" if lacking else ""
 
 
-@_after(_blocks)
 @_after(_attends_to_itself)
-def _own_blocks(trace: Any, stack: str) -> str:
-    return _READS_OTHER if stack == "decoder" and "cross" in trace.stacks else ""
+def _own_sequence(trace: Any, stack: str) -> str:
+    reads_other = stack == "decoder" and "cross" in trace.stacks
+    return "and the blocks of stack 'decoder' also read another sequence" if reads_other else ""
+
+
+_own_blocks = _after(_blocks)(_own_sequence)
 
 
 def _own_tokens(_: Any, stack: str) -> str:
@@ -278,6 +278,7 @@ NEEDS = {
         Need("model", "the model", _model),
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("every block", "a model that mixes tokens by recorded attention alone", _every_block),
+        Need("own sequence", "a stack whose blocks read one sequence", _own_sequence),
         Need("recorded mixing", "the model, with its attention or other mixing recorded", _recorded_mixing),
         Need("mixing", "a model whose mixing of tokens was recorded", _mixing),
         Need("mixers", "blocks that mix tokens without attention", _mixers),

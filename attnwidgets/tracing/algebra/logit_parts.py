@@ -294,7 +294,7 @@ def _through_mixed(block: MixedBlock, rows: list[int], gradient: Tensor) -> tupl
     hidden, output = (_exact(states[0, rows]) for states in (block.hidden, block.output))
     rest = output - block.output_scale * (block.residual_scale * hidden + with_biases)
     # A block without a feed-forward layer leaves rounding.
-    if rest.abs().max() <= _ROUNDINGS * torch.finfo(block.output.dtype).eps * output.abs().max():
+    if rest.abs().max() <= _ROUNDINGS * torch.finfo(block.precision).eps * output.abs().max():
         rest = torch.zeros_like(rest)
     nothing, bias = _dot(gradient, None), _dot(gradient, with_biases - mixed)
     parts = torch.stack(by_row).sum(0), nothing, bias, _dot(above, rest), nothing

@@ -211,8 +211,8 @@ def _last_states(trace: Trace, stack: str, method: str) -> tuple[Tensor, torch.d
         last = block_of(trace, trace.layers(stack)[-1], stack, method)
         return last.output, last.call.dtype
     require_every_block(trace, stack, method, attention=False)
-    output = mixed_block(trace, trace.mixing_layers(stack)[-1], stack, method).output[0]
-    return output.to(tail_dtype(output.dtype)), output.dtype
+    block = mixed_block(trace, trace.mixing_layers(stack)[-1], stack, method)
+    return block.output[0].to(tail_dtype(block.output.dtype)), block.precision
 
 
 def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module | Callable[[Tensor], Tensor]] | None:

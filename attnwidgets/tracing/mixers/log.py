@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _NOT_ADDED = 1e-6  # a factor so small is rounding
 _TOKENS_TRIED = 16  # on which a block's sum is found
+_SPREADS = 4  # standard errors within which a factor counts as 1
 
 
 @dataclass
@@ -344,8 +345,7 @@ def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
     others = [part.output for part in parts if not any(part.output is states for states in added)]
     for base, rest in product(bases, ([], others)):
         for total in sums:
-            scales = _scales(total, [base, *added, *rest])
-            factors = scales[: 1 + len(added)]
+            factors = _scales(total, [base, *added], rest)
             if factors and min(map(abs, factors)) > _NOT_ADDED:
                 # A pre-norm block goes on adding to the sum.
                 return replace(
@@ -369,29 +369,36 @@ def _factor(output: Tensor, total: Tensor, others: list[Tensor]) -> float:
 
     The norm of a short text's sum may be a multiple of it, so that 1 is tried first.
     """
-    if torch.equal(output, total) or (others and _scales(output - total, others)):
+    if torch.equal(output, total) or (others and _scales(output - total, others, [])):
         return 1.0
-    scales = _scales(output, [total, *others])
+    scales = _scales(output, [total], others)
     return scales[0] if scales and abs(scales[0]) > _NOT_ADDED else 0.0
 
 
-def _scales(total: Tensor, terms: list[Tensor]) -> tuple[float, ...]:
-    """Return the factors by which terms [batch, token, dim] add up to a total; () if they do not."""
-    if any(states.shape != total.shape for states in terms):
+def _scales(total: Tensor, terms: list[Tensor], others: list[Tensor]) -> tuple[float, ...]:
+    """Return the factors by which terms [batch, token, dim] add up to a total; () if they do not.
+
+    Any of `others` may be added, too, by any factor.
+    """
+    states_added = [*terms, *others]
+    if any(states.shape != total.shape for states in states_added):
         return ()
     tokens = torch.linspace(0, total.shape[1] - 1, min(total.shape[1], _TOKENS_TRIED)).long()
     with no_grad():
-        columns = torch.stack([states[:, tokens].flatten().double().cpu() for states in terms], 1)
+        columns = torch.stack([states[:, tokens].flatten().double().cpu() for states in states_added], 1)
         target = total[:, tokens].flatten().double().cpu()
         if not bool(columns.isfinite().all() & target.isfinite().all()):
             return ()
         scales = torch.linalg.lstsq(columns, target[:, None], driver="gelsd").solution[:, 0]
         error = (columns @ scales - target).norm()
-        # Rounding is relative to the largest term; the error must be small next to the smallest.
-        sizes = (columns * scales).norm(dim=0)[scales.abs() > _NOT_ADDED]
-        smallest = sizes.amin() if len(sizes) else sizes.sum()
+        # A factor that is 1 but for the states' rounding is 1: errors of all blocks would be multiplied.
+        inverse = torch.linalg.pinv(columns.T @ columns).diagonal()
+        spread = error * (inverse.clamp(min=0) / max(1, len(target) - len(scales))).sqrt()
+        scales = torch.where((scales - 1).abs() <= _SPREADS * spread, 1.0, scales)[: len(terms)]
+        # Rounding is relative to the largest term; the error must be small next to the smallest of `terms`.
+        sizes = (columns[:, : len(terms)] * scales).norm(dim=0)[scales.abs() > _NOT_ADDED]
     limit = 1e-1 if is_half(total) else 1e-3
-    return tuple(scales.tolist()) if bool(error <= limit * smallest) else ()
+    return tuple(scales.tolist()) if len(sizes) and bool(error <= limit * sizes.amin()) else ()
 
 
 def _is_centring(part: _Part, mixed: Tensor) -> bool:

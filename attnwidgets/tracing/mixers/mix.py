@@ -306,6 +306,11 @@ class MixedBlock:
         """Whether its output is the sum, or goes on adding to it; otherwise a norm follows."""
         return self.output_scale != 0
 
+    @property
+    def precision(self) -> torch.dtype:
+        """The precision of what its mixers return; the residual connection may have another (Mamba)."""
+        return self.mixes[0].output.dtype
+
     def in_order(self, paths: Sequence[str]) -> MixedBlock:
         """Return the run with its mixers in the order of some modules, which are theirs or around them."""
 

@@ -136,6 +136,37 @@ def test_what_a_token_adds_is_what_its_latent_values_lose_when_they_are_zeroed()
     np.testing.assert_allclose(by_layer.layer(1), wanted.detach().T, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["qwen3_5_text", "mamba2", "jamba", "deepseek_v3"])
+def test_blocks_are_sums_in_half_precision_too(name: str) -> None:
+    trace = aw.trace(build(Kind(name, "causal")).bfloat16(), None, input_ids=IDS)
+    half, exact = (aw.direct_logit_attribution(each, TARGETS) for each in (trace, traced(name)))
+    # bfloat16 has less than three digits, and logits are below 1.
+    assert half.labels == exact.labels
+    np.testing.assert_allclose(half.values, exact.values, atol=3e-2)
+    assert np.abs(half.residual).max() < 2e-2
+    np.testing.assert_allclose(aw.alti(trace).layer(1).sum(-1), 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 2e-2)])
+def test_a_block_may_scale_what_it_returns(dtype: torch.dtype, tolerance: float) -> None:
+    model: Any = build(Kind("gemma4_text", "causal")).to(dtype)
+    read: list[torch.Tensor] = []
+    for layer in model.model.layers:
+        layer.layer_scalar.fill_(0.75)
+    trace = aw.trace(model, None, input_ids=IDS)
+    with (
+        model.model.layers[0].register_forward_pre_hook(lambda _, args: read.append(args[0])),
+        model.model.norm.register_forward_hook(lambda _, args, output: read.extend((args[0], output))),
+        no_grad(),
+    ):
+        model(torch.tensor([IDS]), use_cache=False)
+    first, state, normed = (states[0, -1].double() for states in read)
+    passed = first * 0.75 ** len(model.model.layers) * normed / state
+    wanted = float(passed @ model.lm_head.weight.detach().double()[3])
+    direct = aw.direct_logit_attribution(trace, 3)
+    assert direct.values[direct.labels.index("initial")] == pytest.approx(wanted, abs=tolerance)
+
+
 def test_a_letter_adds_to_its_logit_what_is_left_of_it() -> None:
     trace = aw.trace(*aw.zoo.decayed_counts("abc", 8), "abcab")
     by_layer = aw.alti_logit(trace, ["a", "b", "c"], tracked=False).map
