@@ -238,8 +238,8 @@ def require_tokens(method: str, trace: Trace, count: int, stack: str) -> None:
         and {*axis.kinds} == {"token"}
     ):
         raise UnsupportedModelError(
-            f"{method}: {type(trace.model).__name__} reads {expected} vectors for {len(ids)} tokens, and which "
-            "of them are the tokens is not known. aw.attention(trace) shows all."
+            f"{method}: {type(trace.model).__name__} reads {expected} vectors for {len(ids)} tokens, and "
+            "which of them are the tokens is not known. aw.attention(trace) shows all."
         )
     if count != expected:
         raise UnsupportedModelError(
