@@ -274,6 +274,11 @@ def _relevances(graph: Graph, scores: Tensor, kept: dict[At, Tensor]) -> Relevan
     def rows(kind: str, name: str) -> list[Tensor]:
         return [tensor for at, tensor in kept.items() if at[:2] == (kind, name)]
 
+    for name in graph.states:
+        if len({len(states[0]) for states in rows("states", name)}) > 1:
+            raise UnsupportedModelError(
+                f"relevance of stack {name!r} is not available: its blocks return different numbers of states"
+            )
     other_inputs = {}
     for stack, blocks in graph.other_inputs.items():
         sums = [

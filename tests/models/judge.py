@@ -331,7 +331,8 @@ class Judge:
         trace = self.trace
         has_picture = any("pixel" in name or "patch" in name for name in trace.inputs)
         is_media = trace.input_ids is None or (has_picture and MEDIA_IDS["image"] in trace.input_ids)
-        is_media &= trace.default_stack != "text"
+        # A picture that is read by cross-attention leaves the words' embeddings as they are.
+        is_media &= trace.input_ids is None or "cross" not in trace.stacks
         if is_media and trace.default_stack != "decoder":
             blocks = trace.anatomy.stacks[trace.default_stack] if trace.stacks else ()
             if blocks and blocks[0].path:

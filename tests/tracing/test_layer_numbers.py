@@ -52,11 +52,11 @@ ATTENTION: dict[str, Callable[[Trace, int], Any]] = {
     "a pin": lambda trace, layer: aw.Heatmap(trace).at(pins=[(2, 1, "token", layer)]).selection.pins,
     "a page": lambda trace, layer: Choice.of([aw.Heatmap(trace)], "all", [layer]).layers,
     "CompareView": lambda trace, layer: _value(
-        aw.compare(trace, methods=["attention", "value_zeroing"]), layer
+        aw.compare(trace, methods=["attention", "signed_attention"]), layer
     ),
     "LayerProfile": lambda trace, layer: _value(aw.LayerProfile(trace, methods=["attention"]), layer),
 }
-MIXING = ("attention_norm", "alti", "a view", "a pin", "a page")
+MIXING = ("attention_norm", "alti", "value_zeroing", "a view", "a pin", "a page")
 """Those that have a layer for every block whose mixing was recorded, with attention or without."""
 
 STATES: dict[str, Callable[[Trace, int], Any]] = {
