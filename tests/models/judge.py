@@ -331,8 +331,9 @@ class Judge:
         trace = self.trace
         has_picture = any("pixel" in name or "patch" in name for name in trace.inputs)
         is_media = trace.input_ids is None or (has_picture and MEDIA_IDS["image"] in trace.input_ids)
-        # A picture that is read by cross-attention leaves the words' embeddings as they are.
-        is_media &= trace.input_ids is None or "cross" not in trace.stacks
+        # A picture that the blocks of the text read by cross-attention leaves its embeddings as they are.
+        first = {name: [b.path for b in stack.blocks[:1]] for name, stack in trace.stack_table.items()}
+        is_media &= trace.input_ids is None or first.get("cross") != first.get(trace.default_stack)
         if is_media and trace.default_stack != "decoder":
             blocks = trace.anatomy.stacks[trace.default_stack] if trace.stacks else ()
             if blocks and blocks[0].path:
