@@ -50,7 +50,12 @@ def test_it_is_the_mean_over_random_orders_of_ties(seed):
 def test_all_methods_stand_beside_chance_and_the_truth():
     card = aw.evaluate.recall_of_truth(*induction(), TEXTS, "all")
     assert card.methods[-2:] == card.baselines == ("random", "oracle")
-    assert set(card.methods[:-2]) == set(aw.methods().names) - {"mixing_ratio", "grad_cam", "caption_words"}
+    assert set(card.methods[:-2]) == set(aw.methods().names) - {
+        "mixing",
+        "mixing_ratio",
+        "grad_cam",
+        "caption_words",
+    }
     assert "mixing_ratio is left out" in card.warning
     assert card.n_examples == 3
     by_name = dict(zip(card.methods, card.mean[0, :, 0], strict=True))

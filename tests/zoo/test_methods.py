@@ -196,6 +196,6 @@ def test_every_method_runs_or_says_why_not(name):
         else:
             assert np.isfinite(values).all(), method.name
     # A flat answer has no gradient, which is what Chefer's method multiplies attention with.
-    of_pictures = {"grad_cam", "caption_words"}
+    of_pictures = {"grad_cam", "caption_words", "mixing"}
     assert set(refused) == ({"chefer", *of_pictures} if name == "histogram" else of_pictures)
     assert all(why.startswith(f"{method}: ") for method, why in refused.items())
