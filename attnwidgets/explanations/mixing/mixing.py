@@ -98,7 +98,7 @@ def mixing(
     table: Any = trace
     if not getattr(table, "stack_table", {stack: None})[stack].mixing:
         raise UnsupportedModelError(
-            "mixing is not available: it shows blocks that mix tokens without attention, and this stack has "
+            "mixing: it shows blocks that mix tokens without attention, and this stack has "
             "none. aw.attention shows its attention, aw.attention_norm what tokens add."
         )
     attending = frozenset(table.stack_table[stack].numbers) - frozenset(table.stack_table[stack].mixing)
