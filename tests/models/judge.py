@@ -242,8 +242,7 @@ class Judge:
     def _value_zeroing(self) -> str:
         trace = self.trace
         last = next(reversed(trace.layers()), None) if trace.stacks else None
-        mixing = trace.stack_table[trace.default_stack].mixing if trace.stacks else {}
-        if mixing and (last is None or last in mixing):
+        if trace.stacks and trace.stack_table[trace.default_stack].mixing:
             _ = aw.value_zeroing(trace).values
             return RAN
         zeroed = aw.value_zeroing(trace, distance="euclidean", normalize=False, layers=last).layer(last)
