@@ -188,6 +188,14 @@ def no_token(rows: Rows) -> Float:
     High: the head reads little here: most of its attention adds nothing
     Low: attends to elements
     Source: Agarwal et al. 2025, gpt-oss-120b & gpt-oss-20b Model Card, section 2.2
+
+    Example:
+        >>> from transformers import GptOssConfig, GptOssForCausalLM
+        >>> sizes = {"vocab_size": 16, "hidden_size": 16, "intermediate_size": 16, "head_dim": 8}
+        >>> heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 4}
+        >>> model = GptOssForCausalLM(GptOssConfig(**sizes, **heads, num_hidden_layers=2)).eval()
+        >>> aw.statistics.no_token(aw.trace(model, input_ids=[1, 2, 3])).shape
+        (2, 2)
     """
     return rows.mean(rows.to_sink)
 

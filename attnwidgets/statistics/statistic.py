@@ -81,6 +81,8 @@ Raises:
     ValueError: If the statistic is not defined for this map, values are negative, or the unit, stack or
         `queries` is unknown.
     TypeError: If `shown` is neither a trace nor a map.
+"""
+_EXAMPLE = """
 
 Example:
     >>> model, tokenizer = aw.demo_model("encoder")
@@ -112,7 +114,7 @@ def statistic(
     """Register a measure of rows as a statistic, and return it as a function of a trace or a map.
 
     The docstring of the measure begins with the definition that menus show, and has the paragraphs "Range:",
-    "High:", "Low:" and perhaps "Source:".
+    "High:", "Low:" and perhaps "Source:". An "Example:" at its end takes the place of the shared one.
 
     Args:
         title: Title in menus; by default the name of the measure.
@@ -145,10 +147,9 @@ def statistic(
             return compute([described], source, unit, roles)[0]
 
         of_heads.__annotations__ = dict(OfHeads.__call__.__annotations__)
-        shared = _SHARED.format(name=name)
-        if name == "no_token":  # which the example's model has not
-            shared = shared.replace("no_token(trace).shape\n    (6, 12)", "no_token.__name__\n    'no_token'")
-        of_heads.__doc__ = documentation + shared
+        words, heading, example = documentation.partition("\n\nExample:")
+        example = heading + example if heading else _EXAMPLE.format(name=name).rstrip()
+        of_heads.__doc__ = words + _SHARED.rstrip() + example + "\n"
         del of_heads.__wrapped__  # so that help() shows the arguments it takes
         return takes_lists(of_heads)
 

@@ -13,6 +13,7 @@ from attnwidgets.explanations import Attributions, MixingMap
 from attnwidgets.explanations.registry.registry import Method, methods
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.made import random_classifier
+from tests.models.build import Kind, build
 from tests.tracing import tiny
 from tests.tracing.families import JOINED
 
@@ -20,6 +21,7 @@ MODELS = {
     "classifier": random_classifier,
     "decoder": tiny.TEXT["Llama"],
     "encoder-decoder": tiny.SEQ2SEQ["T5"],
+    "hybrid": lambda: build(Kind("bamba", "causal")),
 }
 PICTURES = ("grad_cam", "caption_words")  # they read pictures, and are compared there
 OWN = [
@@ -45,7 +47,7 @@ def served(method: Method) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", OWN, ids=lambda method: method.name)
 def test_a_float64_model_is_explained_in_float64(method: Method) -> None:
-    assert served(method) or method.name == "mixing"  # of models with blocks that do not attend
+    assert served(method)
     for model in served(method):
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
             name = "float64" if dtype == torch.float64 else "float32"

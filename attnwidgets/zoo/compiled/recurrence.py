@@ -18,7 +18,7 @@ LEAD = 1e-6
 """The least difference of two weights that is told from a tie: single precision has 24 bits."""
 _LEAST_DECAY = 0.5
 _STILL = 1e-20
-"""A rate of decay that is none in any precision; the parameter holds its logarithm."""
+"""A rate so small that nothing decays, in any precision. The parameter holds its logarithm."""
 
 
 def rate(decay: float, step: float = 1.0) -> tuple[float, float]:
