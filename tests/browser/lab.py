@@ -144,7 +144,7 @@ class Lab:
         end = time.monotonic() + limit / 1000
         while (value := self.ask(expression)) != wanted and time.monotonic() < end:
             self.page.wait_for_timeout(20)  # between two looks at the condition
-        assert value == wanted
+        assert value == wanted, f"{expression} is {value}, not {wanted}"
 
     def rest(self):
         """Wait until the views have sent what they have to say, the kernel has heard it, and all is drawn."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import attnwidgets as aw
 
@@ -130,6 +131,19 @@ def test_keys_move_and_enter_selects(grid):
     page.mouse.move(2, 2)
     page.keyboard.press("Escape")
     assert said.inner_text().startswith("selected: layer 2, head 2")
+
+
+def test_the_cursor_stays_on_its_head_while_the_grid_is_laid_out_anew(grid):
+    page, root = grid()
+    plot, spot = root.locator(".aw-grid-plot"), root.locator(".aw-spot:not(.aw-spot-selected)")
+    plot.focus()
+    page.keyboard.press("ArrowUp")
+    before = spot.bounding_box()["width"]
+    page.set_viewport_size({"width": 420, "height": 900})
+    expect(spot).not_to_have_css("width", f"{before:g}px")
+    assert "(0.2)" in root.locator(".aw-readout").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert "(0.3)" in root.locator(".aw-readout").inner_text()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(340, "dark"), (1100, "light")])

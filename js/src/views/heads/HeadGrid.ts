@@ -274,6 +274,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const headName = (head: number): string => (source.heads ? ctx.headName(source.heads[head] as number) : "");
     const keeps = (at: Spot): boolean =>
       exists(source, at) && controls.keeps(at, layerName(at.layer), headName(at.head));
+    const pointed = cursor.headAt(cursor.at());
     now = layOut({
       layers,
       heads,
@@ -292,7 +293,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const rank = (at: Spot): number => (ranking ? ranking.of(at) * (ranking.lowest ? 1 : -1) : 0);
     best = all.filter((at) => keeps(at) && !Number.isNaN(rank(at)) && !isPruned(sheet, at));
     best.sort((a, b) => rank(a) - rank(b));
-    cursor.reset();
+    cursor.stayOn(pointed);
     const { size, names, isTable, lines, cols, shown, order } = now;
     setSizes(box, { box: now.height });
     controls.count(shown, all.length);

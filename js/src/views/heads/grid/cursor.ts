@@ -17,8 +17,8 @@ export interface Cursor {
   meant(): Spot | null;
   headAt(at: At | null): Spot | null;
   hover(at: At | null): void;
-  /** Forget the place, as the grid was laid out anew. */
-  reset(): void;
+  /** Stay on a head of the grid that was laid out anew; null, or a head that is no longer shown: on none. */
+  stayOn(head: Spot | null): void;
   choose(spot: Spot | null): void;
 }
 
@@ -131,8 +131,8 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
     meant: () => headAt(spot ?? board.selected()),
     headAt,
     hover,
-    reset() {
-      spot = null;
+    stayOn(head) {
+      spot = (head && board.layout().places.get(`${head.layer} ${head.head}`)) || null;
     },
     choose,
   };
