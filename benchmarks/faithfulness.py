@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,15 +137,16 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     model, tokenizer = aw.demo_model("classifier")
-    shared: dict[str, Any] = {"operator": "mask", "unit": "word", "cache": options.cache}
+    removal = aw.evaluate.Removal("mask")
+    shared: dict[str, Any] = {"unit": "word", "cache": options.cache}
     start = time.process_time()
     small = aw.evaluate.compare(
-        METHODS, METRICS, sst2(options.data, options.sentences), model, tokenizer, **shared
+        METHODS, METRICS, sst2(options.data, options.sentences), model, tokenizer, removal=removal, **shared
     )
     middle = time.process_time()
     large = aw.evaluate.compare(
         METHODS, [*METRICS, "auprc", "token_f1"], movies(options.data, options.reviews), model, tokenizer,
-        draws=3, **shared,
+        removal=replace(removal, draws=3), **shared,
     )  # fmt: skip
     end = time.process_time()
     parts = [

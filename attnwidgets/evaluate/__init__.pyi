@@ -41,6 +41,7 @@ from .minimal_edits import minimal_edits as minimal_edits
 from .probe import probe as probe
 from .removals.media_operators import PICTURE_OPERATORS as PICTURE_OPERATORS
 from .removals.media_operators import SOUND_OPERATORS as SOUND_OPERATORS
+from .removals.protocol import Removal as Removal
 from .removals.removal import OPERATORS as OPERATORS
 from .removals.removal import possible_operators as possible_operators
 from .scorecards.build import averaged as averaged

@@ -17,6 +17,7 @@ SHARED = {
     '`aw.evaluate.OPERATORS`; of pictures also "blur", "mean_image", "zero_image" or "neighbours", see '
     '`aw.evaluate.PICTURE_OPERATORS`; of sound also "silence", see `aw.evaluate.SOUND_OPERATORS`. There is '
     "no default: scores by different operators are not comparable.",
+    "removal": "An `aw.evaluate.Removal`: the operator with further options, in place of `operator`.",
     "score": 'The score f: "probability", "log_probability" or "number" (the logit, or the value of a target '
     "that is not a logit). Default: the probability, or the number if the target is not a single logit.",
     "rounding": 'How share * n is rounded to a number of features: "ceil", "floor" or "nearest". Features '

@@ -48,7 +48,10 @@ def test_the_slider_takes_tokens_away_in_the_order_of_the_explanation(page, trac
         i for i in np.argsort(-found.values, kind="stable") if not trace.axes()[0].units["token"].special[i]
     ]
     curve = aw.evaluate.faithfulness(
-        trace, found, operator="mask", metrics="deletion", thresholds=[k / len(order) for k in range(4)]
+        trace,
+        found,
+        removal=aw.evaluate.Removal("mask", thresholds=[k / len(order) for k in range(4)]),
+        metrics="deletion",
     ).of("made")[0, 0]
     told = page.locator(".aw-chart-told").text_content()
     assert told.startswith("without \u2068“"), "it opens on what one token does"

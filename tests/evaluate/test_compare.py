@@ -52,13 +52,20 @@ def same(one: np.ndarray, other: np.ndarray) -> None:
 def test_each_text_scores_what_it_scores_alone(classifier: Any, operator: Any) -> None:
     model, tokenizer = classifier
     result = compare(
-        methods(), EVERY, TEXTS, model, tokenizer, operator=operator, thresholds=(0.2, 0.5), batch_size=7
+        methods(),
+        EVERY,
+        TEXTS,
+        model,
+        tokenizer,
+        removal=aw.evaluate.Removal(operator, thresholds=(0.2, 0.5), batch_size=7),
     )
     traces = aw.trace(model, tokenizer, TEXTS)
     chosen = [0, 1, 2, 4]  # without chance, whose draws belong to a text
-    plain = faithfulness(traces, methods(), operator=operator, metrics=EVERY[:3], thresholds=(0.2, 0.5))
+    plain = faithfulness(
+        traces, methods(), removal=aw.evaluate.Removal(operator, thresholds=(0.2, 0.5)), metrics=EVERY[:3]
+    )
     same(result["removal"].samples[:, :3][:, :, chosen], plain.samples[:, :, chosen])
-    hard = fidelity(traces, methods(), operator=operator, thresholds=(0.2, 0.5))
+    hard = fidelity(traces, methods(), removal=aw.evaluate.Removal(operator, thresholds=(0.2, 0.5)))
     same(result["removal"].samples[:, 3:][:, :, [0, 1, 2]], hard.samples[:, :, [0, 1, 2]])
     alone = single_removals(traces, methods(), operator=operator, metrics=EVERY[5:7])
     same(result["single_removals"].samples[:, :, chosen], alone.samples[:, :, chosen])
@@ -77,12 +84,14 @@ def test_each_text_scores_what_it_scores_alone(classifier: Any, operator: Any) -
 def test_sums_counts_and_noise_are_compared_as_well(classifier: Any) -> None:
     chosen = {"saliency": "saliency", "length": lengths}
     metrics = ["infidelity", "effective_complexity", "max_sensitivity", "average_sensitivity"]
-    result = compare(chosen, metrics, TEXTS[:3], *classifier, operator="mask", draws=4)
+    result = compare(chosen, metrics, TEXTS[:3], *classifier, removal=aw.evaluate.Removal("mask", draws=4))
     traces = aw.trace(*classifier, TEXTS[:3])
     assert result.table.metrics == tuple(metrics)
     alone = {
         "infidelity": infidelity(traces, chosen, operator="mask", samples=64),
-        "effective_complexity": effective_complexity(traces, chosen, operator="mask", oracle="leave_one_out"),
+        "effective_complexity": effective_complexity(
+            traces, chosen, removal=aw.evaluate.Removal("mask", oracle="leave_one_out")
+        ),
     }
     same(result["effective_complexity"].of("saliency"), alone["effective_complexity"].of("saliency"))
     same(result["effective_complexity"].of("oracle"), alone["effective_complexity"].of("oracle"))
@@ -106,9 +115,14 @@ def test_a_decoder_and_one_of_two_stacks_are_compared_as_well() -> None:
     for several, operator in ((traces, "delete"), (traces, "pad"), (two, "mask")):
         if operator == "pad":
             gpt.config.pad_token_id = 0
-        result = compare("saliency", "comprehensiveness", several, operator=operator, thresholds=(0.5,))
+        result = compare(
+            "saliency", "comprehensiveness", several, removal=aw.evaluate.Removal(operator, thresholds=(0.5,))
+        )
         plain = faithfulness(
-            several, "saliency", operator=operator, metrics="comprehensiveness", thresholds=(0.5,)
+            several,
+            "saliency",
+            removal=aw.evaluate.Removal(operator, thresholds=(0.5,)),
+            metrics="comprehensiveness",
         )
         same(result["removal"].samples[:, :, [0, 2]], plain.samples[:, :, [0, 2]])
 
@@ -120,12 +134,21 @@ def test_labels_and_rationales_of_a_data_set_are_used(classifier: Any) -> None:
         {"text": "the cat", "label": 0, "rationale": [(4, 7)]},
     ]
     result = compare(
-        {"length": lengths}, ["fidelity_plus", "recall"], texts, model, tokenizer, operator="mask",
-        target="label", thresholds=(0.5,),
-    )  # fmt: skip
+        {"length": lengths},
+        ["fidelity_plus", "recall"],
+        texts,
+        model,
+        tokenizer,
+        removal=aw.evaluate.Removal("mask", thresholds=(0.5,)),
+        target="label",
+    )
     traces = aw.trace(model, tokenizer, [text["text"] for text in texts])
     hard = fidelity(
-        traces, {"length": lengths}, [2, 0], operator="mask", mode="phenomenon", thresholds=(0.5,)
+        traces,
+        {"length": lengths},
+        [2, 0],
+        removal=aw.evaluate.Removal("mask", thresholds=(0.5,)),
+        mode="phenomenon",
     )
     same(result["removal"].of("length"), hard.of("length")[:, :1])
     gold = plausibility(traces, {"length": lengths}, [text["rationale"] for text in texts], metrics="recall")

@@ -61,7 +61,13 @@ def folder(tmp_path_factory: Any) -> Path:
 def scores(model: Any, texts: Any = TEXTS, methods: Any = "saliency", **options: Any) -> Any:
     tokenizer = options.pop("tokenizer", None)
     return compare(
-        methods, METRICS, texts, model, tokenizer, operator="mask", thresholds=(0.5,), draws=2, **options
+        methods,
+        METRICS,
+        texts,
+        model,
+        tokenizer,
+        removal=aw.evaluate.Removal("mask", thresholds=(0.5,), draws=2),
+        **options,
     )
 
 

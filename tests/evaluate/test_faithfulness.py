@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,9 +78,12 @@ def additive(weights: list[float]) -> Any:
 def test_every_operator_is_what_it_says(classified: Any, operator: str) -> None:
     ids = classified.inputs["input_ids"][0].tolist()
     result = faithfulness(
-        classified, given(classified, [9, 0, 3, 2, 1, 9]), 1, operator=operator, metrics="deletion",
-        thresholds=(0.5,), score="number",
-    )  # fmt: skip
+        classified,
+        given(classified, [9, 0, 3, 2, 1, 9]),
+        1,
+        removal=aw.evaluate.Removal(operator, thresholds=(0.5,), score="number"),
+        metrics="deletion",
+    )
     gone = (2, 3)
     swapped = {"mask": MASK, "pad": 0}
     if operator == "delete":
@@ -106,9 +110,8 @@ def test_every_metric_by_hand(classified: Any) -> None:
         classified,
         {"mine": given(classified, values)},
         2,
-        operator="mask",
+        removal=aw.evaluate.Removal("mask", thresholds=QUARTERS),
         metrics=EVERY,
-        thresholds=QUARTERS,
     )
     ids = classified.inputs["input_ids"][0].tolist()
     order = [3, 4, 1, 2]
@@ -131,30 +134,27 @@ def test_every_metric_by_hand(classified: Any) -> None:
 def test_words_are_removed_as_a_whole_and_magnitude_ranks_by_size(classified: Any) -> None:
     word = given(classified, [0, -4, -4, -4, 1, 0]).to("word")
     ids = classified.inputs["input_ids"][0].tolist()
-    options: dict[str, Any] = {
-        "operator": "delete",
-        "metrics": "deletion",
-        "thresholds": (0.5,),
-        "score": "number",
-    }
-    result = faithfulness(classified, word, 0, by="magnitude", **options)
+    removal = aw.evaluate.Removal("delete", thresholds=(0.5,), score="number")
+    by_size = replace(removal, by="magnitude")
+    result = faithfulness(classified, word, 0, metrics="deletion", removal=by_size)
     assert result.unit == "word"
     kept = run(classified, [ids[0], *ids[4:]])
     assert result.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
-    result = faithfulness(classified, word, 0, **options)
+    result = faithfulness(classified, word, 0, metrics="deletion", removal=removal)
     kept = run(classified, [*ids[:4], ids[5]])
     assert result.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
 
 
 def test_a_decoder_goes_on_from_the_last_token_that_is_left(decoder: Any) -> None:
     values = given(decoder, [0, 1, 2, 3, 4])
-    options: dict[str, Any] = {"metrics": "deletion", "thresholds": (0.4, 1.0)}
-    result = faithfulness(decoder, values, 7, operator="delete", **options)
+    removal = aw.evaluate.Removal("delete", thresholds=(0.4, 1.0))
+    result = faithfulness(decoder, values, 7, metrics="deletion", removal=removal)
     expected = run(decoder, [3, 17, 42])[-1].softmax(-1)[7]
     assert result.samples[0, 0, 0, 0] == pytest.approx(float(expected), abs=1e-9)
     assert np.isnan(result.samples[0, 0, 0, 1])
     assert "nothing is left" in result.warning
-    result = faithfulness(decoder, values, 7, operator="attention_mask", **options)
+    masked = replace(removal, operator="attention_mask")
+    result = faithfulness(decoder, values, 7, metrics="deletion", removal=masked)
     assert np.isnan(result.samples[0, 0, 0, 1])
     mask = torch.tensor([[1, 1, 1, 0, 0]])
     expected = run(decoder, [3, 17, 42, 8, 99], attention_mask=mask)[-1].softmax(-1)[7]
@@ -164,9 +164,10 @@ def test_a_decoder_goes_on_from_the_last_token_that_is_left(decoder: Any) -> Non
 @pytest.mark.parametrize(("rounding", "k"), [("ceil", 2), ("floor", 1), ("nearest", 1)])
 def test_rounding_is_what_it_says(classified: Any, rounding: Any, k: int) -> None:
     values = given(classified, [0, 4, 3, 2, 1, 0])
-    options: dict[str, Any] = {"operator": "mask", "metrics": "deletion", "score": "number"}
-    result = faithfulness(classified, values, 0, thresholds=(0.3,), rounding=rounding, **options)
-    exact = faithfulness(classified, values, 0, thresholds=(k / 4,), **options)
+    removal = aw.evaluate.Removal("mask", thresholds=(0.3,), rounding=rounding, score="number")
+    result = faithfulness(classified, values, 0, metrics="deletion", removal=removal)
+    exactly = replace(removal, thresholds=(k / 4,))
+    exact = faithfulness(classified, values, 0, metrics="deletion", removal=exactly)
     np.testing.assert_array_equal(result.samples, exact.samples)
 
 
@@ -174,7 +175,9 @@ def test_batches_do_not_change_a_number(classified: Any) -> None:
     values = given(classified, [0, 4, 3, 2, 1, 0])
     for operator in OPERATORS:
         one, many = (
-            faithfulness(classified, values, operator=operator, metrics=EVERY, batch_size=size)
+            faithfulness(
+                classified, values, removal=aw.evaluate.Removal(operator, batch_size=size), metrics=EVERY
+            )
             for size in (1, 64)
         )
         np.testing.assert_allclose(one.samples, many.samples, atol=1e-12)
@@ -194,9 +197,14 @@ def test_on_an_additive_model_the_oracle_is_never_beaten_and_chance_lies_between
     picked = dict(list(orders.items())[::5])
     for oracle in ("leave_one_out", "greedy"):
         card = faithfulness(
-            trace, picked, 1, operator="zero", metrics=("comprehensiveness", "sufficiency"),
-            thresholds=(0.2, 0.4, 0.6, 0.8), oracle=oracle, special=False,
-        )  # fmt: skip
+            trace,
+            picked,
+            1,
+            removal=aw.evaluate.Removal(
+                "zero", thresholds=(0.2, 0.4, 0.6, 0.8), oracle=oracle, special=False
+            ),
+            metrics=("comprehensiveness", "sufficiency"),
+        )
         best = card.of("oracle")[0][:, None]
         others = np.stack([card.of(name)[0] for name in (*picked, "random")], axis=1)
         assert (others[0] <= best[0] + 1e-9).all()
@@ -212,7 +220,7 @@ def test_chance_never_wins_beyond_its_interval() -> None:
         "weights": [given(trace, [-9.0, *own]) for trace, own in zip(traces, weights, strict=True)],
         "drawn": [given(trace, [-9.0, *rng.permutation(5)]) for trace in traces],
     }
-    card = faithfulness(traces, chosen, 1, operator="zero", thresholds=(0.2, 0.4, 0.6))
+    card = faithfulness(traces, chosen, 1, removal=aw.evaluate.Removal("zero", thresholds=(0.2, 0.4, 0.6)))
     low, high = card.interval
     ours, drawn, random = (card.methods.index(name) for name in ("weights", "drawn", "random"))
     assert (card.mean[0, ours] > high[0, random]).all()
@@ -241,16 +249,24 @@ def test_fidelity_in_both_modes_and_kinds(classified: Any) -> None:
     ]
     for label in range(3):
         hard = fidelity(
-            classified, values, label, operator="mask", mode="phenomenon", thresholds=(0.25, 0.5)
+            classified,
+            values,
+            label,
+            removal=aw.evaluate.Removal("mask", thresholds=(0.25, 0.5)),
+            mode="phenomenon",
         ).samples[0, :, 0]
         right = decision == label
         expected = [[abs(right - int(part.argmax() == label)) for part in pair] for pair in parts]
         np.testing.assert_array_equal(hard, np.array(expected).T)
-    soft = fidelity(classified, values, operator="mask", kind="probability", thresholds=(0.25, 0.5))
+    soft = fidelity(
+        classified, values, removal=aw.evaluate.Removal("mask", thresholds=(0.25, 0.5)), kind="probability"
+    )
     whole = classified.logits.double().softmax(-1)[decision]
     expected = [[float(whole - part.softmax(-1)[decision]) for part in pair] for pair in parts]
     np.testing.assert_allclose(soft.samples[0, :, 0], np.array(expected).T, atol=1e-6)
-    model = fidelity(classified, values, operator="mask", thresholds=(0.25, 0.5)).samples[0, :, 0]
+    model = fidelity(classified, values, removal=aw.evaluate.Removal("mask", thresholds=(0.25, 0.5))).samples[
+        0, :, 0
+    ]
     expected = [[int(part.argmax() != decision) for part in pair] for pair in parts]
     np.testing.assert_array_equal(model, np.array(expected).T)
 
@@ -292,17 +308,21 @@ def test_several_texts_methods_by_name_and_rows_of_maps(classified: Any) -> None
             "row": lambda trace: aw.rollout(trace).select(layer=-1).to_attributions("row", query="cls"),
         },
         1,
-        operator="delete",
-        thresholds=(0.5,),
+        removal=aw.evaluate.Removal("delete", thresholds=(0.5,)),
     )
     assert card.n_examples == len(traces) == 2
     assert card.methods == ("gradient", "l2", "row", "random", "oracle")
     alone = faithfulness(
-        traces[1], aw.input_x_gradient(traces[1], 1), 1, operator="delete", thresholds=(0.5,), draws=1
+        traces[1],
+        aw.input_x_gradient(traces[1], 1),
+        1,
+        removal=aw.evaluate.Removal("delete", thresholds=(0.5,), draws=1),
     )
     np.testing.assert_allclose(card.of("gradient")[1], alone.samples[0, :, 0], atol=1e-12)
     assert "row" in card._repr_html_()
-    listed = faithfulness(traces, ["input_x_gradient", ("saliency", {})], 1, operator="delete", draws=1)
+    listed = faithfulness(
+        traces, ["input_x_gradient", ("saliency", {})], 1, removal=aw.evaluate.Removal("delete", draws=1)
+    )
     assert listed.methods == ("input_x_gradient", "saliency", "random", "oracle")
 
 
@@ -312,7 +332,9 @@ def test_the_model_comes_back_as_it_was(classified: Any) -> None:
     hooks = [len(module._forward_hooks) for module in model.modules()]
     model.train()
     try:
-        faithfulness(classified, "input_x_gradient", 1, operator="mean", thresholds=(0.5,))
+        faithfulness(
+            classified, "input_x_gradient", 1, removal=aw.evaluate.Removal("mean", thresholds=(0.5,))
+        )
         assert model.training
     finally:
         model.eval()
@@ -327,9 +349,12 @@ def test_undefined_is_nan_with_the_reason(classified: Any) -> None:
     assert "flat is constant" in constant.warning
     norm = aw.targets.embedding_norm(0)
     card = faithfulness(
-        classified, given(classified, [0, 1, 2, 3, 4, 0]), norm, operator="mask", metrics=EVERY[:3:2],
-        thresholds=(0.5,),
-    )  # fmt: skip
+        classified,
+        given(classified, [0, 1, 2, 3, 4, 0]),
+        norm,
+        removal=aw.evaluate.Removal("mask", thresholds=(0.5,)),
+        metrics=EVERY[:3:2],
+    )
     assert np.isfinite(card.samples[0, 0]).all()
     assert np.isnan(card.samples[0, 1]).all()
     assert "no probability" in card.warning
@@ -337,10 +362,14 @@ def test_undefined_is_nan_with_the_reason(classified: Any) -> None:
 
 def test_one_token_and_none(classified: Any) -> None:
     trace = aw.trace(classified.model, classified.tokenizer, "cat")
-    card = faithfulness(trace, given(trace, [0, 1, 0]), 1, operator="mask", thresholds=(1.0,))
+    card = faithfulness(
+        trace, given(trace, [0, 1, 0]), 1, removal=aw.evaluate.Removal("mask", thresholds=(1.0,))
+    )
     assert np.isfinite(card.samples).all()
     bare = aw.trace(classified.model, None, input_ids=[1, 7, 2])
-    alone = faithfulness(bare, given(bare, [0, 1, 0]), 1, operator="delete", thresholds=(1.0,))
+    alone = faithfulness(
+        bare, given(bare, [0, 1, 0]), 1, removal=aw.evaluate.Removal("delete", thresholds=(1.0,))
+    )
     assert np.isnan(alone.samples[0, 0]).all()
 
 
@@ -363,11 +392,11 @@ def test_bad_input_is_said(classified: Any, decoder: Any) -> None:
     with pytest.raises(ValueError, match="'delete' moves the tokens"):
         faithfulness(classified, values, aw.targets.embedding_norm(0), operator="delete")
     with pytest.raises(ValueError, match="shares of the features"):
-        faithfulness(classified, values, operator="mask", thresholds=(5,))
+        faithfulness(classified, values, removal=aw.evaluate.Removal("mask", thresholds=(5,)))
     with pytest.raises(ValueError, match="draws must be at least 1"):
-        faithfulness(classified, values, operator="mask", draws=0)
+        faithfulness(classified, values, removal=aw.evaluate.Removal("mask", draws=0))
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
-        faithfulness(classified, values, operator="mask", batch_size=0)
+        faithfulness(classified, values, removal=aw.evaluate.Removal("mask", batch_size=0))
     with pytest.raises(ValueError, match="true label of every trace"):
         fidelity(classified, values, operator="mask", mode="phenomenon")
     with pytest.raises(ValueError, match="'positve' is not a class"):
@@ -395,9 +424,13 @@ def test_comprehensiveness_and_sufficiency_equal_ferret(shared: Path, minilm: An
     shares = [round(0.1 * step, 1) for step in range(1, 11)]
     for ours, theirs in (("delete", "del"), ("mask", "mask")):
         card = faithfulness(
-            trace, scores, 0, operator=ours, thresholds=shares, rounding="floor", positive=True, oracle=None,
-            draws=1,
-        )  # fmt: skip
+            trace,
+            scores,
+            0,
+            removal=aw.evaluate.Removal(
+                ours, thresholds=shares, rounding="floor", positive=True, oracle=None, draws=1
+            ),
+        )
         for name in names:
             # ferret takes sets that are equal once, and none that is empty.
             positive = int((arrays[f"scores.{name}"][1:-1] > 0).sum())
@@ -413,12 +446,16 @@ def test_several_texts_show_their_progress_as_one(classified: Any) -> None:
 
     seen: list[tuple[int, int | None, str]] = []
     with observing(lambda *step: seen.append(step)):
-        faithfulness([classified] * 3, "input_x_gradient", 1, operator="mask", thresholds=(0.5,))
+        faithfulness(
+            [classified] * 3, "input_x_gradient", 1, removal=aw.evaluate.Removal("mask", thresholds=(0.5,))
+        )
     assert seen == [(done, 3, "scoring") for done in range(4)]
     seen.clear()
     values = given(classified, [0, 4, 3, 2, 1, 0])
     with observing(lambda *step: seen.append(step)):
-        faithfulness(classified, values, 1, operator="mask", thresholds=(0.5,), batch_size=1)
+        faithfulness(
+            classified, values, 1, removal=aw.evaluate.Removal("mask", thresholds=(0.5,), batch_size=1)
+        )
     assert {what for *_, what in seen} == {"removing"}
 
 

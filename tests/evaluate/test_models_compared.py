@@ -44,7 +44,9 @@ def lengths(trace: Any) -> Attributions:
 
 def test_the_loss_of_a_data_set_by_hand(traces: Any) -> None:
     labels = [2, 0, 1]
-    card = performance_loss(traces, {"length": lengths}, labels, operator="mask", thresholds=(0.0, 0.5))
+    card = performance_loss(
+        traces, {"length": lengths}, labels, removal=aw.evaluate.Removal("mask", thresholds=(0.0, 0.5))
+    )
     whole, part, right, still = [], [], [], []
     for trace, label in zip(traces, labels, strict=True):
         ids = trace.inputs["input_ids"][0].tolist()
@@ -157,7 +159,11 @@ def test_retraining_is_given_texts_without_their_top_features(traces: Any) -> No
         return sum(item["input_ids"].count(4) for item in training) / 10
 
     card = remove_and_retrain(
-        train, (traces, [0, 1, 0]), (traces[:1], [0]), {"length": lengths}, thresholds=(0, 0.5)
+        train,
+        (traces, [0, 1, 0]),
+        (traces[:1], [0]),
+        {"length": lengths},
+        removal=aw.evaluate.Removal("mask", thresholds=(0, 0.5)),
     )
     assert len(seen) == 4, "what removes nothing is trained once"
     changed = seen[1][0][0]
@@ -175,7 +181,11 @@ def test_retraining_is_given_texts_without_their_top_features(traces: Any) -> No
     oracle = [4 if at in best else item for at, item in enumerate(before)]
     assert seen[3][1][0] == {"input_ids": oracle, "label": 0}
     several = remove_and_retrain(
-        lambda *_: [0.5, 0.7], (traces, [0, 1, 0]), (traces, [0, 1, 0]), lengths, oracle=None
+        lambda *_: [0.5, 0.7],
+        (traces, [0, 1, 0]),
+        (traces, [0, 1, 0]),
+        lengths,
+        removal=aw.evaluate.Removal("mask", oracle=None),
     )
     assert several.n_examples == 2
     assert several.baselines == ("random",)

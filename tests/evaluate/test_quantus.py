@@ -46,13 +46,22 @@ def test_single_removals_and_deletion_are_the_same(recorded: Any, vectors: Any, 
     # Quantus divides by the largest, and takes magnitudes.
     sizes = {str(at): given(trace, abs(vector) / abs(vector).max()) for at, vector in enumerate(vectors)}
     card = single_removals(
-        trace, sizes, LABEL, operator="mask", metrics=("monotonicity", "non_sensitivity"), special=True,
-        epsilon=EPSILON, change=EPSILON,
-    )  # fmt: skip
+        trace,
+        sizes,
+        LABEL,
+        removal=aw.evaluate.Removal("mask", special=True),
+        metrics=("monotonicity", "non_sensitivity"),
+        epsilon=EPSILON,
+        change=EPSILON,
+    )
     signed = {str(at): given(trace, vector) for at, vector in enumerate(vectors)}
     shares = np.arange(1, len(IDS) + 1) / len(IDS)
     curves = faithfulness(
-        trace, signed, LABEL, operator="mask", metrics="deletion", thresholds=shares, special=True
+        trace,
+        signed,
+        LABEL,
+        removal=aw.evaluate.Removal("mask", thresholds=shares, special=True),
+        metrics="deletion",
     )
     for at in range(len(vectors)):
         for index, name in enumerate(card.metrics):

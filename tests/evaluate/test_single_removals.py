@@ -122,7 +122,7 @@ def test_bad_input_is_said(classified: Any) -> None:
     with pytest.raises(ValueError, match="is not one of 'delete'"):
         single_removals(classified, values, operator="blot")
     with pytest.raises(ValueError, match="score 'logit' is not one of"):
-        single_removals(classified, values, operator="mask", score="logit")
+        single_removals(classified, values, removal=aw.evaluate.Removal("mask", score="logit"))
     with pytest.raises(ValueError, match="Did you mean 'deleted'"):
         effective_complexity(classified, values, operator="mask", selected="delete")
     with pytest.raises(ValueError, match="gold has 2 for 1"):

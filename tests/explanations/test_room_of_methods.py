@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.evaluate.removals.removal import Removal
+from attnwidgets.evaluate.removals.removal import ElementRemoval
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.tracing import free_memory, pass_memory
 from attnwidgets.tracing.free_memory import spoken_bytes
@@ -141,7 +141,7 @@ def test_removals_run_as_many_at_once_as_there_is_room_for(
     gone = np.eye(len(IDS), dtype=bool)
 
     def answers() -> Any:
-        with Removal(found, unit, "self", target, "attention_mask").answering(watched=False) as ask:
+        with ElementRemoval(found, unit, "self", target, "attention_mask").answering(watched=False) as ask:
             return ask(gone)
 
     whole = answers()

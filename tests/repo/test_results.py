@@ -23,7 +23,7 @@ NO_RESULTS = {
     # inputs, and parts of results
     *("Continuation", "SAE", "TokenAxis", "Trace", "Unit", "circuits.Claim", "people.Agent", "people.Item"),
     *("people.Study", "people.Trial", "speech.SpokenSentence", "targets.Target"),
-    *("statistics.Pattern", "statistics.Statistic"),
+    *("statistics.Pattern", "statistics.Statistic", "evaluate.Removal"),
     # several matrices, fitted models, and runs that are open
     *("circuits.HeadCircuits", "circuits.Translator", "circuits.PairedRuns"),
     # facts about a model of aw.zoo, in words

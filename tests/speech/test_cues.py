@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.evaluate.removals.removal import Removal
+from attnwidgets.evaluate.removals.removal import ElementRemoval
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.speech.cue_contribution import word_rows
 from attnwidgets.speech.word_times import with_words
@@ -110,7 +110,7 @@ def test_silence_is_an_operator_of_sound_and_of_nothing_else(times: Any) -> None
     assert "silence" not in aw.evaluate.possible_operators(text, "self")
     unit = words.axes("encoder")[0].units["word"]
     target = resolve_target(words, None, method="test")
-    removal = Removal(words, unit, "encoder", target, "silence")
+    removal = ElementRemoval(words, unit, "encoder", target, "silence")
     gone = np.zeros((2, len(unit)), dtype=bool)
     gone[1, 1] = True
     with removal.answering(watched=False) as ask:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,9 +129,12 @@ def test_a_tagger_names_the_classes_of_its_tokens(family: str) -> None:
     best = int(rows.argmax()) + 1
     assert f"B-PER at {best}, where it is most probable" in aw.input_x_gradient(trace, "b-per").warning
     card = aw.evaluate.faithfulness(
-        trace, "saliency", aw.targets.label("B-LOC", position=4), operator="mask", thresholds=[1.0],
-        metrics="comprehensiveness", oracle=None, draws=1,
-    )  # fmt: skip
+        trace,
+        "saliency",
+        aw.targets.label("B-LOC", position=4),
+        removal=aw.evaluate.Removal("mask", thresholds=[1.0], oracle=None, draws=1),
+        metrics="comprehensiveness",
+    )
     hidden = trace.inputs["input_ids"].clone()
     hidden[0, [index for index in range(1, hidden.shape[1] - 1) if index != 4]] = 4
     with torch.no_grad():
@@ -184,7 +188,7 @@ def test_an_extractive_answer_is_a_start_and_an_end(family: str) -> None:
         aw.saliency(trace, aw.targets.answer(5, 5))
 
 
-ONCE: dict[str, Any] = {"operator": "zero", "oracle": None, "draws": 1}
+ONCE = aw.evaluate.Removal("zero", oracle=None, draws=1)
 
 
 def answers() -> tuple[Trace, Any, Any]:
@@ -218,12 +222,12 @@ def test_targets_of_the_same_name_are_told_apart(make: Any) -> None:
         given = aw.input_x_gradient(trace, target)
         if make is not rows:  # of a decoder, the names of tokens that follow each other
             np.testing.assert_allclose(together.select(given.target).values, given.values, atol=1e-6)
-        meant = aw.evaluate.faithfulness(trace, given, target, **ONCE).values
+        meant = aw.evaluate.faithfulness(trace, given, target, removal=ONCE).values
         if make in (rows, masked) and target is targets[1]:
             with pytest.raises(ValueError, match=" at 1', a label that does not determine one: pass target="):
-                aw.evaluate.faithfulness(trace, given, **ONCE)
+                aw.evaluate.faithfulness(trace, given, removal=ONCE)
         else:
-            np.testing.assert_array_equal(aw.evaluate.faithfulness(trace, given, **ONCE).values, meant)
+            np.testing.assert_array_equal(aw.evaluate.faithfulness(trace, given, removal=ONCE).values, meant)
 
 
 def test_only_a_model_that_finds_answers_is_asked_for_one() -> None:
@@ -256,28 +260,28 @@ def test_a_regression_predicts_numbers(family: str, count: int) -> None:
     assert not moved.flipped
     assert f"{moved.predictions[0].before:.4g} to {moved.predictions[0].after:.4g}" in repr(moved)
     assert trace.predictions(1)[0].name == trace.answer.names[0]
-    options: dict[str, Any] = {"operator": "mask", "thresholds": [1.0], "oracle": None, "draws": 1}
-    card = aw.evaluate.faithfulness(trace, "saliency", 0, metrics="comprehensiveness", **options)
+    removal = aw.evaluate.Removal("mask", thresholds=[1.0], oracle=None, draws=1)
+    card = aw.evaluate.faithfulness(trace, "saliency", 0, metrics="comprehensiveness", removal=removal)
     hidden = trace.inputs["input_ids"].clone()
     hidden[0, 1:-1] = 4
     with torch.no_grad():
         after = trace.model(**{**trace.inputs, "input_ids": hidden}).logits[0, 0]
     assert card.to_rows()[0]["mean"] == pytest.approx(numbers[0] - float(after), abs=1e-5)
     with pytest.raises(ValueError, match='is a number without a probability; take score="number"'):
-        aw.evaluate.faithfulness(trace, "saliency", 0, score="probability", **options)
+        aw.evaluate.faithfulness(trace, "saliency", 0, removal=replace(removal, score="probability"))
 
 
 @pytest.mark.parametrize("head", ["SequenceClassification", "QuestionAnswering"])
 def test_a_metric_that_needs_a_probability_says_what_a_number_has(head: str) -> None:
     numbers = {"num_labels": 3, "problem_type": "regression"} if head.startswith("Sequence") else {}
     trace = traced("Bert", head, "who sat", "the unbelievable cat sat.", **numbers)
-    removal: dict[str, Any] = {"operator": "mask", "oracle": None, "draws": 1}
+    removal = aw.evaluate.Removal("mask", oracle=None, draws=1)
     for card in (
-        aw.evaluate.fidelity(trace, "saliency", **removal),
-        aw.evaluate.performance_loss([trace], "saliency", [None], **removal),
+        aw.evaluate.fidelity(trace, "saliency", removal=removal),
+        aw.evaluate.performance_loss([trace], "saliency", [None], removal=removal),
     ):
         assert np.isnan(card.values).all()
-        assert 'faithfulness(..., score="number") scores its number' in card.warning
+        assert '`faithfulness` with Removal(..., score="number") scores its number' in card.warning
     swapped = aw.evaluate.attention_permutation(trace, permutations=1)
     assert np.isnan(swapped.values).all()
     assert "numbers without probabilities" in swapped.warning
@@ -285,12 +289,15 @@ def test_a_metric_that_needs_a_probability_says_what_a_number_has(head: str) -> 
         aw.evaluate.adversarial_attention(trace, steps=1)
     with pytest.raises(ValueError, match='take loss="change"'):
         aw.evaluate.effective_complexity(
-            trace, "saliency", operator="mask", loss="log_loss", oracle="leave_one_out", draws=1
+            trace,
+            "saliency",
+            removal=aw.evaluate.Removal("mask", oracle="leave_one_out", draws=1),
+            loss="log_loss",
         )
     # Where nothing but the number counts, a feature matters as much as it moves the number.
     occluded = aw.occlusion(trace, baseline="mask")
     moved = aw.Attributions(np.abs(occluded.values), axis=occluded.axis, unit="token", method="moved")
-    card = aw.evaluate.importance_correlation(trace, moved, operator="mask", draws=1)
+    card = aw.evaluate.importance_correlation(trace, moved, removal=aw.evaluate.Removal("mask", draws=1))
     assert card.select(metric="leave_one_out_variation_tau").values.flat[0] == pytest.approx(1)
 
 
@@ -303,8 +310,8 @@ def test_labels_that_do_not_exclude_each_other_are_read_alone_everywhere() -> No
     with torch.no_grad():
         after = trace.model(**{**trace.inputs, "input_ids": hidden}).logits[0].sigmoid()
     before = plain(trace).logits[0].sigmoid()
-    options: dict[str, Any] = {"operator": "mask", "thresholds": [1.0], "oracle": None, "draws": 1}
-    card = aw.evaluate.faithfulness(trace, "saliency", "fear", metrics="comprehensiveness", **options)
+    removal = aw.evaluate.Removal("mask", thresholds=[1.0], oracle=None, draws=1)
+    card = aw.evaluate.faithfulness(trace, "saliency", "fear", metrics="comprehensiveness", removal=removal)
     assert card.to_rows()[0]["mean"] == pytest.approx(float(before[1] - after[1]), abs=1e-6)
     view = aw.RemovalView(trace, aw.saliency(trace, "fear"), operator="mask")
     assert view.left(0) == pytest.approx(float(before[1]), abs=1e-6)
@@ -396,9 +403,10 @@ def test_a_decoder_without_padding_classifies_in_batches() -> None:
     batched = aw.integrated_gradients(traces[0], steps=16, batch_size=8, baseline="zero")
     single = aw.integrated_gradients(traces[0], steps=16, batch_size=1, baseline="zero")
     np.testing.assert_allclose(batched.values, single.values, atol=1e-5)
-    options: dict[str, Any] = {"operator": "delete", "oracle": None, "draws": 1}
+    removal = aw.evaluate.Removal("delete", oracle=None, draws=1)
     scores = [
-        aw.evaluate.faithfulness(traces[0], "saliency", batch_size=size, **options).values for size in (1, 32)
+        aw.evaluate.faithfulness(traces[0], "saliency", removal=replace(removal, batch_size=size)).values
+        for size in (1, 32)
     ]
     np.testing.assert_allclose(*scores, atol=1e-6)
     assert model.config.pad_token_id is None
@@ -408,14 +416,16 @@ def test_an_explanation_is_scored_for_what_it_is_of() -> None:
     trace = traced("Bert", "SequenceClassification", id2label=MOODS)
     other = trace.predictions()[-1].label
     given = aw.lrp(trace, other)
-    options: dict[str, Any] = {"operator": "mask", "oracle": None, "draws": 1}
-    by_label = aw.evaluate.faithfulness(trace, given, other, **options)
-    np.testing.assert_array_equal(aw.evaluate.faithfulness(trace, given, **options).values, by_label.values)
+    removal = aw.evaluate.Removal("mask", oracle=None, draws=1)
+    by_label = aw.evaluate.faithfulness(trace, given, other, removal=removal)
+    np.testing.assert_array_equal(
+        aw.evaluate.faithfulness(trace, given, removal=removal).values, by_label.values
+    )
     with pytest.raises(ValueError, match=r"scores one target, and the explanations are of .*: pass target="):
-        aw.evaluate.faithfulness(trace, {"one": given, "two": aw.lrp(trace)}, **options)
+        aw.evaluate.faithfulness(trace, {"one": given, "two": aw.lrp(trace)}, removal=removal)
     # A row of rollout is labelled by its layer, and is of no target.
     row = aw.rollout(trace).to_attributions("row", query=0).select(-1)
-    card = aw.evaluate.faithfulness(trace, {"rollout": row, "lrp": given}, **options)
+    card = aw.evaluate.faithfulness(trace, {"rollout": row, "lrp": given}, removal=removal)
     assert card.methods[:2] == ("rollout", "lrp")
     # A row of Chefer's map, or of the relevances of a layer, has the target of the map.
     for vector in (
@@ -423,7 +433,9 @@ def test_an_explanation_is_scored_for_what_it_is_of() -> None:
         given.map.to_attributions("row", query=0),
     ):
         row = vector.select(-1)
-        by_map, by_label = (aw.evaluate.faithfulness(trace, row, label, **options) for label in (None, other))
+        by_map, by_label = (
+            aw.evaluate.faithfulness(trace, row, label, removal=removal) for label in (None, other)
+        )
         np.testing.assert_array_equal(by_map.values, by_label.values)
     margin = aw.saliency(
         trace, aw.targets.function(lambda out: out.logits[:, 0] - out.logits[:, 1], "margin")
@@ -431,7 +443,7 @@ def test_an_explanation_is_scored_for_what_it_is_of() -> None:
     with pytest.raises(
         ValueError, match=r"the explanation is of 'margin', a label that does not determine one"
     ):
-        aw.evaluate.faithfulness(trace, margin, **options)
+        aw.evaluate.faithfulness(trace, margin, removal=removal)
 
 
 @pytest.mark.parametrize(

@@ -83,17 +83,17 @@ def test_removal_is_that_of_brute_force(trace, operator):
     result = aw.evaluate.faithfulness(
         trace,
         {"drops": attention(trace)},
-        operator=operator,
+        removal=aw.evaluate.Removal(operator, thresholds=[0.25], oracle=None),
         metrics="comprehensiveness",
-        thresholds=[0.25],
-        oracle=None,
     )
     assert result.mean[0, 0, 0] == pytest.approx(drops[int(own().argmax())], abs=1e-6)
     assert np.isfinite(card.mean[:, 0]).any()
 
 
 def test_gradients_reach_tokens_through_what_is_kept(trace):
-    card = aw.evaluate.importance_correlation(trace, attention(trace), operator="delete", draws=5)
+    card = aw.evaluate.importance_correlation(
+        trace, attention(trace), removal=aw.evaluate.Removal("delete", draws=5)
+    )
     slopes = (own()[:, None] * EMBEDDED)[:, 1].abs().numpy()
     order = np.argsort(np.argsort(slopes)), np.argsort(np.argsort(own().numpy()))
     pairs = [(i, j) for i in range(4) for j in range(i)]
@@ -132,9 +132,8 @@ def test_a_translation_keeps_its_rows():
         trace,
         second,
         aw.targets.token(0, position=1),
-        operator="delete",
+        removal=aw.evaluate.Removal("delete", thresholds=[0.3]),
         metrics="comprehensiveness",
-        thresholds=[0.3],
     )
     assert card.mean[0, 0, 0] > 0.5
 

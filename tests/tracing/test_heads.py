@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -222,13 +222,16 @@ def test_what_a_head_predicts_and_how_it_is_explained_and_scored(family: str, he
     hidden[~stays] = MASK
     with torch.no_grad():
         after = outputs(model, inputs | {"input_ids": hidden}, case)
-    options: dict[str, Any] = {"operator": "mask", "thresholds": [1.0], "oracle": None, "draws": 1}
-    options |= {"metrics": "comprehensiveness"}
-    card = aw.evaluate.faithfulness(trace, "saliency", case.target, **options)
+    removal = aw.evaluate.Removal("mask", thresholds=[1.0], oracle=None, draws=1)
+    card = aw.evaluate.faithfulness(
+        trace, "saliency", case.target, metrics="comprehensiveness", removal=removal
+    )
     assert card.to_rows()[0]["mean"] == pytest.approx(case.value(out) - case.value(after), abs=1e-5)
     if case.reading is None:
         with pytest.raises(ValueError, match='without a probability; take score="number"'):
-            aw.evaluate.faithfulness(trace, "saliency", case.target, score="probability", **options)
+            aw.evaluate.faithfulness(
+                trace, "saliency", case.target, removal=replace(removal, score="probability")
+            )
 
 
 @pytest.mark.parametrize("family", [family for family, head in CLASSES if head == "ForMultipleChoice"])

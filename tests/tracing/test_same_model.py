@@ -120,7 +120,9 @@ def test_removal_asks_whether_the_model_is_the_same() -> None:
     given = aw.saliency(trace, 3)
     noise(model)
     with pytest.raises(ValueError, match="changed after this trace was made"):
-        aw.evaluate.faithfulness(trace, given, 3, operator="attention_mask", oracle=None, draws=1)
+        aw.evaluate.faithfulness(
+            trace, given, 3, removal=aw.evaluate.Removal("attention_mask", oracle=None, draws=1)
+        )
 
 
 def test_a_model_without_a_head_is_compared_by_what_its_last_layer_reads() -> None:

@@ -47,9 +47,12 @@ def test_curves_are_those_of_faithfulness(trace, operator, unit):
     meta, values, _, _, weights = asked(view)
     n = meta["steps"][-1]
     card = aw.evaluate.faithfulness(
-        trace, result, operator=operator, metrics=("deletion", "insertion"), unit=unit,
-        thresholds=[k / n for k in meta["steps"]],
-    )  # fmt: skip
+        trace,
+        result,
+        removal=aw.evaluate.Removal(operator, thresholds=[k / n for k in meta["steps"]]),
+        metrics=("deletion", "insertion"),
+        unit=unit,
+    )
     np.testing.assert_allclose(values, card.of("made")[0], rtol=1e-9)
     np.testing.assert_array_equal(weights, result.to(unit).values)
     others = {name: shown(view)[name] for name in ("source", "target", "operator")}

@@ -90,11 +90,8 @@ def test_the_right_patch_first_beats_chance_the_middle_and_the_edges(examples: A
     card = aw.evaluate.faithfulness(
         traces,
         {"grad_cam": "grad_cam", **aw.vision.PRIORS},
-        operator=operator,
+        removal=aw.evaluate.Removal(operator, thresholds=SHARES, draws=3, score="number"),
         metrics=("deletion", "insertion"),
-        thresholds=SHARES,
-        draws=3,
-        score="number",
     )
     between = aw.evaluate.abpc(card)
     score = dict(zip(between.methods, between.mean[0, :, 0], strict=True))
@@ -111,8 +108,12 @@ def test_the_right_patch_first_beats_chance_the_middle_and_the_edges(examples: A
 def test_methods_by_token_and_by_patch_are_scored_together() -> None:
     trace = aw.trace(vit(), None, image=noise(32, 32))
     both = {"chefer": "chefer", "grad_cam": "grad_cam"}
-    card = aw.evaluate.faithfulness(trace, both, operator="blur", metrics="deletion", draws=2)
-    named = aw.evaluate.faithfulness(trace, both, operator="blur", metrics="deletion", draws=2, unit="patch")
+    card = aw.evaluate.faithfulness(
+        trace, both, removal=aw.evaluate.Removal("blur", draws=2), metrics="deletion"
+    )
+    named = aw.evaluate.faithfulness(
+        trace, both, removal=aw.evaluate.Removal("blur", draws=2), metrics="deletion", unit="patch"
+    )
     assert np.array_equal(card.mean, named.mean)
 
 
@@ -121,14 +122,16 @@ def test_abpc_is_the_area_between_both_orders_of_removal(examples: Any) -> None:
     shares = tuple(np.linspace(0, 1, 9))
     up = aw.vision.grad_cam(trace)
     down = aw.Attributions(-up.values, axis=up.axis, unit="patch", trace_id=trace.id)
-    options: dict[str, Any] = {"operator": "mean_image", "thresholds": shares, "oracle": None, "draws": 1}
-    card = aw.evaluate.faithfulness(trace, up, metrics=("deletion", "insertion"), **options)
-    other = aw.evaluate.faithfulness(trace, down, metrics="deletion", **options)
+    removal = aw.evaluate.Removal("mean_image", thresholds=shares, oracle=None, draws=1)
+    card = aw.evaluate.faithfulness(trace, up, metrics=("deletion", "insertion"), removal=removal)
+    other = aw.evaluate.faithfulness(trace, down, metrics="deletion", removal=removal)
     expected = aw.evaluate.area(other).samples[0, 0, 0, 0] - aw.evaluate.area(card).samples[0, 0, 0, 0]
     assert aw.evaluate.abpc(card).samples[0, 0, 0, 0] == pytest.approx(expected, rel=1e-6)
     with pytest.raises(ValueError, match="'insertion' is not in the card"):
         aw.evaluate.abpc(other)
-    half = aw.evaluate.faithfulness(trace, up, metrics=("deletion", "insertion"), operator="blur", draws=1)
+    half = aw.evaluate.faithfulness(
+        trace, up, metrics=("deletion", "insertion"), removal=aw.evaluate.Removal("blur", draws=1)
+    )
     with pytest.raises(ValueError, match="thresholds from 0 to 1"):
         aw.evaluate.abpc(half)
 

@@ -25,7 +25,7 @@ from attnwidgets.evaluate.comparing.comparison import Comparison
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import labelled
 from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
-from attnwidgets.evaluate.removals.protocol import ERASER, RemovalProtocol
+from attnwidgets.evaluate.removals.protocol import RemovalOptions, RemovalProtocol
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, metric_names, scored
 from attnwidgets.evaluate.scoring import MethodKeys, ScoreCache, Scores, score_shards
 from attnwidgets.tracing.content import fingerprint_of, key_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from attnwidgets.evaluate.examples.explained_input import Specs
-    from attnwidgets.evaluate.removals.ordering import By, Oracle, Rounding, Score
+    from attnwidgets.evaluate.removals.protocol import Removal
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.evaluate.scoring import Group, Scored
@@ -59,7 +59,16 @@ PAPER = {
 }
 
 
+_OPTIONS = RemovalOptions(
+    "compare",
+    *("thresholds", "score", "rounding", "by", "positive", "oracle", "draws"),
+    operator="delete",
+    batch_size=64,
+)
+
+
 @documented
+@_OPTIONS.former_keywords
 def compare(
     methods: Specs,
     metrics: str | Sequence[str],
@@ -68,18 +77,9 @@ def compare(
     tokenizer: Any = None,
     *,
     operator: Operator | None = None,
+    removal: Removal | None = None,
     target: Any = None,
-    thresholds: Sequence[float] = ERASER,
-    score: Score | None = None,
-    rounding: Rounding = "ceil",
-    by: By = "value",
-    positive: bool = False,
-    special: bool = False,
-    oracle: Oracle | None = "leave_one_out",
-    draws: int = 10,
-    seed: int = 0,
     unit: str | None = None,
-    batch_size: int = 64,
     cache: Any = None,
     jobs: int | Executor = 1,
 ) -> Comparison:
@@ -109,19 +109,10 @@ def compare(
         model: As `aw.trace` takes it; not needed for traces. A name is loaded once, and once in every worker.
         tokenizer: Its tokenizer.
         operator: {operator} Required by metrics that remove features.
+        removal: {removal}
         target: As every method takes it; "label" for each text's own label (then fidelity is that of the
             phenomenon). By default what the model predicts.
-        thresholds: Sizes of the sets of top features, as shares of the features, 0 to 1.
-        score: {score}
-        rounding: {rounding}
-        by: {by}
-        positive: Remove only features above zero.
-        special: {special}
-        oracle: {oracle}
-        draws: {draws}
-        seed: {seed} Draws depend on a text, not on the other texts.
         unit: {unit}
-        batch_size: {batch_size}
         cache: A folder to keep scores in; None keeps nothing.
         jobs: Number of processes that share the texts, each with a copy of the model and one thread; or a
             `concurrent.futures.Executor`, such as Dask's `client.get_executor()`. For workers on other
@@ -146,20 +137,8 @@ def compare(
     """
     from attnwidgets._version import __version__
 
-    metric_set = _metric_set(metrics, operator, target, unit)
-    protocol = RemovalProtocol(
-        operator or "delete",
-        tuple(thresholds),
-        score=score,
-        rounding=rounding,
-        by=by,
-        positive=positive,
-        special=special,
-        oracle=oracle,
-        draws=draws,
-        seed=seed,
-        batch_size=batch_size,
-    )
+    metric_set = _metric_set(metrics, operator or removal, target, unit)
+    protocol = _OPTIONS.protocol(operator, removal)
     keys = MethodKeys(labelled(methods))
     workers_of(jobs)
     source = _Source(dataset, metric_set, model, jobs)

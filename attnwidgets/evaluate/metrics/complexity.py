@@ -11,7 +11,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import as_list, by_name, explained, require_single
 from attnwidgets.evaluate.removals.ordering import ORACLES, default_score, steps_removed
-from attnwidgets.evaluate.removals.protocol import RemovalProtocol
+from attnwidgets.evaluate.removals.protocol import RemovalOptions
 from attnwidgets.evaluate.scorecards.build import metric_names, scored, scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attnwidgets.evaluate.arrays import Bools, Float
-    from attnwidgets.evaluate.removals.ordering import By, Oracle, Questions, Score
-    from attnwidgets.evaluate.removals.protocol import RemovalCase
+    from attnwidgets.evaluate.removals.ordering import Questions
+    from attnwidgets.evaluate.removals.protocol import Removal, RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
@@ -208,25 +208,25 @@ def _sizes(values: Any) -> Float:
     return sizes
 
 
+_OPTIONS = RemovalOptions(
+    "effective_complexity", "score", "by", "oracle", "draws", by="magnitude", oracle="greedy"
+)
+
+
 @forceable
 @documented
+@_OPTIONS.former_keywords
 def effective_complexity(
     traces: Any,
     explanations: Any,
     target: Any = None,
     *,
-    operator: Operator,
+    operator: Operator | None = None,
+    removal: Removal | None = None,
     epsilon: float = EPSILON,
     selected: Literal["kept", "deleted"] = "kept",
     loss: Literal["change", "log_loss"] = "change",
-    score: Score | None = None,
-    by: By = "magnitude",
-    special: bool = False,
-    oracle: Oracle = "greedy",
-    draws: int = 10,
-    seed: int = 0,
     unit: str | None = None,
-    batch_size: int = 32,
 ) -> Scorecard:
     """Count the top features that the model needs, k*: the fewer, the better the explanation.
 
@@ -240,18 +240,11 @@ def effective_complexity(
         explanations: {explanations}
         target: {target}
         operator: {operator} It stands in for the paper's expectation over other values.
+        removal: {removal}
         epsilon: The loss that is tolerated.
         selected: Whether the top features are kept or deleted.
         loss: What is compared with epsilon.
-        score: {score}
-        by: {by} The paper ranks by magnitude.
-        special: {special}
-        oracle: How the baseline "oracle" orders the features, "greedy" or "leave_one_out"; see
-            `faithfulness`.
-        draws: {draws}
-        seed: {seed}
         unit: {unit}
-        batch_size: {batch_size}
         force: {force}
 
     Returns:
@@ -272,17 +265,8 @@ def effective_complexity(
     """
     require_choice("selected", selected, ("kept", "deleted"))
     require_choice("loss", loss, ("change", "log_loss"))
-    require_choice("oracle", oracle, ORACLES)
-    protocol = RemovalProtocol(
-        operator,
-        score=score,
-        by=by,
-        special=special,
-        oracle=oracle,
-        draws=draws,
-        seed=seed,
-        batch_size=batch_size,
-    )
+    protocol = _OPTIONS.protocol(operator, removal)
+    require_choice("removal.oracle", protocol.oracle, ORACLES)
     inputs = explained(traces, explanations, target, "effective_complexity", unit)
     samples = [
         case.ask(needed_questions(case, epsilon, keep=selected == "kept", log_loss=loss == "log_loss"))
@@ -296,7 +280,7 @@ def effective_complexity(
         x=["k*"],
         x_name="features",
         undefined=UNDEFINED,
-        title=f"effective complexity, {operator}",
+        title=f"effective complexity, {protocol.operator}",
         paper=PAPER,
         options=protocol.options("operator", "score", "by", "special", "oracle", "draws", "seed")
         | {"epsilon": epsilon, "selected": selected, "loss": loss},

@@ -32,7 +32,7 @@ from attnwidgets.evaluate.examples.explained_input import (
 from attnwidgets.evaluate.metrics.attention_swaps import total_variation
 from attnwidgets.evaluate.metrics.ranking import defined, kendall, spearman
 from attnwidgets.evaluate.removals.ordering import singles
-from attnwidgets.evaluate.removals.protocol import RemovalProtocol
+from attnwidgets.evaluate.removals.protocol import RemovalOptions
 from attnwidgets.evaluate.scorecards.build import scored, scored_explanations
 from attnwidgets.explanations.results.trace_protocol import elements_of, require_trace, reruns_of
 from attnwidgets.explanations.targets.resolve import CLASSES, Target, head_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.examples.explained_input import Spec, Specs
-    from attnwidgets.evaluate.removals.protocol import RemovalCase
+    from attnwidgets.evaluate.removals.protocol import Removal, RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.interventions import Seen
@@ -57,19 +57,20 @@ LAYERS_PAPER = "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attrib
 _CHUNK = 64  # derivatives computed at once
 
 
+_OPTIONS = RemovalOptions(_PURPOSE, "draws", draws=100)
+
+
 @forceable
 @documented
+@_OPTIONS.former_keywords
 def importance_correlation(
     traces: Any,
     explanations: Any,
     target: Any = None,
     *,
-    operator: Operator,
-    special: bool = False,
-    draws: int = 100,
-    seed: int = 0,
+    operator: Operator | None = None,
+    removal: Removal | None = None,
     unit: str | None = None,
-    batch_size: int = 32,
 ) -> Scorecard:
     """Measure whether attention, or any explanation a, ranks features as gradients and single removals do.
 
@@ -88,11 +89,8 @@ def importance_correlation(
         explanations: {explanations}
         target: What to differentiate, as every method takes it; by default what the model predicts.
         operator: {operator}
-        special: {special}
-        draws: Number of random vectors that the baseline "random" averages over.
-        seed: {seed}
+        removal: {removal}
         unit: {unit} Gradients of tokens add up.
-        batch_size: {batch_size}
         force: {force}
 
     Returns:
@@ -112,12 +110,12 @@ def importance_correlation(
         >>> card.metrics
         ('gradient_tau', 'leave_one_out_variation_tau')
     """
-    protocol = RemovalProtocol(operator, special=special, draws=draws, seed=seed, batch_size=batch_size)
+    protocol = _OPTIONS.protocol(operator, removal)
     inputs = explained(traces, explanations, target, _PURPOSE, unit)
     samples = []
     for case in protocol.cases(inputs, [target], _PURPOSE):
         features = case.features
-        random = np.random.default_rng(case.seed).uniform(size=(draws, len(features)))
+        random = np.random.default_rng(case.seed).uniform(size=(protocol.draws, len(features)))
         samples.append(
             [
                 [
@@ -134,7 +132,7 @@ def importance_correlation(
         _PURPOSE,
         metrics=METRICS,
         undefined="undefined where one side is constant, or of fewer than two features",
-        title=f"correlation with importance, {operator}",
+        title=f"correlation with importance, {protocol.operator}",
         paper=IMPORTANCE_PAPER,
         options=protocol.options("operator", "special", "draws", "seed"),
     )

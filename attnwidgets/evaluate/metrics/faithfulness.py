@@ -9,7 +9,7 @@ import numpy as np
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import explained
 from attnwidgets.evaluate.removals.ordering import METRICS, Metric, steps_removed
-from attnwidgets.evaluate.removals.protocol import ERASER, RemovalProtocol
+from attnwidgets.evaluate.removals.protocol import RemovalOptions, RemovalProtocol
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, metric_names, scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
@@ -18,32 +18,29 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.arrays import Float, Order
     from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.removals.ordering import By, Oracle, Questions, Rounding, Score
-    from attnwidgets.evaluate.removals.protocol import RemovalCase
+    from attnwidgets.evaluate.removals.ordering import Questions
+    from attnwidgets.evaluate.removals.protocol import Removal, RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
 
+_OPTIONS = RemovalOptions(
+    "faithfulness", "thresholds", "score", "rounding", "by", "positive", "oracle", "draws"
+)
+
+
 @forceable
 @documented
+@_OPTIONS.former_keywords
 def faithfulness(
     traces: Any,
     explanations: Any,
     target: Any = None,
     *,
-    operator: Operator,
+    operator: Operator | None = None,
+    removal: Removal | None = None,
     metrics: str | Sequence[str] = ("comprehensiveness", "sufficiency"),
-    thresholds: Sequence[float] = ERASER,
-    score: Score | None = None,
-    rounding: Rounding = "ceil",
-    by: By = "value",
-    positive: bool = False,
-    special: bool = False,
-    oracle: Oracle | None = "leave_one_out",
-    draws: int = 10,
-    seed: int = 0,
     unit: str | None = None,
-    batch_size: int = 32,
 ) -> Scorecard:
     """Measure what a prediction loses without an explanation's top features, and what these alone keep.
 
@@ -62,18 +59,9 @@ def faithfulness(
         explanations: {explanations}
         target: {target}
         operator: {operator}
+        removal: {removal}
         metrics: One or several of the above.
-        thresholds: Sizes of M, as shares of the features, 0 to 1.
-        score: {score}
-        rounding: {rounding}
-        by: {by}
-        positive: Let M hold only features above zero, so that it may have fewer than k.
-        special: {special}
-        oracle: {oracle}
-        draws: {draws}
-        seed: {seed}
         unit: {unit}
-        batch_size: {batch_size}
         force: {force}
 
     Returns:
@@ -95,19 +83,7 @@ def faithfulness(
         >>> card.methods, card.shape
         (('saliency', 'random', 'oracle'), (2, 3, 5))
     """
-    protocol = RemovalProtocol(
-        operator,
-        tuple(thresholds),
-        score=score,
-        rounding=rounding,
-        by=by,
-        positive=positive,
-        special=special,
-        oracle=oracle,
-        draws=draws,
-        seed=seed,
-        batch_size=batch_size,
-    )
+    protocol = _OPTIONS.protocol(operator, removal)
     return removal_scores(
         explained(traces, explanations, target, "faithfulness", unit),
         [target],
@@ -200,7 +176,7 @@ def removal_questions(
     if np.isnan(scores[:, given]).any():
         notes[
             "undefined where nothing is left to read, or where a target has no probability; "
-            'faithfulness(..., score="number") scores its number'
+            '`faithfulness` with Removal(..., score="number") scores its number'
         ] = None
     return scores
 

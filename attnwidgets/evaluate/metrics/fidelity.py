@@ -13,7 +13,7 @@ from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import as_list, explained, require_one_each
 from attnwidgets.evaluate.metrics.faithfulness import removal_scores
 from attnwidgets.evaluate.removals.ordering import FIDELITY, Metric, drop
-from attnwidgets.evaluate.removals.protocol import RemovalProtocol
+from attnwidgets.evaluate.removals.protocol import RemovalOptions
 from attnwidgets.evaluate.scorecards.build import of_means
 from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 from attnwidgets.tracing.free_memory import forceable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attnwidgets.evaluate.arrays import Float
-    from attnwidgets.evaluate.removals.ordering import By, Oracle, Rounding
+    from attnwidgets.evaluate.removals.protocol import Removal
     from attnwidgets.evaluate.removals.removal import Answers, Operator
 
 SHARES = (0.1, 0.2, 0.3, 0.5)
@@ -30,25 +30,24 @@ SHARES = (0.1, 0.2, 0.3, 0.5)
 METRICS = ("relative_loss", "relative_accuracy")
 
 
+_OF_FIDELITY = RemovalOptions(
+    "fidelity", "thresholds", "rounding", "by", "oracle", "draws", thresholds=SHARES, score="probability"
+)
+
+
 @forceable
 @documented
+@_OF_FIDELITY.former_keywords
 def fidelity(
     traces: Any,
     explanations: Any,
     labels: Any = None,
     *,
-    operator: Operator,
+    operator: Operator | None = None,
+    removal: Removal | None = None,
     mode: Literal["model", "phenomenon"] = "model",
     kind: Literal["hard", "probability"] = "hard",
-    thresholds: Sequence[float] = SHARES,
-    rounding: Rounding = "ceil",
-    by: By = "value",
-    special: bool = False,
-    oracle: Oracle | None = "leave_one_out",
-    draws: int = 10,
-    seed: int = 0,
     unit: str | None = None,
-    batch_size: int = 32,
 ) -> Scorecard:
     """Measure whether the decision changes without the top features M (fid+), and with M alone (fid-).
 
@@ -65,17 +64,10 @@ def fidelity(
         explanations: {explanations}
         labels: For mode="phenomenon": the true label (class or token) of every trace, or one for all.
         operator: {operator}
+        removal: {removal}
         mode: Compare with the "model"'s own prediction, or with the true label ("phenomenon").
         kind: Compare decisions ("hard") or probabilities.
-        thresholds: Sizes of M, as shares of the features, 0 to 1.
-        rounding: {rounding}
-        by: {by}
-        special: {special}
-        oracle: {oracle} It scores by the probability of y.
-        draws: {draws}
-        seed: {seed}
         unit: {unit}
-        batch_size: {batch_size}
         force: {force}
 
     Returns:
@@ -102,18 +94,7 @@ def fidelity(
             if labels is None
             else "labels are for mode='phenomenon'; mode='model' compares with the prediction."
         )
-    protocol = RemovalProtocol(
-        operator,
-        tuple(thresholds),
-        score="probability",
-        rounding=rounding,
-        by=by,
-        special=special,
-        oracle=oracle,
-        draws=draws,
-        seed=seed,
-        batch_size=batch_size,
-    )
+    protocol = _OF_FIDELITY.protocol(operator, removal)
     soft = {name: replace(metric, formula=drop) for name, metric in FIDELITY.items()}
     return removal_scores(
         explained(traces, explanations, None, "fidelity", unit),
@@ -189,23 +170,25 @@ def _harmonic(plus: Float, minus: Float, weights: tuple[float, float]) -> Float:
     return np.where(inside, np.where((plus == 0) | (enough == 0), 0.0, mean), np.nan)
 
 
+_OF_PERFORMANCE = RemovalOptions(
+    "performance_loss",
+    *("thresholds", "rounding", "by", "oracle", "draws"),
+    thresholds=(0.1, 0.2, 0.5),
+    score="log_probability",
+)
+
+
 @forceable
 @documented
+@_OF_PERFORMANCE.former_keywords
 def performance_loss(
     traces: Any,
     explanations: Any,
     labels: Sequence[Any],
     *,
-    operator: Operator,
-    thresholds: Sequence[float] = (0.1, 0.2, 0.5),
-    rounding: Rounding = "ceil",
-    by: By = "value",
-    special: bool = False,
-    oracle: Oracle | None = "leave_one_out",
-    draws: int = 10,
-    seed: int = 0,
+    operator: Operator | None = None,
+    removal: Removal | None = None,
     unit: str | None = None,
-    batch_size: int = 32,
 ) -> Scorecard:
     """Measure how a data set's loss and accuracy change without the top features F of every text.
 
@@ -222,15 +205,8 @@ def performance_loss(
         explanations: {explanations}
         labels: The true class or token of every trace, whose probability is read.
         operator: {operator}
-        thresholds: Sizes of F, as shares of the features, 0 to 1.
-        rounding: {rounding}
-        by: {by}
-        special: {special}
-        oracle: {oracle}
-        draws: {draws}
-        seed: {seed}
+        removal: {removal}
         unit: {unit}
-        batch_size: {batch_size}
         force: {force}
 
     Returns:
@@ -250,18 +226,7 @@ def performance_loss(
         (('relative_loss', 'relative_accuracy'), '2 examples as a whole')
     """
     require_one_each("labels", labels, as_list(traces))
-    protocol = RemovalProtocol(
-        operator,
-        tuple(thresholds),
-        score="log_probability",
-        rounding=rounding,
-        by=by,
-        special=special,
-        oracle=oracle,
-        draws=draws,
-        seed=seed,
-        batch_size=batch_size,
-    )
+    protocol = _OF_PERFORMANCE.protocol(operator, removal)
 
     def metric(read: Callable[[Answers, Answers], Float]) -> Metric:
         return Metric(kept=False, formula=lambda whole, part, _: read(whole, part), paper="lectures")

@@ -12,7 +12,7 @@ from attnwidgets.evaluate.examples.examples import rationale_elements
 from attnwidgets.evaluate.examples.explained_input import as_list, explained, require_one_each
 from attnwidgets.evaluate.metrics.ranking import defined, kendall, spearman
 from attnwidgets.evaluate.removals.ordering import singles
-from attnwidgets.evaluate.removals.protocol import RemovalProtocol
+from attnwidgets.evaluate.removals.protocol import RemovalOptions
 from attnwidgets.evaluate.scorecards.build import metric_names, scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attnwidgets.evaluate.arrays import Bools, Float
-    from attnwidgets.evaluate.removals.ordering import Questions, Score
-    from attnwidgets.evaluate.removals.protocol import RemovalCase
+    from attnwidgets.evaluate.removals.ordering import Questions
+    from attnwidgets.evaluate.removals.protocol import Removal, RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
@@ -52,23 +52,23 @@ def mean_squared_error(expected: Any, changes: Any, *, normalize: bool = False) 
     return float(np.mean((scale * products - actual) ** 2))
 
 
+_OF_INFIDELITY = RemovalOptions("infidelity", "score", "draws", score="number")
+
+
 @forceable
 @documented
+@_OF_INFIDELITY.former_keywords
 def infidelity(
     traces: Any,
     explanations: Any,
     target: Any = None,
     *,
-    operator: Operator,
+    operator: Operator | None = None,
+    removal: Removal | None = None,
     samples: int = SAMPLES,
     share: float = SHARE,
     normalize: bool = False,
-    score: Score | None = "number",
-    special: bool = False,
-    draws: int = 10,
-    seed: int = 0,
     unit: str | None = None,
-    batch_size: int = 32,
 ) -> Scorecard:
     """Measure how far the values of random sets S of features are from what f loses without them; 0 is best.
 
@@ -81,16 +81,12 @@ def infidelity(
         explanations: {explanations}
         target: {target}
         operator: {operator}
+        removal: {removal}
         samples: Number of sets drawn for each input.
         share: Probability that a feature is in a set, above 0 and below 1. Empty sets, and those that leave
             nothing to read, do not count.
         normalize: First multiply every explanation by the factor that fits best.
-        score: {score} Most methods explain the "number", the default here.
-        special: {special}
-        draws: Number of random explanations that the baseline "random" averages over.
-        seed: {seed}
         unit: {unit}
-        batch_size: {batch_size}
         force: {force}
 
     Returns:
@@ -115,9 +111,7 @@ def infidelity(
         raise ValueError(
             f"samples must be at least 1 and share between 0 and 1; they are {samples} and {share}."
         )
-    protocol = RemovalProtocol(
-        operator, score=score, special=special, draws=draws, seed=seed, batch_size=batch_size
-    )
+    protocol = _OF_INFIDELITY.protocol(operator, removal)
     inputs = explained(traces, explanations, target, "infidelity", unit)
     scores = [
         case.ask(infidelity_questions(case, samples, share, normalize=normalize))
@@ -129,7 +123,7 @@ def infidelity(
         "infidelity",
         metrics=["infidelity"],
         undefined=UNDEFINED,
-        title=f"infidelity, {operator}",
+        title=f"infidelity, {protocol.operator}",
         paper=PAPER,
         options=protocol.options("operator", "score", "special", "draws", "seed")
         | {"samples": samples, "share": share, "normalize": normalize},
@@ -207,24 +201,24 @@ METRICS: dict[str, tuple[Callable[[Float, Effects], float], str]] = {
 }
 
 
+_OF_SINGLE = RemovalOptions("single_removals", "score", "draws", draws=100)
+
+
 @forceable
 @documented
+@_OF_SINGLE.former_keywords
 def single_removals(
     traces: Any,
     explanations: Any,
     target: Any = None,
     *,
-    operator: Operator,
+    operator: Operator | None = None,
+    removal: Removal | None = None,
     metrics: str | Sequence[str] = ("non_sensitivity", "monotonicity", "leave_one_out_tau"),
     epsilon: float = EPSILON,
     change: float = EPSILON,
     gold: Any = None,
-    score: Score | None = None,
-    special: bool = False,
-    draws: int = 100,
-    seed: int = 0,
     unit: str | None = None,
-    batch_size: int = 32,
 ) -> Scorecard:
     """Measure whether values follow the score f when each feature i alone is removed, x - i.
 
@@ -239,17 +233,13 @@ def single_removals(
         explanations: {explanations}
         target: {target}
         operator: {operator} It stands in for the papers' expectation over other values of the feature.
+        removal: {removal}
         metrics: One or several of these four.
         epsilon: For non_sensitivity: a value |a_i| below this counts as zero, in the explanation's units.
         change: For non_sensitivity: a change of f below this counts as none.
         gold: For non_sensitivity: the features that matter (see `rationale_elements`), one entry per trace.
             The second set is then all other features, as in some lectures.
-        score: {score}
-        special: {special}
-        draws: Number of random vectors that the baseline "random" averages over.
-        seed: {seed}
         unit: {unit}
-        batch_size: {batch_size}
         force: {force}
 
     Returns:
@@ -270,9 +260,7 @@ def single_removals(
         array([1., 1.])
     """
     names = metric_names(metrics, METRICS)
-    protocol = RemovalProtocol(
-        operator, score=score, special=special, draws=draws, seed=seed, batch_size=batch_size
-    )
+    protocol = _OF_SINGLE.protocol(operator, removal)
     inputs = explained(traces, explanations, target, "single_removals", unit)
     rationales = [None] * len(inputs)
     if gold is not None:
@@ -290,7 +278,7 @@ def single_removals(
         "single_removals",
         metrics=names,
         undefined=UNDEFINED_ALONE,
-        title=f"single removals, {operator}",
+        title=f"single removals, {protocol.operator}",
         paper="; ".join(dict.fromkeys(METRICS[name][1] for name in names)),
         options=protocol.options("operator", "score", "special", "draws", "seed")
         | {"epsilon": epsilon, "change": change, "gold": gold is not None},

@@ -15,7 +15,7 @@ from attnwidgets._progress import progress
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import explained, require_one_each
 from attnwidgets.evaluate.removals.ordering import count_of, ranked, steps_removed
-from attnwidgets.evaluate.removals.protocol import RemovalCase, RemovalProtocol
+from attnwidgets.evaluate.removals.protocol import RemovalCase, RemovalOptions, RemovalProtocol
 from attnwidgets.evaluate.removals.removal import EMBEDDED, require_operator
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored, scored_explanations
 from attnwidgets.explanations.targets.named import resolve_target
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.arrays import Float, Order
     from attnwidgets.evaluate.examples.explained_input import ExplainedInput
-    from attnwidgets.evaluate.removals.ordering import Oracle
+    from attnwidgets.evaluate.removals.protocol import Removal
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
 
@@ -37,18 +37,25 @@ RETRAINING_PAPER = "Hooker et al. 2019, A Benchmark for Interpretability Methods
 UNIFORM_ATTENTION_PAPER = "Wiegreffe and Pinter 2019, Attention is not not Explanation"
 
 
+_OPTIONS = RemovalOptions(
+    "remove_and_retrain",
+    *("thresholds", "oracle"),
+    operator="mask",
+    thresholds=(0.0, 0.1, 0.3, 0.5, 0.7, 0.9),
+    draws=1,
+)
+
+
 @documented
+@_OPTIONS.former_keywords
 def remove_and_retrain(
     train: Callable[[list[Sample], list[Sample]], Any],
     training: tuple[Sequence[Any], Sequence[Any]],
     test: tuple[Sequence[Any], Sequence[Any]],
     explanations: Any,
     *,
-    operator: Operator = "mask",
-    thresholds: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9),
-    special: bool = False,
-    oracle: Oracle | None = "leave_one_out",
-    seed: int = 0,
+    operator: Operator | None = None,
+    removal: Removal | None = None,
     unit: str | None = None,
 ) -> Scorecard:
     """Measure the accuracy of a model trained anew without the top features, in training and test.
@@ -64,10 +71,7 @@ def remove_and_retrain(
         test: Traces of the test set, and their labels.
         explanations: {methods}
         operator: "mask", "pad" or "delete", see `aw.evaluate.OPERATORS`.
-        thresholds: Shares of the features that are removed from every text, 0 to 1.
-        special: {special}
-        oracle: {oracle} It asks the traced model. None saves one run per share.
-        seed: {seed}
+        removal: {removal}
         unit: {unit}
 
     Returns:
@@ -89,11 +93,11 @@ def remove_and_retrain(
         >>> card.metrics, card.shape
         (('accuracy',), (1, 3, 2))
     """
-    if operator in (*EMBEDDED, "attention_mask"):
-        raise ValueError(f"operator {operator!r} changes no ids to train on; use 'mask', 'pad' or 'delete'.")
-    protocol = RemovalProtocol(
-        operator, tuple(thresholds), special=special, oracle=oracle, draws=1, seed=seed
-    )
+    protocol = _OPTIONS.protocol(operator, removal)
+    if protocol.operator in (*EMBEDDED, "attention_mask"):
+        raise ValueError(
+            f"operator {protocol.operator!r} changes no ids to train on; use 'mask', 'pad' or 'delete'."
+        )
     sets = []
     first: list[ExplainedInput] = []
     for name, (traces, labels) in (("training", training), ("test", test)):
@@ -101,14 +105,16 @@ def remove_and_retrain(
         inputs = explained(list(traces), explanations, None, "remove_and_retrain", unit)
         sets.append(([_case(item, protocol, number) for number, item in enumerate(inputs)], list(labels)))
         first = first or inputs
-    baselines = [RANDOM] if oracle is None else [RANDOM, ORACLE]
+    baselines = [RANDOM] if protocol.oracle is None else [RANDOM, ORACLE]
     orders = {
         name: [[_order(case, name) for case in cases] for cases, _ in sets]
         for name in progress([*first[0].values, *baselines], "ranking")
     }
     accuracies: list[Float] = []
     untouched: Float | None = None  # nothing is removed for a share of 0: one run serves all methods
-    for name, share in progress([(name, share) for name in orders for share in thresholds], "training"):
+    for name, share in progress(
+        [(name, share) for name in orders for share in protocol.thresholds], "training"
+    ):
         accuracy = untouched
         if share or accuracy is None:
             changed = [
@@ -128,13 +134,13 @@ def remove_and_retrain(
         accuracies.append(accuracy)
     return scored_explanations(
         first,
-        np.stack(accuracies, axis=1).reshape(-1, 1, len(orders), len(thresholds)),
+        np.stack(accuracies, axis=1).reshape(-1, 1, len(orders), len(protocol.thresholds)),
         "remove_and_retrain",
         metrics=["accuracy"],
         baselines=baselines,
-        x=list(thresholds),
+        x=list(protocol.thresholds),
         x_name="share",
-        title=f"remove and retrain, {operator}",
+        title=f"remove and retrain, {protocol.operator}",
         paper=RETRAINING_PAPER,
         options=protocol.options("operator", "special", "oracle", "seed"),
     )

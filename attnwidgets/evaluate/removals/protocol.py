@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from attnwidgets._errors import require_choice
+from attnwidgets._errors import deprecated, require_choice
+from attnwidgets._selecting import listed
+from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import is_constant, watched
 from attnwidgets.evaluate.removals.ordering import (
     BY,
@@ -23,11 +26,11 @@ from attnwidgets.evaluate.removals.ordering import (
     read_score,
     steps_removed,
 )
-from attnwidgets.evaluate.removals.removal import EVERY, Removal
+from attnwidgets.evaluate.removals.removal import EVERY, ElementRemoval
 from attnwidgets.explanations.targets.named import resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.removals.ordering import By, Oracle, Questions, Rounding, Score, T
     from attnwidgets.evaluate.removals.removal import Answers, Operator
     from attnwidgets.explanations.targets.resolve import Target
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)
 """The shares of tokens at which DeYoung et al. 2020 remove and keep."""
@@ -46,9 +52,129 @@ MOST_STEPS = 96
 _BASELINE_STEPS = 12
 
 
+@documented
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """How metrics remove features: made once, and passed as `removal` to each of them.
+
+    Args:
+        operator: {operator}
+        thresholds: Sizes of the sets of top features, as shares of the features, 0 to 1. Default: the
+            metric's; of `faithfulness` 0.01, 0.05, 0.1, 0.2 and 0.5.
+        score: {score} `infidelity` reads the number unless told otherwise.
+        rounding: {rounding}
+        by: {by} Default: "magnitude" for `effective_complexity`, "value" for the others.
+        positive: Remove only features above zero, which may be fewer than a threshold says.
+        special: {special}
+        oracle: {oracle} Default: "greedy" for `effective_complexity`, "leave_one_out" for the others.
+        draws: {draws} Of metrics that judge values, of random values. Default: 10, or 100 for
+            `single_removals` and `importance_correlation`.
+        seed: {seed}
+        batch_size: {batch_size} Default: 32, and 64 in `compare`.
+
+    Raises:
+        ValueError: If an option is unknown or out of range. A metric raises it for an option that it does
+            not read.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
+        >>> removal = aw.evaluate.Removal("mask", thresholds=[0.2, 0.5], oracle=None)
+        >>> aw.evaluate.faithfulness(trace, "saliency", removal=removal).shape
+        (2, 2, 2)
+        >>> aw.evaluate.fidelity(trace, "saliency", removal=removal).shape
+        (2, 2, 2)
+    """
+
+    operator: Operator = field(kw_only=False)
+    thresholds: Sequence[float] | None = None
+    score: Score | None = None
+    rounding: Rounding = "ceil"
+    by: By | None = None
+    positive: bool = False
+    special: bool = False
+    oracle: Oracle | Literal["default"] | None = "default"
+    draws: int | None = None
+    seed: int = 0
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.thresholds is not None:
+            object.__setattr__(self, "thresholds", tuple(self.thresholds))
+        RemovalProtocol(self.operator, **self.chosen())
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, without the operator."""
+        options = (option for option in fields(self) if option.name != "operator")
+        return {
+            option.name: value
+            for option in options
+            if (value := getattr(self, option.name)) != option.default
+        }
+
+
+class RemovalOptions:
+    """The options of `Removal` that a metric reads, and its own defaults.
+
+    Args:
+        function: The metric's name.
+        *reads: The options it reads besides those that all metrics read: `special`, `seed`, `batch_size`.
+        operator: The operator by default; None if there is none.
+        **defaults: Its defaults where they are not those of `RemovalProtocol`, and the options that it fixes.
+    """
+
+    def __init__(self, function: str, *reads: str, operator: Operator | None = None, **defaults: Any) -> None:
+        self._function, self._operator, self._defaults = function, operator, defaults
+        self._reads = (*reads, "special", "seed", "batch_size")
+
+    def protocol(self, operator: Operator | None, removal: Removal | None) -> RemovalProtocol:
+        """Return the metric's protocol from its two arguments, of which the user gives one.
+
+        Raises:
+            ValueError: If both are given, or neither; or if `removal` has an option that the metric ignores.
+            TypeError: If `removal` is not a Removal.
+        """
+        if removal is None:
+            operator = operator or self._operator
+            if operator is None:
+                raise ValueError(
+                    "operator is missing: say how features are removed (see aw.evaluate.OPERATORS)."
+                )
+            removal = Removal(operator)
+        elif operator is not None:
+            raise ValueError("operator and removal are both given; the operator is part of the removal.")
+        if not isinstance(removal, Removal):
+            raise TypeError(
+                f"removal takes an aw.evaluate.Removal, not {removal!r:.60}; an operator alone is `operator`."
+            )
+        chosen = removal.chosen()
+        if ignored := [name for name in chosen if name not in self._reads]:
+            raise ValueError(
+                f"removal: {self._function} does not read {listed(ignored)}; "
+                f"it reads {listed(('operator', *self._reads))}."
+            )
+        return RemovalProtocol(removal.operator, **self._defaults | chosen)
+
+    def former_keywords(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Return the metric with its former keywords for these options, which warn."""
+
+        @functools.wraps(function)
+        def with_former(*args: P.args, **kwargs: P.kwargs) -> R:
+            former: dict[str, Any] = {name: kwargs.pop(name) for name in self._reads if name in kwargs}
+            if former:
+                change = f"{self._function}: {listed(former)} belong in removal=aw.evaluate.Removal(...)"
+                if "removal" in kwargs:
+                    raise TypeError(f"{change}, which is given too.")
+                deprecated(change)
+                operator: Any = kwargs.pop("operator", self._operator)
+                kwargs["removal"] = Removal(operator, **former)
+            return function(*args, **kwargs)
+
+        return with_former
+
+
 @dataclass(frozen=True)
 class RemovalProtocol:
-    """The options that metrics by removal share, checked once. The keywords of `faithfulness` describe them.
+    """The options of a metric by removal with every default filled in; `Removal` describes them.
 
     Raises:
         ValueError: If an option is unknown or out of range.
@@ -86,7 +212,7 @@ class RemovalProtocol:
         self, item: ExplainedInput, target: Target, number: int, *, watched: bool = False
     ) -> RemovalCase:
         """Return one explained input under this protocol; its draws depend on its number."""
-        removal = Removal(item.trace, item.unit, item.stack, target, self.operator)
+        removal = ElementRemoval(item.trace, item.unit, item.stack, target, self.operator)
         return RemovalCase(self, removal, item.values, number, watched)
 
     def cases(
@@ -123,7 +249,7 @@ class RemovalCase:
     """
 
     protocol: RemovalProtocol
-    removal: Removal
+    removal: ElementRemoval
     values: Mapping[str, Float]
     number: int
     watched: bool = False
@@ -225,7 +351,7 @@ def steps_of(n: int, most: int = MOST_STEPS) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*range(first), *later]))
 
 
-def removal_steps(removal: Removal, values: NDArray[np.floating]) -> Steps:
+def removal_steps(removal: ElementRemoval, values: NDArray[np.floating]) -> Steps:
     """Return what is left of a prediction as the top features are removed, or kept alone, one by one.
 
     The numbers are those of "deletion" and "insertion" of `faithfulness` at the shares k / n.
@@ -235,7 +361,7 @@ def removal_steps(removal: Removal, values: NDArray[np.floating]) -> Steps:
         values: The explanation [element].
 
     Raises:
-        ValueError: If no feature can be removed, the explanation ranks nothing, or `Removal.answering`
+        ValueError: If no feature can be removed, the explanation ranks nothing, or `ElementRemoval.answering`
             raises.
     """
     features = removal.features()
@@ -255,7 +381,7 @@ def removal_steps(removal: Removal, values: NDArray[np.floating]) -> Steps:
     )
 
 
-def removal_baselines(removal: Removal, *, draws: int = 10, seed: int = 0) -> Baselines:
+def removal_baselines(removal: ElementRemoval, *, draws: int = 10, seed: int = 0) -> Baselines:
     """Return what random orders, and the order of single removals, leave of a prediction.
 
     Args:
@@ -283,14 +409,14 @@ def removal_baselines(removal: Removal, *, draws: int = 10, seed: int = 0) -> Ba
     return Baselines(ks, curves[:, :-1], curves[:, -1])
 
 
-def _read(removal: Removal, answers: Answers) -> tuple[Float, Score]:
+def _read(removal: ElementRemoval, answers: Answers) -> tuple[Float, Score]:
     """Return the score of answers: the probability, or the target's number if it has none."""
     score = default_score(removal.target)
     return read_score(answers, score, removal.target), score
 
 
 def _curves(
-    removal: Removal, features: Order, orders: Sequence[Order], ks: Sequence[int]
+    removal: ElementRemoval, features: Order, orders: Sequence[Order], ks: Sequence[int]
 ) -> Questions[Answers]:
     """Ask for every step of some orders, and return the answers [removed or kept alone, order, step]."""
     n = len(removal.unit)

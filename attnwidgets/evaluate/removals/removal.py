@@ -104,7 +104,7 @@ KINDS = 5
 
 
 @dataclass(frozen=True)
-class Removal:
+class ElementRemoval:
     """What is removed: elements of one stack of a trace, by one operator, with the target that is read.
 
     Attributes:

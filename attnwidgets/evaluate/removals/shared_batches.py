@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.evaluate.arrays import Bools, Indices
-    from attnwidgets.evaluate.removals.removal import Removal
+    from attnwidgets.evaluate.removals.removal import ElementRemoval
 
 _SIMPLE = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
@@ -43,7 +43,7 @@ class PackedVariants:
         lengths: Tokens left in every row [row].
     """
 
-    removal: Removal
+    removal: ElementRemoval
     variants: Indices
     gone: Bools
     chosen: Indices
@@ -51,8 +51,8 @@ class PackedVariants:
     lengths: Indices
 
 
-def answer_all(questions: Sequence[tuple[Removal, Bools]], batch_size: int) -> list[Answers]:
-    """Return the answers to removals from inputs of one model, equal to what `Removal.answering` gives each.
+def answer_all(questions: Sequence[tuple[ElementRemoval, Bools]], batch_size: int) -> list[Answers]:
+    """Return the answers to removals from inputs of one model, as `ElementRemoval.answering` gives them.
 
     Removals of ids share batches. Those on embeddings, and inputs that are more than the ids of one text, run
     one by one.
@@ -78,7 +78,7 @@ def answer_all(questions: Sequence[tuple[Removal, Bools]], batch_size: int) -> l
     return [answers[number] for number in range(len(questions))]
 
 
-def _shares(removal: Removal) -> bool:
+def _shares(removal: ElementRemoval) -> bool:
     """Return whether variants of an input can share batches with those of others."""
     from attnwidgets.tracing.recording.borrow import lacks_padding, unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
@@ -94,7 +94,7 @@ def _shares(removal: Removal) -> bool:
     )
 
 
-def pack(removal: Removal, removed: Bools) -> PackedVariants:
+def pack(removal: ElementRemoval, removed: Bools) -> PackedVariants:
     """Return the variants of one input [variant, element] as rows of ids."""
     import torch
 

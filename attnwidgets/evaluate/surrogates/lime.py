@@ -12,7 +12,7 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed
-from attnwidgets.evaluate.removals.removal import Operator, Removal, refusals
+from attnwidgets.evaluate.removals.removal import ElementRemoval, Operator, refusals
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.attributions import Attributions
@@ -119,7 +119,8 @@ def lime(
     how = operator or _first_possible(trace, members, stack)
     for name in (unit,) if unit is not None else _default_units(axis):
         removals = [
-            Removal(trace, axis.units[name], stack, member, cast("Operator", how)) for member in members
+            ElementRemoval(trace, axis.units[name], stack, member, cast("Operator", how))
+            for member in members
         ]
         features = removals[0].features()
         for removal in removals[1:]:
@@ -218,7 +219,7 @@ def _first_possible(trace: Trace, members: tuple[Target, ...], stack: str) -> st
     return able[0]
 
 
-def _answers(removals: list[Removal], features: Any, kept: Bools, batch_size: int) -> list[Float]:
+def _answers(removals: list[ElementRemoval], features: Any, kept: Bools, batch_size: int) -> list[Float]:
     """Return the value of each removal's target [variant]."""
     removed = np.zeros((len(kept), len(removals[0].unit)), dtype=bool)
     removed[:, features] = ~kept

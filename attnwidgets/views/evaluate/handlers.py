@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.evaluate.removals.removal import Operator, Removal
+    from attnwidgets.evaluate.removals.removal import ElementRemoval, Operator
     from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.views.base.view import View
     from attnwidgets.views.wire.handlers import Answer
@@ -181,8 +181,8 @@ class Removals:
             raise LookupError(f"this view shows no {name!r}; run the cell again.")
         return source
 
-    def _removal(self, source: Source, target: int | None, operator: Any) -> Removal:
-        from attnwidgets.evaluate.removals.removal import Removal
+    def _removal(self, source: Source, target: int | None, operator: Any) -> ElementRemoval:
+        from attnwidgets.evaluate.removals.removal import ElementRemoval
         from attnwidgets.explanations.targets.named import resolve_target
 
         explanation = source.explanation
@@ -191,7 +191,7 @@ class Removals:
         resolved = resolve_target(self._trace, requested, method="removal")
         chosen = resolve_operator(self._trace, operator, resolved, stack)
         axis = explanation.axis if source.attributions else explanation.key
-        return Removal(self._trace, axis.units[source.unit], stack, resolved, chosen)
+        return ElementRemoval(self._trace, axis.units[source.unit], stack, resolved, chosen)
 
     # -- pages ---------------------------------------------------------------------------------------
 
