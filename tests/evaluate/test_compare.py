@@ -195,8 +195,9 @@ def test_scores_are_kept_by_content_and_a_run_goes_on_where_it_stopped(
     def run(**more: Any) -> Any:
         chosen = {"length": counted} | more.pop("methods", {})
         texts = more.pop("texts", TEXTS)
+        removal = aw.evaluate.Removal("mask", thresholds=more.pop("thresholds", None))
         return compare(
-            chosen, ["deletion", "gini"], texts, more.pop("model", model), tokenizer, operator="mask",
+            chosen, ["deletion", "gini"], texts, more.pop("model", model), tokenizer, removal=removal,
             cache=tmp_path / "scores", **more,
         )  # fmt: skip
 

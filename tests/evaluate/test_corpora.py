@@ -60,15 +60,9 @@ def folder(tmp_path_factory: Any) -> Path:
 
 def scores(model: Any, texts: Any = TEXTS, methods: Any = "saliency", **options: Any) -> Any:
     tokenizer = options.pop("tokenizer", None)
-    return compare(
-        methods,
-        METRICS,
-        texts,
-        model,
-        tokenizer,
-        removal=aw.evaluate.Removal("mask", thresholds=(0.5,), draws=2),
-        **options,
-    )
+    seed = options.pop("seed", 0)
+    removal = aw.evaluate.Removal("mask", thresholds=(0.5,), draws=2, seed=seed)
+    return compare(methods, METRICS, texts, model, tokenizer, removal=removal, **options)
 
 
 def equal(one: Any, other: Any) -> bool:
