@@ -89,7 +89,8 @@ def remove_and_retrain(
         >>> def train(training, test):
         ...     return 0.5  # train a model on `training`, and return its accuracy on `test`
         >>> data = (traces, [1, 0])
-        >>> card = aw.evaluate.remove_and_retrain(train, data, data, "saliency", thresholds=[0, 0.5])
+        >>> removal = aw.evaluate.Removal("mask", thresholds=[0, 0.5])
+        >>> card = aw.evaluate.remove_and_retrain(train, data, data, "saliency", removal=removal)
         >>> card.metrics, card.shape
         (('accuracy',), (1, 3, 2))
     """

@@ -145,7 +145,7 @@ def beside(cards: Mapping[str, Scorecard]) -> Scorecard:
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
-        >>> by = lambda name: aw.evaluate.faithfulness(trace, "saliency", operator=name, oracle=None)
+        >>> by = lambda name: aw.evaluate.faithfulness(trace, "saliency", operator=name)
         >>> card = aw.evaluate.beside({"masked": by("mask"), "deleted": by("delete")})
         >>> card.groups
         ('masked', 'masked', 'deleted', 'deleted')
@@ -188,7 +188,9 @@ def averaged(cards: Sequence[Scorecard]) -> Scorecard:
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
-        >>> draw = lambda seed: aw.evaluate.faithfulness(trace, "saliency", operator="mask", seed=seed)
+        >>> def draw(seed):
+        ...     removal = aw.evaluate.Removal("mask", seed=seed)
+        ...     return aw.evaluate.faithfulness(trace, "saliency", removal=removal)
         >>> aw.evaluate.averaged([draw(0), draw(1)]).n_examples
         1
     """

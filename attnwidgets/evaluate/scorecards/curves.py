@@ -82,8 +82,9 @@ def abpc(card: Scorecard) -> Scorecard:
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
-        >>> card = aw.evaluate.faithfulness(trace, "saliency", operator="mask", unit="word",
-        ...     metrics=("deletion", "insertion"), thresholds=(0, 0.25, 0.5, 0.75, 1))
+        >>> removal = aw.evaluate.Removal("mask", thresholds=(0, 0.25, 0.5, 0.75, 1))
+        >>> metrics = ("deletion", "insertion")
+        >>> card = aw.evaluate.faithfulness(trace, "saliency", removal=removal, metrics=metrics)
         >>> aw.evaluate.abpc(card).metrics
         ('abpc',)
     """
