@@ -145,7 +145,9 @@ def beside(cards: Mapping[str, Scorecard]) -> Scorecard:
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
-        >>> by = lambda name: aw.evaluate.faithfulness(trace, "saliency", operator=name)
+        >>> def by(operator):
+        ...     removal = aw.evaluate.Removal(operator, oracle=None)
+        ...     return aw.evaluate.faithfulness(trace, "saliency", removal=removal)
         >>> card = aw.evaluate.beside({"masked": by("mask"), "deleted": by("delete")})
         >>> card.groups
         ('masked', 'masked', 'deleted', 'deleted')
