@@ -13,7 +13,7 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._gradients import no_grad
-from attnwidgets.explanations.mixing.block_maps import described_stack, in_unit, require_chunk_size
+from attnwidgets.explanations.mixing.block_maps import in_unit, measured_stack, require_chunk_size
 from attnwidgets.explanations.mixing.logit_targets import target_logits
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import measured_on_blocks
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.mixing.logit_targets import Cell, TargetLogits
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.units import Grid
-    from attnwidgets.tracing.algebra.propagation import Propagation
+    from attnwidgets.tracing.algebra.decomposition import Rules
+    from attnwidgets.tracing.algebra.propagation import Layers, Propagation
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
 
@@ -37,8 +38,13 @@ PAPER = (
     "Modarressi et al. 2023, DecompX: Explaining Transformers Decisions by Propagating Token Decomposition"
 )
 
+TOGETHER = "no description fits the blocks: the biases of each are distributed together, where it returns"
+
 LIMIT = 2**32
 """Bytes of vectors held at once above which `force=True` is required."""
+
+# The largest error of the sum of all parts in blocks without a description, relative to the logit, or to 1.
+_OFF, _OFF_IN_HALF = 1e-3, 1e-1
 
 _BIASES = ("absdot", "abssim", "norm", "equal", "cls", "dot", None)
 _ACTIVATIONS = ("zero_origin", "linear_approximation", "relu")
@@ -49,7 +55,7 @@ _ACTIVATIONS = ("zero_origin", "linear_approximation", "relu")
     question="For this prediction",
     gist="what each word adds, carried through every layer",
     paper=PAPER,
-    needs=("own blocks", "every block"),
+    needs=("own sequence", "every mixer"),
     returns="Attributions [source] to a logit, with the norms of every layer's vectors as .map; that map "
     "alone if nothing is predicted",
     cost="one more pass, then every block for every pair of tokens: tokens² * width numbers are held",
@@ -137,29 +143,77 @@ def decompx(
     require_choice("activation", activation, _ACTIVATIONS)
     require_choice("gate", gate, ("half", "fixed"))
     require_chunk_size(chunk_size)
-    stack = described_stack(trace, stack, "decompx", alone="decompx")
+    stack = measured_stack(trace, stack, "decompx", alone="decompx")
     grid = unit_grid(trace, stack, unit)
     # Without a target and without a single prediction, only the map is returned.
     predicted = trace.predictions_title and "cross" not in trace.stacks
     explained = predicted or target is not None or foil is not None
-    logits = target_logits(trace, target, foil, method="decompx", stack=stack) if explained else None
+    logits = None
+    if explained:
+        logits = target_logits(trace, target, foil, method="decompx", stack=stack, stack_of=measured_stack)
 
+    from attnwidgets.relevance.frozen_blocks import FrozenBlocks
     from attnwidgets.tracing.algebra.decomposition import Rules
     from attnwidgets.tracing.algebra.propagation import Propagation
 
     rules = Rules(bias, activation, gate)
     spans = grid.key.units[grid.name].spans
-    propagation = Propagation(cast("Trace", trace), stack, "decompx", spans, rules, ffn=ffn)
+    layers = _layers_of(cast("Trace", trace), stack, rules, ffn=ffn)
+    propagation = Propagation(cast("Trace", trace), stack, "decompx", spans, rules, ffn=ffn, layers=layers)
     _require_memory(propagation, chunk_size, force=force)
     options = {"bias": bias, "activation": activation, "gate": gate, "ffn": ffn, "unit": grid.name}
-    notes = () if logits is None else logits.notes
-    common = provenance_of(trace, stack, "decompx", paper=PAPER, options=options, notes=notes)
+    is_frozen = isinstance(layers, FrozenBlocks)
+    together = bias is not None and is_frozen and propagation.needs_all()
+    notes = (*(() if logits is None else logits.notes), TOGETHER if together else "")
+    common = provenance_of(
+        trace, stack, "decompx", paper=PAPER, options=options, notes=notes, attention=not is_frozen
+    )
     common["provenance"]["title"] = "DecompX"
-    lengths = _lengths(propagation, grid, chunk_size, common)
+    lengths = _lengths(propagation, layers.numbers, grid, chunk_size, common)
     if logits is None:
         return lengths
     values = _scores(propagation, logits, chunk_size)
+    if bias is not None and isinstance(layers, FrozenBlocks):
+        _require_sums(values, logits, half=layers.in_half_precision)
     return logits.attributions(values, axis=grid.key, map=lengths, unit=grid.name, **common)
+
+
+def _layers_of(trace: Trace, stack: str, rules: Rules, *, ffn: bool) -> Layers:
+    """Return the blocks of a stack: as descriptions say, or else each as a linear map of what it reads.
+
+    Raises:
+        UnsupportedModelError: If neither computes what a block does, or a rule needs a description.
+    """
+    from attnwidgets.relevance.frozen_blocks import frozen_blocks
+    from attnwidgets.tracing.algebra.propagation import DescribedLayers
+    from attnwidgets.tracing.mixers.runs import is_described
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+    why = "its blocks mix tokens in ways that no description names"
+    if is_described(trace, stack):
+        try:
+            return DescribedLayers(trace, stack, "decompx").proved()
+        except UnsupportedModelError as error:
+            why = str(error).removeprefix("decompx is not available: ").rstrip(".")
+    if rules.activation != "zero_origin" or not ffn:
+        option = f"activation={rules.activation!r}" if ffn else "ffn=False"
+        raise UnsupportedModelError(
+            f"decompx with {option} needs blocks that a description fits, and here {why}. Leave it out."
+        )
+    return frozen_blocks(trace, stack, "decompx", rules.gate)
+
+
+def _require_sums(values: Float, logits: TargetLogits, *, half: bool) -> None:
+    """Raise an UnsupportedModelError if contributions [target, source] do not sum to the logits."""
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+    for total, score in zip(values.sum(-1), logits.scores, strict=True):
+        # Written so that NaN fails.
+        if not abs(total - score) <= (_OFF_IN_HALF if half else _OFF) * max(1.0, abs(score)):
+            raise UnsupportedModelError(
+                f"decompx is not available: the parts of the last block's output sum to {total:.5g} in a "
+                f"logit of {score:.5g}. Gradients and relevance still work."
+            )
 
 
 def _require_memory(propagation: Propagation, chunk_size: int | None, *, force: bool) -> None:
@@ -204,24 +258,29 @@ def _scores(propagation: Propagation, logits: TargetLogits, chunk_size: int | No
 
 
 def _lengths(
-    propagation: Propagation, grid: Grid, chunk_size: int | None, common: dict[str, Any]
+    propagation: Propagation,
+    numbers: tuple[int, ...],
+    grid: Grid,
+    chunk_size: int | None,
+    common: dict[str, Any],
 ) -> MixingMap:
     """Return the norms of the vectors [layer, query, key], reusing those of the run to the head."""
     lock = threading.Lock()
 
     def layer_of(number: int) -> Any:
 
+        index = numbers.index(number)
         with lock, no_grad():
-            if number not in propagation.lengths:
+            if index not in propagation.lengths:
                 propagation.run(chunk_size=chunk_size)
-        return in_unit(propagation.lengths[number], grid)
+        return in_unit(propagation.lengths[index], grid)
 
     provenance = {**common["provenance"], "title": "DecompX, lengths of the vectors"}
     return MixingMap.lazy(
         layer_of,
         query=grid.query,
         key=grid.key,
-        layers=range(propagation.n_layers),
+        layers=numbers,
         unit=grid.name,
         causal=grid.causal,
         stochastic=False,
