@@ -430,15 +430,19 @@ def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bo
         return type(value)(copied) if isinstance(value, UserDict) else copied
     if type(value) in (tuple, list):
         return type(value)(_copies(item, n, swap=swap, widen=widen, axis=axis) for item in value)
-    if is_cache(value):
-        value = copy.deepcopy(value)
-        # Layers of a state space keep one state, which broadcasts, and cannot be repeated.
-        for part in getattr(value, "layers", [value]):
-            if widen:
-                vars(part).update({name: _widened(held) for name, held in vars(part).items()})
-            if is_cache(part):
-                part.batch_repeat_interleave(n)
-    return value
+    return _cache_copies(value, n, widen=widen) if is_cache(value) else value
+
+
+def _cache_copies(cache: Any, n: int, *, widen: bool) -> Any:
+    """Return a cache of one sample as one of `n` copies of it."""
+    cache = copy.deepcopy(cache)
+    # Layers of a state space keep one state, which broadcasts, and cannot be repeated.
+    for part in getattr(cache, "layers", [cache]):
+        if widen:
+            vars(part).update({name: _widened(held) for name, held in vars(part).items()})
+        if is_cache(part):
+            part.batch_repeat_interleave(n)
+    return cache
 
 
 def _widened(held: Any) -> Any:

@@ -88,6 +88,12 @@ def decompx(
     final soft cap (a line through the origin). All of this follows from descriptions of the blocks and the
     head, which are verified on the numbers of the pass.
 
+    Blocks that no description fits (state spaces, delta rules and other kernels, latent attention, mixtures
+    of experts) are run under the rules of relevance, as the linear map that they are with everything else
+    held at its value: weights of attention, kernels and experts, deviations, gates of mixers, activations as
+    factors. Their biases are distributed together, where a block returns. Each block is checked: without its
+    biases its map has to return all of it. In a model without biases this equals what a description gives.
+
     Args:
         trace: A trace made by `aw.trace`.
         target: The logit: a class by name or index, a token by string or id (the next one, or the one at a
@@ -101,10 +107,12 @@ def decompx(
         activation: "zero_origin" replaces f(x) by f(x) / x times the parts of x (GeLU_ZO, published);
             "linear_approximation" by f'(x) times the parts of x, with the rest as a bias (GeLU_LA); "relu"
             keeps the parts where x is positive, which does not sum to the logit unless the model uses ReLU.
+            The latter two need described blocks.
         gate: How gated feed-forward layers f(g(x)) u(x) are treated, which the paper does not cover: "half"
             averages the parts with u held fixed and with f(g) held fixed, the Shapley value of the product;
             "fixed" holds f(g) fixed, like attention weights.
-        ffn: Whether vectors pass through the feed-forward layers; without them they do not sum to the logit.
+        ffn: Whether vectors pass through the feed-forward layers; without them, which needs described blocks,
+            they do not sum to the logit.
         unit: Unit of the sources: tokens by default; a name ("word") or a Unit propagates all tokens of an
             element as one vector, which differs from `.to("word")` in how biases are distributed, and is less
             work.
@@ -129,7 +137,8 @@ def decompx(
     Raises:
         ValueError: For an unknown option or unit, an unsupported chunk_size, more than 4 GB without `force`,
             a target that is not a single logit, a target for a model without a head, or NaN inside the model
-            (the message names the layer); as `UnsupportedModelError`, if no description fits blocks or head.
+            (the message names the layer); as `UnsupportedModelError`, if no description fits the head, or a
+            block is not a linear map of what it reads and its biases (the message names it).
         IndexError: If the class, token or position does not exist.
         TypeError: If `target` or `foil` cannot name a logit.
 
