@@ -20,18 +20,24 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
+from torch.autograd import forward_ad
 
 from attnwidgets._gradients import enable_grad
 from attnwidgets._tensors import widened
+from attnwidgets.relevance.affine import split
 from attnwidgets.relevance.backward import single_activations
 from attnwidgets.relevance.kernels import whole_kernels
 from attnwidgets.relevance.rules import Rules as RelevanceRules
+from attnwidgets.relevance.two_parts import TwoPartRules, activations_in_two_parts
 from attnwidgets.tracing.algebra.block_runs import require_whole
 from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.decomposed_layer import Chunk
 from attnwidgets.tracing.algebra.decomposition import Vectors
+from attnwidgets.tracing.algebra.propagation import DescribedLayers
+from attnwidgets.tracing.algebra.two_parts import TwoParts
 from attnwidgets.tracing.block_replay import captured, require_same
 from attnwidgets.tracing.gradients.gradient_hooks import differentiable_model
+from attnwidgets.tracing.mixers.runs import is_described
 from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -161,6 +167,59 @@ class FrozenBlock:
             return [Chunk(slice(sources.low, sources.n_tokens), base)]
         return [Chunk(slice(row, row + 1), base[[index]]) for index, row in enumerate(rows)]
 
+    def in_two_parts(self, parts: TwoParts) -> TwoParts:
+        """Return both parts of what it returns [copy, token, dim], from those of what it reads.
+
+        Raises:
+            UnsupportedModelError: If an operation has no rule for parts.
+        """
+        _ = self._carries_all
+        at_once = self.blocks.copies_within(self.number, _BYTES)
+        relevant = torch.cat([self._relevant(some) for some in parts.relevant.split(at_once)])
+        return TwoParts(relevant, self.output - relevant)
+
+    @cached_property
+    def _carries_all(self) -> bool:
+        """True, once all that it returns is shown to be relevant if all that it reads is."""
+        error = self._error(self.output, self._relevant(self.hidden[None])[0])
+        if not error <= 1:
+            block = self.blocks.layers[self.number]
+            raise UnsupportedModelError(
+                f"{self.method} is not available: two parts cannot be carried through {block.name} "
+                f"({type(block.module).__name__}): of what it returns, something does not depend on what it "
+                f"reads (error: {error:.3g} times the tolerance)"
+            )
+        return True
+
+    def _relevant(self, relevant: Tensor) -> Tensor:
+        """Return the relevant part of what it returns, given that of what it reads [copy, token, dim]."""
+        block = self.blocks.layers[self.number]
+        rules = TwoPartRules(self.gate)
+        with (
+            borrowed(block.module) as module,
+            self.blocks.ready(self.number) as run,
+            activations_in_two_parts(module),
+            whole_kernels(module, rules.settings),
+            _fixed_gates(module, self.mixers, rules),
+            enable_grad(),
+            forward_ad.dual_level(),
+        ):
+            hidden = self.hidden.expand(relevant.shape).clone().requires_grad_()
+            why = ""
+            try:
+                with rules:
+                    output = run(len(relevant), None, forward_ad.make_dual(hidden, relevant))
+                part = split(output)[1]
+            except RuntimeError as error:
+                part, why = torch.full_like(relevant, torch.nan), str(error)
+        if bool(part.isnan().any()):
+            why = why or f"there is no rule for {', '.join(dict.fromkeys(rules.without_rule))}"
+            raise UnsupportedModelError(
+                f"{self.method} is not available: two parts cannot be carried through {block.name} "
+                f"({type(block.module).__name__}): {why}"
+            )
+        return part
+
     def _mapped(self, vectors: Tensor, bias: Bias = "absorb") -> tuple[Tensor, Tensor]:
         """Return what it returns [1, token, dim], and vectors [source, token, dim] after its map."""
         block = self.blocks.layers[self.number]
@@ -229,6 +288,34 @@ class FrozenBlocks:
 
     def __getitem__(self, layer: int) -> FrozenBlock:
         return self.blocks[layer]
+
+
+def blocks_in_parts(
+    trace: Trace, stack: str, method: str, gate: Gate, option: str = ""
+) -> DescribedLayers | FrozenBlocks:
+    """Return all blocks of a stack: as descriptions say, or else each with its factors held.
+
+    Args:
+        trace: Trace returned by `aw.trace`.
+        stack: A stack whose blocks only have self-attention.
+        method: The method's name, for messages.
+        gate: How gated products are treated in blocks without a description.
+        option: An option of the method that needs descriptions, for messages; "" for none.
+
+    Raises:
+        UnsupportedModelError: If neither computes what a block does, or an option needs a description.
+    """
+    why = "its blocks mix tokens in ways that no description names"
+    if is_described(trace, stack):
+        try:
+            return DescribedLayers(trace, stack, method).proved()
+        except UnsupportedModelError as error:
+            why = str(error).removeprefix(f"{method} is not available: ").rstrip(".")
+    if option:
+        raise UnsupportedModelError(
+            f"{method} with {option} needs blocks that a description fits, and here {why}. Leave it out."
+        )
+    return frozen_blocks(trace, stack, method, gate)
 
 
 def frozen_blocks(trace: Trace, stack: str, method: str, gate: Gate) -> FrozenBlocks:

@@ -146,7 +146,7 @@ def glu(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def clamp(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a clamp between constants."""
-    x, rest, options = _input(args, kwargs)
+    x, rest, options = first_input(args, kwargs)
     if not live(x):
         return func(*args, **kwargs)
     if any(map(live, (*rest, *options.values()))):
@@ -170,7 +170,7 @@ def power(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str
     return divide_gradient(func(*args, **kwargs), float(exponent))
 
 
-def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def first_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return the first argument, the other ones, and the other keywords."""
     if args:
         return args[0], args[1:], dict(kwargs)
@@ -180,7 +180,7 @@ def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[An
 def _pass_relevance(
     kind: type[Activation], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, bounded: bool
 ) -> Any:
-    x, rest, options = _input(args, kwargs)
+    x, rest, options = first_input(args, kwargs)
     if not live(x):
         return func(*args, **kwargs)
     # F.silu(x, True) and the like write into x.

@@ -130,7 +130,7 @@ def table(bias: Bias) -> Mapping[str, Handler | None]:
         "scaled_dot_product_attention": attention.scaled_dot_product_attention,
         "multi_head_attention_forward": attention.multi_head_attention,
     }
-    if bias == "drop":
+    if bias in ("drop", "share"):
         single["__getitem__"] = affine.getitem
     return {name: handler for names, handler in groups for name in names} | single
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Rule = Literal["attnlrp", "cp_lrp", "frozen"]
 Gate = Literal["half", "fixed"]
-Bias = Literal["absorb", "ignore", "drop"]
+Bias = Literal["absorb", "ignore", "drop", "share"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Settings:
             constants) or "frozen" (everything in [0, 1] is a constant: weights of attention and of experts,
             sigmoids; other gates as `gate` says).
         bias: "absorb" (a bias keeps its share of the relevance), "ignore" (denominators exclude it, so the
-            inputs get all relevance), or "drop" (operations run without their biases; parameters stay).
+            inputs get all relevance), "drop" (operations run without their biases; parameters stay), or
+            "share" (of two parts, forwards: each gets what its size says; see `two_parts.py`).
         insist: Whether operations without a rule pass on their gradient instead of raising.
         mode: The rules themselves, for the operations inside a rule: active within `with mode:`.
         gate: Under "frozen", whether an activation that is a factor gets half of the product, or is a
@@ -62,6 +63,9 @@ def constant(value: Any) -> Any:
 
 def run_without_rule(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation that has no rule; raise, naming it, if relevance reaches it."""
+    if settings.bias == "share":
+        two_parts: Any = settings.mode
+        return two_parts.unknown(func, args, kwargs)
     result = func(*args, **kwargs)
     if not settings.insist:
         for output in result if isinstance(result, (tuple, list)) else (result,):

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.mixing.logit_targets import Cell, TargetLogits
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.units import Grid
-    from attnwidgets.tracing.algebra.decomposition import Rules
-    from attnwidgets.tracing.algebra.propagation import Layers, Propagation
+    from attnwidgets.tracing.algebra.propagation import Propagation
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
 
@@ -161,13 +160,16 @@ def decompx(
     if explained:
         logits = target_logits(trace, target, foil, method="decompx", stack=stack, stack_of=measured_stack)
 
-    from attnwidgets.relevance.frozen_blocks import FrozenBlocks
+    from attnwidgets.relevance.frozen_blocks import FrozenBlocks, blocks_in_parts
     from attnwidgets.tracing.algebra.decomposition import Rules
     from attnwidgets.tracing.algebra.propagation import Propagation
 
     rules = Rules(bias, activation, gate)
     spans = grid.key.units[grid.name].spans
-    layers = _layers_of(cast("Trace", trace), stack, rules, ffn=ffn)
+    option = "" if ffn else "ffn=False"
+    if activation != "zero_origin":
+        option = f"activation={activation!r}"
+    layers = blocks_in_parts(cast("Trace", trace), stack, "decompx", gate, option)
     propagation = Propagation(cast("Trace", trace), stack, "decompx", spans, rules, ffn=ffn, layers=layers)
     _require_memory(propagation, chunk_size, force=force)
     options = {"bias": bias, "activation": activation, "gate": gate, "ffn": ffn, "unit": grid.name}
@@ -185,31 +187,6 @@ def decompx(
     if bias is not None and isinstance(layers, FrozenBlocks):
         _require_sums(values, logits, half=layers.in_half_precision)
     return logits.attributions(values, axis=grid.key, map=lengths, unit=grid.name, **common)
-
-
-def _layers_of(trace: Trace, stack: str, rules: Rules, *, ffn: bool) -> Layers:
-    """Return the blocks of a stack: as descriptions say, or else each as a linear map of what it reads.
-
-    Raises:
-        UnsupportedModelError: If neither computes what a block does, or a rule needs a description.
-    """
-    from attnwidgets.relevance.frozen_blocks import frozen_blocks
-    from attnwidgets.tracing.algebra.propagation import DescribedLayers
-    from attnwidgets.tracing.mixers.runs import is_described
-    from attnwidgets.tracing.unsupported import UnsupportedModelError
-
-    why = "its blocks mix tokens in ways that no description names"
-    if is_described(trace, stack):
-        try:
-            return DescribedLayers(trace, stack, "decompx").proved()
-        except UnsupportedModelError as error:
-            why = str(error).removeprefix("decompx is not available: ").rstrip(".")
-    if rules.activation != "zero_origin" or not ffn:
-        option = f"activation={rules.activation!r}" if ffn else "ffn=False"
-        raise UnsupportedModelError(
-            f"decompx with {option} needs blocks that a description fits, and here {why}. Leave it out."
-        )
-    return frozen_blocks(trace, stack, "decompx", rules.gate)
 
 
 def _require_sums(values: Float, logits: TargetLogits, *, half: bool) -> None:

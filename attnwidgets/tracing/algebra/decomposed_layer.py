@@ -108,6 +108,11 @@ class DecomposedLayer:
     feed: tuple[Step, ...]
 
     @property
+    def hidden(self) -> Tensor:
+        """The states that the block reads [token, dim]."""
+        return self.block.hidden
+
+    @property
     def output(self) -> Tensor:
         """The states that the block returns [token, dim]."""
         return self.block.output

@@ -9,7 +9,7 @@ import torch
 
 from attnwidgets._progress import progress
 from attnwidgets.tracing.algebra.block_runs import chain_of
-from attnwidgets.tracing.algebra.decomposed_layer import Sources, read_layer
+from attnwidgets.tracing.algebra.decomposed_layer import DecomposedLayer, Sources, read_layer
 from attnwidgets.tracing.algebra.decomposition import BY_PRODUCT, Rules, Vectors
 from attnwidgets.tracing.algebra.steps import Affine
 
@@ -91,12 +91,12 @@ class DescribedLayers:
         self.numbers = tuple(trace.layers(stack))
         self._blocks = chain_of(trace, stack, method)
         self._method = method
-        self._kept: tuple[int, Layer] | None = None
+        self._kept: tuple[int, DecomposedLayer] | None = None
 
     def __len__(self) -> int:
         return len(self._blocks)
 
-    def __getitem__(self, layer: int) -> Layer:
+    def __getitem__(self, layer: int) -> DecomposedLayer:
         if self._kept is None or self._kept[0] != layer:
             self._kept = layer, read_layer(self._blocks[layer], self._method)
         return self._kept[1]
