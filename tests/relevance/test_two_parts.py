@@ -27,7 +27,7 @@ TARGETS = [3, 5]
 KIMI = pytest.param("kimi_linear", marks=pytest.mark.slow)
 RWKV = pytest.param("rwkv", marks=pytest.mark.slow)
 KINDS = [
-    *("mamba", "mamba2", "jamba", "falcon_h1", "granitemoehybrid", "qwen3_5_text", "bailing_hybrid", "lfm3"),
+    *("mamba", "mamba2", "jamba", "falcon_h1", "granitemoehybrid", "qwen3_5_text", "lfm3"),
     *("recurrent_gemma", "minimax", "nemotron_h", "deepseek_v3", "gpt_oss", "qwen3_moe", KIMI, RWKV),
 ]
 
