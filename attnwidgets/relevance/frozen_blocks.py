@@ -213,7 +213,7 @@ class FrozenBlock:
             except RuntimeError as error:
                 part, why = torch.full_like(relevant, torch.nan), str(error)
         if bool(part.isnan().any()):
-            why = why or f"there is no rule for {', '.join(dict.fromkeys(rules.without_rule))}"
+            why = why or f"no rule covers {', '.join(dict.fromkeys(rules.without_rule))}"
             raise UnsupportedModelError(
                 f"{self.method} is not available: two parts cannot be carried through {block.name} "
                 f"({type(block.module).__name__}): {why}"
