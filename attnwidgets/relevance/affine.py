@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from attnwidgets._gradients import no_grad
 from attnwidgets.relevance.backward import constant_layer_norm, divide_gradient, give_relevance_to
@@ -27,11 +28,32 @@ def run_with_bias(
     if settings.bias == "drop":
         return func(*without, **kwargs)
     output = func(*args, **kwargs)
+    if settings.bias == "share" and live(output):
+        return shared_bias(output, func(*without, **kwargs))
     if settings.bias == "ignore" and live(output):
         with no_grad():
             rest = func(*without, **kwargs)
         return give_relevance_to(output, rest)
     return output
+
+
+def split(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a state that is carried in two parts, and its relevant part."""
+    whole, relevant = forward_ad.unpack_dual(x)
+    return whole, torch.zeros_like(whole) if relevant is None else relevant.detach()
+
+
+def shared_bias(output: Tensor, without: Tensor) -> Tensor:
+    """Return a sum with a bias, of which each of two parts gets a share: in proportion to their sizes.
+
+    A bias where both parts are zero is irrelevant.
+    """
+    whole, relevant = split(output)
+    before = split(without)[0].detach()
+    size, rest = relevant.abs(), (before - relevant).abs()
+    total = size + rest
+    share = torch.where(total > 0, size / torch.where(total > 0, total, 1.0), 0.0)
+    return forward_ad.make_dual(whole, relevant + share * (whole.detach() - before))
 
 
 def add(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -41,7 +63,7 @@ def add(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if live(first) == live(second):
         return func(*args, **kwargs)
     fixed = second if live(first) else first
-    if settings.bias == "drop" and not _is_bias(fixed):
+    if settings.bias in ("drop", "share") and not _is_bias(fixed):
         return func(*args, **kwargs)
     zero = torch.zeros_like(fixed) if isinstance(fixed, Tensor) else 0.0
     without = (first, zero) if live(first) else (zero, second)

@@ -24,11 +24,11 @@ _MODULE = (
 
 
 def softmax(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Treat the softmax as it is (AttnLRP) or as a constant (CP-LRP).
+    """Treat the softmax as it is (AttnLRP) or as a constant (all other rules).
 
     Source: Achtibat et al. 2024, proposition 3.1; Ali et al. 2022, section 4.
     """
-    return size(settings, func, args, kwargs) if settings.rule == "cp_lrp" else func(*args, **kwargs)
+    return func(*args, **kwargs) if settings.rule == "attnlrp" else size(settings, func, args, kwargs)
 
 
 def scaled_dot_product_attention(

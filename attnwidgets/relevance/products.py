@@ -47,14 +47,19 @@ def product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[s
 
 
 def gating(settings: Settings, factor: Tensor) -> int:
-    """Return 2 for a factor with values in [0, 1], 1 under CP-LRP for one from an activation, otherwise 0."""
+    """Return 2 for a factor with values in [0, 1], 1 for an activation that is held, otherwise 0.
+
+    Where gates are held, it is -1 for what a convolution mixed: another factor of it is its gate.
+    """
     node: Any = factor.grad_fn
     for _ in range(_WALK):
         name = type(node).__name__
+        if name == "ConvolutionBackward0" and settings.rule == "frozen" and settings.gate == "fixed":
+            return -1
         if name == "GateBackward":
             return 2
         if name == "ActivationBackward" or name in _RELUS:
-            return int(settings.rule == "cp_lrp")
+            return int(settings.fixes_activations)
         inputs = [function for function, _ in getattr(node, "next_functions", ()) if function is not None]
         if len(inputs) != 1 or name in _STOPS:
             return 0
@@ -122,8 +127,10 @@ def offset_activation(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dic
     return _pass_relevance(Activation, func, args, kwargs, bounded=False)
 
 
-def gate(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def gate(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a function with values in [0, 1]; as a factor, it gets none."""
+    if settings.rule == "frozen":
+        return size(settings, func, args, kwargs)
     return _pass_relevance(Gate, func, args, kwargs, bounded=False)
 
 
@@ -139,7 +146,7 @@ def glu(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def clamp(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance through a clamp between constants."""
-    x, rest, options = _input(args, kwargs)
+    x, rest, options = first_input(args, kwargs)
     if not live(x):
         return func(*args, **kwargs)
     if any(map(live, (*rest, *options.values()))):
@@ -163,7 +170,7 @@ def power(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str
     return divide_gradient(func(*args, **kwargs), float(exponent))
 
 
-def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def first_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return the first argument, the other ones, and the other keywords."""
     if args:
         return args[0], args[1:], dict(kwargs)
@@ -173,7 +180,7 @@ def _input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[An
 def _pass_relevance(
     kind: type[Activation], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, bounded: bool
 ) -> Any:
-    x, rest, options = _input(args, kwargs)
+    x, rest, options = first_input(args, kwargs)
     if not live(x):
         return func(*args, **kwargs)
     # F.silu(x, True) and the like write into x.

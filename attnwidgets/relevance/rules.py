@@ -26,7 +26,7 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from attnwidgets.relevance.settings import Bias, Rule
+    from attnwidgets.relevance.settings import Bias, Gate, Rule
     from attnwidgets.tracing.gradients.differentiable import At, Graph, Place, Precision
     from attnwidgets.tracing.hooks.hook_point import HookPoint
     from attnwidgets.tracing.trace import Trace
@@ -44,11 +44,17 @@ class Rules(TorchFunctionMode):
         rule: See `Settings`.
         bias: See `Settings`.
         insist: See `Settings`.
+        gate: See `Settings`.
+
+    Attributes:
+        settings: The settings of the next operation, which may change on the way.
     """
 
-    def __init__(self, rule: Rule, bias: Bias = "absorb", *, insist: bool = False) -> None:
+    def __init__(
+        self, rule: Rule, bias: Bias = "absorb", *, insist: bool = False, gate: Gate = "fixed"
+    ) -> None:
         super().__init__()
-        self.settings = Settings(rule, bias, insist, mode=self)
+        self.settings = Settings(rule, bias, insist, mode=self, gate=gate)
         self._table = table(bias)
         self._known: dict[Any, Handler | None] = {}
 
@@ -124,7 +130,7 @@ def table(bias: Bias) -> Mapping[str, Handler | None]:
         "scaled_dot_product_attention": attention.scaled_dot_product_attention,
         "multi_head_attention_forward": attention.multi_head_attention,
     }
-    if bias == "drop":
+    if bias in ("drop", "share"):
         single["__getitem__"] = affine.getitem
     return {name: handler for names, handler in groups for name in names} | single
 

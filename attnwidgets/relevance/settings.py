@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-Rule = Literal["attnlrp", "cp_lrp"]
-Bias = Literal["absorb", "ignore", "drop"]
+Rule = Literal["attnlrp", "cp_lrp", "frozen"]
+Gate = Literal["half", "fixed"]
+Bias = Literal["absorb", "ignore", "drop", "share"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,16 @@ class Settings:
     """The settings of a run.
 
     Args:
-        rule: "attnlrp" (the softmax as it is, products halved) or "cp_lrp" (attention weights and gates are
-            constants).
+        rule: "attnlrp" (the softmax as it is, products halved), "cp_lrp" (attention weights and gates are
+            constants) or "frozen" (everything in [0, 1] is a constant: weights of attention and of experts,
+            sigmoids; other gates as `gate` says).
         bias: "absorb" (a bias keeps its share of the relevance), "ignore" (denominators exclude it, so the
-            inputs get all relevance), or "drop" (operations run without their biases; parameters stay).
+            inputs get all relevance), "drop" (operations run without their biases; parameters stay), or
+            "share" (of two parts, forwards: each gets what its size says; see `two_parts.py`).
         insist: Whether operations without a rule pass on their gradient instead of raising.
         mode: The rules themselves, for the operations inside a rule: active within `with mode:`.
+        gate: Under "frozen", whether an activation that is a factor gets half of the product, or is a
+            constant ("fixed").
 
     Source: Achtibat et al. 2024, section 3; Ali et al. 2022, section 4.
     """
@@ -38,6 +43,12 @@ class Settings:
     bias: Bias
     insist: bool
     mode: AbstractContextManager[Any]
+    gate: Gate = "fixed"
+
+    @property
+    def fixes_activations(self) -> bool:
+        """Whether an activation is a constant where it is a factor."""
+        return self.rule == "cp_lrp" or (self.rule == "frozen" and self.gate == "fixed")
 
 
 def live(value: Any) -> bool:
@@ -52,6 +63,9 @@ def constant(value: Any) -> Any:
 
 def run_without_rule(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation that has no rule; raise, naming it, if relevance reaches it."""
+    if settings.bias == "share":
+        two_parts: Any = settings.mode
+        return two_parts.unknown(func, args, kwargs)
     result = func(*args, **kwargs)
     if not settings.insist:
         for output in result if isinstance(result, (tuple, list)) else (result,):

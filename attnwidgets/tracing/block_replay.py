@@ -146,9 +146,16 @@ class RecordedBlocks:
 
         with borrowed(block.module) as module, recording(module, [see]) as session:
             parts = (block.args, block.kwargs)
-            widen = block.in_half_precision and not _any_cache(parts)
+            widen = block.in_half_precision
             tensors = [*module.named_parameters(), *module.named_buffers()] if widen else []
-            wide = {name: tensor.float() for name, tensor in tensors if is_half(tensor)}
+            # A parameter stays one, which rules of relevance know as a bias.
+            wide = {
+                name: nn.Parameter(tensor.float(), requires_grad=False)
+                if isinstance(tensor, nn.Parameter)
+                else tensor.float()
+                for name, tensor in tensors
+                if is_half(tensor)
+            }
 
             def run(copies: int = 1, edit: ValueEdit | None = None, hidden: Tensor | None = None) -> Tensor:
                 pending[:] = [] if edit is None else [edit]
@@ -202,7 +209,8 @@ class RecordedBlocks:
 def captured(trace: object, stack: str, purpose: str, *, mixing: bool = False) -> RecordedBlocks:
     """Return the blocks of `capture`, from one pass for all stacks of this trace and all later calls.
 
-    With `mixing`, blocks that mix tokens without attention are among them.
+    With `mixing`, blocks that mix tokens without attention, or not at all, are among them if there are any
+    of the former.
     """
     if not is_trace(trace):
         return capture(trace, stack, purpose)
@@ -234,7 +242,7 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
 def _capture(trace: object, stack: str, purpose: str, *, mixing: bool = False) -> dict[str, RecordedBlocks]:
     """Return the blocks of a stack, and of all others whose blocks can be called again.
 
-    With `mixing`, blocks of the stack that mix tokens without attention are among them.
+    With `mixing`, all other blocks of the stack are among them.
     """
     if not is_trace(trace) or trace.model is None:
         raise UnsupportedModelError(
@@ -255,7 +263,7 @@ def _capture(trace: object, stack: str, purpose: str, *, mixing: bool = False) -
         others = {
             block.number: model.get_submodule(block.path)
             for block in table.blocks
-            if mixing and block.number in table.mixing and block.number not in table.numbers
+            if mixing and block.path and block.number not in table.numbers
         }
         with (
             watching(model, others.values()) as watch,
@@ -279,7 +287,7 @@ def _blocks_of(
     purpose: str,
     others: Mapping[int, nn.Module],
 ) -> RecordedBlocks:
-    """Return the blocks of a stack, `others` without attention among them, by their numbers."""
+    """Return the blocks of a stack, those of `others` that ran among them, by their numbers."""
     modules = {id(module): name for name, module in model.named_modules()}
     # NaN from an encoder reaches every layer that reads it, so the encoder is checked first.
     if stack in ("decoder", "cross") and "encoder" in trace.stacks:
@@ -288,7 +296,8 @@ def _blocks_of(
         **_invocations(trace, stack, calls, watch, purpose)
     }
     runs = {module: iter(watch.others[module]) for module in others.values()}
-    invocations |= {number: (next(runs[module]), None) for number, module in others.items()}
+    again = {number: next(runs[module], None) for number, module in others.items()}
+    invocations |= {number: (run, None) for number, run in again.items() if run is not None}
     invocations = dict(sorted(invocations.items()))
     _require_finite(invocations, modules, stack)
     blocks = {
@@ -402,12 +411,6 @@ def _axis_of(invocation: Invocation, n_queries: int) -> int:
     return int(first_tensor(invocation.output).shape[:2] == (n_queries, 1) and n_queries > 1)
 
 
-def _any_cache(value: Any) -> bool:
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    return any(_any_cache(item) for item in value) if isinstance(value, (tuple, list)) else is_cache(value)
-
-
 def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bool, axis: int = 0) -> Any:
     """Return inputs of one sample as inputs of `n` copies of it; inputs without a batch axis stay."""
     if isinstance(value, Tensor):
@@ -427,10 +430,25 @@ def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bo
         return type(value)(copied) if isinstance(value, UserDict) else copied
     if type(value) in (tuple, list):
         return type(value)(_copies(item, n, swap=swap, widen=widen, axis=axis) for item in value)
-    if is_cache(value):
-        value = copy.deepcopy(value)
-        # Layers of a state space keep one state, which broadcasts, and cannot be repeated.
-        for part in getattr(value, "layers", [value]):
-            if is_cache(part):
-                part.batch_repeat_interleave(n)
-    return value
+    return _cache_copies(value, n, widen=widen) if is_cache(value) else value
+
+
+def _cache_copies(cache: Any, n: int, *, widen: bool) -> Any:
+    """Return a cache of one sample as one of `n` copies of it."""
+    cache = copy.deepcopy(cache)
+    # Layers of a state space keep one state, which broadcasts, and cannot be repeated.
+    for part in getattr(cache, "layers", [cache]):
+        if widen:
+            vars(part).update({name: _widened(held) for name, held in vars(part).items()})
+        if is_cache(part):
+            part.batch_repeat_interleave(n)
+    return cache
+
+
+def _widened(held: Any) -> Any:
+    """Return what a layer of a cache holds, in float32 instead of half precision."""
+    if isinstance(held, dict):
+        return {name: _widened(item) for name, item in held.items()}
+    if isinstance(held, Tensor):
+        return widened(held)
+    return torch.float32 if held is torch.float16 or held is torch.bfloat16 else held

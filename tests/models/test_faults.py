@@ -9,7 +9,7 @@ import pytest
 import attnwidgets as aw
 from tests.models.build import Kind, build
 from tests.models.feed import feed
-from tests.models.judge import CHECKED, REFUSED, Judge, verdict
+from tests.models.judge import CHECKED, Judge
 
 
 def judged(name: str, task: str) -> tuple[Any, Judge]:
@@ -25,12 +25,10 @@ def test_a_block_is_called_again_beside_a_cache_of_blocks_without_keys(name: str
     assert judge._value_zeroing() == CHECKED
 
 
-def test_a_feed_forward_layer_that_gates_by_its_shape_is_refused_and_values_are_zeroed_all_the_same() -> None:
-    trace, judge = judged("moshi", "causal")
+def test_a_feed_forward_layer_that_gates_by_its_shape_is_followed_without_its_description() -> None:
+    _, judge = judged("moshi", "causal")
     assert judge._value_zeroing() == CHECKED
-    said = verdict(judge._decompx, trace.model)
-    assert said.startswith(REFUSED)
-    assert "48 numbers come to a linear layer that reads 24" in said
+    assert judge._decompx() == CHECKED
 
 
 @pytest.mark.parametrize(("name", "task"), [("wavlm", "CTC"), ("clip_vision_model", "base")])

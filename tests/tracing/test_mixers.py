@@ -88,6 +88,15 @@ def test_what_tokens_add_and_the_biases_add_up_to_the_output(name: str, length: 
         torch.testing.assert_close(whole, mix.output[0], atol=2e-5 * largest, rtol=0)
 
 
+def test_a_text_may_be_shorter_than_its_convolution_reaches() -> None:
+    """Granite's model fills up what is convolved, in front of the text."""
+    whole = traced("granitemoehybrid")
+    short = aw.trace(tiny("granitemoehybrid"), None, input_ids=IDS[:2])
+    kernel, norms = (aw.mixing(short, measure).layer(0) for measure in ("kernel", "norm"))
+    np.testing.assert_allclose(kernel, aw.mixing(whole, "kernel").layer(0)[:, :2, :2], rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(norms, aw.mixing(whole, "norm").layer(0)[:, :2, :2], rtol=1e-4, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", ["mamba", "mamba2", "qwen3_5_text", "kimi_linear", "minimax", "xlstm", RWKV])
 def test_a_text_longer_than_a_chunk_of_the_kernel_adds_up(name: str) -> None:
     ids = torch.randint(13, 60, (150,), generator=torch.Generator().manual_seed(4)).tolist()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attnwidgets._gradients import no_grad
 from attnwidgets._tensors import is_half
-from attnwidgets.explanations.mixing.block_maps import require_chunk_size
+from attnwidgets.explanations.mixing.block_maps import measured_stack, require_chunk_size
 from attnwidgets.explanations.mixing.logit_targets import PROPAGATION_NEEDS, target_logits
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of
@@ -74,7 +74,11 @@ def contextual_decomposition(
     of several tokens need not sum to the logit: what two of them do only together is relevant to both.
 
     Published for BERT and GPT-2. All follows from descriptions of blocks and head, which are verified on the
-    numbers of the pass. The authors' code also moves all of a component to the larger part where both differ
+    numbers of the pass. Blocks that no description fits (state spaces and other kernels, latent attention,
+    mixtures of experts) are run with both parts, operation by operation under these rules; weights of kernels
+    and experts and the gates of mixers are fixed, like those of attention, and so is the activation of a
+    short convolution, as a factor. Each block is checked: if all that it reads is relevant, all that it
+    returns has to be. The authors' code also moves all of a component to the larger part where both differ
     in sign; this is left out, for results then jump with rounding.
 
     Args:
@@ -95,7 +99,8 @@ def contextual_decomposition(
     Raises:
         ValueError: For an unknown unit, a chunk_size below 1, a target that is not a single logit, a model
             without a head, NaN inside the model, or parts that no longer add up to the logit (they can grow
-            from block to block); as `UnsupportedModelError`, if no description fits blocks or head.
+            from block to block); as `UnsupportedModelError`, if no description fits the head, or parts cannot
+            be carried through a block (the message names it).
         IndexError: If the class, token or position does not exist.
         TypeError: If `target` or `foil` cannot name a logit.
 
@@ -106,7 +111,7 @@ def contextual_decomposition(
         [0.0, 1.5, 0.5, -0.5, 1.5]
     """
     require_chunk_size(chunk_size)
-    logits = target_logits(trace, target, foil, method=_NAME, stack=stack)
+    logits = target_logits(trace, target, foil, method=_NAME, stack=stack, stack_of=measured_stack)
     grid = unit_grid(trace, logits.stack, unit)
     spans = grid.key.units[grid.name].spans
     values = _relevant(cast("Trace", trace), logits, spans, chunk_size or _AT_ONCE)
@@ -121,20 +126,22 @@ def _relevant(trace: Trace, logits: TargetLogits, spans: Any, at_once: int) -> F
     import torch
 
     from attnwidgets._progress import progress
-    from attnwidgets.tracing.algebra.block_runs import chain_of
-    from attnwidgets.tracing.algebra.decomposed_layer import read_layer
+    from attnwidgets.relevance.frozen_blocks import FrozenBlock, blocks_in_parts
     from attnwidgets.tracing.algebra.two_parts import from_tokens, through_block
 
-    blocks = chain_of(trace, logits.stack, _NAME)
+    layers = blocks_in_parts(trace, logits.stack, _NAME, "half")
     chunks: list[TwoParts] = [
-        from_tokens(blocks[0].hidden, spans[start : start + at_once])
+        from_tokens(layers[0].hidden, spans[start : start + at_once])
         for start in range(0, len(spans), at_once)
     ]
     with no_grad():
-        for block in progress(blocks, desc=_NAME):
-            layer = read_layer(block, _NAME)
+        for at in progress(range(len(layers)), desc=_NAME):
+            layer = layers[at]
             for number, parts in enumerate(chunks):
-                chunks[number] = through_block(layer, parts, divided=True)
+                if isinstance(layer, FrozenBlock):
+                    chunks[number] = layer.in_two_parts(parts)
+                else:
+                    chunks[number] = through_block(layer, parts, divided=True)
         relevant = [logit_parts_in_two(trace, logits, parts, _NAME).relevant for parts in chunks]
         return torch.cat(relevant).T.cpu().double().numpy()
 

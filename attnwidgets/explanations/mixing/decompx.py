@@ -13,7 +13,7 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._gradients import no_grad
-from attnwidgets.explanations.mixing.block_maps import described_stack, in_unit, require_chunk_size
+from attnwidgets.explanations.mixing.block_maps import in_unit, measured_stack, require_chunk_size
 from attnwidgets.explanations.mixing.logit_targets import target_logits
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import measured_on_blocks
@@ -37,8 +37,13 @@ PAPER = (
     "Modarressi et al. 2023, DecompX: Explaining Transformers Decisions by Propagating Token Decomposition"
 )
 
+TOGETHER = "no description fits the blocks: the biases of each are distributed together, where it returns"
+
 LIMIT = 2**32
 """Bytes of vectors held at once above which `force=True` is required."""
+
+# The largest error of the sum of all parts in blocks without a description, relative to the logit, or to 1.
+_OFF, _OFF_IN_HALF = 1e-3, 1e-1
 
 _BIASES = ("absdot", "abssim", "norm", "equal", "cls", "dot", None)
 _ACTIVATIONS = ("zero_origin", "linear_approximation", "relu")
@@ -49,7 +54,7 @@ _ACTIVATIONS = ("zero_origin", "linear_approximation", "relu")
     question="For this prediction",
     gist="what each word adds, carried through every layer",
     paper=PAPER,
-    needs=("own blocks", "every block"),
+    needs=("own sequence", "every mixer"),
     returns="Attributions [source] to a logit, with the norms of every layer's vectors as .map; that map "
     "alone if nothing is predicted",
     cost="one more pass, then every block for every pair of tokens: tokens² * width numbers are held",
@@ -82,6 +87,12 @@ def decompx(
     final soft cap (a line through the origin). All of this follows from descriptions of the blocks and the
     head, which are verified on the numbers of the pass.
 
+    Blocks that no description fits (state spaces, delta rules and other kernels, latent attention, mixtures
+    of experts) are run under the rules of relevance, as the linear map that they are with everything else
+    held at its value: weights of attention, kernels and experts, deviations, gates of mixers, activations as
+    factors. Their biases are distributed together, where a block returns. Each block is checked: without its
+    biases its map has to return all of it. In a model without biases this equals what a description gives.
+
     Args:
         trace: A trace made by `aw.trace`.
         target: The logit: a class by name or index, a token by string or id (the next one, or the one at a
@@ -95,10 +106,12 @@ def decompx(
         activation: "zero_origin" replaces f(x) by f(x) / x times the parts of x (GeLU_ZO, published);
             "linear_approximation" by f'(x) times the parts of x, with the rest as a bias (GeLU_LA); "relu"
             keeps the parts where x is positive, which does not sum to the logit unless the model uses ReLU.
+            The latter two need described blocks.
         gate: How gated feed-forward layers f(g(x)) u(x) are treated, which the paper does not cover: "half"
             averages the parts with u held fixed and with f(g) held fixed, the Shapley value of the product;
             "fixed" holds f(g) fixed, like attention weights.
-        ffn: Whether vectors pass through the feed-forward layers; without them they do not sum to the logit.
+        ffn: Whether vectors pass through the feed-forward layers; without them, which needs described blocks,
+            they do not sum to the logit.
         unit: Unit of the sources: tokens by default; a name ("word") or a Unit propagates all tokens of an
             element as one vector, which differs from `.to("word")` in how biases are distributed, and is less
             work.
@@ -123,7 +136,8 @@ def decompx(
     Raises:
         ValueError: For an unknown option or unit, an unsupported chunk_size, more than 4 GB without `force`,
             a target that is not a single logit, a target for a model without a head, or NaN inside the model
-            (the message names the layer); as `UnsupportedModelError`, if no description fits blocks or head.
+            (the message names the layer); as `UnsupportedModelError`, if no description fits the head, or a
+            block is not a linear map of what it reads and its biases (the message names it).
         IndexError: If the class, token or position does not exist.
         TypeError: If `target` or `foil` cannot name a logit.
 
@@ -137,29 +151,55 @@ def decompx(
     require_choice("activation", activation, _ACTIVATIONS)
     require_choice("gate", gate, ("half", "fixed"))
     require_chunk_size(chunk_size)
-    stack = described_stack(trace, stack, "decompx", alone="decompx")
+    stack = measured_stack(trace, stack, "decompx", alone="decompx")
     grid = unit_grid(trace, stack, unit)
     # Without a target and without a single prediction, only the map is returned.
     predicted = trace.predictions_title and "cross" not in trace.stacks
     explained = predicted or target is not None or foil is not None
-    logits = target_logits(trace, target, foil, method="decompx", stack=stack) if explained else None
+    logits = None
+    if explained:
+        logits = target_logits(trace, target, foil, method="decompx", stack=stack, stack_of=measured_stack)
 
+    from attnwidgets.relevance.frozen_blocks import FrozenBlocks, blocks_in_parts
     from attnwidgets.tracing.algebra.decomposition import Rules
     from attnwidgets.tracing.algebra.propagation import Propagation
 
     rules = Rules(bias, activation, gate)
     spans = grid.key.units[grid.name].spans
-    propagation = Propagation(cast("Trace", trace), stack, "decompx", spans, rules, ffn=ffn)
+    option = "" if ffn else "ffn=False"
+    if activation != "zero_origin":
+        option = f"activation={activation!r}"
+    layers = blocks_in_parts(cast("Trace", trace), stack, "decompx", gate, option)
+    propagation = Propagation(cast("Trace", trace), stack, "decompx", spans, rules, ffn=ffn, layers=layers)
     _require_memory(propagation, chunk_size, force=force)
     options = {"bias": bias, "activation": activation, "gate": gate, "ffn": ffn, "unit": grid.name}
-    notes = () if logits is None else logits.notes
-    common = provenance_of(trace, stack, "decompx", paper=PAPER, options=options, notes=notes)
+    is_frozen = isinstance(layers, FrozenBlocks)
+    together = bias is not None and is_frozen and propagation.needs_all()
+    notes = (*(() if logits is None else logits.notes), TOGETHER if together else "")
+    common = provenance_of(
+        trace, stack, "decompx", paper=PAPER, options=options, notes=notes, attention=not is_frozen
+    )
     common["provenance"]["title"] = "DecompX"
-    lengths = _lengths(propagation, grid, chunk_size, common)
+    lengths = _lengths(propagation, layers.numbers, grid, chunk_size, common)
     if logits is None:
         return lengths
     values = _scores(propagation, logits, chunk_size)
+    if bias is not None and isinstance(layers, FrozenBlocks):
+        _require_sums(values, logits, half=layers.in_half_precision)
     return logits.attributions(values, axis=grid.key, map=lengths, unit=grid.name, **common)
+
+
+def _require_sums(values: Float, logits: TargetLogits, *, half: bool) -> None:
+    """Raise an UnsupportedModelError if contributions [target, source] do not sum to the logits."""
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+    for total, score in zip(values.sum(-1), logits.scores, strict=True):
+        # Written so that NaN fails.
+        if not abs(total - score) <= (_OFF_IN_HALF if half else _OFF) * max(1.0, abs(score)):
+            raise UnsupportedModelError(
+                f"decompx is not available: the parts of the last block's output sum to {total:.5g} in a "
+                f"logit of {score:.5g}. Gradients and relevance still work."
+            )
 
 
 def _require_memory(propagation: Propagation, chunk_size: int | None, *, force: bool) -> None:
@@ -204,24 +244,29 @@ def _scores(propagation: Propagation, logits: TargetLogits, chunk_size: int | No
 
 
 def _lengths(
-    propagation: Propagation, grid: Grid, chunk_size: int | None, common: dict[str, Any]
+    propagation: Propagation,
+    numbers: tuple[int, ...],
+    grid: Grid,
+    chunk_size: int | None,
+    common: dict[str, Any],
 ) -> MixingMap:
     """Return the norms of the vectors [layer, query, key], reusing those of the run to the head."""
     lock = threading.Lock()
 
     def layer_of(number: int) -> Any:
 
+        index = numbers.index(number)
         with lock, no_grad():
-            if number not in propagation.lengths:
+            if index not in propagation.lengths:
                 propagation.run(chunk_size=chunk_size)
-        return in_unit(propagation.lengths[number], grid)
+        return in_unit(propagation.lengths[index], grid)
 
     provenance = {**common["provenance"], "title": "DecompX, lengths of the vectors"}
     return MixingMap.lazy(
         layer_of,
         query=grid.query,
         key=grid.key,
-        layers=range(propagation.n_layers),
+        layers=numbers,
         unit=grid.name,
         causal=grid.causal,
         stochastic=False,

@@ -43,7 +43,7 @@ _OF_A_LOGIT: tuple[str | Need, ...] = (
 LOGIT_NEEDS = ("itself", "every mixer", "every state", *_OF_A_LOGIT)
 """Requirements of taking a logit apart into the terms that blocks add."""
 
-PROPAGATION_NEEDS = ("own blocks", "every block", *_OF_A_LOGIT)
+PROPAGATION_NEEDS = ("own sequence", "every mixer", *_OF_A_LOGIT)
 """Requirements of propagating vectors through all blocks to a logit."""
 
 PART_NAMES = {

@@ -108,6 +108,16 @@ class DecomposedLayer:
     feed: tuple[Step, ...]
 
     @property
+    def hidden(self) -> Tensor:
+        """The states that the block reads [token, dim]."""
+        return self.block.hidden
+
+    @property
+    def output(self) -> Tensor:
+        """The states that the block returns [token, dim]."""
+        return self.block.output
+
+    @property
     def biased(self) -> bool:
         """Whether the block has any bias to distribute."""
         norms = (self.block.norm1, self.block.norm2, *(step for step in self.feed if isinstance(step, Norm)))

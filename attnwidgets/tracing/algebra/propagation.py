@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -26,6 +26,92 @@ if TYPE_CHECKING:
 _HELD_BYTES = 2**28
 
 
+class Layer(Protocol):
+    """A block in a form that vectors pass through; see `DecomposedLayer`."""
+
+    @property
+    def output(self) -> Tensor:
+        """The states that it returns [token, dim]."""
+        ...
+
+    @property
+    def biased(self) -> bool:
+        """Whether it has any bias to distribute."""
+        ...
+
+    @property
+    def bytes_a_pair(self) -> int:
+        """Memory per source and row."""
+        ...
+
+    def start(self, sources: Sources) -> list[Chunk]:
+        """Return the vectors of its input, where each token belongs to its own source."""
+        ...
+
+    def advance(
+        self,
+        chunks: list[Chunk],
+        sources: Sources,
+        rules: Rules,
+        *,
+        first: bool,
+        ffn: bool,
+        only: Sequence[int] | None = None,
+    ) -> list[Chunk]:
+        """Return the vectors of its output."""
+        ...
+
+
+class Layers(Protocol):
+    """All blocks of a stack, in order, each of which reads what the one before returned."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Their numbers in the model."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, layer: int) -> Layer: ...
+
+
+class DescribedLayers:
+    """The blocks of a stack, which layouts describe; the last one read is kept.
+
+    Args:
+        trace: Trace returned by `aw.trace`.
+        stack: A stack whose blocks only have self-attention.
+        method: The method's name, for messages.
+
+    Attributes:
+        numbers: Their numbers in the model.
+    """
+
+    def __init__(self, trace: Trace, stack: str, method: str) -> None:
+        self.numbers = tuple(trace.layers(stack))
+        self._blocks = chain_of(trace, stack, method)
+        self._method = method
+        self._kept: tuple[int, DecomposedLayer] | None = None
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, layer: int) -> DecomposedLayer:
+        if self._kept is None or self._kept[0] != layer:
+            self._kept = layer, read_layer(self._blocks[layer], self._method)
+        return self._kept[1]
+
+    def proved(self) -> DescribedLayers:
+        """Return these layers, once each of them is shown to compute what its description says.
+
+        Raises:
+            UnsupportedModelError: If one does not, or part of it is unknown.
+        """
+        for layer in range(len(self)):
+            _ = self[layer]
+        return self
+
+
 @dataclass
 class Propagation:
     """The vectors of a trace, from the first block's input on.
@@ -37,6 +123,7 @@ class Propagation:
         spans: The tokens of each source.
         rules: How biases and nonlinear functions are distributed.
         ffn: Whether vectors pass through the feed-forward layers.
+        layers: The blocks; by default those that layouts describe.
         lengths: By layer, the norms of the vectors [query, source], float64 on the CPU, for the layers that
             were computed in all rows.
     """
@@ -47,29 +134,23 @@ class Propagation:
     spans: tuple[tuple[int, ...], ...]
     rules: Rules
     ffn: bool = True
+    layers: Layers | None = None
     lengths: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.n_tokens = len(self.trace.axes(self.stack)[0])
-        self._kept: tuple[int, DecomposedLayer] | None = None
         self._causal = self.trace.is_causal(self.stack)
-        self._blocks = chain_of(self.trace, self.stack, self.method)
-        self.n_layers = len(self._blocks)
-
-    def _layer(self, layer: int) -> DecomposedLayer:
-        """Return a layer, decomposed; the last one is cached."""
-        if self._kept is None or self._kept[0] != layer:
-            self._kept = layer, read_layer(self._blocks[layer], self.method)
-        return self._kept[1]
+        self._layers = self.layers or DescribedLayers(self.trace, self.stack, self.method)
+        self.n_layers = len(self._layers)
 
     def held_bytes(self, chunk_size: int | None = None) -> int:
         """Return the memory held at once: a vector and a value vector per token and source."""
         count = len(self.spans) if chunk_size is None else min(chunk_size, len(self.spans))
-        return self._layer(0).bytes_a_pair * self.n_tokens * count
+        return self._layers[0].bytes_a_pair * self.n_tokens * count
 
     def needs_all(self) -> bool:
         """Return whether biases are distributed among all sources, which must then be propagated together."""
-        return self.rules.bias is not None and any(self._layer(n).biased for n in range(self.n_layers))
+        return self.rules.bias is not None and any(self._layers[n].biased for n in range(self.n_layers))
 
     def run(
         self, rows: Sequence[int] = (), *, upto: int | None = None, chunk_size: int | None = None
@@ -91,7 +172,7 @@ class Propagation:
             chunk_size = len(self.spans)
             if self.held_bytes() > _HELD_BYTES and not self.needs_all():
                 chunk_size = max(1, _HELD_BYTES // self.held_bytes(1))
-        hidden = self._blocks[last].output
+        hidden = self._layers[last].output
         vectors = hidden.new_zeros(len(rows), len(self.spans), hidden.shape[1])
         partial = 0 < len(rows) < self.n_tokens
         lengths = {
@@ -103,7 +184,7 @@ class Propagation:
         for start, number in progress([(s, n) for s in starts for n in range(last + 1)], desc=self.method):
             group = slice(start, min(start + chunk_size, len(self.spans)))
             sources = Sources(self.spans[group], self.n_tokens, self._causal)
-            layer = self._layer(number)
+            layer = self._layers[number]
             if number == 0:
                 chunks = layer.start(sources)
             # Rows before the first source have no part of it.

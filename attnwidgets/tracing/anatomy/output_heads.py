@@ -14,6 +14,7 @@ import torch
 from attnwidgets.tracing.algebra.block_runs import block_of, require_every_block
 from attnwidgets.tracing.algebra.blocks import tail_dtype, tolerance
 from attnwidgets.tracing.algebra.steps import FUNCTIONS, Pointwise, Scale, Step, apply_steps, read_steps
+from attnwidgets.tracing.block_replay import captured
 from attnwidgets.tracing.mixers.runs import is_described, mixed_block
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.wrappers import unpeft
@@ -206,13 +207,22 @@ def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head
 
 def _last_states(trace: Trace, stack: str, method: str) -> tuple[Tensor, torch.dtype]:
     """Return the output of a stack's last block [token, dim] in `tail_dtype`, and the model's precision."""
-    if is_described(trace, stack):
-        require_every_block(trace, stack, method)
-        last = block_of(trace, trace.layers(stack)[-1], stack, method)
-        return last.output, last.call.dtype
-    require_every_block(trace, stack, method, attention=False)
-    block = mixed_block(trace, trace.mixing_layers(stack)[-1], stack, method)
-    return block.output[0].to(tail_dtype(block.output.dtype)), block.precision
+    try:
+        if is_described(trace, stack):
+            require_every_block(trace, stack, method)
+            last = block_of(trace, trace.layers(stack)[-1], stack, method)
+            return last.output, last.call.dtype
+        require_every_block(trace, stack, method, attention=False)
+        mixed = mixed_block(trace, trace.mixing_layers(stack)[-1], stack, method)
+        return mixed.output[0].to(tail_dtype(mixed.output.dtype)), mixed.precision
+    except UnsupportedModelError:
+        # What the last block returned is known, however it did.
+        layers = captured(trace, stack, method, mixing=True).layers
+        block = layers.get(max(block.number for block in trace.anatomy.stacks[stack]))
+        if block is None:
+            raise
+    precision = torch.bfloat16 if block.in_half_precision else block.output.dtype
+    return block.output[0].to(tail_dtype(block.output.dtype)), precision
 
 
 def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module | Callable[[Tensor], Tensor]] | None:

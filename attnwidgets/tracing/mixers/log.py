@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -434,11 +435,19 @@ def _joined(frame: _Frame) -> KernelCall:
     return KernelCall(Joined(tuple(call.kernel for call in calls)), values, outputs, gate)
 
 
+def _last_positions(convolved: _Convolved, count: int) -> _Convolved:
+    """Return the last positions of a convolution, in front of which a short text may be filled up."""
+    if convolved.output.shape[1] <= count:
+        return convolved
+    states = convolved.convolution.states[:, -count:]
+    return _Convolved(replace(convolved.convolution, states=states), convolved.output[:, -count:])
+
+
 def _fitting(frame: _Frame, call: KernelCall) -> Convolution | None:
     """Return the convolution that made the kernel's values, which may be some of its channels, or None."""
     values = call.values
     width = values.shape[-1]
-    for convolved in frame.convolutions:
+    for convolved in map(partial(_last_positions, count=values.shape[1]), frame.convolutions):
         output = convolved.output
         # Padding is zeroed after the convolution.
         is_kept = (values != 0).any(-1)

@@ -359,8 +359,9 @@ def test_wrong_options_name_what_is_taken() -> None:
 
 
 def test_what_cannot_be_followed_is_refused_by_name(monkeypatch) -> None:
-    with pytest.raises(UnsupportedModelError, match="MixtralSparseMoeBlock is not described"):
-        decompx(FAMILIES["Mixtral"].traced(), 1)
+    for option in ({"ffn": False}, {"activation": "relu"}):
+        with pytest.raises(UnsupportedModelError, match=r"MixtralSparseMoeBlock is not described.* Leave it"):
+            decompx(FAMILIES["Mixtral"].traced(), 1, **option)
     broken = FAMILIES["BERT"].model()
     broken.bert.encoder.layer[1].output.dense.weight.data[0, 0] = float("nan")
     with pytest.raises(ValueError, match=r"layer 1 .* is the first to return NaN"):

@@ -217,7 +217,9 @@ def test_methods_say_which_models_they_take() -> None:
 
     assert refusal("mamba2", "alti_logit") == refusal("falcon_h1", "alti_logit") == ""
     assert "blocks 1, 4 mix none" in refusal("nemotron_h", "alti_logit")
-    assert refusal("mamba2", "decompx")
+    assert refusal("mamba2", "decompx") == refusal("nemotron_h", "decompx") == ""
+    assert refusal("mamba2", "contextual_decomposition") == ""
+    assert refusal("mamba2", "contribution_graph")
 
 
 def test_the_lens_needs_blocks_that_attend() -> None:
