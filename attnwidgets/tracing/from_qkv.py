@@ -142,6 +142,13 @@ class QkvTrace(GivenTrace):
     values: Tensor | None = None
 
     @property
+    def dtype(self) -> Literal["float32", "float64"]:
+        """Precision of the weights, with a softmax or without."""
+        if self.has_attention() or self.values is None:
+            return super().dtype
+        return "float64" if as_array(self.values).dtype == np.float64 else "float32"
+
+    @property
     def head_outputs(self) -> Tensor:
         """The output of every head: its weights times the values, [head, token, d_v].
 
@@ -282,9 +289,9 @@ def from_qkv(
 
     Source: Vaswani et al. 2017, Attention Is All You Need, equation 1. Additive scores: Bahdanau et al. 2015,
     Neural Machine Translation by Jointly Learning to Align and Translate, appendix A.1.2 (there queries are
-    the decoder's states, and keys the annotations of the source). Linear attention: Katharopoulos et al. 2020,
-    Transformers are RNNs. The delta rule: Yang et al. 2024, Parallelizing Linear Transformers with the Delta
-    Rule, equation 2; with decay: Gated Delta Networks, equation 10.
+    the decoder's states, and keys the annotations of the source). Linear attention: Katharopoulos et al.
+    2020, Transformers are RNNs. The delta rule: Yang et al. 2024, Parallelizing Linear Transformers with the
+    Delta Rule over Sequence Length; with decay: Yang et al. 2024, Gated Delta Networks, equation 10.
     """
     require_choice("score", score, SCORES)
     require_choice("rule", rule, RULES)

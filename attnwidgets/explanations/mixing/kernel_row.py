@@ -116,8 +116,8 @@ def kernel_row(
         return None
     if not mix.kernel.has_state:
         raise UnsupportedModelError(
-            f"a weight of layer {layer} ({kind}) is not a chain of steps: no state carries what a token writes "
-            "to later ones. aw.mixing(trace) shows its shares."
+            f"a weight of layer {layer} ({kind}) is not a chain of steps: no state carries what a token "
+            "writes to later ones. aw.mixing(trace) shows its shares."
         )
     if not 0 <= query < mix.n_tokens:
         raise IndexError(f"query {query} is out of range: layer {layer} has query 0 to {mix.n_tokens - 1}")
