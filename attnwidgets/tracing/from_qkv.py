@@ -1,10 +1,13 @@
-"""aw.from_qkv: a trace of attention computed by hand, from embeddings and weights fit for a blackboard."""
+"""aw.from_qkv: a trace of attention computed by hand, from embeddings and weights fit for a blackboard.
+
+Linear attention and the delta rule, too, which keep a state in place of all keys.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,12 +25,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.row_selection import Chosen
+    from attnwidgets.tracing.text.units import TokenAxis
 
     Floats = NDArray[np.floating]
 
 CAUSAL = "causal"
 SCORES = ("dot", "additive")
+RULES = ("softmax", "linear", "delta")
 _MATRIX = 2
+_LEAST_DECAY = float(np.nextafter(0.0, 1.0))
+_MOST_BETA = 2  # with a greater one, the delta rule's state grows without bound
 
 
 @dataclass(frozen=True)
@@ -69,10 +76,14 @@ class QkvLayer(SoftmaxLayer):
         """Return how queries and keys compare [head, query, key], before scaling and mask."""
         return self.query @ self.key.swapaxes(1, 2)
 
+    def scores(self) -> Floats:
+        """Return the input of the softmax [head, query, key]."""
+        scores = self.compared() * self.scaling
+        return scores if self.mask is None else scores + self.mask[0]
+
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> Floats:
         """Return [head, query, key]; of the given heads and queries only."""
-        scores = self.compared() * self.scaling
-        scores = scores if self.mask is None else scores + self.mask[0]
+        scores = self.scores()
         shares = np.exp(scores - scores.max(-1, keepdims=True))
         shares /= shares.sum(-1, keepdims=True)
         chosen = shares[positions(heads, len(shares), "head")]
@@ -103,8 +114,26 @@ class AdditiveLayer(QkvLayer):
         )
 
 
+class Running(NamedTuple):
+    """Softmax attention of one query as a recurrence over its keys, after each of them.
+
+    Attributes:
+        score: The key's score [key]; -inf where it is masked.
+        m: The largest score so far [key].
+        c: The denominator so far, sum of exp(score - m) [key].
+        a: The numerator so far, sum of exp(score - m) times the values [key, d_v].
+        output: a / c [key, d_v], the attention over the keys so far; NaN before the first that is not masked.
+    """
+
+    score: Floats
+    m: Floats
+    c: Floats
+    a: Floats
+    output: Floats
+
+
 class QkvTrace(GivenTrace):
-    """One attention layer of given embeddings and weights, with queries and keys but without a model.
+    """One layer of given embeddings and weights, with queries and keys but without a model.
 
     Attributes:
         values: The values of every head, E W_v [head, token, d_v]; None without W_v.
@@ -113,8 +142,15 @@ class QkvTrace(GivenTrace):
     values: Tensor | None = None
 
     @property
+    def dtype(self) -> Literal["float32", "float64"]:
+        """Precision of the weights, with a softmax or without."""
+        if self.has_attention() or self.values is None:
+            return super().dtype
+        return "float64" if as_array(self.values).dtype == np.float64 else "float32"
+
+    @property
     def head_outputs(self) -> Tensor:
-        """The output of every head: its attention times the values, [head, token, d_v].
+        """The output of every head: its weights times the values, [head, token, d_v].
 
         Concatenated to [token, head * d_v], they would be the input of W_O.
 
@@ -123,7 +159,61 @@ class QkvTrace(GivenTrace):
         """
         if self.values is None:
             raise ValueError("head outputs need the values: pass W_v to aw.from_qkv.")
-        return self.attention_layer(0) @ self.values
+        mixing = self.stack_table["self"].mixing
+        if not mixing:
+            return self.attention_layer(0) @ self.values
+        alpha = mixing[0].mixes[0].kernel.rows(range(len(self.tokens)))
+        return alpha.to(self.values) @ self.values
+
+    def running(self, query: int, head: int = 0) -> Running:
+        """Return softmax attention of a query as a recurrence, which reads one key after the other.
+
+        A key with score s and value v changes the state (m, c, a), which begins with (-inf, 0, 0):
+
+            m' = max(m, s),  c' = c exp(m - m') + exp(s - m'),  a' = a exp(m - m') + v exp(s - m')
+
+        After the last key, a / c is the output of the head.
+
+        Args:
+            query: Index of the query's token.
+            head: Number of the head.
+
+        Raises:
+            ValueError: If no W_v was given, or the rule is another than "softmax".
+            IndexError: If the query or head is out of range.
+
+        Source: Feng et al. 2024, Attention as an RNN, section 3.1.
+
+        Example:
+            >>> trace = aw.from_qkv(np.eye(2), np.eye(2), np.eye(2), [[1], [3]], scale=1.0)
+            >>> running = trace.running(query=1)
+            >>> print(running.m, running.c.round(3), running.output[:, 0].round(3))
+            [0. 1.] [1.    1.368] [1.    2.462]
+            >>> trace.head_outputs[0, 1].numpy().round(3)  # the same
+            array([2.462])
+        """
+        if self.values is None or not self.has_attention():
+            raise ValueError("running() follows a softmax to its output: pass W_v, and no other rule.")
+        layer: Any = self.stack_table["self"].layers[0]
+        for name, index, count in (("head", head, layer.shape[0]), ("query", query, layer.shape[1])):
+            if not 0 <= index < count:
+                raise IndexError(f"{name} {index} is out of range: this trace has {name} 0 to {count - 1}")
+        scores, values = layer.scores()[head, query], as_array(self.values[head])
+        state = (-math.inf, 0.0, np.zeros_like(values[0]))
+        states = [state := _read(state, *key) for key in zip(scores.tolist(), values, strict=True)]
+        m, c, a = (np.array(part, dtype=values.dtype) for part in zip(*states, strict=True))
+        with np.errstate(invalid="ignore"):
+            return Running(scores, m, c, a, a / c[:, None])
+
+
+def _read(state: tuple[float, float, Floats], score: float, value: Floats) -> tuple[float, float, Floats]:
+    """Return the state (m, c, a) of a running softmax after one more key."""
+    m, c, a = state
+    if score == -math.inf:
+        return state
+    largest = max(m, score)
+    kept, new = math.exp(m - largest), math.exp(score - largest)
+    return largest, c * kept + new, a * kept + value * new
 
 
 def from_qkv(
@@ -138,11 +228,24 @@ def from_qkv(
     scale: float | None = None,
     score: Literal["dot", "additive"] = "dot",
     v_a: Any = None,
+    rule: Literal["softmax", "linear", "delta"] = "softmax",
+    beta: Any = None,
+    decay: Any = None,
 ) -> QkvTrace:
     """Return one attention layer computed by hand: softmax(scale * Q K^T + mask), Q = E W_q, K = E W_k.
 
     With `score="additive"`, queries and keys are compared by a small network: softmax(scale * s + mask) with
     s[i, j] = v_a . tanh(q_i + k_j).
+
+    With `rule="linear"` or `"delta"`, the layer has a state S in place of a softmax, which each token changes
+    and then reads, o_i = scale * S_i q_i:
+
+        linear:  S_i = decay_i S_{i-1} + v_i k_i^T
+        delta:   S_i = R + beta_i (v_i - R k_i) k_i^T,  R = decay_i S_{i-1}
+
+    The delta rule replaces the share beta of what the state holds under the key k. Keys are used as they are:
+    of length 1, and with beta 1, a key replaces all of it. The weights o_i = sum over j of alpha_ij v_j are
+    `aw.mixing(trace, "kernel")`, and NeuronView shows how each of them comes about, token by token.
 
     The result is a trace: `aw.NeuronView(trace)` shows how each weight arises; the other views, and the
     methods that read attention, accept it like a model's. `.attention_layer(0)` returns the weights [head,
@@ -159,13 +262,18 @@ def from_qkv(
             (0 and -inf). None: every query reads every key.
         tokens: One label per row of E.
         heads: Number of heads.
-        scale: Factor on the scores; None: 1 / sqrt(d_k), of additive scores 1.
+        scale: Factor on the scores; None: 1 / sqrt(d_k), of additive scores and of other rules 1.
         score: "dot", the product q . k; or "additive", v_a . tanh(q + k).
         v_a: Weights of additive scores [heads * d_k]; the first d_k belong to the first head.
+        rule: "softmax", attention; "linear", linear attention; or "delta", the delta rule. The last two are
+            causal and need W_v; torch computes them.
+        beta: Shares that the delta rule replaces, 0 to 2, one number or one for each token; None: 1.
+        decay: Factors on the state, above 0 and at most 1, one number or one for each token; None: 1.
 
     Raises:
         ValueError: If shapes do not fit (the message lists all of them), a number is not finite, a query may
-            read nothing, the score is unknown, or v_a is missing or not needed.
+            read nothing, the score or rule is unknown, v_a is missing or not needed, or beta or decay is out
+            of its range or of another rule.
         TypeError: If an argument is not a numeric array.
 
     Example:
@@ -174,12 +282,19 @@ def from_qkv(
         array([[1.  , 0.  , 0.  ],
                [0.36, 0.64, 0.  ],
                [0.26, 0.26, 0.47]])
+        >>> keys = [[1, 0], [0, 1], [1, 0]]  # the third token overwrites what the first one wrote
+        >>> trace = aw.from_qkv(keys, np.eye(2), np.eye(2), np.eye(2), rule="delta", beta=0.75)
+        >>> print(aw.mixing(trace, "kernel").matrix(0, 0)[-1].round(2))
+        [0.19 0.   0.75]
 
     Source: Vaswani et al. 2017, Attention Is All You Need, equation 1. Additive scores: Bahdanau et al. 2015,
     Neural Machine Translation by Jointly Learning to Align and Translate, appendix A.1.2 (there queries are
-    the decoder's states, and keys the annotations of the source).
+    the decoder's states, and keys the annotations of the source). Linear attention: Katharopoulos et al.
+    2020, Transformers are RNNs. The delta rule: Yang et al. 2024, Parallelizing Linear Transformers with the
+    Delta Rule over Sequence Length; with decay: Yang et al. 2024, Gated Delta Networks, equation 10.
     """
     require_choice("score", score, SCORES)
+    require_choice("rule", rule, RULES)
     matrices = {"E": E, "W_q": W_q, "W_k": W_k} | ({} if W_v is None else {"W_v": W_v})
     arrays = {name: _matrix(value, name) for name, value in matrices.items()}
     weights = _score_weights(v_a, score)
@@ -193,6 +308,15 @@ def from_qkv(
     query, key = (_by_head(embedded @ arrays[name], heads) for name in ("W_q", "W_k"))
     if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
         raise ValueError(f"scale must be a finite number or None (1 / sqrt(d_k)), not {scale!r}")
+    axis = numbered(count) if tokens is None else axis_of_tokens(tokens)
+    if rule != "softmax":
+        if "W_v" not in arrays:
+            raise ValueError(f"W_v is missing: rule={rule!r} writes values into a state")
+        value = _by_head(embedded @ arrays["W_v"], heads)
+        factor = 1.0 if scale is None else float(scale)
+        _require_state_only(rule, mask, weights, beta)
+        return _stateful(axis, query * factor, key, value, rule=rule, beta=beta, decay=decay)
+    _require_softmax_only(beta=beta, decay=decay)
     added = _added(mask, count, dtype)
     if weights is None:
         scaling = query.shape[-1] ** -0.5 if scale is None else float(scale)
@@ -200,11 +324,47 @@ def from_qkv(
     else:
         scaling = 1.0 if scale is None else float(scale)
         layer = AdditiveLayer(query, key, added, scaling, _of_heads(weights.astype(dtype), arrays, heads))
-    axis = numbered(count) if tokens is None else axis_of_tokens(tokens)
     trace = QkvTrace({"self": Stack((layer,), axis, axis)})
     if "W_v" in arrays:
         trace.values = as_tensor(_by_head(embedded @ arrays["W_v"], heads))
     return trace
+
+
+def _stateful(
+    axis: TokenAxis, query: Floats, key: Floats, value: Floats, *, rule: str, beta: Any, decay: Any
+) -> QkvTrace:
+    """Return a trace of a layer with a state in place of a softmax."""
+    from attnwidgets.tracing.mixers.given import given_stack
+
+    stack = given_stack(
+        axis,
+        query,
+        key,
+        value,
+        rule=rule,
+        beta=_of_tokens(beta, "beta", len(axis), least=0.0, most=_MOST_BETA),
+        decay=_of_tokens(decay, "decay", len(axis), least=_LEAST_DECAY, most=1.0),
+    )
+    why = f"rule={rule!r} mixes tokens by a state; aw.mixing(trace, 'kernel') has its weights"
+    trace = QkvTrace({"self": stack}, no_attention=why)
+    trace.values = as_tensor(value)
+    return trace
+
+
+def _require_state_only(rule: str, mask: Any, weights: Floats | None, beta: Any) -> None:
+    """Raise ValueError for arguments that a layer with a state does not have."""
+    if not (mask is None or (isinstance(mask, str) and mask == CAUSAL)) or weights is not None:
+        raise ValueError(f"rule={rule!r} reads all earlier tokens by q . k: leave mask and score out")
+    if rule == "linear" and beta is not None:
+        raise ValueError("beta is for rule='delta', and rule is 'linear': give both or neither")
+
+
+def _require_softmax_only(**given: Any) -> None:
+    """Raise ValueError for an argument of other rules."""
+    for name, value in given.items():
+        if value is not None:
+            rules = "rule='delta'" if name == "beta" else "rule='linear' or 'delta'"
+            raise ValueError(f"{name} is for {rules}, and rule is 'softmax': give both or neither")
 
 
 def _matrix(value: Any, name: str) -> Floats:
@@ -270,6 +430,27 @@ def _of_heads(weights: Floats, arrays: dict[str, Floats], heads: int) -> Floats:
             f"{list(arrays['W_q'].shape)}, v_a [{len(weights)}]): one weight for each"
         )
     return weights.reshape(heads, -1)
+
+
+def _of_tokens(value: Any, name: str, count: int, *, least: float, most: float) -> Floats:
+    """Return an argument as one number for each token [token], float64; 1 if it is None.
+
+    Raises:
+        ValueError: For another shape, or a number out of its range.
+        TypeError: If it is not numeric.
+    """
+    try:
+        array: Floats = np.array(1.0 if value is None else as_array(value), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is not numeric: {error}") from error
+    if array.shape not in ((), (count,)):
+        raise ValueError(
+            f"{name} has shape {array.shape}, and must be a number or one for each of {count} tokens"
+        )
+    if not ((array >= least) & (array <= most)).all():
+        above = "above 0 and at most" if least else "0 to"
+        raise ValueError(f"{name} must be {above} {most:g}, not {value!r}")
+    return np.broadcast_to(array, (count,)).copy()
 
 
 def _by_head(states: Floats, heads: int) -> Floats:

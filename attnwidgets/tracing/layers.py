@@ -281,6 +281,11 @@ class Stack:
         return recorded or tuple(range(len(self.layers)))
 
     @property
+    def without_attention(self) -> bool:
+        """Whether its blocks mix tokens, and none of them by attention; no model is needed for their maps."""
+        return bool(self.mixing) and not self.layers
+
+    @property
     def mixing_numbers(self) -> tuple[int, ...]:
         """The model's numbers of all blocks whose mixing is known, by attention or otherwise."""
         return tuple(sorted({*self.numbers, *self.mixing}))

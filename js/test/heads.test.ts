@@ -141,6 +141,7 @@ test("sixteen heads have colours of their own on either page, with a legible num
 
 test("an additive score is told as v times tanh(q + k)", () => {
   const row: Row = {
+    kernel: null,
     dim: 2,
     kvHead: 0,
     scaling: 1,

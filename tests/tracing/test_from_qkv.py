@@ -204,3 +204,96 @@ def test_what_is_no_array_is_named():
 def test_what_heads_write_needs_values():
     with pytest.raises(ValueError, match="pass W_v"):
         _ = aw.from_qkv(E, W_Q, W_K).head_outputs
+
+
+def recurrence(states, rule, beta, decay, scale=1.0):
+    """The outputs of one head, by the state after every token."""
+    query, key, value = (np.array(E) @ np.array(weights) for weights in states)
+    state = np.zeros((value.shape[1], key.shape[1]))
+    outputs = []
+    for q, k, v, b, d in zip(query, key, value, beta, decay, strict=True):
+        state = d * state
+        state = state + (np.outer(v, k) if rule == "linear" else b * np.outer(v - state @ k, k))
+        outputs.append(scale * state @ q)
+    return np.array(outputs)
+
+
+@pytest.mark.parametrize(
+    ("rule", "options"),
+    [
+        ("linear", {}),
+        ("linear", {"decay": [1.0, 0.5, 0.9], "scale": 0.25}),
+        ("delta", {"beta": 0.2}),
+        ("delta", {"beta": [0.1, 0.2, 0.3], "decay": 0.9}),
+    ],
+)
+def test_a_rule_gives_the_outputs_of_its_recurrence(rule, options):
+    trace = aw.from_qkv(E, W_Q, W_K, W_V, rule=rule, tokens=TOKENS, **options)
+    beta, decay = (np.broadcast_to(options.get(name, 1.0), 3) for name in ("beta", "decay"))
+    expected = recurrence((W_Q, W_K, W_V), rule, beta, decay, options.get("scale", 1.0))
+    np.testing.assert_allclose(trace.head_outputs[0], expected, rtol=1e-12)
+    kernel = aw.mixing(trace, "kernel").matrix(0, 0)
+    np.testing.assert_allclose(kernel @ (np.array(E) @ np.array(W_V)), expected, rtol=1e-12)
+
+
+def test_a_delta_rule_of_three_tokens_by_hand():
+    # The third key is the first one again: it replaces three quarters of what is there.
+    trace = aw.from_qkv(np.eye(2)[[0, 1, 0]], np.eye(2), np.eye(2), np.eye(2), rule="delta", beta=0.75)
+    np.testing.assert_allclose(
+        aw.mixing(trace, "kernel").matrix(0, 0), [[0.75, 0, 0], [0, 0.75, 0], [0.75 * 0.25, 0, 0.75]]
+    )
+    assert aw.Explorer(trace).describe().count("delta rule")
+    with pytest.raises(ValueError, match=r"rule='delta' mixes tokens by a state; aw\.mixing"):
+        aw.attention(trace)
+    with pytest.raises(ValueError, match="rollout needs"):
+        aw.rollout(trace)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rule": "hebb"}, "rule"),
+        ({"rule": "delta", "W_v": None}, "W_v is missing: rule='delta' writes values"),
+        ({"rule": "delta", "mask": np.eye(3)}, "leave mask and score out"),
+        ({"rule": "linear", "beta": 0.5}, "beta is for rule='delta', and rule is 'linear'"),
+        ({"beta": 0.5}, "beta is for rule='delta', and rule is 'softmax'"),
+        ({"decay": 0.5}, "decay is for rule='linear' or 'delta', and rule is 'softmax'"),
+        ({"rule": "delta", "beta": 3}, "beta must be 0 to 2, not 3"),
+        ({"rule": "delta", "decay": 0.0}, "decay must be above 0 and at most 1, not 0.0"),
+        (
+            {"rule": "delta", "decay": [0.5, 0.5]},
+            r"decay has shape \(2,\), and must be a number or one for each",
+        ),
+    ],
+)
+def test_what_a_rule_does_not_have_is_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        aw.from_qkv(E, W_Q, W_K, **({"W_v": W_V} | options))
+
+
+@pytest.mark.parametrize("mask", [None, "causal", [[1, 0, 0], [0, 1, 1], [1, 1, 1]]])
+def test_softmax_as_a_recurrence_ends_at_its_output(mask):
+    trace = aw.from_qkv(E, W_Q, W_K, W_V, mask=mask)
+    weights, values = trace.attention_layer(0)[0].numpy(), np.array(E) @ np.array(W_V)
+    for query in range(3):
+        running = trace.running(query)
+        np.testing.assert_allclose(running.output[-1], trace.head_outputs[0, query], rtol=1e-12)
+        # After every key it is the softmax over the keys so far.
+        for key in range(3):
+            some = weights[query, : key + 1]
+            if some.any():
+                np.testing.assert_allclose(
+                    running.output[key], some @ values[: key + 1] / some.sum(), rtol=1e-12
+                )
+            else:
+                assert np.isnan(running.output[key]).all()
+        assert running.m[-1] == running.score.max()
+
+
+def test_a_running_softmax_survives_scores_that_overflow():
+    trace = aw.from_qkv(np.eye(2), np.eye(2), 2000 * np.eye(2), np.eye(2), scale=1.0)
+    assert trace.running(1).output[-1].tolist() == [0, 1]
+    with pytest.raises(IndexError, match="query 2 is out of range"):
+        trace.running(2)
+    with pytest.raises(ValueError, match="pass W_v"):
+        aw.from_qkv(np.eye(2), np.eye(2), np.eye(2)).running(0)

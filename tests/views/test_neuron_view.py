@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 import attnwidgets as aw
 from attnwidgets.figures.theme import LIGHT
@@ -172,3 +173,116 @@ def test_a_map_is_refused_in_favour_of_its_trace(by_hand):
         aw.NeuronView(aw.attention(by_hand))
     with pytest.raises(TypeError, match=r"takes no keyword 'layr'.*'layer'"):
         aw.NeuronView(by_hand, layr=1)
+
+
+@pytest.fixture(scope="module")
+def delta():
+    """A delta rule by hand: the last token overwrites most of what the first one wrote."""
+    states = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
+    return aw.from_qkv(
+        states,
+        np.eye(2),
+        np.eye(2),
+        np.eye(2),
+        rule="delta",
+        beta=0.75,
+        decay=0.8,
+        tokens=["the", "cat", "sat"],
+    )
+
+
+def test_a_weight_of_a_kernel_is_told_step_by_step(delta):
+    view = aw.NeuronView(delta)
+    meta, (weights,) = told(view, "attention_row", stack="self", layer=0, head=0, query=2)
+    assert meta == {"channels": 0, "channel": None, "opens": 0}
+    np.testing.assert_allclose(weights, aw.mixing(delta, "kernel").matrix(0, 0)[2], rtol=1e-6)
+    chain, _ = told(view, "kernel_chain", stack="self", layer=0, head=0, query=2, key=0)
+    # By hand: 0.75 k of "the" is read by q, fades twice, and "sat" erases 0.75 of what its key finds.
+    assert chain["start"] == pytest.approx(0.6)
+    assert [step["value"] for step in chain["steps"]] == pytest.approx([0.48, 0.384 * 0.25])
+    assert chain["steps"][1]["erased"] == pytest.approx(0.384 * 0.75)
+    assert chain["words"] == (
+        "“sat” keeps 0.16 of what “the” wrote: each of 2 tokens after it multiplies it by 0.8; overwriting "
+        "by “sat” takes it from 0.384 to 0.096. Weight 0.096 = 0.6 × 0.16."
+    )
+
+
+def test_the_figure_and_its_words_say_the_same_of_a_kernel(delta):
+    view = aw.NeuronView(delta)
+    view.selection.pinned = (2, 0)
+    sheet = view._still(LIGHT)
+    assert sheet.title == "“sat” reads “the” in layer 0, head 0 (delta rule)"
+    words, table, bars = sheet.parts
+    chain, _ = told(view, "kernel_chain", stack="self", layer=0, head=0, query=2, key=0)
+    assert words.text == chain["words"]
+    assert view.describe() == f"{sheet.title}: {words.text}"
+    assert [row[0] for row in table.rows] == ["the writes", "cat", "sat"]
+    assert table.rows[-1][-1] == pytest.approx(chain["weight"])
+    assert bars.bars[0].value == pytest.approx(chain["weight"])
+
+
+def test_a_kernel_reads_no_later_key(delta):
+    view = aw.NeuronView(delta)
+    view.selection.pinned = (0, 2)
+    assert "“the” reads what it writes itself" in view.describe()
+    with pytest.raises(IndexError, match="key 2 is out of range: query 0 reads 0 to 0"):
+        told(view, "kernel_chain", stack="self", layer=0, head=0, query=0, key=2)
+
+
+def test_a_hybrid_shows_kernels_and_attention_and_leaves_convolutions_out():
+    from tests.models.build import Kind, build
+
+    view = aw.NeuronView(aw.trace(build(Kind("qwen3_5_text", "causal")), None, input_ids=list(range(20, 33))))
+    assert view.content.main.layers == (0, 1, 2, 3)
+    assert "(gated delta rule)" in view.describe()
+    view.selection.layer = 3
+    assert "after the softmax" in view.describe()
+    trace = aw.trace(build(Kind("lfm2_moe", "causal")), None, input_ids=list(range(20, 33)))
+    attending = trace.layers()
+    assert aw.NeuronView(trace).content.main.layers == attending
+    assert set(attending) < set(trace.mixing_layers())
+
+
+def test_channels_with_kernels_of_their_own_are_named():
+    from tests.models.build import Kind, build
+
+    trace = aw.trace(build(Kind("mamba", "causal")), None, input_ids=list(range(20, 33)))
+    view = aw.NeuronView(trace)
+    meta, _ = told(view, "attention_row", stack="self", layer=0, head=0, query=12)
+    assert f"layer 0, channel {meta['channel']} (state space)" in view.describe()
+    other = (meta["channel"] + 1) % meta["channels"]
+    again, (weights,) = told(view, "attention_row", stack="self", layer=0, head=0, query=12, channel=other)
+    assert again["channel"] == other
+    chain, _ = told(view, "kernel_chain", stack="self", layer=0, head=0, query=12, key=3, channel=other)
+    assert chain["weight"] == pytest.approx(weights[3], rel=1e-6)
+    assert "components of the state decay at different rates" in chain["note"]
+
+
+def test_a_page_holds_the_chains_of_the_rows_it_holds(delta, tmp_path):
+    answers = answers_of(aw.NeuronView(delta).to_html(tmp_path / "page.html"))
+    rows = [args for topic, args in answers if topic == "attention_row"]
+    chains = [args for topic, args in answers if topic == "kernel_chain"]
+    assert {row["query"] for row in rows} == {0, 1, 2}
+    assert {(args["query"], args["key"]) for args in chains} == {
+        (q, k) for q in range(3) for k in range(q + 1)
+    }
+    assert list(chains[0]) == ["stack", "layer", "head", "query", "key"]
+
+
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        ([0.5], "1 token after it multiplies it by 0.5."),
+        ([0.5, 0.25, 0.1], "3 tokens after it multiply it by 0.5, 0.25 and 0.1."),
+        ([1.0, 1.0], "no token after it changes it."),
+        ([0.9, 0.9, 0.2, 0.9, 0.9], "5 tokens after it multiply it by 0.131, “d” most (0.2)."),
+    ],
+)
+def test_what_passes_between_is_said_in_words(factors, words):
+    from attnwidgets.tracing.mixers.chains import faded
+    from attnwidgets.views.heads.chain_words import _happens
+
+    chain = faded("q · k", torch.tensor(2.0).double(), torch.tensor(factors).double(), 1)
+    said = _happens(chain, len(factors), 0, list("abcdef"))
+    assert said.endswith(words)
+    assert said.startswith(f"“{'abcdef'[len(factors)]}” keeps ")

@@ -80,6 +80,8 @@ def measured_stack(trace: TraceLike, stack: str | None, method: str, *, alone: s
     require_trace(trace, method)
     stack = resolve_stack(trace, stack)
     table: Any = getattr(trace, "stack_table", {}).get(stack)
+    if table is not None and table.without_attention:
+        return stack
     reads_other = stack in ("decoder", "cross") and "cross" in trace.stacks
     if reads_other or getattr(trace, "model", None) is None or table is None or is_described(trace, stack):
         return described_stack(trace, stack, method, alone=alone)

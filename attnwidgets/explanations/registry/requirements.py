@@ -124,7 +124,7 @@ def _attends_to_itself(trace: Any, stack: str) -> str:
 
 
 def _followed(trace: Any, stack: str) -> str:
-    is_measured = not is_map(trace) and bool(getattr(trace, "mixing_layers", lambda _: ())(stack))
+    is_measured = getattr(trace, "model", None) is not None and bool(trace.mixing_layers(stack))
     missing = not (is_map(trace) or is_measured) and _recorded(trace, stack)
     missing = missing or _attends_to_itself(trace, stack)
     if missing:
@@ -210,10 +210,13 @@ def _mixing(trace: Any, stack: str) -> str:
     return _blocks(trace, stack) if is_both else _recorded_mixing(trace, stack)
 
 
-@_after(_mixing)
 def _mixers(trace: Any, stack: str) -> str:
-    mixers = trace.stack_table[stack].mixing
-    return "" if mixers else "and all of this model's mix them by attention, or in an unknown way"
+    table = getattr(trace, "stack_table", {}).get(stack)
+    if table is not None and table.without_attention:
+        return ""
+    missing = _mixing(trace, stack)
+    unmixed = "and all of this model's mix them by attention, or in an unknown way"
+    return missing or ("" if trace.stack_table[stack].mixing else unmixed)
 
 
 @_after(_mixing)

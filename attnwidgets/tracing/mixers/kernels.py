@@ -18,6 +18,7 @@ import torch
 from torch.nn.functional import logsigmoid, softplus
 
 from attnwidgets.tracing.layers import SoftmaxLayer
+from attnwidgets.tracing.mixers.chains import Chain, faded, followed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,8 @@ class Kernel:
 
     static: ClassVar[frozenset[str]] = frozenset()
     kind: ClassVar[str] = ""
+    has_state: ClassVar[bool] = True
+    """Whether a state carries what a position writes to later ones, so that weights are chains of steps."""
 
     @property
     def n_groups(self) -> int:
@@ -68,6 +71,16 @@ class Kernel:
         """
         return {}
 
+    def chain(self, group: int, query: int, key: int) -> Chain:
+        """Return how alpha[group, query, key] comes about, in a kernel that `has_state`.
+
+        Args:
+            group: Number of the head or channel.
+            query: The position that reads.
+            key: The position that is read, not after the query.
+        """
+        raise NotImplementedError
+
     def cut(self, sample: int, length: int) -> Self:
         """Return the kernel of one sample without its padding, with a batch of one."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -91,6 +104,7 @@ class Identity(Kernel):
     """No kernel: a convolution alone mixes the tokens (LFM2)."""
 
     kind: ClassVar[str] = "convolution"
+    has_state: ClassVar[bool] = False
 
     like: Tensor
 
@@ -147,6 +161,14 @@ class SelectiveScan(Kernel):
             alpha[:, range(len(at)), at[:, 0]] += self.d.double()[:, None]
         return alpha
 
+    def chain(self, group: int, query: int, key: int) -> Chain:
+        """Return how a weight comes about; every component of the state has a rate of its own."""
+        dt = self.dt[0, :, group].double()
+        decays = (self.a[group].double() * dt[key + 1 : query + 1, None]).exp()
+        written = self.b[0, key].double() * dt[key]
+        skip = _skip(self.d, group) if key == query else 0.0
+        return followed("C · Δ B", self.c[0, query].double(), written, decays, key + 1, skip=skip)
+
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each channel's state, averaged over its components."""
         return {"decay": (self.a.double() * self.dt[0].double()[..., None]).exp().mean(-1)}
@@ -195,6 +217,14 @@ class ChunkedScan(Kernel):
             alpha[:, range(len(at)), at[:, 0]] += self.d.double()[:, None]
         return alpha
 
+    def chain(self, group: int, query: int, key: int) -> Chain:
+        """Return how a weight comes about."""
+        dt = self.dt[0, :, group].double()
+        shared = group // (self.n_groups // self.b.shape[2])
+        start = self.c[0, query, shared].double() @ self.b[0, key, shared].double() * dt[key]
+        factors = (self.a[group].double() * dt[key + 1 : query + 1]).exp()
+        return faded("C · Δ B", start, factors, key + 1, skip=_skip(self.d, group) if key == query else 0.0)
+
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each head's state."""
         return {"decay": (self.a.double() * self.dt[0].double()).exp()}
@@ -241,28 +271,40 @@ class GatedDeltaRule(Kernel):
             reads = (reads - written[..., None] * key[step]) * decay[step]
         return alpha
 
+    def chain(self, group: int, query: int, key: int) -> Chain:
+        """Return how a weight comes about: what it reads, fades, and is erased by keys that overlap."""
+        keys, beta = self.key[0, :, group].double(), self.beta[0, :, group].double()
+        passed = slice(key + 1, query + 1)
+        return followed(
+            "q · β k",
+            self.query[0, query, group].double(),
+            beta[key] * keys[key],
+            self.decay[0, passed, group].double().exp(),
+            key + 1,
+            erasing=(keys[passed], beta[passed]),
+        )
+
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each head's state, averaged over the components of keys, and beta."""
         return {"decay": self.decay[0].double().exp().mean(-1), "beta": self.beta[0].double()}
 
 
 @dataclass(frozen=True)
-class LightningAttention(Kernel):
-    """Linear attention with a fixed decay (Qin et al. 2024, Lightning Attention-2): MiniMax.
+class LinearAttention(Kernel):
+    """Linear attention with decay (Katharopoulos et al. 2020), of MiniMax a fixed one (Qin et al. 2024).
 
-    alpha[h, i, k] = (q_i . k_k) exp(-slope_h (i - k)).
+    alpha[h, i, k] = (q_i . k_k) exp(sum of the decay of (k, i]).
 
     Args:
-        query, key: [batch, position, head, dim].
-        slope: [head].
+        query, key: [batch, position, head, dim], the query scaled.
+        decay: Logarithms [batch, position, head].
     """
 
-    static: ClassVar[frozenset[str]] = frozenset({"slope"})
     kind: ClassVar[str] = "linear attention"
 
     query: Tensor
     key: Tensor
-    slope: Tensor
+    decay: Tensor
 
     @property
     def n_groups(self) -> int:
@@ -272,14 +314,20 @@ class LightningAttention(Kernel):
     def rows(self, queries: Sequence[int]) -> Tensor:
         """Return rows of alpha [head, query, position]."""
         at, read = _causal(queries, self.query.device)
-        steps = torch.arange(read.shape[1], device=at.device)
-        decay = (-self.slope.double()[:, None, None] * (at - steps).clamp(min=0)).exp() * read
+        total = self.decay[0, : read.shape[1]].double().cumsum(0).T  # [head, position]
+        exponents = total[:, at[:, 0], None] - total[:, None]
+        decay = exponents.masked_fill(~read, -torch.inf).exp()
         query, key = self.query[0, at[:, 0]].double(), self.key[0, : read.shape[1]].double()
         return torch.einsum("qhd,khd->hqk", query, key) * decay
 
+    def chain(self, group: int, query: int, key: int) -> Chain:
+        """Return how a weight comes about."""
+        start = self.query[0, query, group].double() @ self.key[0, key, group].double()
+        return faded("q · k", start, self.decay[0, key + 1 : query + 1, group].double().exp(), key + 1)
+
     def forgetting(self) -> dict[str, Tensor]:
-        """Return the decay of each head's state, the same at every position."""
-        return {"decay": (-self.slope.double()).exp().expand(self.query.shape[1], -1)}
+        """Return the decay of each head's state."""
+        return {"decay": self.decay[0].double().exp()}
 
 
 @dataclass(frozen=True)
@@ -312,6 +360,12 @@ class GatedRecurrence(Kernel):
         same_text = since[at[:, 0], None] == since
         exponents = total[:, at[:, 0], None] - total[:, None]
         return exponents.masked_fill(~(read & same_text), -torch.inf).exp()
+
+    def chain(self, group: int, query: int, key: int) -> Chain:
+        """Return how a weight comes about; where the state starts anew, nothing is left."""
+        passed = slice(key + 1, query + 1)
+        gates = self.gate[0, passed, group].double() * ~self.reset[0, passed, 0].bool()
+        return faded("the value itself", gates.new_ones(()), gates, key + 1)
 
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each channel's state."""
@@ -351,6 +405,20 @@ class TimeMix(Kernel):
         scores = key[:, None] - self.decay.double().exp()[:, None, None] * passed
         scores = torch.where(at == steps, (key + self.first.double()[:, None])[:, None], scores)
         return scores.masked_fill(~read, -torch.inf).softmax(-1)
+
+    def chain(self, group: int, query: int, key: int) -> Chain:
+        """Return how a weight comes about: the token after the key reads it before it decays."""
+        keys = self.key[0, : query + 1, group].double()
+        rate = self.decay[group].double().exp()
+        passed = (query - 1 - torch.arange(query + 1, device=keys.device)).clamp(min=0)
+        scores = keys - rate * passed
+        scores[query] = keys[query] + self.first[group].double()
+        largest = torch.maximum(scores.max(), keys[key])
+        start = (scores[key] if key == query else keys[key]) - largest
+        total = float((scores - largest).exp().sum())
+        factors = (-rate).exp().expand(max(query - 1 - key, 0))
+        formula = "e^(k + u - m)" if key == query else "e^(k - m)"
+        return faded(formula, start.exp(), factors, key + 1, total=total)
 
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each channel's state, the same at every position."""
@@ -399,6 +467,22 @@ class MatrixMemory(Kernel):
         total_score = scores.sum(-1, keepdim=True).abs()
         return scores / (torch.maximum(total_score, (-largest).exp()) + self.eps)
 
+    def chain(self, group: int, query: int, key: int) -> Chain:
+        """Return how a weight comes about."""
+        forget = self.forget_gate[0, : query + 1, group].double()
+        gates = self.input_gate[0, : query + 1, group].double()
+        total = logsigmoid(forget).cumsum(0)
+        exponents = total[query] - total + gates
+        # Any shift of all exponents leaves the weight as it is; this one keeps the start finite.
+        shift = torch.maximum(torch.maximum(exponents.max(), total[query]), gates[key])
+        products = self.key[0, : query + 1, group].double() @ self.query[0, query, group].double()
+        row = (products * (exponents - shift).exp()).sum().abs()
+        largest = torch.maximum(exponents.max(), total[query])
+        least = torch.maximum(row, (-shift).exp())
+        start = products[key] * (gates[key] - shift).exp()
+        divisor = float(least + self.eps * (largest - shift).exp())
+        return faded("q · k e^(i - m)", start, forget[key + 1 :].sigmoid(), key + 1, total=divisor)
+
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each head's state."""
         return {"decay": self.forget_gate[0].double().sigmoid()}
@@ -409,6 +493,7 @@ class AttentionWeights(Kernel):
     """Softmax attention of a recorded call: alpha is its weights."""
 
     kind: ClassVar[str] = "attention"
+    has_state: ClassVar[bool] = False
 
     call: Call | FollowedCall
     sample: int
@@ -456,6 +541,14 @@ class Joined(Kernel):
         """Return rows of alpha [group, query, position]."""
         return torch.cat([part.rows(queries) for part in self.parts])
 
+    def chain(self, group: int, query: int, key: int) -> Chain:
+        """Return how a weight of the kernel that has a group comes about."""
+        for part in self.parts:
+            if group < part.n_groups:
+                return part.chain(group, query, key)
+            group -= part.n_groups
+        raise IndexError(f"group {group} is out of range")
+
     def forgetting(self) -> dict[str, Tensor]:
         """Return what all kernels forget."""
         by_part = [part.forgetting() for part in self.parts]
@@ -464,6 +557,11 @@ class Joined(Kernel):
     def cut(self, sample: int, length: int) -> Joined:
         """Return the kernels of one sample without its padding."""
         return Joined(tuple(part.cut(sample, length) for part in self.parts))
+
+
+def _skip(d: Tensor | None, group: int) -> float:
+    """Return what a skip connection adds to the diagonal of a group."""
+    return 0.0 if d is None else float(d[group])
 
 
 def step_sizes(dt: Tensor, bias: Tensor | None, limit: Sequence[float] = (), *, soft: bool) -> Tensor:

@@ -30,7 +30,7 @@ from attnwidgets.tracing.mixers.kernels import (
     AttentionWeights,
     Identity,
     Joined,
-    LightningAttention,
+    LinearAttention,
     TimeMix,
 )
 from attnwidgets.tracing.mixers.mix import Convolution, Mix, MixedBlock, quotient
@@ -273,7 +273,8 @@ def _lightning(frame: _Frame, _: Mapping[str, Any], __: Tensor) -> KernelCall:
     mixed = frame.parts["norm"].states
     # Padding is masked after the activation.
     kept = (mixed != 0).any(-1, keepdim=True)[..., None]
-    kernel = LightningAttention(query, key * kept, module.slope_rate.flatten())
+    decay = -module.slope_rate.flatten().expand(query.shape[:3])
+    kernel = LinearAttention(query, key * kept, decay)
     return KernelCall(kernel, (value * kept).flatten(2), mixed)
 
 

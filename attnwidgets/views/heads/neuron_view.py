@@ -1,13 +1,16 @@
-"""The view of one attention weight, from query and key to softmax."""
+"""The view of one weight: of attention from query and key to softmax, of a kernel from token to token."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.explanations.mixing.kernel_row import KernelRow, mixer_at
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.block_mixers import mixers_of
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.needs import Needs
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.mixing.attention import AttentionRow, Float
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.accepts import Content
     from attnwidgets.views.base.link import Link
     from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.options import ViewOptions
@@ -33,10 +37,11 @@ PAGE_BUDGET = 400_000
 """Bytes of queries and keys in a page without a kernel, before compression."""
 _VALUE = 4  # bytes of a float32
 _SERIES = 7  # numbers of a row for every key, at most
+_CHAIN = 1_500  # bytes of how one weight of a kernel comes about
 
 
 class NeuronView(View):
-    """How one attention weight is computed: q, k, their products, the dot product, scaling, mask, softmax.
+    """How one weight is computed: q, k, their products, the dot product, scaling, mask, softmax.
 
     Additive scores (`aw.from_qkv(score="additive")`) are v . tanh(q + k) instead, and the products those of v
     and tanh(q + k).
@@ -48,6 +53,12 @@ class NeuronView(View):
     keys are those that the model used, after any rotary embedding, with its own scaling, softcap, position
     bias and mask; the last number is the recorded attention.
 
+    In blocks that mix tokens without attention, also by `aw.from_qkv(rule=...)`, a weight is a chain of
+    steps: what the key wrote, and what every token after it leaves of that, by decay as a factor and by what
+    a delta rule erases. Steps that change little are joined. The weights are those of `aw.mixing(trace,
+    "kernel")`; where every channel has a kernel of its own, one channel is shown, at first the one with the
+    largest weights. Convolutions have no such chain, and are left out.
+
     The trace must come from `aw.trace` or `aw.from_qkv`: given attention weights come without queries and
     keys.
 
@@ -55,7 +66,7 @@ class NeuronView(View):
         trace: A trace recorded by `aw.trace` or computed by `aw.from_qkv`.
 
     Raises:
-        UnsupportedModelError: The trace holds attention weights only.
+        UnsupportedModelError: The trace holds attention weights only, or convolutions alone mix its tokens.
         TypeError: `trace` is not a trace.
     """
 
@@ -64,19 +75,25 @@ class NeuronView(View):
     NEEDS = Needs(("neuron",))
 
     def __init__(self, trace: Any, **options: Unpack[ViewOptions]) -> None:
+        self._last: tuple[Any, KernelRow | None] = (None, None)
         super().__init__(_with_queries(trace), **options)
+
+    def _content_of(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> Content:
+        content = super()._content_of(shown, methods, units)
+        return replace(content, explanations=tuple(_with_steps(content.explanations, shown)))
 
     def _join(self, start: Mapping[str, Any]) -> Link:
         link = super()._join(start)
-        # Only attention by token has queries and keys.
-        self._options["method"], self._options["unit"] = self.content.main.method, "token"
+        # Only attention and kernels by token have queries and keys.
+        self._options["method"], self._options["unit"] = link.keys[0], "token"
         self._options["opens"] = self._row_at_rest(link.selection)
         return link
 
     def _preferred(self, opening: Opening) -> Opening:
-        if opening.unit != "token" or divided_row(self.content.main, opening, all_heads=False):
+        shown = self.content.main
+        if opening.unit != "token" or shown.known("signed") or divided_row(shown, opening, all_heads=False):
             return opening
-        return divided_row(self.content.main, opening, all_heads=True) or opening
+        return divided_row(shown, opening, all_heads=True) or opening
 
     def _row_at_rest(self, selection: Selection) -> dict[str, Any] | None:
         """Return the OpensAt of wire.ts; None if no pair of the shown head was searched for."""
@@ -84,24 +101,47 @@ class NeuronView(View):
         if opening is None or opening.unit != "token" or not isinstance(selection.head, int):
             return None
         here = opening._replace(layer=selection.layer, head=selection.head)
-        row = divided_row(shown, here, all_heads=False) or opening
+        row = None if shown.known("signed") else divided_row(shown, here, all_heads=False)
+        row = row or opening
         is_here = (row.layer, row.head) == (selection.layer, selection.head)
         if row.pair is None or not is_here:
             return None
         return {"stack": shown.stack or "self", "layer": row.layer, "head": row.head, "pair": list(row.pair)}
 
     def _handlers(self) -> Mapping[str, Handler]:
-        rows, keys = (partial(self._for_page, name) for name in ("attention_row", "attention_keys"))
+        rows, keys, chains = (
+            partial(self._for_page, name) for name in ("attention_row", "attention_keys", "kernel_chain")
+        )
         return {
             "attention_row": Handler(self._row, for_page=rows),
             "attention_keys": Handler(self._keys_of, for_page=keys),
+            "kernel_chain": Handler(self._chain, for_page=chains),
         }
 
-    def _row(self, stack: str, layer: int, head: int, query: int) -> Answer:
-        """Answer with the query's vector [dim], each of the series [key], and v [dim] of additive scores."""
+    def row(
+        self, stack: str, layer: int, head: int, query: int, channel: int | None = None
+    ) -> AttentionRow | KernelRow:
+        """Return a row of a head of the map that is shown, which attends or has a kernel."""
         from attnwidgets.explanations.mixing.attention import attention_row
+        from attnwidgets.explanations.mixing.kernel_row import kernel_row
 
-        row = attention_row(self.content.trace, int(layer), int(head), int(query), stack=str(stack))
+        trace, place = self.content.trace, (self.content.trace_id, stack, layer, head, query, channel)
+        if self._last[0] != place:
+            self._last = place, kernel_row(trace, layer, head, query, channel=channel, stack=stack)
+        if self._last[1] is not None:
+            return self._last[1]
+        return attention_row(trace, layer, mixer_at(trace, layer, head, stack)[2], query, stack=stack)
+
+    def _row(self, stack: str, layer: int, head: int, query: int, channel: int | None = None) -> Answer:
+        """Answer with the query's vector [dim], each of the series [key], and v [dim] of additive scores.
+
+        Of a kernel the weights [key] alone, and the key that it opens with.
+        """
+        place = str(stack), int(layer), int(head), int(query)
+        row = self.row(*place, channel)
+        if isinstance(row, KernelRow):
+            own = {"channels": row.channels, "channel": row.group if row.channels else None}
+            return own | {"opens": self.opening_key(row, *place)}, [_packed(row.weights)]
         series = series_of(row)
         meta = {
             "dim": len(row.query),
@@ -115,6 +155,18 @@ class NeuronView(View):
         more = () if row.additive is None else (row.additive,)
         return meta, [_packed(row.query), *(_packed(values) for values in (*series.values(), *more))]
 
+    def _chain(
+        self, stack: str, layer: int, head: int, query: int, key: int, channel: int | None = None
+    ) -> Answer:
+        """Answer with how a weight of a kernel comes about: `ShownChain` of chain.ts."""
+        from attnwidgets.views.heads.chain_words import shown_chain
+
+        row = self.row(str(stack), int(layer), int(head), int(query), channel)
+        if not isinstance(row, KernelRow):
+            raise LookupError(f"head {head} of layer {layer} attends: its weights are no chain of steps.")  # noqa: TRY004
+        labels = self.content.trace.axes(stack)[1].units["token"].labels
+        return shown_chain(row, int(key), labels).described(), []
+
     def _keys_of(self, stack: str, layer: int, head: int) -> Answer:
         """Answer with every key of a key/value head [key, dim], float32."""
         from attnwidgets.explanations.mixing.attention import key_vectors
@@ -126,38 +178,57 @@ class NeuronView(View):
         """Yield the requests that a page answers: the pinned row, rows of the same head, then other heads."""
         room = PAGE_BUDGET
         sent: set[tuple[str, int, int]] = set()
+        is_first = True
         for stack, layer, head, query in self._nearest_first():
-            (heads, _, depth), (kv_heads, keys, _) = (
-                tuple(states.shape) for states in self.content.trace.query_key(layer, stack)
-            )
-            kv_head = head // (heads // kv_heads)
-            is_new = (stack, layer, kv_head) not in sent
-            room -= _VALUE * (depth + _SERIES * keys + is_new * keys * depth)
-            if room < 0 and sent:
+            if not _has_steps(self.content.trace, layer, head, stack):
+                continue
+            _, mix, number = mixer_at(self.content.trace, layer, head, stack)
+            place = {"stack": stack, "layer": layer, "head": head, "query": query}
+            if mix is not None:
+                room -= (_VALUE + _CHAIN) * (query + 1)
+                requests = {"attention_row": [place]}
+                channel = None
+                if name == "kernel_chain" and (room >= 0 or is_first):
+                    row = self.row(stack, layer, head, query)
+                    channel = row.group if isinstance(row, KernelRow) and row.channels else None
+                own = {} if channel is None else {"channel": channel}
+                requests["kernel_chain"] = [place | {"key": key} | own for key in range(query + 1)]
+            else:
+                (heads, _, depth), (kv_heads, keys, _) = (
+                    tuple(states.shape) for states in self.content.trace.query_key(layer, stack)
+                )
+                kv_head = number // (heads // kv_heads)
+                is_new = (stack, layer, kv_head) not in sent
+                room -= _VALUE * (depth + _SERIES * keys + is_new * keys * depth)
+                sent.add((stack, layer, kv_head))
+                new_keys = [{"stack": stack, "layer": layer, "head": kv_head}] if is_new else []
+                requests = {"attention_row": [place], "attention_keys": new_keys}
+            if room < 0 and not is_first:
                 return
-            sent.add((stack, layer, kv_head))
-            if name == "attention_row":
-                yield {"stack": stack, "layer": layer, "head": head, "query": query}
-            elif is_new:
-                yield {"stack": stack, "layer": layer, "head": kv_head}
+            is_first = False
+            yield from requests.get(name, ())
 
     def _nearest_first(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield every (stack, layer, head, query), those first that a reader of a page asks for first."""
         selection, trace = self.selection, self.content.trace
         stack = selection.stack if selection.stack in trace.stacks else trace.default_stack
-        numbers, n_queries = trace.layers(stack), len(trace.axes(stack)[0])
+        shown = next(item for item in self.content.explanations if (item.stack or "self") == stack)
+        numbers, n_queries = shown.layers, len(trace.axes(stack)[0])
         layer = min(numbers, key=lambda number: abs(number - selection.layer))
         head = selection.head if isinstance(selection.head, int) else 0
+        mixers = mixers_of(shown)
+
+        def heads_of(number: int) -> list[int]:
+            count = mixers[number].n_heads if number in mixers else trace.n_heads(stack, number)
+            return sorted(range(count), key=lambda place: place != head)
+
+        head = heads_of(layer)[0]
         pinned = selection.pinned
         is_pinned = pinned is not None and pinned.unit == "token" and 0 <= pinned.query < n_queries
         query = pinned.query if is_pinned else self.opening_query(stack, layer, head)
         layers = sorted(numbers, key=lambda number: abs(number - layer))
         queries = sorted(range(n_queries), key=lambda row: (row != query, abs(row - query)))
-        heads = [
-            (number, place)
-            for number in layers
-            for place in sorted(range(trace.n_heads(stack, number)), key=lambda place: place != head)
-        ]
+        heads = [(number, place) for number in layers for place in heads_of(number)]
         yield from ((stack, *heads[0], row) for row in queries)
         yield from ((stack, *position, query) for position in heads)
         yield from ((stack, *place, row) for place in heads for row in queries)
@@ -168,15 +239,20 @@ class NeuronView(View):
         tokens = self.content.trace.axes(stack)[0].units["token"]
         return last_content(tokens.labels, tokens.special) if pair is None else pair[0]
 
-    def opening_key(self, row: AttentionRow, stack: str, layer: int, head: int, query: int) -> int:
-        """Return the key shown without a pin: that of the opening, else the strongest of no special token."""
+    def opening_key(
+        self, row: AttentionRow | KernelRow, stack: str, layer: int, head: int, query: int
+    ) -> int:
+        """Return the key shown without a pin: that of the opening, else the strongest of no special token.
+
+        Of a kernel it is an earlier one than the query, if there is one.
+        """
         pair = self._opening_pair(stack, layer, head)
         if pair is not None and pair[0] == query:
             return pair[1]
-        return max(
-            _content(self.content.trace.axes(stack)[1].units["token"].special),
-            key=lambda key: float(row.recorded[key]),
-        )
+        special = self.content.trace.axes(stack)[1].units["token"].special
+        if isinstance(row, KernelRow):
+            return max(_content(special[: max(query, 1)]), key=lambda key: abs(float(row.weights[key])))
+        return max(_content(special), key=lambda key: float(row.recorded[key]))
 
     def _opening_pair(self, stack: str, layer: int, head: int) -> tuple[int, int] | None:
         opens = self._options["opens"]
@@ -208,6 +284,14 @@ def _with_queries(trace: Any) -> Any:
         raise TypeError(f"NeuronView() shows a trace, not {kind}{hint}: aw.trace(model, tokenizer, text).")
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
+    table = getattr(trace, "stack_table", {}).get(trace.default_stack)
+    if table is not None and table.mixing and (table.layers or _stateful(trace, trace.default_stack)):
+        return trace
+    if table is not None and table.mixing:
+        raise UnsupportedModelError(
+            "NeuronView() shows how a weight of attention or of a state comes about, and convolutions alone "
+            "mix these tokens: aw.mixing(trace) shows their shares."
+        )
     try:
         trace.query_key(-1)
     except UnsupportedModelError as error:
@@ -216,6 +300,40 @@ def _with_queries(trace: Any) -> Any:
             "aw.from_qkv(E, W_q, W_k) computes them from given embeddings and weights."
         ) from error
     return trace
+
+
+def _stateful(trace: Any, stack: str) -> list[int]:
+    """Return the numbers of the blocks of a stack in which a state carries what tokens write."""
+    mixing = trace.stack_table[stack].mixing
+    return [number for number, of in mixing.items() if any(mix.kernel.has_state for mix in of.mixes)]
+
+
+def _has_steps(trace: Any, layer: int, head: int, stack: str) -> bool:
+    """Return whether the weights of a head are known to come about step by step."""
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+    try:
+        _, mix, _ = mixer_at(trace, layer, head, stack)
+    except UnsupportedModelError:
+        return False
+    return mix is None or mix.kernel.has_state
+
+
+def _with_steps(explanations: Sequence[Any], trace: Any) -> Iterator[Any]:
+    """Yield maps of a trace's stacks in which steps lead to every weight: kernels in place of shares."""
+    from attnwidgets.explanations.mixing.attention import attention
+    from attnwidgets.explanations.mixing.mixing import mixing
+
+    for shown in explanations:
+        stack = shown.stack or "self"
+        stateful = [] if shown.method == "attention" else _stateful(trace, stack)
+        if shown.method == "attention":
+            yield shown
+        elif stateful:
+            numbers = sorted({*stateful, *trace.stack_table[stack].numbers})
+            yield mixing(trace, "kernel", stack=stack, layers=numbers)
+        else:
+            yield attention(trace, stack=stack)
 
 
 def _content(special: Sequence[int]) -> list[int]:

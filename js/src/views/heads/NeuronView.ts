@@ -1,6 +1,7 @@
 /**
- * How one attention weight is computed: q, k, their products and the sum of these for one query and key, then scaling,
- * mask and softmax, as steps of one picture; next to it, the same step for every key of the row.
+ * How one weight is computed: q, k, their products and the sum of these for one query and key, then scaling, mask and
+ * softmax, as steps of one picture; of a kernel, what each token leaves of what the key wrote. Next to it, the same step
+ * for every key of the row.
  */
 
 import {
@@ -26,6 +27,7 @@ import { headWords, placeWords } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
+import { chainAt, createChain } from "./neuron/chain.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
 import { createKeyList } from "./neuron/keyList.ts";
 import { createLanes } from "./neuron/lanes.ts";
@@ -49,6 +51,7 @@ const NAMES = {
   biased: "biased",
   masked: "masked",
   softmax: "softmax",
+  weight: "weight",
 };
 /** What a step is called. */
 const nameOf = (row: Row, step: Step): string => ({ ...NAMES, ...namesOf(row) })[step];
@@ -63,10 +66,12 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const steps = h("fieldset.segments.neuron-steps", { "aria-label": "step" });
   const formula = h("div.neuron-formula", { role: "status" });
   const lanes = createLanes();
+  const chain = createChain();
   const keys = createKeyList(ctx, signal);
   const copy = createCopyButton(ctx, signal, () => {
     const { layer, head, query } = place();
-    return ctx.cell("pinned") && row
+    // What a map shows of channels is their mean.
+    return ctx.cell("pinned") && row && !row.kernel?.channels
       ? { of: "cell", source: ctx.source().id, layer, head, query, key: pinnedKey }
       : null;
   });
@@ -77,15 +82,23 @@ export const renderNeuronView = view((ctx, root, signal) => {
     h("span.neuron-group", "query"),
     iconButton(signal, "›", "next query", () => move(1, 0)),
   );
+  const channelName = h("output");
+  const channels = h(
+    "span.group",
+    { role: "group", "aria-label": "channel" },
+    iconButton(signal, "‹", "previous channel", () => moveChannel(-1)),
+    channelName,
+    iconButton(signal, "›", "next channel", () => moveChannel(1)),
+  );
   const walk = h(
     "div.neuron-walk",
     iconButton(signal, "‹", "previous step", () => walkBy(-1)),
     steps,
     iconButton(signal, "›", "next step", () => walkBy(1)),
   );
-  const body = h("div.neuron-body", lanes.plot, keys.list);
+  const body = h("div.neuron-body", lanes.plot, chain.element, keys.list);
   const frame = createFrame(ctx, root, {
-    controls: [...controls.elements, queries, order],
+    controls: [...controls.elements, channels, queries, order],
     tags: [where],
     body: [walk, formula, body],
     hint: "Click a key to follow its weight, step by step.",
@@ -104,6 +117,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
   let [pinnedKey, grown, tall] = [0, 1, 0];
   let ordered: { row: Row; sorted: boolean; order: ArrayLike<number> } | null = null;
   let ink: Ink | null = null;
+  /** The channel that the reader chose, of the head that it belongs to. */
+  let chosen: { of: string; channel: number } | null = null;
 
   /** The query and the key that Python chose, if the view shows their head. */
   const opensOn = (layer: number, head: HeadKey): readonly [query: number, key: number] | null => {
@@ -119,6 +134,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const opens = opensOn(layer, head)?.[0] ?? lastContent(ctx.axisOf(source.query));
     return { stack: source.stack, layer, head, query: pinned < 0 ? opens : pinned };
   };
+  const channelAt = ({ stack, layer, head }: Place): number | null =>
+    chosen?.of === `${stack} ${layer} ${head}` ? chosen.channel : null;
   const name = (side: "query" | "key", i: number): string =>
     quoted(ctx.axisOf(ctx.source()[side]).labels, i, ctx.options.indexBase);
   /** The current key: hovered, pinned, that of the opening, or the strongest one that is not a special token. */
@@ -127,29 +144,35 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const { layer, head, query } = place();
     const here = hovering && hover?.query === query && hover.key >= 0 ? hover.key : (pinned?.key ?? -1);
     if (here >= 0 && here < shown.count) return here;
+    if (shown.kernel) return shown.kernel.opens;
     const [from, to] = opensOn(layer, head) ?? [-1, -1];
     return from === query && to < shown.count ? to : strongest(shown, ctx.axisOf(ctx.source().key).special);
   };
 
   const update = (): void => {
     const at = place();
-    const answer = rowAt(answers, at);
+    const answer = rowAt(answers, at, channelAt(at));
     const retry = (): void => {
-      answers.retry("attention_keys");
+      for (const topic of ["attention_keys", "kernel_chain"]) answers.retry(topic);
       answers.again("attention_row");
     };
     frame.lacks(
       typeof answer === "object"
         ? null
         : typeof answer === "string"
-          ? { ...failed("queries and keys", answer, retry), other: true }
-          : { kind: "awaited", words: "waiting for queries and keys", job: answers.job("attention_row") },
+          ? { ...failed("what this weight is made of", answer, retry), other: true }
+          : { kind: "awaited", words: "waiting for what this weight is made of", job: answers.job("attention_row") },
     );
     body.ariaBusy = String(answer === undefined);
     if (typeof answer === "object") {
       if (row !== answer) keys.leave();
       row = answer;
-      if (!row.steps.includes(step)) step = "softmax";
+      if (!row.steps.includes(step)) step = row.kernel ? "weight" : "softmax";
+      const count = row.kernel?.channels ?? 0;
+      [lanes.plot.hidden, walk.hidden, chain.element.hidden] = [Boolean(row.kernel), Boolean(row.kernel), !row.kernel];
+      channels.hidden = !count;
+      const { indexBase } = ctx.options;
+      if (count) setText(channelName, `channel ${(row.kernel?.channel ?? 0) + indexBase} / ${count - 1 + indexBase}`);
       pinnedKey = keyOf(row, false);
     }
     const { head } = ctx.resolved();
@@ -183,7 +206,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     if (ordered?.row === shown && ordered.sorted === sorted) return ordered.order;
     const all = Uint32Array.from({ length: shown.count }, (_, i) => i);
     const shares = shown.by.recorded;
-    if (sorted && shares) all.sort((a, b) => (shares[b] as number) - (shares[a] as number) || a - b);
+    if (sorted && shares) all.sort((a, b) => Math.abs(shares[b] as number) - Math.abs(shares[a] as number) || a - b);
     ordered = { row: shown, sorted, order: all };
     return all;
   };
@@ -200,16 +223,20 @@ export const renderNeuronView = view((ctx, root, signal) => {
       const value = numberOf(row, row.steps[i] as Step, key);
       setText(label.lastElementChild as Element, Number.isNaN(value) ? "" : exact(value));
     }
-    const says = wordsOf(row, step, key);
-    setText(formula, says);
-    lanes.plot.ariaLabel =
+    const made = row.kernel ? chainAt(answers, place(), row, key) : undefined;
+    const says = typeof made === "object" ? made.words : (made ?? wordsOf(row, step, key));
+    if (says || !row.kernel) setText(formula, says);
+    const walks = row.kernel ? "Up" : "Left and right arrows change the step, up";
+    const pair = row.kernel ? chain.element : lanes.plot;
+    pair.ariaLabel =
       `query ${name("query", query)}, key ${name("key", key)}, ${nameOf(row, step)}: ${says} ` +
-      "Left and right arrows change the step, up and down the key, with Shift the query; Escape unpins.";
+      `${walks} and down ${row.kernel ? "arrows change " : ""}the key, with Shift the query; Escape unpins.`;
     keys.list.ariaLabel = `${row.count} keys of query ${name("query", query)}, ${nameOf(row, step)}. Up and down arrows choose one.`;
     const two = width >= TWO_COLUMNS;
     const half = two ? Math.floor((width - 24) * 0.52) : width;
     ink ??= inkOf(ctx, root);
-    lanes.draw(row, step, key, half, ink, grown);
+    if (row.kernel) chain.draw(typeof made === "object" ? made : null, (at) => name("key", at), key);
+    else lanes.draw(row, step, key, half, ink, grown);
     const hover = ctx.cell("hover");
     keys.point(hover?.query === query ? hover.key : -1);
     if (!previewed) {
@@ -242,7 +269,10 @@ export const renderNeuronView = view((ctx, root, signal) => {
       return;
     }
     const share = numberOf(row, "recorded", key);
-    const text = `${name("query", place().query)} gives ${exact(share)} of its attention to ${name("key", key)}`;
+    const [query, read] = [name("query", place().query), name("key", key)];
+    const text = row.kernel
+      ? `${query} reads ${exact(share)} of what stands at ${read}`
+      : `${query} gives ${exact(share)} of its attention to ${read}`;
     frame.readout.show(
       ctx.cell("pinned") ? text : `${text} · click a key to pin it`,
       root.contains(document.activeElement),
@@ -276,6 +306,13 @@ export const renderNeuronView = view((ctx, root, signal) => {
   };
   const walkBy = (by: number): void => {
     if (row) go(row.steps[Math.max(0, Math.min(row.steps.length - 1, row.steps.indexOf(step) + by))]);
+  };
+  const moveChannel = (by: number): void => {
+    const { stack, layer, head } = place();
+    const { channels: count, channel } = row?.kernel ?? { channels: 0, channel: 0 };
+    if (!count) return;
+    chosen = { of: `${stack} ${layer} ${head}`, channel: ((channel ?? 0) + by + count) % count };
+    update();
   };
   /** Move the pinned pair by some queries or keys. */
   const move = (queries: number, by: number): void => {
@@ -348,7 +385,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     Escape: () => ctx.selection.clear(),
   };
   const keyWords = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
-  for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, keyWords);
+  for (const plot of [lanes.plot, chain.element, keys.list]) keyboard(plot, signal, walking, keyWords);
   atEnd(signal, () => cancelAnimationFrame(growing));
   onResize(body, signal, (box) => {
     width = Math.floor(box.width);

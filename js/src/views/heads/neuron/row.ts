@@ -1,12 +1,23 @@
-/** One row of attention as answered by Python: q, every k, and each step's result for every key. */
+/**
+ * One row as answered by Python: of attention q, every k, and each step's result for every key; of a kernel its weights.
+ */
 
 import { printed } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import type { Answer } from "../../../wire/embeddedAnswers.ts";
 
-export type Step = "vectors" | "product" | "dot" | "scaled" | "capped" | "biased" | "masked" | "softmax";
+export type Step = "vectors" | "product" | "dot" | "scaled" | "capped" | "biased" | "masked" | "softmax" | "weight";
 
-/** The twin of `NeuronView._row`. */
+/** The twin of `NeuronView._row` for kernels. */
+interface KernelMeta {
+  /** Number of channels, if each has a kernel of its own; else 0. */
+  channels: number;
+  channel: number | null;
+  /** The key that is shown without a pin. */
+  opens: number;
+}
+
+/** The twin of `NeuronView._row` for attention. */
 interface RowMeta {
   dim: number;
   kvHead: number;
@@ -26,6 +37,8 @@ export interface Place {
 }
 
 export interface Row extends RowMeta {
+  /** Of a row of a kernel; null for attention. */
+  kernel: KernelMeta | null;
   q: Float32Array;
   /** The weights v of additive scores; empty for products. */
   v: Float32Array;
@@ -41,16 +54,40 @@ export interface Row extends RowMeta {
 const floats = (view: DataView | undefined): Float32Array =>
   view ? new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength)) : new Float32Array();
 
-const rows = new WeakMap<Answer<RowMeta>, Row>();
+const rows = new WeakMap<Answer<RowMeta | KernelMeta>, Row>();
+
+/** A row of a kernel has weights, and no vectors. */
+function kernelRow(kernel: KernelMeta, weights: Float32Array): Row {
+  const none = new Float32Array();
+  const absent = { dim: 0, kvHead: 0, scaling: 1, softcap: null, dtype: "float64", additive: false };
+  const by = { weight: weights, recorded: weights };
+  return {
+    ...absent,
+    kernel,
+    q: none,
+    v: none,
+    k: none,
+    count: weights.length,
+    by,
+    series: ["weight"],
+    steps: ["weight"],
+  };
+}
 
 /** The row, if it and its keys are here; otherwise they are requested. */
-export function rowAt(answers: Answers, { stack, layer, head, query }: Place): Row | string | undefined {
-  const args = { stack, layer, head, query };
-  const answer = answers.get<RowMeta>("attention_row", args);
+export function rowAt(answers: Answers, place: Place, channel: number | null): Row | string | undefined {
+  const { stack, layer, head, query } = place;
+  const args = { stack, layer, head, query, ...(channel === null ? {} : { channel }) };
+  const answer = answers.get<RowMeta | KernelMeta>("attention_row", args);
   if (!answer) return answers.failure("attention_row", args);
   const known = rows.get(answer);
   if (known) return known;
   const { meta, buffers } = answer;
+  if ("channels" in meta) {
+    const row = kernelRow(meta, floats(buffers[0]));
+    rows.set(answer, row);
+    return row;
+  }
   const keys = { stack, layer, head: meta.kvHead };
   const keyAnswer = answers.get<{ keys: number }>("attention_keys", keys);
   if (!keyAnswer) return answers.failure("attention_keys", keys);
@@ -58,6 +95,7 @@ export function rowAt(answers: Answers, { stack, layer, head, query }: Place): R
   const steps = ["vectors", "product", ...meta.series.filter((name) => name !== "recorded")] as Step[];
   const row: Row = {
     ...meta,
+    kernel: null,
     q: floats(buffers[0]),
     v: floats(meta.additive ? buffers[meta.series.length + 1] : undefined),
     k: floats(keyAnswer.buffers[0]),
@@ -141,6 +179,8 @@ export function wordsOf(row: Row, step: Step, key: number): string {
       const root = Math.abs(scaling * Math.sqrt(dim) - 1) < 1e-6 ? ` (1 / √${dim})` : "";
       return `${exact(at("dot"))} × ${exact(scaling)}${root} = ${exact(at("scaled"))}`;
     }
+    case "weight":
+      return "";
     case "capped":
       return `${exact(softcap ?? 0)} · tanh(${exact(at("scaled"))} / ${exact(softcap ?? 0)}) = ${exact(at("capped"))}`;
     case "biased": {
