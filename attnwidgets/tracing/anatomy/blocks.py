@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 ATTENTION = "attention"
 DIFFERENTIAL = "differential attention"
+SUBTRACTED = (
+    "every head is a softmax of its own, and the model subtracts those of one half of the heads from those of "
+    "the other (differential attention, whose differences aw.mixing shows)"
+)
+"""A warning to readers of attention; maps of all that mixes tokens are of the differences."""
 """The kind of a block that subtracts the maps of half its heads from those of the others."""
 
 UNKNOWN = "unknown"
@@ -51,6 +56,11 @@ class Mixer:
     key_heads: int = 0
     is_measured: bool = False
     reach: int = 0
+
+    @property
+    def mixing_heads(self) -> int:
+        """Number of heads of its maps by `aw.mixing`: of differential attention, pairs of query heads."""
+        return self.heads // 2 if self.kind == DIFFERENTIAL else self.heads
 
     @property
     def description(self) -> str:
@@ -231,8 +241,5 @@ def caveats(stacks: Mapping[str, Sequence[Block]]) -> list[str]:
     clauses = [left_out(blocks, name) for name, blocks in stacks.items()]
     kinds = {mixer.kind for blocks in stacks.values() for block in blocks for mixer in block.mixers}
     if DIFFERENTIAL in kinds:
-        clauses.append(
-            "every head is a softmax of its own, and the model subtracts those of one half of the heads from "
-            "those of the other (differential attention)"
-        )
+        clauses.append(SUBTRACTED)
     return [clause for clause in clauses if clause]

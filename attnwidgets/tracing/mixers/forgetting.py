@@ -49,7 +49,7 @@ def forgetting(trace: Any, layer: int, stack: str) -> dict[str, Float]:
     """
     block: Block = next(block for block in trace.anatomy.stacks[stack] if block.number == layer)
     mixes = trace.stack_table[stack].mixing[layer].mixes
-    heads = [max(mixer.heads, 1) for mixer in block.mixers]
+    heads = [max(mixer.mixing_heads, 1) for mixer in block.mixers]
     values: dict[str, Float] = {}
     for number, mixer in enumerate(block.mixers):
         mix = next((mix for mix in mixes if not mixer.stack and overlap(mixer.path, mix.path)), None)
