@@ -235,7 +235,7 @@ class Presentation:
         return None if shares is None else float(shares[~self.apart()[0]].mean())
 
     def most_keys(self) -> str:
-        """Return how many keys the rows of the shown layer read; "" where these are all, or all but later ones."""
+        """Return how many keys rows of the shown layer read; "" where all, or all but later ones, are."""
         reads = self.source.keys_read(self.layer)
         return "" if reads is None else f"a row reads at most {reads.max()} of {self.source.shape[1]} keys"
 

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 import attnwidgets as aw
 from attnwidgets._gradients import no_grad
+from attnwidgets.explanations.results.block_mixers import mixers_of
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.contributions import parts_of
 from attnwidgets.tracing.mixers.calls import CONVOLUTION, VALUES, handling, read_call
@@ -318,6 +319,32 @@ def test_models_of_one_file_run_beside_each_other() -> None:
     assert {path: len(runs) for path, runs in log.blocks.items()} == {
         f"model.layers.{number}": 1 for number in range(3)
     }
+
+
+@pytest.mark.slow
+def test_a_token_shift_that_is_not_recorded_is_named_and_measures_of_several_layers_are_refused() -> None:
+    """RWKV's feed-forward layers read each token mixed with the one before."""
+    trace = traced("rwkv")
+    assert trace.anatomy.stacks["self"][1].kinds == "recurrence and token shift"
+    said = "how blocks 0 to 2 (token shift) mix tokens is not recorded"
+    assert trace.warning == said
+    maps = aw.mixing(trace)
+    assert said in maps.warning
+    assert [group.kind for group in mixers_of(maps)[0].groups] == ["recurrence"]
+    assert said in aw.attention_norm(trace).warning
+    for name in ("rollout", "attention_flow", "globenc", "alti_logit", "direct_logit_attribution"):
+        with pytest.raises(
+            UnsupportedModelError, match=r"\(token shift\) mix tokens is not recorded(?!: partial)"
+        ):
+            getattr(aw, name)(trace)
+    # The shift is there: the token before changes what a feed-forward layer returns.
+    layer = trace.model.rwkv.blocks[1].feed_forward
+    states = torch.randn(1, 4, trace.model.config.hidden_size, generator=torch.Generator().manual_seed(0))
+    with no_grad():
+        before = layer(states)[0]
+        states[:, 1] = 0
+        change = (layer(states)[0] - before).abs().amax(-1)[0] > 1e-6
+    assert change.tolist() == [False, True, True, False]
 
 
 # Differential attention

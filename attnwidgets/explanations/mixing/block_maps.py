@@ -187,7 +187,7 @@ def _most_heads(trace: TraceLike, stack: str, *, measured: bool) -> int:
     anatomy: Any = getattr(trace, "anatomy", None)
     if not measured or anatomy is None:
         return attending
-    mixers = (block.mixers for block in anatomy.stacks[stack])
+    mixers = (block.mapped for block in anatomy.stacks[stack])
     return max(1, *(sum(max(mixer.mixing_heads, 1) for mixer in of_block) for of_block in mixers))
 
 

@@ -118,7 +118,7 @@ def mixers_in(trace: TraceLike, stack: str, *, attention: bool) -> dict[str, lis
     return {
         str(block.number): [
             (mixer.kind, mixer.heads if attention else mixer.mixing_heads, mixer.reach)
-            for mixer in block.mixers
+            for mixer in block.mapped
         ]
         for block in recorded.anatomy.stacks[stack]
     }

@@ -97,12 +97,7 @@ class Map:
         axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
         axes.spines[:].set(linewidth=0.5, color=pen.theme.line)
         if self.values.size:
-            options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
-            if not self.looks:
-                axes.imshow(self.values, cmap=self.colours, norm=self.norm, **options)
-            for row, (colours, norm) in enumerate(self.looks):
-                extent = (-0.5, columns - 0.5, row + 0.5, row - 0.5)
-                axes.imshow(self.values[row : row + 1], cmap=colours, norm=norm, extent=extent, **options)
+            self._cells(axes)
         for row, column in self.outlines:
             frame: dict[str, Any] = {"fill": False, "edgecolor": pen.theme.accent, "clip_on": False}
             axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, linewidth=1.2, **frame))
@@ -116,11 +111,7 @@ class Map:
         if len(self.sink):
             self._sink(pen, axes, place)
         if len(self.totals):
-            end = self.values.shape[1] - 0.5 + (self._beside + _TOTAL) / place.side
-            above = -0.5 - PAD / place.high
-            pen.text(axes, end, above, "total", ha="right", va="bottom", color=pen.theme.quiet)
-            for row, total in enumerate(self.totals):
-                pen.text(axes, end, row, f"{total:.2f}".replace("-", "−"), ha="right")
+            self._totals(pen, axes, place)
 
     @property
     def _beside(self) -> float:
@@ -184,6 +175,21 @@ class Map:
             at = -0.5 - (place.left - LINE / 2) / place.side
             middle = (len(self.values) - 1) / 2
             pen.text(axes, at, middle, row_name, color=quiet, ha="center", rotation=90, limit=60)
+
+    def _cells(self, axes: Axes) -> None:
+        options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
+        if not self.looks:
+            axes.imshow(self.values, cmap=self.colours, norm=self.norm, **options)
+        for row, (colours, norm) in enumerate(self.looks):
+            extent = (-0.5, self.values.shape[1] - 0.5, row + 0.5, row - 0.5)
+            axes.imshow(self.values[row : row + 1], cmap=colours, norm=norm, extent=extent, **options)
+
+    def _totals(self, pen: Pen, axes: Axes, place: _Cells) -> None:
+        end = self.values.shape[1] - 0.5 + (self._beside + _TOTAL) / place.side
+        above = -0.5 - PAD / place.high
+        pen.text(axes, end, above, "total", ha="right", va="bottom", color=pen.theme.quiet)
+        for row, total in enumerate(self.totals):
+            pen.text(axes, end, row, f"{total:.2f}".replace("-", "−"), ha="right")
 
     def _sink(self, pen: Pen, axes: Axes, place: _Cells) -> None:
         start, norm = -1.5 - _SINK_GAP / place.side, self.sink_norm or self.norm

@@ -279,6 +279,8 @@ def _kind(module: nn.Module) -> str:
         return "recurrence"
     if isinstance(module, (nn.Conv1d, nn.Conv2d)):
         return "convolution" if max(module.kernel_size) > 1 else ""
+    if isinstance(module, nn.ZeroPad2d) and module.padding[2] == -module.padding[3] != 0:
+        return "token shift"  # rows are tokens: some are added before the first, and as many cut at the end
     return _kind_named(type(module).__name__.lower())
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 ATTENTION = "attention"
 DIFFERENTIAL = "differential attention"
 SUBTRACTED = (
-    "every head is a softmax of its own, and the model subtracts those of one half of the heads from those of "
-    "the other (differential attention, whose differences aw.mixing shows)"
+    "every head is a softmax of its own, and the model subtracts those of one half of the heads from those "
+    "of the other (differential attention, whose differences aw.mixing shows)"
 )
 """A warning to readers of attention; maps of all that mixes tokens are of the differences."""
 """The kind of a block that subtracts the maps of half its heads from those of the others."""
@@ -39,7 +39,7 @@ class Mixer:
 
     Attributes:
         kind: "attention", "differential attention", "state space", "gated delta rule", "linear attention",
-            "recurrence", "convolution", "pooling", "Fourier transform" or "unknown".
+            "recurrence", "convolution", "pooling", "Fourier transform", "token shift" or "unknown".
         path: Its module in the model; "" if it is not known.
         stack: The stack whose maps it makes; "" if it was not recorded.
         heads: Number of query heads; 0 if it was not recorded.
@@ -100,6 +100,11 @@ class Block:
     def without_attention(self) -> tuple[Mixer, ...]:
         """Its mixers whose attention, if they attend, was not recorded."""
         return tuple(mixer for mixer in self.mixers if not mixer.stack)
+
+    @property
+    def mapped(self) -> tuple[Mixer, ...]:
+        """Its mixers whose maps are known, or all of them if none is."""
+        return tuple(mixer for mixer in self.mixers if mixer.stack or mixer.is_measured) or self.mixers
 
     @property
     def kinds(self) -> str:
