@@ -377,8 +377,8 @@ def subtracted(trace: Trace, module: Any) -> torch.Tensor:
         (getattr(module, f"lambda_q{i}") * getattr(module, f"lambda_k{i}")).sum().exp() for i in (1, 2)
     )
     factor = (first - second + module.lambda_init).detach()
-    kept, taken = trace.attention_layer(1).chunk(2)
-    return kept - factor * taken
+    one, other = trace.attention_layer(1).chunk(2)
+    return one - factor * other
 
 
 def doubled(module: Any, seen: dict[str, torch.Tensor]) -> torch.Tensor:

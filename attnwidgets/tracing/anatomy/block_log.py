@@ -280,7 +280,7 @@ def _kind(module: nn.Module) -> str:
     if isinstance(module, (nn.Conv1d, nn.Conv2d)):
         return "convolution" if max(module.kernel_size) > 1 else ""
     if isinstance(module, nn.ZeroPad2d) and module.padding[2] == -module.padding[3] != 0:
-        return "token shift"  # rows are tokens: some are added before the first, and as many cut at the end
+        return "token shift"  # rows are tokens: what is added before the first is cut off at the end
     return _kind_named(type(module).__name__.lower())
 
 

@@ -462,14 +462,14 @@ def _difference(frame: _Frame) -> KernelCall | None:
         torch.cat([getattr(call, name).unflatten(-1, (first.n_groups, -1)) for call in frame.kernels], -1)
         for name in ("values", "output")
     )
-    (read, same), (kept, taken) = values.chunk(2, 2), outputs.chunk(2, 2)
+    (read, same), (first_half, second_half) = values.chunk(2, 2), outputs.chunk(2, 2)
     if not torch.equal(read, same):
         return None
     for part in frame.parts.values():
-        factors = _scales(part.states, [kept, taken], [])
+        factors = _scales(part.states, [first_half, second_half], [])
         if not factors or factors[0] != 1:
             # A single token is all that both halves read.
-            both = _scales(part.states, [kept], []) if torch.equal(kept, taken) else ()
+            both = _scales(part.states, [first_half], []) if torch.equal(first_half, second_half) else ()
             factors = (1.0, both[0] - 1) if both else ()
         if factors:
             kernel = DifferentialAttention(first.call, first.sample, first.length, factors[1])

@@ -398,8 +398,8 @@ export const renderHeatmap = view((around, root, signal) => {
     return { unit: ctx.source().unit, query, key };
   };
   /** The row whose bar, or whose cell of the sink, is under the pointer. */
-  const rowAt = (event: MouseEvent, beside: HTMLElement): Cell | null => {
-    const at = size && spotAt(event, beside, size.rows, 1);
+  const rowAt = (event: MouseEvent, strip: HTMLElement): Cell | null => {
+    const at = size && spotAt(event, strip, size.rows, 1);
     const query = at ? parts?.[0].drawn()[at[0]] : undefined;
     return query === undefined ? null : { unit: ctx.source().unit, query, key: -1 };
   };
@@ -454,11 +454,11 @@ export const renderHeatmap = view((around, root, signal) => {
       if (cell) selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
     },
   });
-  /** Let a row be hovered and pinned by what stands beside the cells. `on` takes the row under the pointer, -1: none. */
-  const listenBeside = (beside: HTMLElement, isOn: (row: number) => void, pinning: (row: number) => void): void => {
-    on(beside, signal, {
+  /** Let a row be hovered and pinned by what stands next to the cells. `on` takes the row under the pointer, -1: none. */
+  const listenAlong = (strip: HTMLElement, isOn: (row: number) => void, pinning: (row: number) => void): void => {
+    on(strip, signal, {
       pointermove(event) {
-        const cell = rowAt(event, beside);
+        const cell = rowAt(event, strip);
         spoken = false;
         isInside = true;
         isOn(cell?.query ?? -1);
@@ -471,7 +471,7 @@ export const renderHeatmap = view((around, root, signal) => {
         selection.hover(null);
       },
       click(event) {
-        const cell = rowAt(event, beside);
+        const cell = rowAt(event, strip);
         if (!cell) return;
         const isPinned = samePlace(ctx.cell("pinned"), cell);
         pinning(isPinned ? -1 : cell.query);
@@ -479,14 +479,14 @@ export const renderHeatmap = view((around, root, signal) => {
       },
     });
   };
-  listenBeside(
+  listenAlong(
     shares.bars,
     (row) => {
       onBar = row;
     },
     () => {},
   );
-  listenBeside(
+  listenAlong(
     sink.element,
     (row) => {
       onSink = row;

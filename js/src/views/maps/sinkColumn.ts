@@ -69,8 +69,8 @@ export function createSinkColumn(ctx: ViewContext): SinkColumn {
         const text = cellText(share, true);
         pen.font = `12px ${styleValue(ctx, element, "font-family")}`;
         [pen.textAlign, pen.textBaseline] = ["center", "middle"];
-        const taken = pen.measureText(text).width + 4;
-        pen.fillRect((width - taken) / 2, (row + 0.5) * cellHeight - 8, taken, 15);
+        const room = pen.measureText(text).width + 4;
+        pen.fillRect((width - room) / 2, (row + 0.5) * cellHeight - 8, room, 15);
         pen.fillStyle = inkOn(red | (green << 8) | (blue << 16));
         pen.fillText(text, width / 2, (row + 0.5) * cellHeight + 1);
       }
