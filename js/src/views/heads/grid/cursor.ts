@@ -17,7 +17,7 @@ export interface Cursor {
   meant(): Spot | null;
   headAt(at: At | null): Spot | null;
   hover(at: At | null): void;
-  /** Stay on a head of the grid that was laid out anew; null, or a head that is no longer shown: on none. */
+  /** Stay on a head of the grid that was laid out anew; null, or a head that it does not show: on none. */
   stayOn(head: Spot | null): void;
   choose(spot: Spot | null): void;
 }
