@@ -13,7 +13,7 @@ import { createLabels } from "./labels.ts";
 import type { Size } from "./size.ts";
 
 /** px of the column at least, so that the pointer finds it and its label does not touch the first token's. */
-const LEAST = 16;
+const LEAST = 18;
 /** px between it and the map. */
 const GAP = 3;
 const HATCH = 5; // px between the lines
