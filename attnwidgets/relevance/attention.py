@@ -10,17 +10,13 @@ from torch import Tensor
 from attnwidgets.relevance.affine import arguments
 from attnwidgets.relevance.products import size
 from attnwidgets.relevance.settings import live, run_without_rule
+from attnwidgets.tracing.recording.torch_attention import ARGUMENTS, adds_keys
+from attnwidgets.tracing.recording.torch_attention import multi_head_attention as steps
 
 if TYPE_CHECKING:
     from attnwidgets.relevance.settings import Settings
 
 _KERNEL = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-_MODULE = (
-    *("query", "key", "value", "embed_dim_to_check", "num_heads", "in_proj_weight", "in_proj_bias", "bias_k"),
-    *("bias_v", "add_zero_attn", "dropout_p", "out_proj_weight", "out_proj_bias", "training"),
-    *("key_padding_mask", "need_weights", "attn_mask", "use_separate_proj_weight", "q_proj_weight"),
-    *("k_proj_weight", "v_proj_weight", "static_k", "static_v", "average_attn_weights", "is_causal"),
-)
 
 
 def softmax(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -48,36 +44,13 @@ def scaled_dot_product_attention(
 
 def multi_head_attention(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute `nn.MultiheadAttention` step by step, each step under its rule."""
-    options = dict(zip(_MODULE, arguments(args, kwargs, _MODULE), strict=True))
-    states = [options[name] for name in ("query", "key", "value")]
-    if not any(map(live, states)):
+    options = dict(zip(ARGUMENTS, arguments(args, kwargs, ARGUMENTS), strict=True))
+    if not any(live(options[name]) for name in ("query", "key", "value")):
         return func(*args, **kwargs)
-    unusual = (options[name] for name in ("bias_k", "bias_v", "static_k", "static_v"))
-    if options["add_zero_attn"] or any(option is not None for option in unusual):
+    if adds_keys(options):
         return run_without_rule(settings, func, args, kwargs)
-    if options["use_separate_proj_weight"]:
-        weights = [options[f"{name}_proj_weight"] for name in "qkv"]
-    else:
-        weights = list(options["in_proj_weight"].chunk(3))
-    bias = options["in_proj_bias"]
-    biases = [None, None, None] if bias is None else list(bias.chunk(3))
-    heads = options["num_heads"]
     with settings.mode:
-        single = states[0].dim() == len(("token", "width"))
-        states = [x.unsqueeze(1) if single else x for x in states]
-        query, key, value = (
-            # [token, batch, width] -> [batch, head, token, dim]
-            torch.nn.functional.linear(x, w, b).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
-            for x, w, b in zip(states, weights, biases, strict=True)
-        )
-        output, attention = _attention(query, key, value, _module_mask(options, query, single=single))
-        output = output.permute(2, 0, 1, 3).flatten(-2)
-        output = torch.nn.functional.linear(output, options["out_proj_weight"], options["out_proj_bias"])
-        if options["average_attn_weights"] is not False:
-            attention = attention.mean(1)
-        if single:
-            output, attention = output.squeeze(1), attention.squeeze(0)
-        return output, attention if options["need_weights"] is not False else None
+        return steps(options, _attention)
 
 
 def _attention(
@@ -96,20 +69,3 @@ def _additive_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(~mask, -torch.inf)
-
-
-def _module_mask(options: dict[str, Any], query: Tensor, *, single: bool) -> Tensor | None:
-    """Return the masks of `nn.MultiheadAttention` as a term to add; True is where a key is hidden."""
-    masks = []
-    for name in ("attn_mask", "key_padding_mask"):
-        mask: Tensor | None = options[name]
-        if mask is None:
-            continue
-        if mask.dtype == torch.bool:
-            mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(mask, -torch.inf)
-        if name == "key_padding_mask":
-            mask = mask.reshape(1 if single else mask.shape[0], 1, 1, -1)
-        elif mask.dim() == len(("batch and head", "query", "key")):
-            mask = mask.unflatten(0, (-1, query.shape[1]))
-        masks.append(mask)
-    return sum(masks[1:], masks[0]) if masks else None

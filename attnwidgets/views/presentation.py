@@ -234,6 +234,11 @@ class Presentation:
         shares = self.source.to_sink(self.layer, self.head)
         return None if shares is None else float(shares[~self.apart()[0]].mean())
 
+    def most_keys(self) -> str:
+        """Return how many keys rows of the shown layer read; "" where all, or all but later ones, are."""
+        reads = self.source.keys_read(self.layer)
+        return "" if reads is None else f"a row reads at most {reads.max()} of {self.source.shape[1]} keys"
+
     def apart(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which queries and which keys stand apart from the map."""
         sides = [np.asarray(axis["special"], dtype=bool) for axis in self.source.axes()]
@@ -289,8 +294,8 @@ def words_of(state: Presentation) -> str:
         sink=state.to_sink(),
         words=source.words,
     )
-    reads = source.keys_read(state.layer)
-    most = "" if reads is None else f"A row reads at most {reads.max()} of {columns} keys."
+    most = state.most_keys()
+    most = f"{most[:1].upper()}{most[1:]}." if most else ""
     meaning = f"Each value is the {state.value_words}." if state.value_words else ""
     forgotten = forgetting_words(state.forgotten, keys)
     return " ".join(filter(None, (state.sentence, about, most, meaning, forgotten)))

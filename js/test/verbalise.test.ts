@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readsSentence, rowWords } from "../src/views/base/rowFacts.ts";
+import { comparedIn, isCompared, readsSentence, rowWords } from "../src/views/base/rowFacts.ts";
 import { describeMatrix, describeRow, spansOf } from "../src/views/base/verbalise.ts";
-import { namesApart } from "../src/views/maps/shares.ts";
+import { gather } from "../src/views/maps/paint.ts";
+import { HIDDEN } from "../src/wire/codec.ts";
 import type { Tile } from "../src/wire/tile.ts";
 import { SOURCE } from "./fake.ts";
 
@@ -54,17 +55,20 @@ test("a matrix is described by its three strongest relations, without hidden cel
   assert.equal(describeMatrix("It", none, labels, labels, true, SOURCE.words), "It: nothing is shown.");
 });
 
-test("a row is told by what it gives to no token, and by how many keys it may read", () => {
-  const meta = { sink: [0.84, 0], reads: [1, 4] } as unknown as Tile["meta"];
-  const tile = { meta, cols: 11 } as Tile;
-  assert.equal(rowWords(tile, 0), "no token (sink) = 0.84 · reads 1 of 11 keys");
-  assert.equal(rowWords(tile, 1), "no token (sink) < 0.0001 · reads 4 of 11 keys");
-  assert.equal(readsSentence(tile), " A row reads at most 4 of 11 keys.");
-  assert.equal(rowWords({ ...tile, meta: {} as Tile["meta"] }, 0), "");
-});
-
-test("a sink has a name next to a map, after the tokens that stand apart", () => {
-  assert.equal(namesApart(["[CLS]", "a"], [0]), "[CLS]");
-  assert.equal(namesApart(["[CLS]", "a"], [0], true), "[CLS] and no token (sink)");
-  assert.equal(namesApart(["a", "b"], [], true), "no token (sink)");
+test("a row is told by what it gives to no token, and by which keys it is compared with", () => {
+  // The first row reads key 0, the second keys 0, 3 and 4 of five: bits from the lowest of a byte on.
+  const compared = btoa(String.fromCharCode(0b00100001, 0b00000011));
+  const meta = { sink: [0.84, 0], rows: 2, cols: 5, compared } as unknown as Tile["meta"];
+  const tile = { meta, rows: 2, cols: 5 } as Tile;
+  assert.deepEqual([...(comparedIn(tile) ?? [])], [1, 0, 0, 0, 0, 1, 0, 0, 1, 1]);
+  assert.equal(rowWords(tile, 0), "no token (sink) = 0.84 · reads 1 of 5 keys");
+  assert.equal(rowWords(tile, 1), "no token (sink) < 0.0001 · reads 3 of 5 keys");
+  assert.deepEqual([isCompared(tile, 0, 1), isCompared(tile, 1, 4)], [false, true]);
+  assert.equal(readsSentence(tile), " A row reads at most 3 of 5 keys.");
+  const plain = { ...tile, meta: { rows: 2, cols: 5 } as Tile["meta"] };
+  assert.equal(rowWords(plain, 0), "");
+  assert.ok(isCompared(plain, 0, 1));
+  // Keys that are not compared are drawn as later ones are: hidden, which is not zero.
+  const codes = Uint8Array.from([7, 0, 0, 0, 0, 1, 2, 3, 0, 5]);
+  assert.deepEqual([...gather(codes, 5, [1], [0, 1, 2, 3, 4], false, comparedIn(tile))], [1, HIDDEN, HIDDEN, 0, 5]);
 });

@@ -167,3 +167,124 @@ def test_a_map_keeps_within_the_height_that_it_is_given(page_of):
     footer, plot = (page.locator(place).bounding_box() for place in (".aw-footer", ".aw-plot"))
     assert plot["y"] + plot["height"] <= footer["y"]
     assert page.locator(".aw-heatmap").bounding_box()["height"] == 300
+
+
+WORDS = TEXT.split()
+SINK = "no token (sink)"
+
+
+def with_sink(count=6, window=None):
+    """A map of rows that leave 0.1, 0.2, ... to a sink; with a window a row is compared with so many keys."""
+    words = (WORDS * count)[:count]
+    compared = np.tri(count, dtype=bool) & ~np.tri(count, k=-(window or count), dtype=bool)
+    rest = 0.1 + 0.1 * (np.arange(count) % 6)
+    weights = np.where(compared, softmax((2, count, count)), 0)
+    weights *= ((1 - rest) / weights.sum(axis=-1))[..., None]
+    # One weight of zero that is one.
+    weights[:, 3, 2] = 0
+    axis = aw.attention(aw.from_attentions(weights[None], words)).query
+    shown = aw.MixingMap.lazy(
+        lambda _: weights.astype(np.float32),
+        query=axis,
+        layers=(0,),
+        heads=range(2),
+        sink=True,
+        causal=True,
+        readable=(lambda _: compared) if window else None,
+        method="attention",
+    )
+    return aw.Heatmap(shown, head=1), 1 - weights[1].sum(axis=-1), compared
+
+
+def test_the_sink_is_the_column_before_the_first_token_and_a_row_sums_to_one(map_page):
+    view, rest, _ = with_sink()
+    page = map_page(view, 1200)
+    name = page.locator(".aw-sink-name .aw-lab:not(.aw-lab-over)")
+    assert name.inner_text() == SINK
+    sink, plot = (page.locator(part).bounding_box() for part in (".aw-sink", ".aw-plot"))
+    assert sink["x"] + sink["width"] <= plot["x"]
+    assert (sink["y"], sink["height"]) == (plot["y"], plot["height"])
+    assert not page.locator(".aw-shares").is_visible()
+    for row in (0, 4):
+        cells = [number(point(page, ".aw-plot", row, col, 6, 6)) for col in range(row + 1)]
+        words = point(page, ".aw-sink", row, 0, 6, 1)
+        assert f"→ {SINK} = " in words
+        assert number(words) == pytest.approx(rest[row], abs=1e-3)
+        assert sum(cells) + number(words) == pytest.approx(1, abs=0.03)
+    assert f"{SINK}: 0 to 1" in page.locator(".aw-scale").inner_text()
+    # The list of the largest values names it last, however large it is.
+    assert page.locator(".aw-bar-line:visible .aw-bar-name").all_inner_texts()[-1] == SINK
+
+
+def test_a_cell_of_the_sink_is_pinned_by_a_click_and_reached_by_keys(map_page):
+    view, rest, _ = with_sink()
+    page = map_page(view)
+    before = [page.locator(part).bounding_box() for part in (".aw-sink", ".aw-plot")]
+    point(page, ".aw-sink", 2, 0, 6, 1)
+    page.mouse.down()
+    page.mouse.up()
+    pin = page.locator(".aw-sink-pin")
+    assert pin.is_visible()
+    assert [page.locator(part).bounding_box() for part in (".aw-sink", ".aw-plot")] == before
+    page.mouse.move(1, 1)
+    assert number(page.locator(".aw-readout").inner_text().split(SINK)[1]) == pytest.approx(rest[2], abs=1e-3)
+    plot = page.locator(".aw-plot")
+    plot.focus()
+    page.keyboard.press("Shift+ArrowRight")  # the first token
+    assert not pin.is_visible()
+    words = page.locator(".aw-readout").inner_text()
+    assert words.index(WORDS[2]) < words.index("→") < words.index(WORDS[0])
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.press("Shift+ArrowLeft")  # nothing stands before the sink
+    page.keyboard.press("Shift+ArrowDown")
+    assert pin.is_visible()
+    words = page.locator(".aw-readout").inner_text()
+    assert WORDS[3] in words
+    assert number(words.split(SINK)[1]) == pytest.approx(rest[3], abs=1e-3)
+    page.keyboard.press("Enter")
+    assert not pin.is_visible()
+
+
+@pytest.mark.parametrize("width", [480, 1200])
+def test_the_sink_stays_in_view_when_the_window_of_a_long_text_moves(map_page, width):
+    page = map_page(with_sink(120)[0], width)
+    sink = page.locator(".aw-sink")
+    before = sink.bounding_box()
+    page.locator(".aw-plot").focus()
+    page.keyboard.press("Shift+PageUp")
+    page.keyboard.press("Shift+PageUp")
+    assert sink.bounding_box() == before
+    assert SINK in point(page, ".aw-sink", 0, 0, 15, 1)
+    right = page.locator(".aw-plot").bounding_box()
+    assert right["x"] + right["width"] <= width
+    page.get_by_role("button", name="whole map").click()
+    assert sink.bounding_box()["height"] == page.locator(".aw-plot").bounding_box()["height"]
+
+
+def pixel(page, row, col, count):
+    """The colour [r, g, b, opacity] of a cell of the map."""
+    return page.evaluate(
+        """([row, col, count]) => {
+            const map = document.querySelector(".aw-cells");
+            const [x, y] = [(col + 0.5) * map.width / count, (row + 0.5) * map.height / count];
+            return [...map.getContext("2d").getImageData(x, y, 1, 1).data];
+        }""",
+        [row, col, count],
+    )
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_a_key_that_was_not_compared_is_not_a_weight_of_zero(map_page, window):
+    view, _, compared = with_sink(window=window)
+    page = map_page(view)
+    for row in range(6):
+        for col in range(6):
+            assert (pixel(page, row, col, 6)[3] > 0) == compared[row, col], (row, col)
+    assert "→" in (zero := point(page, ".aw-plot", 3, 2, 6, 6))
+    assert "not compared" not in zero
+    words = point(page, ".aw-plot", 5, 1, 6, 6)
+    legend = page.locator(".aw-scale").inner_text()
+    assert ("not compared" in words) == ("reads 3 of 6 keys" in words) == bool(window)
+    assert ("not compared" in legend) == bool(window)
+    still = view.presentation.filtered(view.sources()[0].matrix(0, 1))
+    assert (np.isfinite(still) == compared).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import peft
@@ -17,6 +18,7 @@ from transformers.masking_utils import eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import attnwidgets as aw
+from attnwidgets.tracing.recording import recorder
 from attnwidgets.tracing.recording.returned import returned_weights
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing.families import needs
@@ -194,7 +196,8 @@ def test_the_weights_of_an_own_backend_are_those_it_returns(monkeypatch: pytest.
         torch.testing.assert_close(trace.attention_layer(layer), expected[0])
 
 
-def test_scores_are_not_shown_as_weights() -> None:
+def test_scores_are_not_shown_as_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "following", lambda _: nullcontext())
     torch.manual_seed(0)
     small = {"hidden_size": 32, "embedding_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = hf.SqueezeBertConfig(vocab_size=100, intermediate_size=48, **small)
@@ -202,7 +205,8 @@ def test_scores_are_not_shown_as_weights() -> None:
         aw.trace(hf.SqueezeBertModel(config).eval(), None, input_ids=IDS)
 
 
-def test_one_map_for_all_heads_is_one_head() -> None:
+def test_one_map_for_all_heads_is_one_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "following", lambda _: nullcontext())
     torch.manual_seed(0)
     small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
     convolutions = {

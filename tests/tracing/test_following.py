@@ -503,3 +503,78 @@ def test_a_list_of_texts_is_recorded_in_one_pass() -> None:
         both = aw.trace(model, None, input_ids=rows, attention_mask=mask)
         alone = aw.trace(model, None, IDS[:4])
         torch.testing.assert_close(both[1].attention_layer(1), alone.attention_layer(1), **CLOSE)
+
+
+def squeezebert() -> Any:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "embedding_size": 32, "num_hidden_layers": 2, "num_attention_heads": HEADS}
+    groups = {f"{name}_groups": 2 for name in ("q", "k", "v", "intermediate", "output")}
+    model = hf.SqueezeBertModel(hf.SqueezeBertConfig(vocab_size=100, intermediate_size=48, **sizes, **groups))
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape)
+    return model.eval()
+
+
+def test_states_that_convolutions_read_have_their_tokens_last() -> None:
+    """SqueezeBERT's blocks pass [batch, width, token], and return scores in the place of weights."""
+    model = squeezebert()
+    result = aw.trace(model, None, IDS)
+    with torch.no_grad():
+        plain_output = model(torch.tensor([IDS]), output_attentions=True)
+    for layer, scores in enumerate(plain_output.attentions):
+        torch.testing.assert_close(result.attention_layer(layer), scores[0].softmax(-1), **CLOSE)
+    # A head is ablated where its channels come out of the product with the values.
+    module = model.encoder.layers[1].attention.matmul_qkv
+
+    def zero(_: nn.Module, __: Any, output: torch.Tensor) -> torch.Tensor:
+        output = output.clone()
+        output[:, HEAD] = 0
+        return output
+
+    handle = module.register_forward_hook(zero)
+    with torch.no_grad():
+        expected = model(torch.tensor([IDS])).last_hidden_state
+    handle.remove()
+    with aw.ablate_heads(result, {1: [HEAD]}), torch.no_grad():
+        ablated = model(torch.tensor([IDS])).last_hidden_state
+    torch.testing.assert_close(ablated, expected, **CLOSE)
+    assert float((ablated - plain_output.last_hidden_state).abs().max()) > 1e-3
+
+
+def wavlm() -> Any:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": HEADS, "intermediate_size": 48}
+    convolutions = {"conv_dim": (32,), "conv_stride": (5,), "conv_kernel": (10,)}
+    positions = {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2}
+    config = hf.WavLMConfig(**sizes, **convolutions, **positions, num_feat_extract_layers=1)
+    model = hf.WavLMModel(config)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape)
+    return model.eval()
+
+
+def test_projections_and_attention_in_one_call_of_torch_are_recorded() -> None:
+    """WavLM returns the mean of its heads; each is recorded, with the bias that is added to its scores."""
+    model, sound = wavlm(), torch.randn(200, generator=torch.Generator().manual_seed(1))
+    result = aw.trace(model, None, audio=sound.tolist())
+    assert not result.warning
+    seen: dict[str, torch.Tensor] = {}
+    module = model.encoder.layers[1].attention
+
+    def keep(_: nn.Module, given: tuple[Any, ...], options: dict[str, Any], output: Any) -> None:
+        seen.update(read=(given or (options["hidden_states"],))[0][0], out=output[0][0])
+
+    hook = module.register_forward_hook(keep, with_kwargs=True)
+    with torch.no_grad():
+        returned = model(**result.inputs, output_attentions=True).attentions
+    hook.remove()
+    for layer in result.layers():
+        weights = result.attention_layer(layer)
+        assert weights.shape[0] == HEADS
+        torch.testing.assert_close(weights.mean(0), returned[layer][0, 0], **CLOSE)
+    values = module.v_proj(seen["read"]).unflatten(-1, (HEADS, -1)).transpose(0, 1)
+    mixed = (result.attention_layer(1) @ values).transpose(0, 1).flatten(1)
+    torch.testing.assert_close(module.out_proj(mixed), seen["out"], **CLOSE)
+    zeroed = aw.value_zeroing(result, normalize=False).layer(1)
+    assert zeroed.shape == weights.shape[1:]
+    assert float(zeroed.max()) > 0

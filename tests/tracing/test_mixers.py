@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import json
 import pickle
@@ -17,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 import attnwidgets as aw
 from attnwidgets._gradients import no_grad
+from attnwidgets.explanations.results.block_mixers import mixers_of
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.contributions import parts_of
 from attnwidgets.tracing.mixers.calls import CONVOLUTION, VALUES, handling, read_call
@@ -326,3 +328,135 @@ def test_models_of_one_file_run_beside_each_other() -> None:
     assert {path: len(runs) for path, runs in log.blocks.items()} == {
         f"model.layers.{number}": 1 for number in range(3)
     }
+
+
+@pytest.mark.slow
+def test_a_token_shift_that_is_not_recorded_is_named_and_measures_of_several_layers_are_refused() -> None:
+    """RWKV's feed-forward layers read each token mixed with the one before."""
+    trace = traced("rwkv")
+    assert trace.anatomy.stacks["self"][1].kinds == "recurrence and token shift"
+    said = "how blocks 0 to 2 (token shift) mix tokens is not recorded"
+    assert trace.warning == said
+    maps = aw.mixing(trace)
+    assert said in maps.warning
+    assert [group.kind for group in mixers_of(maps)[0].groups] == ["recurrence"]
+    assert said in aw.attention_norm(trace).warning
+    for name in ("rollout", "attention_flow", "globenc", "alti_logit", "direct_logit_attribution"):
+        with pytest.raises(
+            UnsupportedModelError, match=r"\(token shift\) mix tokens is not recorded(?!: partial)"
+        ):
+            getattr(aw, name)(trace)
+    # The shift is there: the token before changes what a feed-forward layer returns.
+    layer = trace.model.rwkv.blocks[1].feed_forward
+    states = torch.randn(1, 4, trace.model.config.hidden_size, generator=torch.Generator().manual_seed(0))
+    with no_grad():
+        before = layer(states)[0]
+        states[:, 1] = 0
+        change = (layer(states)[0] - before).abs().amax(-1)[0] > 1e-6
+    assert change.tolist() == [False, True, True, False]
+
+
+# Differential attention
+
+
+def differential() -> tuple[Trace, Any, dict[str, torch.Tensor]]:
+    """A trace of DiffLlama, its last attention, and what that module and its parts read and returned."""
+    model = copy.deepcopy(tiny("diffllama"))
+    for block in model.model.layers:
+        block.self_attn.q_proj.weight.data *= 10  # softmaxes so sharp that differences are negative
+    trace = aw.trace(model, None, input_ids=IDS)
+    module = trace.model.model.layers[1].self_attn
+    seen: dict[str, torch.Tensor] = {}
+    hooks = [
+        module.v_proj.register_forward_hook(lambda _, __, output: seen.update(values=output[0])),
+        module.groupnorm.register_forward_pre_hook(lambda _, given: seen.update(mixed=given[0][0])),
+        module.groupnorm.register_forward_hook(lambda _, __, output: seen.update(normed=output[0])),
+        module.register_forward_hook(lambda _, __, output: seen.update(output=output[0][0])),
+    ]
+    with no_grad():
+        trace.model(trace.inputs["input_ids"], use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    return trace, module, seen
+
+
+def subtracted(trace: Trace, module: Any) -> torch.Tensor:
+    """Return softmax_1 - lambda softmax_2 [head, query, key], by the paper's equations 1 and 2."""
+    first, second = (
+        (getattr(module, f"lambda_q{i}") * getattr(module, f"lambda_k{i}")).sum().exp() for i in (1, 2)
+    )
+    factor = (first - second + module.lambda_init).detach()
+    one, other = trace.attention_layer(1).chunk(2)
+    return one - factor * other
+
+
+def doubled(module: Any, seen: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Return the values that a pair of heads reads [head, key, 2 dim]: of one key head from each half."""
+    values = seen["values"].unflatten(-1, (-1, module.head_dim)).transpose(0, 1)
+    return torch.cat(values.chunk(2), -1).repeat_interleave(module.num_key_value_groups, 0)
+
+
+def test_heads_of_differential_attention_are_the_differences_that_the_model_uses() -> None:
+    trace, module, seen = differential()
+    maps = aw.mixing(trace, "kernel")
+    weights = torch.from_numpy(maps.layer(1).copy())
+    assert weights.shape == (2, len(IDS), len(IDS))
+    assert bool((weights < 0).any())
+    torch.testing.assert_close(weights, subtracted(trace, module), atol=1e-6, rtol=0, check_dtype=False)
+    mixed = weights.float() @ doubled(module, seen)
+    torch.testing.assert_close(mixed.transpose(0, 1), seen["mixed"], atol=1e-6, rtol=0)
+    for refused in (aw.statistics.entropy, aw.head_statistics, aw.statistics.first_token):
+        with pytest.raises(ValueError, match="needs shares, but kernel has negative values"):
+            refused(maps)
+    with pytest.raises(ValueError, match="signed map"):
+        aw.rollout(maps)
+    # Attention is that of the softmaxes, and says so; what the differences add does not.
+    assert "subtracts those of one half" in aw.attention(trace).warning
+    assert "subtracts" not in maps.warning
+    assert maps.provenance["mixers"]["1"] == (("differential attention", 2, 0),)
+
+
+@pytest.mark.parametrize("length", [1, 2, 13])
+def test_what_differential_attention_adds_is_its_output(length: int) -> None:
+    trace = aw.trace(tiny("diffllama"), None, input_ids=IDS[:length])
+    blocks = trace.stack_table["self"].mixing
+    assert sorted(blocks) == [*range(len(tiny("diffllama").model.layers))]
+    assert max(mix.error() for block in blocks.values() for mix in block.mixes) < 1e-6
+
+
+def test_norms_and_value_zeroing_of_differential_attention_are_by_the_differences() -> None:
+    trace, module, seen = differential()
+    # The norm after the difference, held fixed, and its factor of 1 - lambda_init.
+    row = seen["normed"] / seen["mixed"] * (1 - module.lambda_init)  # [query, head, channel]
+    inner = (
+        subtracted(trace, module)[..., None] * doubled(module, seen)[:, None]
+    )  # [head, query, key, channel]
+    inner = inner * row.transpose(0, 1)[:, :, None]
+    vectors = inner.permute(1, 2, 0, 3).flatten(2) @ module.o_proj.weight.detach().T
+    torch.testing.assert_close(vectors.sum(1), seen["output"], atol=1e-5, rtol=1e-4)
+    norms = aw.attention_norm(trace, "attn").layer(1)
+    np.testing.assert_allclose(norms, vectors.norm(dim=-1), atol=1e-6, rtol=1e-4)
+    # ALTI: how near x_i + F_ij comes to their sum, by the L1 distance (Ferrando et al. 2022, equation 9).
+    hidden = trace.stack_table["self"].mixing[1].hidden[0]
+    total = hidden + vectors.sum(1)
+    vectors[range(len(IDS)), range(len(IDS))] += hidden
+    near = (total.abs().sum(-1, keepdim=True) - (total[:, None] - vectors).abs().sum(-1)).clamp(0)
+    near /= near.sum(-1, keepdim=True)
+    np.testing.assert_allclose(aw.alti(trace).layer(1), near, atol=1e-5)
+    block = trace.model.model.layers[1]
+    states: list[torch.Tensor] = []
+
+    def zero(_: Any, __: Any, values: torch.Tensor) -> torch.Tensor:
+        values = values.clone()
+        values[:, 3] = 0
+        return values
+
+    for hooks in ((), (zero,)):
+        handles = [module.v_proj.register_forward_hook(hook) for hook in hooks]
+        handles.append(block.register_forward_hook(lambda _, __, output: states.append(output)))
+        with no_grad():
+            trace.model(trace.inputs["input_ids"], use_cache=False)
+        for handle in handles:
+            handle.remove()
+    change = 1 - torch.nn.functional.cosine_similarity(*states, dim=-1)[0]
+    np.testing.assert_allclose(aw.value_zeroing(trace, normalize=False).layer(1)[:, 3], change, atol=1e-6)

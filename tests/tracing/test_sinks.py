@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -319,7 +320,10 @@ def test_a_view_says_how_many_keys_a_row_reads(shared: Path) -> None:
     view = aw.Heatmap(trace, layer=1, head=2)
     assert view.describe().endswith("A row reads at most 4 of 11 keys.")
     tile = view.sources()[0].tile(1, 2).meta()
-    assert tile["reads"] == [1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4]
+    bits = np.frombuffer(b64decode(tile["compared"]), dtype=np.uint8)
+    compared = np.unpackbits(bits, count=len(TEXT) ** 2, bitorder="little").reshape(len(TEXT), -1)
+    assert (compared == trace.readable_keys(1).numpy()).all()
+    assert compared.sum(axis=1).tolist() == [1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4]
     drawn = view.presentation.filtered(trace.attention_layer(1)[2].numpy())
     assert (np.isfinite(drawn) == trace.readable_keys(1).numpy()).all()
     # A causal mask alone, and a trace of weights alone, say nothing.
@@ -328,7 +332,7 @@ def test_a_view_says_how_many_keys_a_row_reads(shared: Path) -> None:
     for other in (plain, given):
         shown = aw.Heatmap(other)
         assert "reads at most" not in shown.describe()
-        assert "reads" not in shown.sources()[0].tile(0, 0).meta()
+        assert "compared" not in shown.sources()[0].tile(0, 0).meta()
 
 
 def test_attention_over_blocks_is_not_attention_over_tokens(shared: Path) -> None:

@@ -80,12 +80,16 @@ def with_sink(head):
 
 
 @pytest.mark.parametrize(("head", "share"), [(2, 0.5), (3, 0.2), ("mean", 0.425)])
-def test_what_goes_to_a_sink_stands_next_to_the_map_and_in_its_words(head, share):
+def test_what_goes_to_a_sink_is_a_column_of_the_map_and_in_its_words(head, share):
     shown = with_sink(head)
-    drawn, scale = matrix_sheet(shown, LIGHT).parts
-    np.testing.assert_allclose(drawn.apart, [share] * 3, atol=1e-6)
-    assert drawn.apart_name == "share to no token (sink)"
+    drawn, scale, hatched = matrix_sheet(shown, LIGHT).parts
+    np.testing.assert_allclose(drawn.sink, [share] * 3, atol=1e-6)
+    np.testing.assert_allclose(drawn.values.sum(axis=1) + drawn.sink, 1, atol=1e-6)
+    assert drawn.sink_name == "no token (sink)"
+    assert (drawn.sink_norm.vmin, drawn.sink_norm.vmax) == (0, 1)
+    assert not drawn.apart
     assert scale.name == "share of the row"
+    assert hatched.text == "hatched, from 0 to 1: share to no token (sink)"
     assert f"{share:.0%} of a row goes to no token (sink) on average." in words_of(shown)
     # Shares of a row, not of what keys get.
     top = shown.source.matrix(1, head).mean(axis=0).max()
@@ -99,7 +103,8 @@ def test_the_largest_of_several_heads_has_no_share_of_a_sink():
     shown = with_sink("max")
     assert "sink" not in shown.source.tile(1, "max").meta()
     assert "sink" not in words_of(shown)
-    assert not matrix_sheet(shown, LIGHT).parts[0].apart
+    drawn, _ = matrix_sheet(shown, LIGHT).parts
+    assert not drawn.sink
 
 
 def test_without_special_tokens_the_sink_keeps_its_share():

@@ -189,8 +189,8 @@ def _most_heads(trace: TraceLike, stack: str, *, measured: bool) -> int:
     anatomy: Any = getattr(trace, "anatomy", None)
     if not measured or anatomy is None:
         return attending
-    by_block = (sum(max(mixer.heads, 1) for mixer in block.mixers) for block in anatomy.stacks[stack])
-    return max(attending, *by_block)
+    mixers = (block.mapped for block in anatomy.stacks[stack])
+    return max(1, *(sum(max(mixer.mixing_heads, 1) for mixer in of_block) for of_block in mixers))
 
 
 def shares(values: Tensor) -> Tensor:

@@ -65,7 +65,8 @@ def mixing(
 
     with alpha the kernel, taps[d, j] what token j hands to position j + d by a short convolution, act the
     activation after it, and row_i the gate and norm after the kernel, both held fixed. What a token between
-    j and i erases of j's vector, or lets decay, is part of F_ij.
+    j and i erases of j's vector, or lets decay, is part of F_ij. Differential attention has this form, too:
+    alpha is the difference of two softmaxes (DiffLlama; Ye et al. 2024).
 
     Args:
         trace: A trace made by `aw.trace`.
@@ -98,8 +99,8 @@ def mixing(
     table: Any = trace
     if not getattr(table, "stack_table", {stack: None})[stack].mixing:
         raise UnsupportedModelError(
-            "mixing: it shows blocks that mix tokens without attention, and this stack has "
-            "none. aw.attention shows its attention, aw.attention_norm what tokens add."
+            "mixing: it shows blocks that mix tokens otherwise than by a softmax, and this stack "
+            "has none. aw.attention shows its attention, aw.attention_norm what tokens add."
         )
     attending = frozenset(table.stack_table[stack].numbers) - frozenset(table.stack_table[stack].mixing)
 

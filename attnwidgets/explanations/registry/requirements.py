@@ -133,7 +133,10 @@ def _followed(trace: Any, stack: str) -> str:
         left_out = trace.provenance.get("left_out", "")
     else:
         left_out = trace.left_out(stack, attention=False)
-    return f"and {left_out}: partial=True in Python follows attention alone" if left_out else ""
+    alone = (
+        "" if is_measured and not trace.layers(stack) else ": partial=True in Python follows attention alone"
+    )
+    return f"and {left_out}{alone}" if left_out else ""
 
 
 @_after(_attention)

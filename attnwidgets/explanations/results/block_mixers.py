@@ -22,6 +22,7 @@ _VALUES = {
     "signed": "signed share of what each token adds to the output of this block",
     "kernel": "kernel of this block, by position after its convolution",
 }
+_DIFFERENCE = "weight of one softmax less a multiple of that of another; a row does not sum to one"
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,13 @@ class BlockMixers:
             measure: The measure of `mixing`; "" for maps by other methods.
         """
         groups = self._of(head)
-        attends = all(group.attends for group in groups)
+        attends = all(group.kind == ATTENTION for group in groups)
         # In a block of attention alone, shares are its weights.
-        is_alone = all(group.attends for group in self.groups)
+        is_alone = all(group.kind == ATTENTION for group in self.groups)
         if measure not in _VALUES or (attends and (measure == "kernel" or (measure == "share" and is_alone))):
             return ""
+        if measure == "kernel" and all(group.kind == DIFFERENTIAL for group in groups):
+            return _DIFFERENCE
         forgets = not all(group.attends or group.reach for group in groups)
         return f"{_VALUES[measure]}; {_FORGETTING}" if forgets else _VALUES[measure]
 
@@ -103,17 +106,20 @@ def head_words(head: int | str, base: int = 0) -> str:
     return f"head {head + base}"
 
 
-def mixers_in(trace: TraceLike, stack: str) -> dict[str, list[tuple[str, int, int]]]:
+def mixers_in(trace: TraceLike, stack: str, *, attention: bool) -> dict[str, list[tuple[str, int, int]]]:
     """Return the fields of the `HeadGroup`s of every block of a stack, by its number.
 
-    {} for a stack in which attention alone was recorded.
+    {} for a stack in which attention alone was recorded. With `attention`, heads are those of its maps.
     """
     recorded: Any = trace
     table = getattr(recorded, "stack_table", {}).get(stack)
     if table is None or not table.mixing:
         return {}
     return {
-        str(block.number): [(mixer.kind, mixer.heads, mixer.reach) for mixer in block.mixers]
+        str(block.number): [
+            (mixer.kind, mixer.heads if attention else mixer.mixing_heads, mixer.reach)
+            for mixer in block.mapped
+        ]
         for block in recorded.anatomy.stacks[stack]
     }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.explanation import Outcomes
 from attnwidgets.explanations.results.block_mixers import mixers_in
+from attnwidgets.tracing.anatomy.blocks import SUBTRACTED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -177,7 +178,10 @@ def provenance_of(
     predicted = trace.predictions_title if trace.answer.predicts else ""
     words = trace.axes(stack)[1].units.get("word")
     left_out = trace.left_out(stack, attention=attention)
-    warning = trace.warning if attention else without_clause(trace.warning, trace.left_out(stack), left_out)
+    warning = trace.warning
+    if not attention:
+        warning = without_clause(warning, trace.left_out(stack), left_out)
+        warning = without_clause(warning, SUBTRACTED)
     return {
         "method": method,
         "stack": stack,
@@ -195,7 +199,7 @@ def provenance_of(
             "paper": paper,
             "steps": [],
             **({"left_out": left_out} if left_out else {}),
-            **({"mixers": mixers} if (mixers := mixers_in(trace, stack)) else {}),
+            **({"mixers": mixers} if (mixers := mixers_in(trace, stack, attention=attention)) else {}),
             **({"interventions": list(changes)} if (changes := getattr(trace, "interventions", ())) else {}),
             **({"title": title} if title else {}),
             **(facts or {}),

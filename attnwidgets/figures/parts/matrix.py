@@ -27,6 +27,7 @@ _NAME = 0.16  # inches of a row that is not square
 _TALLEST = 8.0  # inches of a map on a page
 _NUMBERED = 0.22  # least cell side for a number
 _TOTAL = 0.45  # inches of the sum of a row
+_SINK_GAP = 0.03  # inches between the column of a sink and the others
 _SLANTED = 0.16  # least cell side for slanted labels
 
 
@@ -44,6 +45,9 @@ class Map:
         axis_names: What rows and columns are; "" for nothing.
         apart: A bar at the end of every row, 0 to 1: the share that is not in the map.
         apart_name: What is there.
+        sink: A hatched column before the first one, 0 to 1: what every row gives to no column; none: nothing.
+        sink_name: Its name.
+        sink_norm: Its range; None: that of the map.
         totals: The sum of every row, written at its end; none: nothing.
         row_at: Places of the row names, in cells; None: every row has one.
         column_at: Places of the column names.
@@ -64,6 +68,9 @@ class Map:
     axis_names: tuple[str, str] = ("", "")
     apart: Sequence[float] = ()
     apart_name: str = ""
+    sink: Sequence[float] = ()
+    sink_name: str = ""
+    sink_norm: Normalize | None = None
     totals: Sequence[float] = ()
     row_at: Sequence[float] | None = None
     column_at: Sequence[float] | None = None
@@ -90,12 +97,7 @@ class Map:
         axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
         axes.spines[:].set(linewidth=0.5, color=pen.theme.line)
         if self.values.size:
-            options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
-            if not self.looks:
-                axes.imshow(self.values, cmap=self.colours, norm=self.norm, **options)
-            for row, (colours, norm) in enumerate(self.looks):
-                extent = (-0.5, columns - 0.5, row + 0.5, row - 0.5)
-                axes.imshow(self.values[row : row + 1], cmap=colours, norm=norm, extent=extent, **options)
+            self._cells(axes)
         for row, column in self.outlines:
             frame: dict[str, Any] = {"fill": False, "edgecolor": pen.theme.accent, "clip_on": False}
             axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, linewidth=1.2, **frame))
@@ -106,12 +108,10 @@ class Map:
             self._texts(pen, axes, place.side)
         if len(self.apart):
             self._apart(pen, axes, place, box.width)
+        if len(self.sink):
+            self._sink(pen, axes, place)
         if len(self.totals):
-            end = self.values.shape[1] - 0.5 + (self._beside + _TOTAL) / place.side
-            above = -0.5 - PAD / place.high
-            pen.text(axes, end, above, "total", ha="right", va="bottom", color=pen.theme.quiet)
-            for row, total in enumerate(self.totals):
-                pen.text(axes, end, row, f"{total:.2f}".replace("-", "−"), ha="right")
+            self._totals(pen, axes, place)
 
     @property
     def _beside(self) -> float:
@@ -129,12 +129,15 @@ class Map:
         longest = max((width_of(printable(name), SMALL) for name in self.rows), default=0.0)
         left = min(longest, 0.3 * width) + 2 * PAD + self._side_name
         right = self._beside + (_TOTAL if len(self.totals) else 0.0)
-        side = min(self.cell, (width - left - right) / max(1, columns))
+        has_sink = bool(len(self.sink))
+        side = min(self.cell, (width - left - right - _SINK_GAP * has_sink) / max(1, columns + has_sink))
         high = max(side, _NAME) if self.tall is None else self.tall
         if self.square:
             high = side = min(side, _TALLEST / max(1, rows))
+        left += (side + _SINK_GAP) * has_sink
         above = 2 * PAD + (LINE if self.axis_names[1] else 0.0)
-        names = max((width_of(printable(name), SMALL) for name in self.columns), default=0.0)
+        columns_named = [*self.columns, *[self.sink_name] * has_sink]
+        names = max((width_of(printable(name), SMALL) for name in columns_named), default=0.0)
         names = min(names, LONGEST)
         if not names:
             return _Cells(left, above, side, high, slanted=False)
@@ -145,9 +148,16 @@ class Map:
 
     def _names(self, pen: Pen, axes: Axes, place: _Cells) -> None:
         over, quiet = -0.5 - PAD / place.high, pen.theme.quiet
+        before = place.side + _SINK_GAP if len(self.sink) else 0.0
         for at, name in labelled(self.rows, self.row_at, place.high):
-            words = fitting(printable(name), place.left - 2 * PAD - self._side_name + 0.01, SMALL)
-            pen.text(axes, -0.5 - PAD / place.side, at, words, ha="right")
+            room = place.left - before - 2 * PAD - self._side_name + 0.01
+            pen.text(
+                axes,
+                -0.5 - (PAD + before) / place.side,
+                at,
+                fitting(printable(name), room, SMALL),
+                ha="right",
+            )
         turned: dict[str, Any] = {"rotation_mode": "anchor", "ha": "left"}
         turned["rotation"] = 45 if place.slanted else 90
         named = any(self.columns)
@@ -165,6 +175,37 @@ class Map:
             at = -0.5 - (place.left - LINE / 2) / place.side
             middle = (len(self.values) - 1) / 2
             pen.text(axes, at, middle, row_name, color=quiet, ha="center", rotation=90, limit=60)
+
+    def _cells(self, axes: Axes) -> None:
+        options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
+        if not self.looks:
+            axes.imshow(self.values, cmap=self.colours, norm=self.norm, **options)
+        for row, (colours, norm) in enumerate(self.looks):
+            extent = (-0.5, self.values.shape[1] - 0.5, row + 0.5, row - 0.5)
+            axes.imshow(self.values[row : row + 1], cmap=colours, norm=norm, extent=extent, **options)
+
+    def _totals(self, pen: Pen, axes: Axes, place: _Cells) -> None:
+        end = self.values.shape[1] - 0.5 + (self._beside + _TOTAL) / place.side
+        above = -0.5 - PAD / place.high
+        pen.text(axes, end, above, "total", ha="right", va="bottom", color=pen.theme.quiet)
+        for row, total in enumerate(self.totals):
+            pen.text(axes, end, row, f"{total:.2f}".replace("-", "−"), ha="right")
+
+    def _sink(self, pen: Pen, axes: Axes, place: _Cells) -> None:
+        start, norm = -1.5 - _SINK_GAP / place.side, self.sink_norm or self.norm
+        for row, share in enumerate(self.sink):
+            cell: dict[str, Any] = {"edgecolor": pen.theme.apart, "linewidth": 0, "clip_on": False}
+            cell["facecolor"] = self.colours(norm(float(share)))
+            axes.add_patch(Rectangle((start, row - 0.5), 1, 1, hatch="\\\\\\\\", **cell))
+        frame: dict[str, Any] = {"fill": False, "edgecolor": pen.theme.line, "clip_on": False}
+        axes.add_patch(Rectangle((start, -0.5), 1, len(self.sink), linewidth=0.5, **frame))
+        over, words = -0.5 - PAD / place.high, fitting(self.sink_name, LONGEST, SMALL)
+        if place.side < LEGIBLE:
+            pen.text(axes, start + 1, over, words, ha="right", va="bottom")
+        else:
+            turned: dict[str, Any] = {"rotation_mode": "anchor", "ha": "left"}
+            turned["rotation"] = 45 if place.slanted else 90
+            pen.text(axes, start + 0.5 + (0.1 if place.slanted else 0.0), over, words, **turned)
 
     def _texts(self, pen: Pen, axes: Axes, side: float) -> None:
         for row, column in np.ndindex(self.values.shape):

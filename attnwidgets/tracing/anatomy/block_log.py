@@ -206,8 +206,7 @@ class BlockLog:
 
     def _mixer(self, call: Call | FollowedCall, stack: str) -> Mixer:
         module = self._named.get(call.name)
-        weights = [] if module is None else [name for name, _ in module.named_parameters(recurse=False)]
-        kind = DIFFERENTIAL if any(name.startswith("lambda_q") for name in weights) else ATTENTION
+        kind = DIFFERENTIAL if module is not None and subtracts(module) else ATTENTION
         return Mixer(kind, call.name, stack, call.shape[1], call.kv_heads)
 
 
@@ -231,6 +230,11 @@ def attends(module: nn.Module) -> bool:
     return _is_attention(module) and not any(
         _is_attention(part) for part in module.modules() if part is not module
     )
+
+
+def subtracts(module: nn.Module) -> bool:
+    """Return whether a module subtracts heads of its attention from others (differential attention)."""
+    return any(name.startswith("lambda_q") for name, _ in module.named_parameters(recurse=False))
 
 
 def unrecorded_mixers(
@@ -275,6 +279,8 @@ def _kind(module: nn.Module) -> str:
         return "recurrence"
     if isinstance(module, (nn.Conv1d, nn.Conv2d)):
         return "convolution" if max(module.kernel_size) > 1 else ""
+    if isinstance(module, nn.ZeroPad2d) and module.padding[2] == -module.padding[3] != 0:
+        return "token shift"  # rows are tokens: what is added before the first is cut off at the end
     return _kind_named(type(module).__name__.lower())
 
 

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 ATTENTION = "attention"
 DIFFERENTIAL = "differential attention"
+SUBTRACTED = (
+    "every head is a softmax of its own, and the model subtracts those of one half of the heads from those "
+    "of the other (differential attention, whose differences aw.mixing shows)"
+)
+"""A warning to readers of attention; maps of all that mixes tokens are of the differences."""
 """The kind of a block that subtracts the maps of half its heads from those of the others."""
 
 UNKNOWN = "unknown"
@@ -34,7 +39,7 @@ class Mixer:
 
     Attributes:
         kind: "attention", "differential attention", "state space", "gated delta rule", "linear attention",
-            "recurrence", "convolution", "pooling", "Fourier transform" or "unknown".
+            "recurrence", "convolution", "pooling", "Fourier transform", "token shift" or "unknown".
         path: Its module in the model; "" if it is not known.
         stack: The stack whose maps it makes; "" if it was not recorded.
         heads: Number of query heads; 0 if it was not recorded.
@@ -51,6 +56,11 @@ class Mixer:
     key_heads: int = 0
     is_measured: bool = False
     reach: int = 0
+
+    @property
+    def mixing_heads(self) -> int:
+        """Number of heads of its maps by `aw.mixing`: of differential attention, pairs of query heads."""
+        return self.heads // 2 if self.kind == DIFFERENTIAL else self.heads
 
     @property
     def description(self) -> str:
@@ -90,6 +100,11 @@ class Block:
     def without_attention(self) -> tuple[Mixer, ...]:
         """Its mixers whose attention, if they attend, was not recorded."""
         return tuple(mixer for mixer in self.mixers if not mixer.stack)
+
+    @property
+    def mapped(self) -> tuple[Mixer, ...]:
+        """Its mixers whose maps are known, or all of them if none is."""
+        return tuple(mixer for mixer in self.mixers if mixer.stack or mixer.is_measured) or self.mixers
 
     @property
     def kinds(self) -> str:
@@ -231,8 +246,5 @@ def caveats(stacks: Mapping[str, Sequence[Block]]) -> list[str]:
     clauses = [left_out(blocks, name) for name, blocks in stacks.items()]
     kinds = {mixer.kind for blocks in stacks.values() for block in blocks for mixer in block.mixers}
     if DIFFERENTIAL in kinds:
-        clauses.append(
-            "every head is a softmax of its own, and the model subtracts those of one half of the heads from "
-            "those of the other (differential attention)"
-        )
+        clauses.append(SUBTRACTED)
     return [clause for clause in clauses if clause]

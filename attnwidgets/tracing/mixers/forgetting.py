@@ -49,9 +49,9 @@ def forgetting(trace: Any, layer: int, stack: str) -> dict[str, Float]:
     """
     block: Block = next(block for block in trace.anatomy.stacks[stack] if block.number == layer)
     mixes = trace.stack_table[stack].mixing[layer].mixes
-    heads = [max(mixer.heads, 1) for mixer in block.mixers]
+    heads = [max(mixer.mixing_heads, 1) for mixer in block.mapped]
     values: dict[str, Float] = {}
-    for number, mixer in enumerate(block.mixers):
+    for number, mixer in enumerate(block.mapped):
         mix = next((mix for mix in mixes if not mixer.stack and overlap(mixer.path, mix.path)), None)
         for name, by_group in ({} if mix is None else mix.kernel.forgetting()).items():
             rows = by_group.detach().double().cpu().numpy().T

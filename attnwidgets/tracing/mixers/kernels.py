@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
+from attnwidgets.tracing.anatomy.blocks import DIFFERENTIAL
 from attnwidgets.tracing.layers import SoftmaxLayer
 from attnwidgets.tracing.mixers.chains import Chain, faded, followed
 
@@ -519,9 +520,35 @@ class AttentionWeights(Kernel):
         weights = torch.from_numpy(self._layer.weights(None, list(queries)).copy()).double()
         return weights[..., : max(queries) + 1] if self.is_causal else weights
 
-    def cut(self, sample: int, length: int) -> AttentionWeights:
+    def cut(self, sample: int, length: int) -> Self:
         """Return the weights of one sample without its padding."""
-        return AttentionWeights(self.call, sample, length)
+        return replace(self, sample=sample, length=length)
+
+
+@dataclass(frozen=True)
+class DifferentialAttention(AttentionWeights):
+    """Heads that are the difference of two softmaxes: alpha is signed.
+
+    A head takes a multiple of head i + heads / 2 of the call from head i (Ye et al. 2024, Differential
+    Transformer, equation 1, with the halves of the heads in the place of those of queries and keys).
+
+    Attributes:
+        factor: The factor of the second softmax, -lambda.
+    """
+
+    kind: ClassVar[str] = DIFFERENTIAL
+
+    factor: float
+
+    @property
+    def n_groups(self) -> int:
+        """Number of differences."""
+        return super().n_groups // 2
+
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return rows of the differences [head, query, key]."""
+        first, second = super().rows(queries).chunk(2)
+        return first + self.factor * second
 
 
 @dataclass(frozen=True)

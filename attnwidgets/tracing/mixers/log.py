@@ -28,6 +28,7 @@ from attnwidgets.tracing.mixers.calls import (
 )
 from attnwidgets.tracing.mixers.kernels import (
     AttentionWeights,
+    DifferentialAttention,
     Identity,
     Joined,
     LinearAttention,
@@ -98,6 +99,7 @@ class MixerLog:
 
     def __init__(self, model: nn.Module, *, attention: bool = False) -> None:
         self._model = model
+        self._attention = attention
         self._is_needed = watch_kernels(model) or attention or any(map(_module_kernel, model.modules()))
         self._elements = _blocks(model)
         self.blocks: dict[str, list[MixedBlock]] = {}
@@ -187,7 +189,12 @@ class MixerLog:
 
     def done(self, call: Call | FollowedCall, output: Tensor) -> None:
         """Log an attention call with what its heads return [batch, head, query, dim]."""
-        if self._values is None or not self._frames or output.shape[2] != call.shape[3]:
+        if (
+            not self._attention
+            or self._values is None
+            or not self._frames
+            or output.shape[2] != call.shape[3]
+        ):
             return
         values = repeat_heads(self._values, output.shape[1])
         kernel = AttentionWeights(call, 0, output.shape[2])
@@ -428,6 +435,9 @@ def _joined(frame: _Frame) -> KernelCall:
     if len(frame.kernels) == 1:
         return frame.kernels[0]
     calls = frame.kernels
+    difference = _difference(frame)
+    if difference is not None:
+        return difference
     gates = [call.gate for call in calls if call.gate is not None]
     gate = torch.cat(gates, -1) if len(gates) == len(calls) else None
     values, outputs = (
@@ -442,6 +452,39 @@ def _last_positions(convolved: _Convolved, count: int) -> _Convolved:
         return convolved
     states = convolved.convolution.states[:, -count:]
     return _Convolved(replace(convolved.convolution, states=states), convolved.output[:, -count:])
+
+
+def _difference(frame: _Frame) -> KernelCall | None:
+    """Return the calls of differential attention as one kernel; None for any other.
+
+    Two calls read two parts of the values by the same weights, and a part of the module reads the outputs of
+    one half of the heads plus a multiple of those of the other (DiffLlama's norm). The multiple is found from
+    these numbers.
+    """
+    kernels = [call.kernel for call in frame.kernels]
+    first = kernels[0]
+    if len(kernels) != len(("first", "second")) or not isinstance(first, AttentionWeights):
+        return None
+    maps = [kernel.call.fingerprint() for kernel in kernels if isinstance(kernel, AttentionWeights)]
+    if len({(each.data_ptr(), each.shape) for each in maps}) > 1 or first.n_groups % 2:
+        return None
+    values, outputs = (
+        torch.cat([getattr(call, name).unflatten(-1, (first.n_groups, -1)) for call in frame.kernels], -1)
+        for name in ("values", "output")
+    )
+    (read, same), (first_half, second_half) = values.chunk(2, 2), outputs.chunk(2, 2)
+    if not torch.equal(read, same):
+        return None
+    for part in frame.parts.values():
+        factors = _scales(part.states, [first_half, second_half], [])
+        if not factors or factors[0] != 1:
+            # A single token is all that both halves read.
+            both = _scales(part.states, [first_half], []) if torch.equal(first_half, second_half) else ()
+            factors = (1.0, both[0] - 1) if both else ()
+        if factors:
+            kernel = DifferentialAttention(first.call, first.sample, first.length, factors[1])
+            return KernelCall(kernel, read.flatten(2), part.states.flatten(2))
+    return None
 
 
 def _fitting(frame: _Frame, call: KernelCall) -> Convolution | None:

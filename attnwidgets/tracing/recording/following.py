@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from attnwidgets.tracing.anatomy.block_log import attends
 from attnwidgets.tracing.recording.attention_function import attention, changer_of, observer
+from attnwidgets.tracing.recording.torch_attention import ARGUMENTS, adds_keys, multi_head_attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,9 +88,12 @@ class _Caller:
     def has_tokens(self, batch: int, queries: int, keys: int) -> bool:
         """Return whether a map is from the tokens of some states to those of the same or other ones."""
         lengths: set[int] = set()
-        for first, second, _ in (states.shape for states in self.states):
+        # Convolutions of one position read [batch, width, token].
+        read = {part.in_channels for part in self.module.children() if _is_projection(part)}
+        for first, second, third in (states.shape for states in self.states):
             lengths |= {second} if first == batch else set()
             lengths |= {first} if second == batch else set()
+            lengths |= {third} if first == batch and second in read else set()
         return queries in lengths and (keys in lengths or (self.continues and keys > queries))
 
     def batch_of(self, together: int, queries: int) -> int | None:
@@ -134,6 +138,11 @@ def _is_states(value: Any) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor) and value.dim() == _STATES and value.is_floating_point()
 
 
+def _is_projection(part: nn.Module) -> TypeGuard[nn.Conv1d]:
+    """Return whether a part of a module projects each token by itself, as a convolution of one position."""
+    return isinstance(part, nn.Conv1d) and part.kernel_size == (1,)
+
+
 def _holds_earlier(value: Any) -> bool:
     """Return whether an argument holds keys and values of earlier tokens: a cache, or a pair of tensors."""
     is_pair = isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value)
@@ -175,6 +184,8 @@ class Following(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name == "scaled_dot_product_attention":
             return self._fused(func, args, kwargs)
+        if name == "multi_head_attention_forward":
+            return self._whole(func, args, kwargs)
         if name in _PRODUCTS:
             return self._product(func, args, kwargs)
         output = func(*args, **kwargs)
@@ -272,6 +283,33 @@ class Following(TorchFunctionMode):
             dropout=given.get("dropout_p") or 0.0,
         )
         return output.transpose(1, 2)
+
+    def _whole(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compute projections and attention in one call of torch by the attention function, as in `_fused`.
+
+        `nn.MultiheadAttention` is left as it is: what it makes of tokens is often one vector for all of them.
+        """
+        given = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
+        caller = _caller()
+        queries, keys = (given[name].shape for name in ("query", "key"))
+        if (
+            caller is None
+            or not _is_watched(caller.module)
+            or isinstance(caller.module, nn.MultiheadAttention)
+            or adds_keys(given)
+            or not len(queries) == len(keys) == _STATES
+            or not caller.has_tokens(queries[1], queries[0], keys[0])
+        ):
+            return func(*args, **kwargs)
+
+        def attend(
+            query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+        ) -> tuple[Tensor, Tensor | None]:
+            dropout = given.get("dropout_p") or 0.0
+            output, weights = attention(caller.module, query, key, value, mask, dropout=dropout)
+            return output.transpose(1, 2), weights
+
+        return multi_head_attention(given, attend)
 
 
 def _attended(

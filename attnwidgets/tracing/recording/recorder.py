@@ -14,7 +14,7 @@ import torch
 from attnwidgets._progress import report
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.anatomy.attention_modules import by_stack, projects
-from attnwidgets.tracing.anatomy.block_log import BlockLog, attends
+from attnwidgets.tracing.anatomy.block_log import BlockLog, attends, subtracts
 from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.causal_mask import supports_sdpa, whole
 from attnwidgets.tracing.free_memory import less_of, require_room
@@ -410,12 +410,17 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         options["use_cache"] = False
     if not is_on_interface(model) and any(map(attends, model.modules())):
         require_room_for_maps(model, inputs, "is recorded where it meets the values")
-    log, mixers = BlockLog(model), MixerLog(model)
+    log, mixers = BlockLog(model), MixerLog(model, attention=any(map(subtracts, model.modules())))
+    readers = [_progress_of(model), log.attention, mixers.see]
+
+    def done(_: nn.Module, output: Tensor) -> None:
+        mixers.done(session.calls[-1], output)
+
     try:
         with (
             log.watching(),
             mixers.watching(),
-            recording(model, readers=[_progress_of(model), log.attention], fuses=True, keeps=True) as session,
+            recording(model, listeners=[done], readers=readers, fuses=True, keeps=True) as session,
         ):
             outputs = model(**inputs, **options)
     except (UnsupportedModelError, KeyError) as error:

@@ -14,6 +14,7 @@ import torch
 
 from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
 from attnwidgets.tracing.anatomy.block_names import is_attention
+from attnwidgets.tracing.anatomy.blocks import left_out
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.media.feature_maps import grid_axis, size_of, watching_maps
@@ -146,6 +147,8 @@ def _of_text(
     answer = answer_of(model, logits, reader, ids, generates=can_generate(model), text=sample.text)
     common = _common(model, given_model, tokenizer, sample, inputs, memory)
     mixing = by_number(passed.blocks, passed.mixing, number, len(axis))
+    unrecorded = left_out(passed.blocks, "self", attention=False)
+    clauses = (sample.warning, other_heads(passed.outputs), unrecorded)
     return Trace(
         {"self": Stack((), axis, axis, passed.blocks, mixing)},
         input_ids=ids,
@@ -153,7 +156,7 @@ def _of_text(
         answer=answer,
         predicted=predict(answer, logits, reader, ids),
         no_attention=str(passed),
-        **common | {"warning": "; ".join(filter(None, (sample.warning, other_heads(passed.outputs))))},
+        **common | {"warning": "; ".join(filter(None, clauses))},
     )
 
 

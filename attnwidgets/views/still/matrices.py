@@ -60,6 +60,7 @@ def matrix_map(state: Presentation, theme: Theme, outlines: Sequence[tuple[int, 
     colours, norm = map_colours(state.filters, theme, matrix, signed=source.signed, top=_top(state, matrix))
     cells = [*outlines, *([state.pinned] if state.pinned and min(state.pinned) >= 0 else [])]
     shares, names = _shares_apart(state, whole[rows], columns)
+    sink = source.to_sink(state.layer, state.head)
     queries, keys = state.labels
     return [
         Map(
@@ -76,10 +77,27 @@ def matrix_map(state: Presentation, theme: Theme, outlines: Sequence[tuple[int, 
             axis_names=("targets", "") if source.of_targets else _axis_names(source.words),
             apart=shares,
             apart_name=names,
+            sink=() if sink is None else sink[rows].tolist(),
+            sink_name=SINK_NAME,
+            sink_norm=None
+            if sink is None
+            else map_colours(state.filters, theme, sink, signed=False, top=1.0)[1],
         ),
         Scale(colours, norm, _value_name(state)),
+        *_hatched(state),
         *_meaning(state),
     ]
+
+
+def _hatched(state: Presentation) -> list[Part]:
+    """Return what a hatched column and cells without a colour are, where a map has them."""
+    words = []
+    if state.source.to_sink(state.layer, state.head) is not None:
+        words.append(f"hatched, from 0 to 1: share to {SINK_NAME}")
+    most = state.most_keys()
+    if most:
+        words.append(f"empty: not compared; {most}")
+    return [Words("; ".join(words))] if words else []
 
 
 def _pooled_map(state: Presentation, theme: Theme) -> list[Part]:
@@ -115,22 +133,17 @@ def _meaning(state: Presentation) -> list[Part]:
 
 
 def _shares_apart(state: Presentation, rows: Float, columns: NDArray[np.intp]) -> tuple[list[float], str]:
-    """Return the share of each row that stands apart from the map, and what stands there; else nothing.
-
-    What goes to a sink stands there as well.
-    """
+    """Return the share of each row that stands apart from the map, and what stands there; else nothing."""
     outside = np.setdiff1d(np.arange(rows.shape[1]), columns)
-    has_sink = state.source.sink and state.head != "max"
-    if not len(outside) and not has_sink:
+    if not len(outside):
         return [], ""
     sizes = np.nan_to_num(np.abs(rows))
     sums = sizes.sum(axis=1)
     part = sizes[:, outside].sum(axis=1)
-    if has_sink:
-        part, sums = part + (1.0 - sums).clip(0.0), np.ones_like(sums)
+    if state.source.sink and state.head != "max":
+        sums = np.ones_like(sums)  # a sink has the rest
     shares = np.divide(part, sums, out=np.zeros_like(sums), where=sums > 0)
-    names = [_names_apart(state.labels[1], state.apart()[1])] if len(outside) else []
-    named = " and ".join([*names, *[SINK_NAME] * has_sink])
+    named = _names_apart(state.labels[1], state.apart()[1])
     return shares.tolist(), f"share to {named}" if state.source.stochastic else f"in {named}"
 
 

@@ -271,11 +271,11 @@ class Pack:
             scale = [scale_of(head, stochastic=source.stochastic) for head in values]
             codes = quantise(values, np.asarray(scale, dtype=np.float32)[:, None, None], signed=source.signed)
             scales.append(marked(source, layer, scale))
-            reads = source.keys_read(layer)
+            compared = source.readable(layer)
             heads: Sequence[int | str] = source.heads or ("-",)
             for index, head in enumerate(heads[: source.count(layer)]):
                 sink, scaled = source.to_sink(layer, head), scale[index]
-                tile = Tile(source.id, layer, head, rows, cols, codec, scaled, b"", None, sink, reads)
+                tile = Tile(source.id, layer, head, rows, cols, codec, scaled, b"", None, sink, compared)
                 self.tiles.append({**tile.meta(), "offset": self.length + index * size, "length": size})
             self._append(codes.tobytes())
         length = self.length - start

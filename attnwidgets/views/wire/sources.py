@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -97,8 +98,8 @@ def is_special(explanation: Any) -> bool:
 class Tile:
     """One encoded matrix, with its TileMeta of wire.ts; `whole` is the shape behind a Coarse one.
 
-    `sink` is what each row gives to no element, None without a sink; `reads` the number of keys that each may
-    read, None where these are all, or all but the later ones.
+    `sink` is what each row gives to no element, None without a sink; `compared` which keys each may read
+    [query, key], None where these are all, or all but the later ones.
     """
 
     source: str
@@ -111,7 +112,7 @@ class Tile:
     data: bytes
     whole: tuple[int, int] | None = None
     sink: NDArray[np.float64] | None = None
-    reads: NDArray[np.int64] | None = None
+    compared: NDArray[np.bool_] | None = None
 
     def meta(self) -> dict[str, Any]:
         """Return the description that the browser needs to read the bytes."""
@@ -121,8 +122,9 @@ class Tile:
             described["whole"] = list(self.whole)
         if self.sink is not None:
             described["sink"] = self.sink.round(_SINK_DIGITS).tolist()
-        if self.reads is not None:
-            described["reads"] = self.reads.tolist()
+        if self.compared is not None:
+            bits = np.packbits(self.compared, bitorder="little")
+            described["compared"] = b64encode(bits.tobytes()).decode()
         return described
 
 
@@ -353,8 +355,8 @@ class Source(Reader):
         rows, cols = values.shape
         if not self.coarse:
             sink = self.to_sink(layer, head)
-            reads = self.keys_read(layer)
-            return Tile(self.id, layer, head, rows, cols, codec, scale, data, sink=sink, reads=reads)
+            compared = self.readable(layer)
+            return Tile(self.id, layer, head, rows, cols, codec, scale, data, sink=sink, compared=compared)
         data += means.astype("<f4").tobytes()
         return Tile(self.id, layer, head, rows, cols, codec, scale, data, self.shape)
 

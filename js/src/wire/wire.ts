@@ -128,8 +128,11 @@ export interface Coarse {
 export interface RowFacts {
   /** What every row gives to no element, 0 to 1; absent without a sink. */
   sink: number[];
-  /** How many keys every row may read; absent where these are all, or all but the later ones. */
-  reads: number[];
+  /**
+   * Which keys every row may read: bits in base64, one for each cell, row-major, the lowest of a byte first. Absent
+   * where these are all, or all but the later ones.
+   */
+  compared: string;
 }
 
 export type AnyTileMeta = TileMeta & Partial<Coarse & RowFacts>;

@@ -6,7 +6,7 @@ import { approximately, printed } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { filteredRow, filtersOf, hidesSpecial, hidesValues, rescales } from "./filters.ts";
-import { rowWords } from "./rowFacts.ts";
+import { isCompared, NOT_COMPARED, rowWords } from "./rowFacts.ts";
 
 /** Milliseconds for which the pointer rests on a cell before its exact row is requested. */
 const RESTS_MS = 300;
@@ -155,6 +155,7 @@ export function describeCells(
   const words = ({ query, key }: Cell): string => {
     const between = `${nameOf(ctx, source.query, query)} → ${nameOf(ctx, source.key, key)}`;
     if (source.causal && tile?.rows === tile?.cols && key > query) return `${between}: masked, comes later`;
+    if (tile && !isCompared(tile, query, key)) return `${between}: ${NOT_COMPARED}`;
     const exact = rows(query, false)?.[key];
     if (exact !== undefined && !Number.isNaN(exact)) return `${between} = ${printed(exact, true)}`;
     if (tile && Number.isNaN(tile.value(query, key))) return `${between}: ${tile.text(query, key)}`;

@@ -11,6 +11,10 @@ export interface ScaleState {
   end?: string;
   /** What the numbers mean, for who points at it: "share of the row". */
   words: string;
+  /** What hatched cells are, which hold no value: "not compared"; "" without such cells. */
+  empty?: string;
+  /** What a hatched column is, whose range is that from 0 to 1; "" without one. */
+  sink?: string;
 }
 
 export interface ColourScale {
@@ -28,7 +32,8 @@ export function createScale(): ColourScale {
   let common = false;
   const ramp = h("span.ramp", { "aria-hidden": "true" });
   const [low, high] = [h("span"), h("span")];
-  const element = h("span.scale", { role: "img" }, low, ramp, high);
+  const [blank, column] = [h("span.hatched"), h("span.hatched", { "data-sink": "" })];
+  const element = h("span.scale", { role: "img" }, low, ramp, high, blank, column);
   return {
     element,
     mode: () => mode,
@@ -37,13 +42,22 @@ export function createScale(): ColourScale {
       mode = scale || SCALE;
       common = extent === "all";
     },
-    show({ map, range, end, words }) {
+    show({ map, range, end, words, empty = "", sink = "" }) {
       setStyles(ramp, { background: rampCss(map) });
       const isLog = mode === "log" && range[0] >= 0;
       setText(low, isLog ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]));
       setText(high, end ?? tickText(range[1]));
       const about = mode === SCALE ? words : `${words}; ${mode === "log" ? "logarithmic" : "square root"} scale`;
-      assign(element, { title: about, ariaLabel: `${low.textContent} to ${high.textContent}, ${about}` });
+      const hatched = [empty, sink && `${sink}: 0 to 1`] as const;
+      [blank, column].forEach((el, i) => {
+        setText(el, hatched[i] ?? "");
+        assign(el, { hidden: !hatched[i] });
+      });
+      const more = hatched.filter(Boolean).map((each) => `; hatched: ${each}`);
+      assign(element, {
+        title: about,
+        ariaLabel: `${low.textContent} to ${high.textContent}, ${about}${more.join("")}`,
+      });
     },
   };
 }

@@ -43,7 +43,7 @@ import { missingTile } from "../base/missing.ts";
 import { kindWords, meaningOf } from "../base/mixers.ts";
 import { headAt, navigation, whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
-import { rowWords, toSink } from "../base/rowFacts.ts";
+import { comparedIn, NOT_COMPARED, readWords, rowWords, SINK_NAME, sinkWords, toSink } from "../base/rowFacts.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { joinScale } from "../base/sharedScale.ts";
 import { createNavigation } from "../base/toolbar.ts";
@@ -73,7 +73,7 @@ export const renderHeatmap = view((around, root, signal) => {
     move: (rows, cols) => turn(rows, cols),
     whole: () => toggle(),
   });
-  const { plot, canvas, crosshair, left, top, shares } = figure;
+  const { plot, canvas, crosshair, left, top, shares, sink } = figure;
   const bars = createRowBars();
   const body = h("div.map-body", figure.element, bars.element);
   const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
@@ -89,10 +89,14 @@ export const renderHeatmap = view((around, root, signal) => {
   /** The drawn part of each axis. */
   let parts: readonly [query: AxisPart, key: AxisPart] | null = null;
   let names = "";
+  let hasSink = false;
   let isWhole = false;
-  /** Whether the pointer is on this map, and the row whose bar it is on. */
+  /** Whether the pointer is on this map, and the row whose bar or whose cell of the sink it is on. */
   let isInside = false;
   let onBar = -1;
+  let onSink = -1;
+  /** The row that was pinned by its cell of the sink. */
+  let pinnedSink = -1;
   let laidOut = "";
   const isLaidOut = createWatch();
   let image: ImageData | null = null;
@@ -145,7 +149,7 @@ export const renderHeatmap = view((around, root, signal) => {
     const { special } = filtersOf(ctx);
     const axes = [ctx.axisOf(source.query), ctx.axisOf(source.key)] as const;
     // Of the largest values of several heads, and of cells that share a code, no row is known.
-    const hasSink = source.sink && !source.coarse && ctx.resolved().head !== "max";
+    hasSink = source.sink && !source.coarse && ctx.resolved().head !== "max";
     if (!isLaidOut(source, ...axes, box, marks, special, isWhole, hasSink)) return;
     const settings = JSON.stringify([marks, special === "apart", isWhole, source.coarse, hasSink]);
     const name = [source.query, source.key, box.width, box.height, ...axes.map(fingerprint), settings].join("|");
@@ -159,9 +163,10 @@ export const renderHeatmap = view((around, root, signal) => {
       AxisPart,
     ];
     const { labels } = axes[1];
-    names = namesApart(labels, key.apart, hasSink);
+    names = namesApart(labels, key.apart);
     const hasBars = root === ctx.el && box.width >= WIDE;
-    size = figure.layout({ query, key, names, box, whole: isWhole || source.coarse, numbers: !source.stochastic });
+    const whole = isWhole || source.coarse;
+    size = figure.layout({ query, key, names, box, whole, numbers: !source.stochastic, sink: hasSink });
     parts = [query, key];
     assign(bars.element, { hidden: !hasBars || box.width - figure.element.offsetWidth < BARS_ROOM });
     const opening = openingQuery(ctx);
@@ -261,11 +266,12 @@ export const renderHeatmap = view((around, root, signal) => {
     if (name === painted) return;
     [painted, paintedSource] = [name, source.id];
     const { codes, meta } = tile;
+    const compared = comparedIn(tile);
     const causal = source.causal && meta.rows === meta.cols;
     const [drawnRows, drawnCols] = meta.whole
       ? [[...Array(meta.rows).keys()], [...Array(meta.cols).keys()]]
       : (parts.map((part) => part.drawn()) as [number[], number[]]);
-    const drawnCodes = gather(codes, meta.cols, drawnRows, drawnCols, causal);
+    const drawnCodes = gather(codes, meta.cols, drawnRows, drawnCols, causal, compared);
     const [rows, cols] = [drawnRows.length, drawnCols.length];
     const fullMatrix: Matrix = { codes: drawnCodes, start: 0, rows, cols, causal: false };
     // The number of cells per code and per pixel.
@@ -292,11 +298,17 @@ export const renderHeatmap = view((around, root, signal) => {
     setFlag(plot, "data-causal", causal);
     if (causal) setStyles(plot, { "--aw-later": laterArea(size, parts) });
     showBars();
-    setFlag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
+    setFlag(plot, "data-holes", Boolean(compared) || whatItIs?.codes instanceof Int16Array);
+    if (hasSink) {
+      const given = drawnRows.map((row) => toSink(tile, row) ?? 0);
+      sink.draw(size, given, map, scale.mode());
+    }
     let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
     if (meta.whole && hidesValues(chosen)) pooled += ", none left out: filters need words or sentences";
     const common = scale.common() && largest(tile, source) > 0 ? "; one range for all layers and heads" : "";
-    scale.show({ map, range: ends, words: valueWords(ctx) + common + pooled });
+    const empty = compared ? NOT_COMPARED : "";
+    const words = valueWords(ctx) + common + pooled;
+    scale.show({ map, range: ends, words, empty, sink: hasSink ? SINK_NAME : "" });
   };
 
   /** The end of a common range for all layers and heads; 0 if unknown. */
@@ -314,7 +326,7 @@ export const renderHeatmap = view((around, root, signal) => {
     }
     const some = apart.map((col) => from.value(row, col));
     const { part, error } = rowShare(some, [...some.keys()], from.meta.scale, from.meta.codec === "i8" ? 127 : 255);
-    return { part, sink: toSink(from, row) ?? 0, all: 1, error };
+    return { part, all: 1, error };
   };
 
   /** The pinned row as bars, where there is room for them. */
@@ -335,7 +347,7 @@ export const renderHeatmap = view((around, root, signal) => {
       parts[1].apart,
       names,
       ctx.options.indexBase,
-      toSink(tile, row),
+      hasSink ? toSink(tile, row) : undefined,
     );
   };
 
@@ -358,13 +370,21 @@ export const renderHeatmap = view((around, root, signal) => {
       onBar >= 0 || isApart(hover) ? (over?.query ?? -1) : -1,
       isApart(pinned) ? (pin?.query ?? -1) : -1,
     );
+    sink.mark(size, query.place(onSink), isPinnedSink(pinned) ? (pin?.query ?? -1) : -1);
     copy?.show();
     if (frame.readout.isSilent) return;
-    const text = onBar >= 0 ? barWords(onBar, key.apart) : describeCells(ctx, exactRows, tile, hover, pinned);
+    const text =
+      onBar >= 0
+        ? barWords(onBar, key.apart)
+        : onSink >= 0
+          ? [`${nameOf(ctx, ctx.source().query, onSink)} → ${sinkWords(tile, onSink)}`, readWords(tile, onSink)]
+              .filter(Boolean)
+              .join(" · ")
+          : describeCells(ctx, exactRows, tile, hover, pinned);
     frame.readout.show(text, spoken || root.contains(document.activeElement));
   };
 
-  /** What a bar stands for: what a row gives to the elements apart, and to a sink. */
+  /** What a bar stands for: what a row gives to the elements apart; and what else there is to say of the row. */
   const barWords = (row: number, apart: readonly number[]): string => {
     const { labels } = ctx.axisOf(ctx.source().key);
     const named = apart.length > 0 ? describeShare(ctx, shareRows, row, apart, namesApart(labels, apart)) : "";
@@ -377,13 +397,15 @@ export const renderHeatmap = view((around, root, signal) => {
     const [query = -1, key = -1] = spot.map((at, i) => (parts as readonly AxisPart[])[i]?.drawn()[at] ?? -1);
     return { unit: ctx.source().unit, query, key };
   };
-  /** The row whose bar is under the pointer. */
-  const barAt = (event: MouseEvent): Cell | null => {
-    const at = size && spotAt(event, shares.bars, size.rows, 1);
+  /** The row whose bar, or whose cell of the sink, is under the pointer. */
+  const rowAt = (event: MouseEvent, strip: HTMLElement): Cell | null => {
+    const at = size && spotAt(event, strip, size.rows, 1);
     const query = at ? parts?.[0].drawn()[at[0]] : undefined;
     return query === undefined ? null : { unit: ctx.source().unit, query, key: -1 };
   };
 
+  const isPinnedSink = (pinned: Cell | null): boolean =>
+    hasSink && pinned !== null && pinned.key < 0 && pinned.query === pinnedSink;
   const samePlace = (a: Cell | null, b: Cell): boolean => a?.query === b.query && a.key === b.key;
 
   /** Pin the cell next to the pinned or hovered one; the same cell again unpins it. */
@@ -393,8 +415,12 @@ export const renderHeatmap = view((around, root, signal) => {
     const now = pinned ?? ctx.cell("hover");
     const [query = -1, key = -1] = parts.map((part, i) => {
       const at = part.inside.indexOf((i ? now?.key : now?.query) ?? -1);
-      return part.inside[Math.max(0, Math.min(part.inside.length - 1, Math.max(0, at) + (i ? cols : rows)))] ?? -1;
+      // The sink stands before the first key.
+      const least = i && hasSink ? -1 : 0;
+      const from = i && (isPinnedSink(pinned) || (!pinned && onSink >= 0)) ? -1 : Math.max(0, at);
+      return part.inside[Math.max(least, Math.min(part.inside.length - 1, from + (i ? cols : rows)))] ?? -1;
     });
+    pinnedSink = key < 0 ? query : -1;
     const to: Cell = { unit: ctx.source().unit, query, key };
     spoken = true;
     if (!samePlace(pinned, to)) movePinned(ctx, to);
@@ -428,24 +454,47 @@ export const renderHeatmap = view((around, root, signal) => {
       if (cell) selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
     },
   });
-  on(shares.bars, signal, {
-    pointermove(event) {
-      const cell = barAt(event);
-      isInside = true;
-      onBar = cell?.query ?? -1;
-      selection.hover(cell);
-      point();
+  /** Let a row be hovered and pinned by what stands next to the cells. `on` takes the row under the pointer, -1: none. */
+  const listenAlong = (strip: HTMLElement, isOn: (row: number) => void, pinning: (row: number) => void): void => {
+    on(strip, signal, {
+      pointermove(event) {
+        const cell = rowAt(event, strip);
+        spoken = false;
+        isInside = true;
+        isOn(cell?.query ?? -1);
+        selection.hover(cell);
+        point();
+      },
+      pointerleave() {
+        isInside = false;
+        isOn(-1);
+        selection.hover(null);
+      },
+      click(event) {
+        const cell = rowAt(event, strip);
+        if (!cell) return;
+        const isPinned = samePlace(ctx.cell("pinned"), cell);
+        pinning(isPinned ? -1 : cell.query);
+        selection.pin(isPinned ? null : cell);
+      },
+    });
+  };
+  listenAlong(
+    shares.bars,
+    (row) => {
+      onBar = row;
     },
-    pointerleave() {
-      isInside = false;
-      onBar = -1;
-      selection.hover(null);
+    () => {},
+  );
+  listenAlong(
+    sink.element,
+    (row) => {
+      onSink = row;
     },
-    click(event) {
-      const cell = barAt(event);
-      if (cell) selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
+    (row) => {
+      pinnedSink = row;
     },
-  });
+  );
   keyboard(
     plot,
     signal,

@@ -1,6 +1,7 @@
-/** A matrix on the page: its canvas, its overlays, its labels, and the separate tokens of its rows. */
+/** A matrix on the page: its canvas, its overlays, its labels, and what is apart: separate tokens, and a sink. */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, setSizes } from "../../dom.ts";
+import { SINK_NAME } from "../base/rowFacts.ts";
 import { styleValue } from "../base/styleValue.ts";
 import type { AxisPart } from "./axisPart.ts";
 import { createCrosshair } from "./crosshair.ts";
@@ -8,6 +9,7 @@ import { createEdges } from "./edges.ts";
 import { createInk } from "./ink.ts";
 import { createLabels, labelRoom, slantHeight, slantLength, textWidth } from "./labels.ts";
 import { createShares, HEADING, HEADING_HEIGHT, type Numbers } from "./shares.ts";
+import { createSinkColumn } from "./sinkColumn.ts";
 import { type Box, fit, type Size } from "./size.ts";
 
 /** px of a cell from which lines divide the cells. */
@@ -27,6 +29,8 @@ export interface FigureLayout {
   /** Whether all cells are shown, however small. */
   whole: boolean;
   numbers: Numbers;
+  /** Whether a column before the first one is for what goes to no element. */
+  sink?: boolean;
 }
 
 export interface FigureEvents {
@@ -53,6 +57,7 @@ export function createFigure(
   const role = { tabindex: "0", role: "application", "aria-roledescription": what };
   const plot = h("div.plot", role, canvas, ink.element, ...crosshair.elements, ...over);
   const shares = createShares(ctx, signal, events.back);
+  const sink = createSinkColumn(ctx);
   const edges = createEdges(signal, events.move, events.whole);
   const element = h(
     "div.figure",
@@ -84,6 +89,7 @@ export function createFigure(
     crosshair,
     ink,
     shares,
+    sink,
     left,
     top,
     label,
@@ -92,13 +98,14 @@ export function createFigure(
     /** Lay out sizes and labels in a box. */
     layout(wanted: FigureLayout): Size {
       now = wanted;
-      const { query, key, names, box, whole, numbers } = wanted;
+      const { query, key, names, box, whole, numbers, sink: hasSink = false } = wanted;
       const font = ["font-size", "font-family"].map((name) => styleValue(ctx, left.element, name)).join(" ");
       const [rows, cols] = [query.inside.length, key.inside.length];
       const isNarrow = box.width < NARROW;
       const sharesWidth = shares.room(names, numbers, isNarrow);
       let leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));
-      const across = (): number => Math.max(24, box.width - leftRoom - sharesWidth - 4);
+      const sinkRoom = hasSink ? sink.room(fit(rows, cols + 1, box).cellWidth) : 0;
+      const across = (): number => Math.max(24, box.width - leftRoom - sinkRoom - sharesWidth - 4);
       // Labels lie flat where all of them fit, or else rise; the height left to the cells depends on it.
       const longest = Math.min(slantLength(Math.min(TALLEST_LABELS, box.height / 4)), 160);
       const high = (above: number): Box => ({ width: across(), height: Math.max(24, box.height - above - 4) });
@@ -110,7 +117,8 @@ export function createFigure(
       // The corner shows the number of rows hidden above, and must not overlap the labels of the columns.
       if (plain.rows < rows && !whole) leftRoom = Math.max(leftRoom, textWidth(`↑ ${rows} earlier`, font) + 8);
       const foot = isLong ? FOOT : 0;
-      const topRoom = labelRoom(key.names, size.cellWidth, font, longest);
+      const columns = hasSink ? [SINK_NAME, ...key.names] : key.names;
+      const topRoom = labelRoom(columns, size.cellWidth, font, longest);
       if (foot || topRoom > size.cellWidth + 2) {
         if (topRoom > size.cellWidth + 2) above = Math.max(least, slantHeight(topRoom));
         size = fit(rows, cols, high(above + foot), whole);
@@ -123,8 +131,21 @@ export function createFigure(
       query.open(size.rows);
       key.open(size.cols);
       label();
+      for (const part of [sink.name, sink.element]) {
+        if (!hasSink) part.remove();
+        else if (part.parentElement !== element) plot.before(part);
+      }
+      if (hasSink) sink.layout(size, topRoom);
       shares.layout(names, numbers, size, top.flat() ? 0 : overhang(key, size, font, topRoom), isNarrow);
-      setSizes(element, { left: leftRoom, top: above, width: size.width, height: size.height, foot });
+      const before = hasSink ? sink.room(size.cellWidth) : 0;
+      setSizes(element, {
+        left: leftRoom + before,
+        sink: before,
+        top: above,
+        width: size.width,
+        height: size.height,
+        foot,
+      });
       setSizes(plot, { across: size.cellWidth, down: size.cellHeight });
       return size;
     },

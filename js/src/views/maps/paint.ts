@@ -15,8 +15,8 @@ export interface Matrix {
 }
 
 /**
- * The codes of some rows and columns of a matrix. A causal one's cells right of the diagonal are hidden: they are not
- * zeros.
+ * The codes of some rows and columns of a matrix. Hidden, as they are not zeros: a causal one's cells right of the
+ * diagonal, and those that are 0 in `compared`.
  */
 export function gather(
   codes: Codes,
@@ -24,6 +24,7 @@ export function gather(
   rows: readonly number[],
   cols: readonly number[],
   causal: boolean,
+  compared?: Uint8Array,
 ): Int16Array {
   const out = new Int16Array(rows.length * cols.length).fill(HIDDEN);
   let at = 0;
@@ -32,7 +33,7 @@ export function gather(
     for (let i = 0; i < cols.length; i += 1) {
       const col = cols[i] as number;
       if (causal && col > row) break;
-      out[at + i] = codes[from + col] as number;
+      if (compared?.[from + col] !== 0) out[at + i] = codes[from + col] as number;
     }
     at += cols.length;
   }

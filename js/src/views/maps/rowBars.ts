@@ -2,13 +2,14 @@
 
 import { h, listed, setFlag, setStyles, setText } from "../../dom.ts";
 import { amountText } from "../base/meters.ts";
+import { SINK_NAME } from "../base/rowFacts.ts";
 import { largestOf } from "../text/rowValues.ts";
 
 const MOST = 8;
 
 export interface RowBars {
   element: HTMLElement;
-  /** Show a row: its name, its values, and what stands apart from it: some elements, and what goes to a sink. */
+  /** Show a row: its name, its values, the names of the elements that stand apart, and what goes to a sink. */
   show(
     title: string,
     values: ArrayLike<number>,
@@ -32,14 +33,18 @@ export function createRowBars(): RowBars {
   const lines: ReturnType<typeof line>[] = [];
   return {
     element,
-    show(words, values, labels, apart, names, base, sink = 0) {
-      while (lines.length <= MOST) lines.push(line());
+    show(words, values, labels, apart, names, base, sink) {
+      while (lines.length < MOST + 2) lines.push(line());
       setText(title, words);
       const inside = Float32Array.from(values, (value, i) => (apart.includes(i) ? Number.NaN : value));
       const places = largestOf(inside, MOST).filter((i) => Math.abs(inside[i] as number) > 0);
-      const rest = apart.reduce((sum, i) => sum + (values[i] || 0), sink);
+      const rest = apart.reduce((sum, i) => sum + (values[i] || 0), 0);
       const shown = places.map((i) => [listed(labels, i, base), inside[i] as number, false] as const);
-      const rows = names && values.length > 0 ? [...shown, [names, rest, true] as const] : shown;
+      const rows = [
+        ...shown,
+        ...(names && values.length > 0 ? [[names, rest, true] as const] : []),
+        ...(sink === undefined ? [] : [[SINK_NAME, sink, true] as const]),
+      ];
       const end = Math.max(...rows.map(([, value]) => Math.abs(value)), 0) || 1;
       lines.forEach(({ element: line, name, bar, value }, i) => {
         const row = rows[i];

@@ -4,16 +4,14 @@
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, place, setSizes, setText } from "../../dom.ts";
 import { inColumn } from "../../numbers.ts";
-import { SINK_NAME } from "../base/rowFacts.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { sharpCanvas } from "./ink.ts";
 import { textWidth } from "./labels.ts";
 import type { Size } from "./size.ts";
 
-/** What the elements apart hold of one row, what goes to a sink, and the sum of the whole row; the error of both. */
+/** What the elements apart hold of one row, and the sum of the whole row; the error of both. */
 export interface RowShare {
   part: number;
-  sink?: number;
   all: number;
   error: number;
 }
@@ -27,11 +25,9 @@ export const HEADING = 72;
 export const HEADING_HEIGHT = 32;
 const GAP = 8;
 const THICKEST = 8;
-const HATCH = 4; // px between the lines of a bar that stands for no element
 
-/** The names of what stands apart: "[CLS] [SEP]"; with a sink "[CLS] and no token (sink)". */
-export function namesApart(labels: readonly string[], apart: readonly number[], sink = false): string {
-  if (sink) return [namesApart(labels, apart), SINK_NAME].filter(Boolean).join(" and ");
+/** The names of what stands apart: "[CLS] [SEP]". */
+export function namesApart(labels: readonly string[], apart: readonly number[]): string {
   const names = [...new Set(apart.map((i) => labels[i] ?? ""))];
   const short = names.slice(0, 3).join(" ");
   return names.length > 3 || short.length > 24 ? "special tokens" : short;
@@ -93,8 +89,7 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       button.style.visibility = names ? "" : "hidden";
       const words = numbers ? `in ${names}` : `share to ${names}`;
       setText(button, words);
-      // The map lacks a column for what no token gets.
-      assign(button, { title: names === SINK_NAME ? "" : `Show ${names} in the map`, disabled: names === SINK_NAME });
+      assign(button, { title: `Show ${names} in the map` });
       all.hidden = !numbers;
       setSizes(element, { shares: Math.max(now.width, overhang + (names ? HEADING : NUMBER)), overhang });
       setSizes(bars, { rows: size.height });
@@ -102,7 +97,7 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
     draw({ cellHeight, height }, rows) {
       const pen = sharpCanvas(canvas, now.width, height);
       if (!pen) return;
-      const ends = Math.max(0, ...rows.map(({ part, sink = 0 }) => Math.abs(part) + sink || 0));
+      const ends = Math.max(0, ...rows.map(({ part }) => Math.abs(part) || 0));
       const unit = now.bar / (now.numbers ? ends || 1 : Math.max(1, ends));
       const thick = Math.max(1, Math.min(THICKEST, cellHeight - 2));
       const hasNumbers = Boolean(now.numbers) && cellHeight >= 12;
@@ -114,12 +109,11 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       pen.textBaseline = "middle";
       pen.textAlign = "right";
       const error = Math.max(...rows.map((row) => row.error || 0));
-      rows.forEach(({ part, sink = 0, all: whole }, row) => {
+      rows.forEach(({ part, all: whole }, row) => {
         const middle = (row + 0.5) * cellHeight;
         const length = now.names ? Math.abs(part) * unit : 0;
         pen.fillStyle = quiet;
         if (length > 0) pen.fillRect(0, middle - thick / 2, Math.max(1, length), thick);
-        if (sink > 0) hatch(pen, length, middle - thick / 2, sink * unit, thick);
         if (!hasNumbers) return;
         pen.fillStyle = ink;
         const write = (value: number, end: number): void => {
@@ -135,22 +129,4 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       place(pin, 0, pinned * cellHeight, now.width, cellHeight);
     },
   };
-}
-
-/** Hatch a bar in the colour of its pen: it stands for none of the elements. */
-function hatch(pen: CanvasRenderingContext2D, left: number, top: number, width: number, height: number): void {
-  pen.save();
-  pen.beginPath();
-  pen.rect(left, top, width, height);
-  pen.clip();
-  pen.strokeStyle = pen.fillStyle;
-  pen.lineWidth = 1;
-  pen.strokeRect(left + 0.5, top + 0.5, Math.max(0, width - 1), Math.max(0, height - 1));
-  pen.beginPath();
-  for (let at = left - height; at < left + width; at += HATCH) {
-    pen.moveTo(at, top + height);
-    pen.lineTo(at + height, top);
-  }
-  pen.stroke();
-  pen.restore();
 }
