@@ -279,8 +279,8 @@ def calibrate_attention(
 
     Rows keep their sums. A row that reads nothing but sinks is not changed. It works in `generate()`: sinks
     are positions, and later tokens are calibrated too. Which heads gain from it the authors choose on texts
-    with reference answers, and they leave the first token's sink as it is. Compare with an equal number of other
-    positions of the same heads before you believe an effect.
+    with reference answers, and they leave the first token's sink as it is. Compare with an equal number of
+    other positions of the same heads before you believe an effect.
 
     Args:
         model: A transformers model, or a trace of one.
