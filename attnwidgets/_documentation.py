@@ -1,4 +1,4 @@
-"""Documentation that functions share: one text for a parameter that means the same in many of them."""
+"""Documentation that functions share: a single text for a parameter that means the same in many of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def documenter(fragments: Mapping[str, str]) -> Callable[[F], F]:
     """Return a decorator that fills the placeholders in a function's docstring.
 
     A placeholder begins an entry of Args or Raises: `target: {target}` becomes `target: ` and the fragment of
-    that name, followed by what stands behind it. An unknown placeholder is a ValueError at import.
+    that name, followed by the text after the placeholder. An unknown placeholder is a ValueError at import.
     """
 
     def filled(entry: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Helpful messages: the nearest valid name for a misspelt one, and texts and durations in brief."""
+"""Helpful messages: the nearest valid name for a misspelt name, and texts and durations in brief."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def suggest(name: str, choices: Iterable[str], of: str = "") -> str:
 
     Args:
         name: The name that was typed.
-        choices: The names there are.
+        choices: The valid names.
         of: The object that was to have the name: "aw", "Trace".
     """
     name = str(name)
@@ -77,24 +77,24 @@ class Suggesting:
             kind = type(self)
             if name.startswith("_") or hasattr(kind, name):  # a property that raised says why
                 return object.__getattribute__(self, name)
-            names = [each for each in dir(self) if not each.startswith("_")]
+            names = [public for public in dir(self) if not public.startswith("_")]
             kinds = (base.__name__ for base in kind.__mro__)
-            near = suggest(name, names, next((each for each in kinds if f"{each}.{name}" in TYPED), ""))
+            near = suggest(name, names, next((base for base in kinds if f"{base}.{name}" in TYPED), ""))
             raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}.{near}")
 
 
 def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function refuse an unknown keyword with a TypeError that names the nearest valid one.
+    """Let a function refuse an unknown keyword with a TypeError that names the nearest valid keyword.
 
     Its signature stays as it is, for readers and for type checkers.
     """
     parameters = inspect.signature(function).parameters.values()
-    known = [parameter.name for parameter in parameters if parameter.name not in ("self", "cls")]
+    allowed = [parameter.name for parameter in parameters if parameter.name not in ("self", "cls")]
     name = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        refuse_unknown(name, (keyword for keyword in kwargs if keyword not in known), known)
+        refuse_unknown(name, (keyword for keyword in kwargs if keyword not in allowed), allowed)
         return function(*args, **kwargs)
 
     return checked
@@ -119,9 +119,9 @@ def deprecated(change: str) -> None:
     warnings.warn(f"{change}; the former call works until version 0.3.", DeprecationWarning, stacklevel=3)
 
 
-def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a TypeError that names the first unknown keyword and the nearest valid one."""
-    choices = tuple(known)
+def refuse_unknown(function: str, unknown: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raise a TypeError that names the first unknown keyword and the nearest valid keyword."""
+    choices = tuple(allowed)
     for name in unknown:
         message = f"{function}() takes no keyword {name!r}.{suggest(name, choices)}"
         raise TypeError(f"{message} It takes: {', '.join(choices)}.")
@@ -148,13 +148,13 @@ def duration(seconds: float) -> str:
     return "a second" if whole == 1 else f"{whole} seconds"
 
 
-def not_installed(what: str, library: str, instead: str = "") -> ModuleNotFoundError:
-    """Return the error for what needs a library that is missing; it says what to do.
+def not_installed(feature: str, library: str, instead: str = "") -> ModuleNotFoundError:
+    """Return the error for a feature that needs a missing library; its message names the remedy.
 
     Args:
-        what: What needs it: "aw.trace".
+        feature: The feature that needs it: "aw.trace".
         library: The name of the library.
-        instead: A sentence with another way to what is wanted.
+        instead: A sentence with another way to the same end.
     """
     if library not in ("torch", "transformers"):
         remedy = f"pip install {library}."
@@ -162,5 +162,5 @@ def not_installed(what: str, library: str, instead: str = "") -> ModuleNotFoundE
         remedy = "no browser runs it. Save results elsewhere with .save(path), and aw.load them here."
     else:
         remedy = "pip install torch transformers."
-    text = f"{what} needs {library}, which is not installed: {remedy}"
+    text = f"{feature} needs {library}, which is not installed: {remedy}"
     return ModuleNotFoundError(f"{text} {instead}".rstrip(), name=library)

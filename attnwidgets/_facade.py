@@ -1,7 +1,8 @@
 """The public names: by question, as `__init__.pyi` lists them, and each loaded on first use.
 
-What runs models needs torch and transformers; what reads arrays and files does not. Where one of them is not
-installed (as in Pyodide), every name is there: it works, or says when it is used what to install.
+Functions that run models need torch and transformers; those that read arrays and files do not. Where a
+library is not installed (as in Pyodide), every name exists: it works, or its use raises an error that names
+the library.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
 
 
 def complete(package: str) -> None:
-    """Let the public names of a namespace that is loaded as a whole say what they lack, as `attach` does."""
+    """Replace names of a namespace that is loaded as a whole where a library is missing, as `attach` does."""
     space, prefix = sys.modules[package], _prefix(package)
     for name in space.__all__:
         setattr(space, name, _saying(f"{prefix}.{name}", getattr(space, name)))
@@ -96,52 +97,52 @@ def library_of(error: ModuleNotFoundError) -> str:
 class Needs:
     """A public name that cannot be loaded without a library that is missing; using it says so."""
 
-    def __init__(self, said: str, library: str) -> None:
-        self._said, self._library = said, library
+    def __init__(self, name: str, library: str) -> None:
+        self._name, self._library = name, library
 
     def __repr__(self) -> str:
-        return f"<{self._said}: needs {self._library}, which is not installed>"
+        return f"<{self._name}: needs {self._library}, which is not installed>"
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        raise not_installed(self._said, self._library)
+        raise not_installed(self._name, self._library)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):  # as tools ask of any object
             raise AttributeError(name)
-        raise not_installed(f"{self._said}.{name}", self._library)
+        raise not_installed(f"{self._name}.{name}", self._library)
 
 
 @functools.cache
 def _lacking() -> bool:
-    """Return whether one of `LIBRARIES` is not installed."""
-    return any(library not in sys.modules and not _is_found(library) for library in LIBRARIES)
+    """Return whether a library of `LIBRARIES` is not installed."""
+    return any(library not in sys.modules and not _is_installed(library) for library in LIBRARIES)
 
 
-def _is_found(library: str) -> bool:
+def _is_installed(library: str) -> bool:
     try:
         return importlib.util.find_spec(library) is not None
     except ImportError:
         return False
 
 
-def _saying(said: str, value: Any) -> Any:
+def _saying(name: str, value: Any) -> Any:
     """Return a public function or class; where a library is missing, with errors that name it and say so."""
     if not _lacking():
         return value
     if isinstance(value, FunctionType):
-        return _calling(said, value)
+        return _calling(name, value)
     made = vars(value).get("__init__") if isinstance(value, type) else None
     if isinstance(made, FunctionType):
-        type.__setattr__(value, "__init__", _calling(said, made))
+        type.__setattr__(value, "__init__", _calling(name, made))
     return value
 
 
-def _calling(said: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _calling(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except ModuleNotFoundError as error:
-            raise not_installed(said, library_of(error)) from error
+            raise not_installed(name, library_of(error)) from error
 
     return run

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """Write a file atomically: a full disk or an interrupt leaves the old file, and no temporary one.
+    """Write a file atomically: a full disk or an interrupt leaves the old file, and no temporary file.
 
     A replaced file keeps its permissions; a link still points to the same file.
 

@@ -1,8 +1,8 @@
 """Modes of autograd that an interrupt, at whatever moment, does not leave behind.
 
-Torch's own contexts are entered and left in Python. Ctrl+C in between leaves gradients off in the reader's
+Torch's contexts are entered and left in Python. Ctrl+C in between leaves gradients off in the reader's
 notebook, where the next training step then fails. Here every mode is restored twice, so that an interrupt of
-one of the two is made good by the other.
+a single restoration has no effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logistic regression with a quadratic penalty, in numpy: many small fits at once, and one large one."""
+"""Logistic regression with a quadratic penalty, in numpy: many small fits at once, and a large fit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Fits(NamedTuple):
 
 
 def fit_gram(gram: Float, labels: Float, *, penalty: float = 1.0, loss: Loss = "logistic") -> Fits:
-    """Fit many penalised linear classifiers, each from the inner products of its own examples.
+    """Fit many penalised linear classifiers, each from the inner products of its examples.
 
     Minimises sum(loss) + penalty / 2 |w|^2 over w and an unpenalised intercept: scikit-learn's C is 1 /
     penalty. Newton's method in the coordinates of a Cholesky factor of the Gram matrix, which makes the cost
@@ -51,7 +51,7 @@ def fit_gram(gram: Float, labels: Float, *, penalty: float = 1.0, loss: Loss = "
         ValueError: If the penalty is not positive (on separable data there would be no minimum).
     """
     if not penalty > 0:
-        raise ValueError(f"penalty is {penalty}; without one, separable data has no best classifier.")
+        raise ValueError(f"penalty is {penalty}; without it, separable data has no best classifier.")
     gram = np.asarray(gram, dtype=np.float64)
     count, n = gram.shape[:2]
     y = np.broadcast_to(np.asarray(labels, dtype=np.float64), (count, n))
@@ -74,7 +74,7 @@ def fit_gram(gram: Float, labels: Float, *, penalty: float = 1.0, loss: Loss = "
 def _newton(
     z: Float, y: Float, theta: Float, penalties: Float, loss: Loss
 ) -> tuple[Float, NDArray[np.bool_]]:
-    """Return one step of Newton's method for every fit, and which have not converged."""
+    """Return the parameters after a Newton step [fit, example + 1], and whether fits go on [fit]."""
     f = np.einsum("fne,fe->fn", z, theta)
     slope, curve = _derivatives(f, y, loss)
     gradient = np.einsum("fne,fn->fe", z, slope) + penalties * theta
@@ -135,7 +135,7 @@ def fit_softmax(
     wide = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     shape = (classes, wide.shape[1])
     begin = np.zeros(shape) if start is None else start
-    if classes == 2:  # noqa: PLR2004 - one vector, half of it for either class, in half the time
+    if classes == 2:  # noqa: PLR2004 - a single vector, half of it for either class, in half the time
         sign = 2.0 * labels - 1
 
         def margin(w: Float) -> tuple[float, Float]:

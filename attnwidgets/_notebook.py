@@ -1,4 +1,4 @@
-"""The running notebook, if there is one."""
+"""The running notebook, if there is any."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traitlets.config import MultipleInstanceError
 _IDLE = 0.2
 """Seconds after a cell's request for it in which the kernel begins to import; a running cell comes first."""
 _NEEDED = ("matplotlib.figure", "matplotlib.backends.backend_agg", "attnwidgets.views.explorer")
-"""What the first view of a notebook and its static picture need: most of the time that they take."""
+"""Modules for the first view of a notebook and its static picture, which take most of its time."""
 
 
 def running_shell() -> Any:
@@ -24,7 +24,7 @@ def running_shell() -> Any:
 
 
 def prepare_views() -> None:
-    """Import what views need between two cells of a notebook, so that its first view comes sooner."""
+    """Import the modules of views between two cells of a notebook, so that its first view comes sooner."""
     if running_shell() is None or all(name in sys.modules for name in _NEEDED):
         return
     try:
@@ -41,9 +41,9 @@ def _import_needed() -> None:
 
 
 def session() -> int | str:
-    """Return what identifies one reader's notebook among those that this process serves.
+    """Return an identifier of a reader's notebook among those that this process serves.
 
-    Every reader has a kernel: a process of their own in Jupyter and Voila, an object among others in one
+    Every reader has a kernel: a process of their own in Jupyter and Voila, an object among others in the same
     process in Solara and Panel, which make the running reader's kernel the current one. marimo has a thread
     for each instead.
     """
@@ -55,6 +55,6 @@ def session() -> int | str:
 
 
 def draws_no_views() -> bool:
-    """Return whether this is Colab with widgets turned off that are not Jupyter's own."""
+    """Return whether this is Colab with third-party widgets turned off."""
     manager = getattr(sys.modules.get("google.colab.output"), "_widgets", None)
     return manager is not None and getattr(manager, "_installed_url", None) is None

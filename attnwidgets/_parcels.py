@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 100_000_000
 """Largest object that an executor on other machines may send with every shard."""
-_HERE = ("concurrent.futures.", "loky.")
+_ON_THIS_MACHINE = ("concurrent.futures.", "loky.")
 """Executors whose processes see this machine's files."""
 
 _lock = threading.Lock()
@@ -29,15 +29,15 @@ class Parcel:
     """An object that workers make or read once, and keep until they open another of its kind.
 
     Args:
-        kind: "model", "tokenizer": a worker keeps one of each.
-        what: Its description, for errors ("model 'bert-base'").
+        kind: "model", "tokenizer": a worker holds a single object of each.
+        description: Its description, for errors ("model 'bert-base'").
         fingerprint: A hash of its content.
         check: Returns the fingerprint of the opened object.
         make: Makes or reads it.
     """
 
     kind: str
-    what: str
+    description: str
     fingerprint: str
     check: Callable[[Any], str]
     make: Callable[[], Any]
@@ -55,8 +55,8 @@ class Parcel:
                 value = self.make()
                 if self.check(value) != self.fingerprint:
                     raise ValueError(
-                        f"{self.what} is not the same in a worker as where the run began: its name refers to "
-                        "something else there. Name a folder that all workers see, or use jobs=1."
+                        f"{self.description} is not the same in a worker as where the run began: its name "
+                        "refers to something else there. Name a folder that all workers see, or use jobs=1."
                     )
                 _opened[self.kind] = self.fingerprint, value
             return value
@@ -79,7 +79,7 @@ def parcel(
     jobs: int | Executor,
     *,
     kind: str,
-    what: str,
+    description: str,
     check: Callable[[Any], str],
     make: Callable[[], Any] | None = None,
     fingerprint: str = "",
@@ -92,11 +92,11 @@ def parcel(
     Args:
         value: The object that shards need.
         jobs: The `jobs` argument of `run_shards`.
-        kind: "model", "tokenizer": a worker keeps one of each.
-        what: Its description, for errors.
+        kind: "model", "tokenizer": a worker holds a single object of each.
+        description: Its description, for errors.
         check: A module-level function that returns a hash of the content of the opened object.
         make: Makes it in the worker; this should hold names only, since it is pickled with every shard.
-        fingerprint: `check(value)`, if it is known.
+        fingerprint: `check(value)`, if it was computed already.
 
     Raises:
         ValueError: If an object is too large to be sent with every shard.
@@ -106,23 +106,24 @@ def parcel(
         return
     fingerprint = fingerprint or check(value)
     if make is not None:
-        yield Parcel(kind, what, fingerprint, check, make)
+        yield Parcel(kind, description, fingerprint, check, make)
         return
-    if not isinstance(jobs, Executor) or type(jobs).__module__.startswith(_HERE):
+    if not isinstance(jobs, Executor) or type(jobs).__module__.startswith(_ON_THIS_MACHINE):
         with tempfile.TemporaryDirectory(prefix="attnwidgets-", ignore_cleanup_errors=True) as folder:
             path = Path(folder) / "parcel.pt"
             _write(value, path)
-            yield Parcel(kind, what, fingerprint, check, _File(str(path)))
+            yield Parcel(kind, description, fingerprint, check, _File(str(path)))
         return
     buffer = io.BytesIO()
     _write(value, buffer)
     size = buffer.getbuffer().nbytes
     if size > MOST_BYTES:
         raise ValueError(
-            f"{what} is an object of {size / 1e6:,.0f} MB, which {type(jobs).__name__} would send with every "
-            "shard: pass the folder or hub id it is loaded from, so that every worker loads it once."
+            f"{description} is an object of {size / 1e6:,.0f} MB, which {type(jobs).__name__} would send "
+            "with every shard: pass the folder or hub id it is loaded from, so that every worker loads "
+            "it once."
         )
-    yield Parcel(kind, what, fingerprint, check, _Bytes(buffer.getvalue()))
+    yield Parcel(kind, description, fingerprint, check, _Bytes(buffer.getvalue()))
 
 
 def stays(jobs: int | Executor) -> bool:
@@ -139,7 +140,7 @@ def _write(value: Any, target: Any) -> None:
 
 @dataclass(frozen=True)
 class _File:
-    """An object in a file, whose tensors the processes of one machine share."""
+    """An object in a file, whose tensors the processes of a machine share."""
 
     path: str
 

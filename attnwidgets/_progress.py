@@ -29,7 +29,7 @@ class Cancelled(Exception):  # noqa: N818 - the reader's wish, not an error
 
 
 def progress(items: Iterable[T], desc: str, total: int | None = None) -> Generator[T, None, None]:
-    """Yield `items` under a progress bar, which appears after one second and disappears at the end.
+    """Yield `items` under a progress bar, which appears after a second and disappears at the end.
 
     Inside `observing` the observer is called instead, and no bar is drawn.
 
@@ -54,7 +54,7 @@ def progress(items: Iterable[T], desc: str, total: int | None = None) -> Generat
 
 
 def report(done: int, total: int | None, desc: str) -> None:
-    """Tell the observer, if there is one, of a step within a step of `progress`. It may raise `Cancelled`."""
+    """Tell the observer, if there is any, of a step within a step of `progress`. It may raise `Cancelled`."""
     observer = _OBSERVER.get()
     if observer is not None:
         observer(done, total, desc)

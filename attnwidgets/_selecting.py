@@ -16,33 +16,33 @@ POSITIONS = ("cls", "first", "last")
 T = TypeVar("T")
 
 
-def position(number: int, numbers: Sequence[int], what: str) -> int:
+def position(number: int, numbers: Sequence[int], name: str) -> int:
     """Return the index of `number` in `numbers`; a negative number counts from the end.
 
     Args:
         number: The number.
-        numbers: Those there are.
-        what: Their name, for messages; an argument's name may stand before it ("start_layer", "pins: layer").
+        numbers: The existing numbers.
+        name: Their name, for messages; an argument's name may stand before it ("start_layer", "pins: layer").
 
     Raises:
         IndexError: If it is not among them; the message names the range.
         TypeError: If it is not an integer.
     """
     if isinstance(number, bool):
-        raise TypeError(f"{what} takes an integer, not {number}.")
+        raise TypeError(f"{name} takes an integer, not {number}.")
     try:
-        wanted = operator.index(number)
+        integer = operator.index(number)
     except TypeError as error:
-        raise TypeError(f"{what} takes an integer, not {number!r}.") from error
-    if wanted in numbers:
-        return numbers.index(wanted)
-    if -len(numbers) <= wanted < 0:
-        return len(numbers) + wanted
-    noun = re.split("_|: ", what)[-1]
-    raise IndexError(f"{what} {wanted} is out of range: there {spoken(numbers, noun)}.")
+        raise TypeError(f"{name} takes an integer, not {number!r}.") from error
+    if integer in numbers:
+        return numbers.index(integer)
+    if -len(numbers) <= integer < 0:
+        return len(numbers) + integer
+    noun = re.split("_|: ", name)[-1]
+    raise IndexError(f"{name} {integer} is out of range: there {spoken(numbers, noun)}.")
 
 
-def element(which: int | str, labels: Sequence[str], what: str) -> int:
+def element(which: int | str, labels: Sequence[str], name: str) -> int:
     """Return the index of an element that is named by its number, its label, "first", "last" or "cls".
 
     Blanks before and after a label do not count, unless a label with them is there.
@@ -50,19 +50,19 @@ def element(which: int | str, labels: Sequence[str], what: str) -> int:
     Args:
         which: The number, which counts from the last if it is negative, or the name.
         labels: Labels of all elements.
-        what: Name of the argument or the unit, for messages.
+        name: Name of the argument or the unit, for messages.
 
     Raises:
         IndexError, TypeError: As `position`.
         ValueError: If no element has this label, or several have (the message names their positions).
     """
     if not isinstance(which, str):
-        return position(which, range(len(labels)), what)
+        return position(which, range(len(labels)), name)
     exact = [index for index, label in enumerate(labels) if label == which]
     stripped = [index for index, label in enumerate(labels) if label.strip(" ␣▁") == which.strip()]
     indices = exact or stripped
     if len(indices) > 1:
-        raise ValueError(f"{what} {which!r} is at {', '.join(map(str, indices))}; give one of these numbers.")
+        raise ValueError(f"{name} {which!r} is at {', '.join(map(str, indices))}; give one of these numbers.")
     if indices:
         return indices[0]
     if which in {"first", "last"}:
@@ -70,12 +70,12 @@ def element(which: int | str, labels: Sequence[str], what: str) -> int:
     if which != "cls":
         near = suggest(which, [*labels, *POSITIONS])
         raise ValueError(
-            f"{what} {which!r} is neither a label of this text nor one of {listed(POSITIONS)}.{near}"
+            f"{name} {which!r} is neither a label of this text nor one of {listed(POSITIONS)}.{near}"
         )
     classes = [index for index, label in enumerate(labels) if label in CLASS_TOKENS]
     if not classes:
         raise ValueError(
-            f"{what} 'cls': no element is a class token ([CLS], <s>); give 'first', or its number."
+            f"{name} 'cls': no element is a class token ([CLS], <s>); give 'first', or its number."
         )
     return classes[0]
 
@@ -97,28 +97,28 @@ def at_most(rows: Sequence[T], k: int | None) -> list[T]:
     return list(rows[:k])
 
 
-def pick(index: Any, numbers: Sequence[int], what: str) -> tuple[int, ...]:
-    """Return the numbers selected by one number, several, or a slice of positions.
+def pick(index: Any, numbers: Sequence[int], name: str) -> tuple[int, ...]:
+    """Return the numbers selected by a number, several, or a slice of positions.
 
     Raises:
-        IndexError: If one is not among them, or the selection is empty.
+        IndexError: If a selected number is not among them, or the selection is empty.
     """
     if isinstance(index, slice):
         chosen = tuple(numbers[index])
     elif isinstance(index, Iterable) and not isinstance(index, str):
-        chosen = tuple(dict.fromkeys(numbers[position(item, numbers, what)] for item in index))
+        chosen = tuple(dict.fromkeys(numbers[position(item, numbers, name)] for item in index))
     else:
-        chosen = (numbers[position(index, numbers, what)],)
+        chosen = (numbers[position(index, numbers, name)],)
     if not chosen:
-        raise IndexError(f"{what} selects nothing: there {spoken(numbers, what)}.")
+        raise IndexError(f"{name} selects nothing: there {spoken(numbers, name)}.")
     return chosen
 
 
-def spoken(numbers: Sequence[int], what: str) -> str:
+def spoken(numbers: Sequence[int], name: str) -> str:
     """Return a phrase such as "are layers 0 to 5"."""
     if len(numbers) == 1:
-        return f"is only {what} {numbers[0]}"
-    return f"are {what}s {spoken_range(numbers)}"
+        return f"is only {name} {numbers[0]}"
+    return f"are {name}s {spoken_range(numbers)}"
 
 
 def listed(names: Iterable[str]) -> str:

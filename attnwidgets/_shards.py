@@ -1,4 +1,10 @@
-"""Running shards of long work in this process, a pool of processes or any executor; results in order."""
+"""Running shards of long work in this process, a pool of processes or any executor; results in order.
+
+Shards are submitted in order, a few ahead of the first unfinished shard (`_Flight`), and results are yielded
+in the same order. A worker that dies breaks its pool and fails all shards in it, so that each of them is
+submitted again on its turn, which identifies the shard that ends its worker. Results that were computed
+earlier (`Finished`) take their turn without running.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +29,14 @@ R = TypeVar("R")
 AHEAD = 2
 """Largest number of shards in flight per worker, finished ones that wait for their turn included."""
 TRIES = 3
-"""How often a shard runs if its worker dies; in our own pool the last time is alone."""
+"""How often a shard runs if its worker dies; in `_Pool` the last time is alone."""
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Environment of our own processes: each computes in one thread, and they share the processors."""
+"""Environment of the processes of `_Pool`: each has a single thread, as they share processors."""
 
 
 @dataclass(frozen=True)
 class Finished(Generic[R]):
-    """A shard whose result is known (kept on disk): it takes its turn, but does not run."""
+    """A shard with a stored result: it takes its turn, but does not run."""
 
     result: R
 
@@ -43,23 +49,23 @@ def run_shards(
     desc: str,
     describe: Callable[[S], str],
     total: int | None = None,
-    kept: str = "",
+    hint: str = "",
 ) -> Generator[tuple[int, R], None, None]:
     """Yield (number of the shard, the function's result for it), in the order of the shards.
 
     Shards start as workers become free, so `shards` may be a generator; at most `AHEAD` per worker are
-    held. A shard whose worker dies runs again, up to `TRIES` times, in a new pool if `jobs` is a number, or
-    in the executor if it survives. An interrupt, an exception, or closing the iterator cancels the shards
-    that have not begun; our own pool ends at once.
+    in flight. A shard whose worker dies runs again, up to `TRIES` times, in a new pool if `jobs` is a number,
+    or in the executor if it survives. An interrupt, an exception, or closing the iterator cancels the shards
+    that have not begun; a pool of processes ends at once.
 
     Args:
         function: Called with each shard; to leave this process, it and its results must pickle.
-        shards: The shards, or `Finished` ones. Results are independent of `jobs` if the shards are.
+        shards: The shards, or `Finished` shards. Results are independent of `jobs` if the shards are.
         jobs: Number of processes that share the shards, 1 being this one; or an executor, which stays open.
         desc: Description of the work, for the progress bar and errors ("comparing").
         describe: Returns the name of a shard for errors ("texts 64 to 79").
-        total: Number of shards, if known.
-        kept: A sentence for errors about the results of finished shards.
+        total: Number of shards; None if `shards` is a generator of unknown length.
+        hint: A sentence for errors about the results of finished shards.
 
     Raises:
         ValueError: If `jobs` is below 1.
@@ -68,7 +74,7 @@ def run_shards(
     """
     count = workers_of(jobs)
     if isinstance(jobs, Executor):
-        steps: Generator[tuple[int, R], None, None] = _Flight(function, jobs, desc, describe, kept).run(
+        steps: Generator[tuple[int, R], None, None] = _Flight(function, jobs, desc, describe, hint).run(
             shards
         )
     elif min(count, count if total is None else total) <= 1:
@@ -78,7 +84,7 @@ def run_shards(
         )
     else:
         pool = _Pool(count if total is None else min(count, total))
-        steps = _Flight(function, pool, desc, describe, kept).run(shards)
+        steps = _Flight(function, pool, desc, describe, hint).run(shards)
     return _shown(steps, desc, total)
 
 
@@ -125,14 +131,14 @@ def _shown(
 
 
 class _Pool(Executor):
-    """Our own processes, replaced when one of them has died."""
+    """A pool of processes, which is replaced when any of them has died."""
 
     def __init__(self, workers: int) -> None:
         self._max_workers = workers
         self._pool: Any = None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit to the pool, or to a new one if it is broken."""
+        """Submit to the pool, or to a new pool if it is broken."""
         try:
             if self._pool is not None:
                 return self._pool.submit(function, *args, **kwargs)
@@ -144,7 +150,7 @@ class _Pool(Executor):
         return self._pool.submit(function, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the processes, including busy ones."""
+        """End the processes, also while they are busy."""
         del cancel_futures
         if self._pool is not None:
             self._pool.shutdown(wait=wait, kill_workers=True)
@@ -163,37 +169,37 @@ class _Shard(Generic[S]):
 
 @dataclass
 class _Flight(Generic[S, R]):
-    """The shards that an executor holds at one time."""
+    """The shards that an executor has at a time."""
 
     _function: Callable[[S], R]
     _executor: Executor
     _desc: str
     _describe: Callable[[S], str]
-    _kept: str
+    _hint: str
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _held: deque[_Shard[Any]] = field(default_factory=deque)
+    _in_flight: deque[_Shard[Any]] = field(default_factory=deque)
 
     def run(self, shards: Iterable[S | Finished[R]]) -> Generator[tuple[int, R], None, None]:
         """Yield (number, result) in the order of the shards."""
         waiting = enumerate(shards)
         try:
             self._fill(waiting)
-            while self._held:
-                result = self._result(self._held[0])
-                number = self._held.popleft().number
+            while self._in_flight:
+                result = self._result(self._in_flight[0])
+                number = self._in_flight.popleft().number
                 self._fill(waiting)  # before the caller works on the result: no worker should wait for that
                 yield number, result
         finally:
-            for shard in self._held:
+            for shard in self._in_flight:
                 shard.future.cancel()
             if isinstance(self._executor, _Pool):
                 self._executor.shutdown()
 
     def _fill(self, waiting: Iterator[tuple[int, S | Finished[R]]]) -> None:
-        """Submit shards until enough are held or none is left."""
-        free = max(0, AHEAD * workers_of(self._executor) - len(self._held))
+        """Submit shards until enough are in flight or none is left."""
+        free = max(0, AHEAD * workers_of(self._executor) - len(self._in_flight))
         for number, content in islice(waiting, free):
-            self._held.append(_Shard(number, content, self._begin(number, content)))
+            self._in_flight.append(_Shard(number, content, self._begin(number, content)))
 
     def _begin(self, number: int, content: S | Finished[R]) -> Future[Any]:
         future: Future[Any] = Future()
@@ -213,9 +219,9 @@ class _Flight(Generic[S, R]):
     def _result(self, first: _Shard[S]) -> R:
         """Return the result of the shard whose turn it is.
 
-        If a pool breaks, every shard in it fails, whichever caused it. They run again one by one, as their
+        If a pool breaks, every shard in it fails, whichever caused it. They run again singly, as their
         turn comes, together only with shards submitted since the last turn. So the shard that fails alone is
-        the one that the error names.
+        the shard that the error names.
         """
         while (error := _failure(first.future)) is not None:
             if not _died(error):
@@ -230,20 +236,20 @@ class _Flight(Generic[S, R]):
             RuntimeError: After too many tries, or if the executor accepts no more.
         """
         name = f"{self._desc}: shard {shard.number} ({self._describe(shard.content)})"
-        kept = f" {self._kept}" if self._kept else ""
+        hint = f" {self._hint}" if self._hint else ""
         if shard.tries >= TRIES:
             raise RuntimeError(
                 f"{name} ended its worker {shard.tries} times ({type(error).__name__}); it may need more "
-                f"memory than a worker has.{kept}"
+                f"memory than a worker has.{hint}"
             ) from error
         shard.tries += 1
         try:
             shard.future = self._submit(shard.number, shard.content, shard.tries)
         except BrokenExecutor as broken:
-            others = f", and the {len(self._held) - 1} after it," if len(self._held) > 1 else ""
+            others = f", and the {len(self._in_flight) - 1} after it," if len(self._in_flight) > 1 else ""
             raise RuntimeError(
                 f"{name}{others} had begun when a worker died, and {type(self._executor).__name__} does not "
-                f"survive that: make a new one.{kept}"
+                f"survive that: make a new one.{hint}"
             ) from broken
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def two_sided(observed: float, draws: Float) -> float:
-    """Return the share of draws, the observed one among them, that are at least as far from their mean.
+    """Return the share of draws, the observed value among them, that are at least as far from their mean.
 
     Exact where the draws are of exchanged labels (Phipson and Smyth 2010: never zero).
     """
@@ -27,8 +27,8 @@ def holm(p: ArrayLike) -> Float:
     """Return p-values corrected for their number (Holm 1979), in the same shape; NaN is left out."""
     flat = np.asarray(p, dtype=np.float64).reshape(-1)
     corrected = np.full(flat.shape, np.nan)
-    known = np.flatnonzero(~np.isnan(flat))
-    order = known[np.argsort(flat[known], kind="stable")]
+    present = np.flatnonzero(~np.isnan(flat))
+    order = present[np.argsort(flat[present], kind="stable")]
     scaled = flat[order] * (len(order) - np.arange(len(order)))
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(scaled)) if len(order) else scaled
     return corrected.reshape(np.shape(p))

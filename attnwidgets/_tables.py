@@ -33,11 +33,11 @@ class Table(Suggesting, ABC):
         """Yield consecutive parts of the table, all with the same columns."""
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return the table as one dict per row, of Python's own numbers and strings."""
+        """Return the table as a dict per row, of Python numbers and strings."""
         return [dict(zip(part, row, strict=True)) for part in self._columns() for row in rows_of(part)]
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write the table as CSV (UTF-8, all digits) in one atomic step; needs no pandas.
+        """Write the table as CSV (UTF-8, all digits) in an atomic step; needs no pandas.
 
         Strings that a spreadsheet would run as a formula begin with an apostrophe.
 
@@ -84,14 +84,14 @@ def rows_of(part: Columns) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(column: Any) -> list[Any]:
-    """Return a column in Python's own types; a list may hold several types."""
+    """Return a column in Python types; a list may hold several types."""
     if isinstance(column, np.ndarray):
         return list(column.tolist())
     return [cell.item() if isinstance(cell, np.generic) else cell for cell in column]
 
 
 def pandas() -> Any:
-    """Return pandas, or raise ImportError that says what to install."""
+    """Return pandas, or raise ImportError that names the remedy."""
     try:
         import pandas as pd
     except ImportError as error:

@@ -37,8 +37,8 @@ def is_module(value: object) -> TypeIs[nn.Module]:
 def as_array(values: Any) -> NDArray[Any]:
     """Return an array, or a tensor on any device, as numpy's; a tensor's half precision becomes float32."""
     if is_tensor(values):
-        held = values.detach().cpu().to_dense()
-        return (held.float() if is_half(held) else held).numpy()
+        dense = values.detach().cpu().to_dense()
+        return (dense.float() if is_half(dense) else dense).numpy()
     return np.asarray(values)
 
 
@@ -68,5 +68,5 @@ def widened(x: Tensor) -> Tensor:
 
 
 def kept_dtype(dtype: Any) -> np.dtype[np.float64] | np.dtype[np.float32]:
-    """Return the precision in which numbers of torch's or numpy's `dtype` are kept: float64 or float32."""
+    """Return the precision in which numbers of torch's or numpy's `dtype` are stored: float64 or float32."""
     return np.dtype(np.float64) if str(dtype).endswith("float64") else np.dtype(np.float32)

@@ -21,7 +21,7 @@ class Elsewhere(Executor):
 
 
 def lent(value: Any, jobs: Any, **more: Any) -> Any:
-    return parcel(value, jobs, kind="thing", what="thing 'x'", check=key_of, **more)
+    return parcel(value, jobs, kind="thing", description="thing 'x'", check=key_of, **more)
 
 
 @pytest.mark.parametrize("jobs", [2, Elsewhere()])

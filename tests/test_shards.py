@@ -133,7 +133,7 @@ def test_a_shard_whose_worker_died_runs_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_shard_that_ends_every_worker_is_named_after_all_before_it(tmp_path: Path) -> None:
-    result = run(dies_always, [(at, tmp_path) for at in range(8)], 2, kept="The others are kept.")
+    result = run(dies_always, [(at, tmp_path) for at in range(8)], 2, hint="The others are kept.")
     assert [next(result), next(result)] == [(0, 0), (1, 1)]
     with pytest.raises(
         RuntimeError, match=r"shard 2 \(number \(2, .*ended its worker 3 times.*others are kept"
@@ -152,7 +152,7 @@ def test_an_executor_that_does_not_survive_is_told_with_the_shard() -> None:
             match=r"shard 2 \(number 9\), and the 1 after it, .*ProcessPoolExecutor does not survive .*kept",
         ),
     ):
-        list(run(signal.raise_signal, shards, pool, kept="The others are kept."))
+        list(run(signal.raise_signal, shards, pool, hint="The others are kept."))
 
 
 @pytest.mark.slow

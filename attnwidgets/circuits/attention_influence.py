@@ -75,14 +75,14 @@ class AttentionInfluence(Table):
 
     def ranked(self) -> list[tuple[str, float, float]]:
         """Return (text, influence, mean influence of the controls), the largest influence first."""
-        own, by_chance = self.influence, self.control_influence.mean(axis=0)
-        order = np.argsort(-own, kind="stable")
-        return [(self.texts[i], float(own[i]), float(by_chance[i])) for i in order]
+        influence, by_chance = self.influence, self.control_influence.mean(axis=0)
+        order = np.argsort(-influence, kind="stable")
+        return [(self.texts[i], float(influence[i]), float(by_chance[i])) for i in order]
 
     def __repr__(self) -> str:
-        own, by_chance = self.influence.mean(), self.control_influence.mean()
+        mean, by_chance = self.influence.mean(), self.control_influence.mean()
         return (
-            f"<AttentionInfluence of {len(self.heads)} heads on {len(self.texts)} texts: mean {own:.3g}, "
+            f"<AttentionInfluence of {len(self.heads)} heads on {len(self.texts)} texts: mean {mean:.3g}, "
             f"random heads {by_chance:.3g}>"
         )
 
@@ -102,7 +102,7 @@ def attention_influence(
         influence = (loss without the heads - loss) / loss
 
     The authors mask the retrieval heads of a small model, and select texts on which that costs most as good
-    data for training. Any heads serve: the measure says which texts need what these heads do. As a control,
+    data for training. Any heads serve: the measure ranks texts by their need of these heads. As a control,
     an equal number of other heads, drawn by chance, is masked, since any loss of heads costs something.
 
     Args:
@@ -162,10 +162,10 @@ def _sets(trace: Trace, heads: Any, draws: int, seed: int) -> list[tuple[tuple[i
     by_layer = chosen_heads(heads, modules)
     chosen = [(layer, head) for layer, some in by_layer.items() for head in some]
     others = [
-        place
+        head
         for layer in trace.layers(stack)
-        for place in ((layer, head) for head in range(trace.n_heads(stack, layer)))
-        if place not in chosen
+        for head in ((layer, number) for number in range(trace.n_heads(stack, layer)))
+        if head not in chosen
     ]
     if not chosen or len(others) < len(chosen):
         raise ValueError(
@@ -173,7 +173,7 @@ def _sets(trace: Trace, heads: Any, draws: int, seed: int) -> list[tuple[tuple[i
         )
     rng = np.random.default_rng(seed)
     drawn = [rng.choice(len(others), size=len(chosen), replace=False) for _ in range(draws)]
-    return [tuple(chosen), *(tuple(others[i] for i in sorted(places)) for places in drawn)]
+    return [tuple(chosen), *(tuple(others[i] for i in sorted(numbers)) for numbers in drawn)]
 
 
 def _loss(trace: Trace, text: str) -> float:

@@ -37,7 +37,7 @@ class GraphNode(NamedTuple):
         layer: Number of the layer; -1 of embeddings.
         token: Position of the token.
         kind: "embedding", "cross layer transcoder", "mlp reconstruction error", "logit", ...
-        label: What it is, in words, if the file says so.
+        label: Description from the file, or "".
     """
 
     id: str
@@ -48,7 +48,7 @@ class GraphNode(NamedTuple):
 
 
 class GraphLink(NamedTuple):
-    """A direct effect of one node on another.
+    """A direct effect of a node on another.
 
     Attributes:
         source: Name of the node that has the effect.
@@ -97,7 +97,7 @@ class CircuitGraph(Table):
 
         An effect on a node of layer l at token i by a node at token j counts in row i, column j of layer l,
         by its size: where between both layers it passed from token to token, the graph does not say. Rows sum
-        to one; a token without nodes in a layer stays what it was.
+        to one; a token without nodes in a layer draws from itself.
         """
         count = len(self.tokens)
         drawn: dict[int, np.ndarray] = defaultdict(lambda: np.zeros((count, count)))
@@ -139,7 +139,7 @@ def load_circuit_graph(path: str | Path) -> CircuitGraph:
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        CircuitGraphError: If the file is not a graph; the message says what is missing.
+        CircuitGraphError: If the file is not a graph; the message names the missing part.
 
     Source: Ameisen et al. 2025; circuit-tracer (its JSON: metadata.prompt_tokens, nodes, links).
 

@@ -1,4 +1,11 @@
-"""aw.circuits.component_relevance: contextual decomposition of heads and MLPs, and the circuit it finds."""
+"""aw.circuits.component_relevance: contextual decomposition of heads and MLPs, and a circuit from it.
+
+The state of a run is the sum of two parts, relevant and irrelevant, in a copy for every component. `_Sweep`
+goes through the blocks: at each, copies are added for the components of its layer, and all copies pass the
+block by the rules of `contextual_decomposition`. `_Visit` intervenes within a block: there the outputs of a
+component become the relevant part of its copy, and copies of earlier components are compared with them, which
+fills `between`. The model's head then splits the target of every copy.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +45,11 @@ _NAME = "component_relevance"
 
 
 class RelevantComponent(NamedTuple):
-    """A head or an MLP, and what of the target comes from it.
+    """A head or an MLP, and its part of the target.
 
     Attributes:
         component: The head or MLP.
-        relevant: The part of the target, less its foil, that comes from it.
+        relevant: The component's part of the target, less its foil.
     """
 
     component: Component
@@ -51,17 +58,17 @@ class RelevantComponent(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ComponentRelevance(Table):
-    """What of a target, and of later components, comes from every head and MLP.
+    """The parts of a target, and of later components, that come from every head and MLP.
 
     Attributes:
         components: Heads and MLPs, layer by layer.
         relevant: The part of the target, less its foil, that comes from each [component].
         irrelevant: The rest [component]; both sum to `whole`.
-        between: The share of what a later component writes (of its difference from the reference) that comes
+        between: The share of a later component's output (of its difference from the reference) that comes
             from an earlier one [component, component]: rel . d / d . d over all tokens, d being all of it;
             NaN where the second does not read the first.
         whole: The target, less its foil.
-        reference: The same in the reference; None without one.
+        reference: The same in the reference; None without a reference.
     """
 
     components: tuple[Component, ...]
@@ -111,8 +118,8 @@ class ComponentRelevance(Table):
         """Return the components that reach the target, and those that reach these, layer by layer.
 
         Args:
-            threshold: Smallest part: of the target relative to the largest one, and of what a component that
-                was found writes.
+            threshold: Smallest part: of the target relative to the largest part, and of the output of a
+                component that is already in the circuit.
 
         Raises:
             ValueError: If it is not between 0 and 1.
@@ -143,33 +150,33 @@ def component_relevance(
     stack: str | None = None,
     batch_size: int = 64,
 ) -> ComponentRelevance:
-    """Return what of a target comes from every head and MLP, by contextual decomposition (CD-T).
+    """Return the part of a target that comes from every head and MLP, by contextual decomposition (CD-T).
 
-    What a component writes is relevant, or only its difference from what it writes in a reference run, and
+    The output of a component is relevant, or only its difference from the output in a reference run, and
     all else is irrelevant. Both parts are carried to the target as `aw.circuits.contextual_decomposition`
-    carries tokens: they add up to the state at every step. No gradient, no second run, and all components in
-    one sweep over the blocks. Attention patterns are treated as fixed: what reaches a later head only through
-    its queries and keys is not seen; patch paths for that.
+    carries tokens: they add up to the state at every step. No gradient is taken, the model is not run again,
+    and all components pass the blocks together. Attention patterns are treated as fixed: effects through the
+    queries and keys of a later head are missing; patch paths for those.
 
     With a reference, a gated feed-forward layer follows the paper's rule for nonlinear functions,
-    f(b + g) - f(g): b is small there, and this is what the layer loses with the component. Without one, parts
+    f(b + g) - f(g): b is small there, and this is the layer's loss without the component. Without it, parts
     are large, the rule lets them grow block after block, and half of the product follows each factor, as for
     tokens. Biases are shared by the sizes of both parts in either case, as published: where they are large,
-    values are smaller than what patching finds (4.2 of 5.5 for the head of `aw.zoo.negation()`).
+    values are smaller than those of patching (4.2 of 5.5 for the head of `aw.zoo.negation()`).
 
     Args:
         trace: A trace made by `aw.trace`.
         target: The logit, as for `contextual_decomposition`; by default the model's prediction.
-        foil: What it is contrasted with.
-        reference: A trace of a text with the same number of tokens by the same model, such as the corrupt one
-            of `aw.circuits.patch`; None makes all that a component writes relevant.
+        foil: Contrasting target.
+        reference: A trace of a text with the same number of tokens by the same model, such as the corrupt
+            trace of `aw.circuits.patch`; None makes the whole output of a component relevant.
         stack: Stack that the head reads.
-        batch_size: Number of components that are added to those in hand and carried together.
+        batch_size: Number of components whose copies pass a block together.
 
     Returns:
         ComponentRelevance: `.heads` [layer, head], `.mlps` [layer], `.between`, `.circuit(threshold)`. With a
-        reference, values are comparable to `-aw.circuits.patch(..., how="noise").raw`: what the target loses
-        when the component comes from the other run.
+        reference, values are comparable to `-aw.circuits.patch(..., how="noise").raw`: the loss of
+        the target when the component comes from the other run.
 
     Raises:
         ValueError: If the runs do not correspond (see `aw.circuits.patch`), `target` is a list, or
@@ -177,14 +184,14 @@ def component_relevance(
             as `UnsupportedModelError`, if no description fits blocks or head.
 
     Source: Hsu et al. 2025, Efficient Automated Circuit Discovery in Transformers using Contextual
-    Decomposition, sections 3 and 4. There components are found layer by layer with thresholds of their own;
-    here one threshold serves.
+    Decomposition, sections 3 and 4. There components are selected layer by layer, each layer with a
+    threshold; here all layers share it.
 
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> clean, corrupt = (aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb"))
-        >>> found = aw.circuits.component_relevance(clean, "c", foil="a", reference=corrupt)
-        >>> found.top(1)[0].component, found.heads.round(1).tolist()
+        >>> relevance = aw.circuits.component_relevance(clean, "c", foil="a", reference=corrupt)
+        >>> relevance.top(1)[0].component, relevance.heads.round(1).tolist()
         (Component(kind='head', layer=1, head=0), [[0.0, 0.0], [20.0, 0.0]])
     """
     if batch_size < 1:
@@ -206,9 +213,9 @@ def component_relevance(
     with no_grad():
         sweep = _Sweep(traces, stack, every, batch_size)
         parts = sweep.run()
-        both = [logit_parts_in_two(trace, logits, each, _NAME) for each in parts]
+        both = [logit_parts_in_two(trace, logits, part, _NAME) for part in parts]
     relevant, irrelevant = (
-        torch.cat([getattr(each, name)[:, 0] for each in both]).cpu().double().numpy()
+        torch.cat([getattr(pair, name)[:, 0] for pair in both]).cpu().double().numpy()
         for name in ("relevant", "irrelevant")
     )
     return ComponentRelevance(
@@ -217,11 +224,11 @@ def component_relevance(
 
 
 class _Written(NamedTuple):
-    """What the components of a layer write in a run.
+    """The outputs of a layer's components in a run.
 
     Attributes:
-        heads: What heads mix [token, head, head dim].
-        mlp: What the feed-forward layer returns [token, dim].
+        heads: Mixed values of heads [token, head, head dim].
+        mlp: Output of the feed-forward layer [token, dim].
     """
 
     heads: Tensor
@@ -229,7 +236,7 @@ class _Written(NamedTuple):
 
 
 def _written(layer: DecomposedLayer, row: Tensor) -> _Written:
-    """Return what a layer's components write; `row` [token] scales heads, as a norm after attention does."""
+    """Return the outputs of a layer's components; `row` [token] scales heads (a norm after attention)."""
     block = layer.block
     read = block.hidden if block.layout.order == "parallel" else layer.middle
     norm = block.norm1 if block.layout.order == "post" else block.norm2
@@ -238,13 +245,13 @@ def _written(layer: DecomposedLayer, row: Tensor) -> _Written:
 
 
 class _Sweep:
-    """All components carried over the blocks at once: those of a layer join the earlier ones there.
+    """All components carried over the blocks at once: those of a layer join the earlier components there.
 
     Args:
         traces: The run, and its reference if there is one.
         stack: The stack.
         every: The components, layer by layer.
-        batch_size: How many join at a time.
+        batch_size: Number of copies of a group.
     """
 
     def __init__(self, traces: list[Trace], stack: str, every: list[Component], batch_size: int) -> None:
@@ -258,65 +265,70 @@ class _Sweep:
         for number in progress(range(len(self._runs[0])), desc=_NAME):
             layers = [read_layer(blocks[number], _NAME) for blocks in self._runs]
             row = layers[0].block.branch()[1]
-            own = _written(layers[0], row)
-            other = _written(layers[1], row) if len(layers) > 1 else None
+            outputs = _written(layers[0], row)
+            reference = _written(layers[1], row) if len(layers) > 1 else None
             joining = [index for index, part in enumerate(self._every) if part.layer == number]
             hidden = layers[0].block.hidden
             for start in range(0, len(joining), self._batch):
-                places = joining[start : start + self._batch]
-                groups.append((places, all_irrelevant(hidden, len(places))))
-            visit = _Visit(self._every, self.between, number, own, other)
-            for at, (places, parts) in enumerate(groups):
-                visit.places = places
-                groups[at] = (
-                    places,
-                    through_block(layers[0], parts, visit.heads, visit.mlp, divided=other is None),
+                members = joining[start : start + self._batch]
+                groups.append((members, all_irrelevant(hidden, len(members))))
+            visit = _Visit(self._every, self.between, number, outputs, reference)
+            for group, (members, parts) in enumerate(groups):
+                visit.members = members
+                groups[group] = (
+                    members,
+                    through_block(layers[0], parts, visit.heads, visit.mlp, divided=reference is None),
                 )
         return [parts for _, parts in groups]
 
 
 class _Visit:
-    """What happens to a layer's components while parts pass: some become relevant, others are read.
+    """Hooks of a layer for the parts that pass: outputs of its components become relevant, or are compared.
 
     Args:
         every: The components.
         between: Shares to fill [component, component].
         layer: Number of the layer.
-        own: What its components write.
-        other: What they write in the reference; None makes all relevant.
+        outputs: Outputs of its components.
+        reference: Their outputs in the reference; None makes all relevant.
     """
 
-    places: list[int]
+    members: list[int]
 
     def __init__(
-        self, every: list[Component], between: Float, layer: int, own: _Written, other: _Written | None
+        self,
+        every: list[Component],
+        between: Float,
+        layer: int,
+        outputs: _Written,
+        reference: _Written | None,
     ) -> None:
         self._every, self._between, self._layer = every, between, layer
-        self._own, self._other = own, other
-        self._place = {part: number for number, part in enumerate(every) if part.layer == layer}
+        self._outputs, self._reference = outputs, reference
+        self._index_of = {part: number for number, part in enumerate(every) if part.layer == layer}
 
     def heads(self, copies: slice, mixed: TwoParts) -> TwoParts:
-        """Read, and for its own copies set, what heads mix [copy, token, head, head dim]."""
-        rest = None if self._other is None else self._other.heads
-        distinct = self._own.heads if rest is None else self._own.heads - rest
+        """Return mixed values [copy, token, head, head dim], with the layer's heads set in their copies."""
+        rest = None if self._reference is None else self._reference.heads
+        distinct = self._outputs.heads if rest is None else self._outputs.heads - rest
         shares = _shares(mixed.relevant, distinct)  # [copy, head]
-        for copy, position in enumerate(self.places[copies]):
+        for copy, position in enumerate(self.members[copies]):
             part = self._every[position]
             if part.layer < self._layer:
                 for head, share in enumerate(shares[copy]):
-                    self._between[position, self._place[Component("head", self._layer, head)]] = share
+                    self._between[position, self._index_of[Component("head", self._layer, head)]] = share
             elif part.head is not None:
                 mixed.relevant[copy, :, part.head] = distinct[:, part.head]
                 mixed.irrelevant[copy, :, part.head] = 0 if rest is None else rest[:, part.head]
         return mixed
 
     def mlp(self, copies: slice, fed: TwoParts) -> TwoParts:
-        """Read, and for its own copy set, what the feed-forward layer returns [copy, token, dim]."""
-        rest = None if self._other is None else self._other.mlp
-        distinct = self._own.mlp if rest is None else self._own.mlp - rest
+        """Return outputs of the feed-forward layer [copy, token, dim], set in the copy of this MLP."""
+        rest = None if self._reference is None else self._reference.mlp
+        distinct = self._outputs.mlp if rest is None else self._outputs.mlp - rest
         shares = _shares(fed.relevant[:, :, None], distinct[:, None])[:, 0]
-        receiver = self._place[Component("mlp", self._layer)]
-        for copy, position in enumerate(self.places[copies]):
+        receiver = self._index_of[Component("mlp", self._layer)]
+        for copy, position in enumerate(self.members[copies]):
             if position == receiver:
                 fed.relevant[copy] = distinct
                 fed.irrelevant[copy] = 0 if rest is None else rest

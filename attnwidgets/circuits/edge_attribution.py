@@ -1,4 +1,9 @@
-"""aw.circuits.edge_attribution: how much every connection between two components matters, to first order."""
+"""aw.circuits.edge_attribution: how much every connection between two components matters, to first order.
+
+Passes with a graph record the states before blocks and the outputs of attention, heads and MLPs (`_Passes`).
+At each point between the runs, `_slopes` computes the gradient of the target by the input of every receiver,
+through this receiver alone, and `_scores` multiplies it with the differences of the senders' outputs.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +48,9 @@ class Edge(NamedTuple):
     """A connection through the residual stream.
 
     Attributes:
-        sender: What writes: the input, a head or an MLP.
-        receiver: What reads: a head, an MLP or the output.
-        score: Estimated change of the target if what is written were that of the corrupt run.
+        sender: The input, a head or an MLP, whose output is read.
+        receiver: A head, an MLP or the output, which reads it.
+        score: Estimated change of the target if the receiver read the sender's output of the corrupt run.
     """
 
     sender: Component
@@ -84,10 +89,10 @@ class EdgeAttribution(Table):
             ValueError: If `k` is below 1.
         """
         flat = np.abs(np.where(np.isnan(self.scores), -1.0, self.scores)).reshape(-1)
-        known = ~np.isnan(self.scores.reshape(-1))
-        order = at_most([place for place in np.argsort(-flat, kind="stable") if known[place]], k)
-        places = [divmod(int(place), len(self.receivers)) for place in order]
-        return [Edge(self.senders[i], self.receivers[j], float(self.scores[i, j])) for i, j in places]
+        is_edge = ~np.isnan(self.scores.reshape(-1))
+        order = at_most([index for index in np.argsort(-flat, kind="stable") if is_edge[index]], k)
+        pairs = [divmod(int(index), len(self.receivers)) for index in order]
+        return [Edge(self.senders[i], self.receivers[j], float(self.scores[i, j])) for i, j in pairs]
 
     def circuit(self, edges: int) -> tuple[Component, ...]:
         """Return the heads and MLPs on paths from input to output over the largest edges, layer by layer.
@@ -130,16 +135,16 @@ def edge_attribution(
         score(u -> v) = sum over tokens of (z'_u - z_u) . mean over k of dm/d(input of v) at e_k
         e_k = e' + (k / steps) (e - e'),  k = 0 .. steps - 1
 
-    z are what components write in the clean run, z' in the corrupt one, e the embeddings; m is the target
+    z are the outputs of components in the clean run, z' in the corrupt run, e the embeddings; m is the target
     less its foil. As in the authors' code, the clean end is not reached. `steps=1` is attribution at the
-    corrupt run (EAP). A head's query, key and value count as one input. The estimates are of first order:
-    check a circuit that you find by `aw.circuits.faithfulness`.
+    corrupt run (EAP). A head's query, key and value count as a single input. The estimates are of first
+    order: check a circuit by `aw.circuits.faithfulness`.
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
         corrupt: The same, with the same number of tokens.
         target: A target as for every method; by default the model's prediction for the clean text.
-        foil: What it is contrasted with.
+        foil: Contrasting target.
         steps: Number of points at which gradients are computed, each a forward and a backward pass.
         model: The model of texts.
         tokenizer: Its tokenizer.
@@ -150,7 +155,7 @@ def edge_attribution(
 
     Raises:
         ValueError: If `steps` is below 1, or the model computes in half precision; see `patch`.
-        UnsupportedModelError: If states, heads or MLPs are not known in this family.
+        UnsupportedModelError: If states, heads or MLPs of this family cannot be located.
 
     Source: Hanna et al. 2024, section 3.2 (EAP-IG, inputs); Syed et al. 2023.
 
@@ -177,18 +182,20 @@ def edge_attribution(
     with _Passes(pair, targets) as passes:
         ends = [passes.run(side, None) for side in (0, 1)]
         embeddings = [end.at["state", 0].detach() for end in ends]
-        differences = {place: (ends[1].at[place] - here).detach() for place, here in ends[0].at.items()}
+        differences = {
+            point: (ends[1].at[point] - activations).detach() for point, activations in ends[0].at.items()
+        }
         scores = np.zeros((len(senders), len(receivers)))
         for step in progress(range(steps), "edges"):
-            point = embeddings[1] + (step / steps) * (embeddings[0] - embeddings[1])
-            result, parallel = _scores(passes.run(1, point), differences, senders, receivers)
+            start = embeddings[1] + (step / steps) * (embeddings[0] - embeddings[1])
+            result, parallel = _scores(passes.run(1, start), differences, senders, receivers)
             scores += result
     unread = [[_order(u, parallel) >= _order(v, parallel) for v in receivers] for u in senders]
     return EdgeAttribution(senders, receivers, np.where(unread, np.nan, scores / steps), steps)
 
 
 def _order(part: Component, parallel: frozenset[int]) -> tuple[int, int]:
-    """Return a component's place: heads of a layer read alike, its MLP after them unless it is parallel."""
+    """Return a component's rank: heads of a layer read alike, its MLP after them unless it is parallel."""
     return part.layer, int(part.kind == "mlp" and part.layer not in parallel)
 
 
@@ -201,7 +208,7 @@ class _Run:
 
 
 class _Passes:
-    """Context manager: differentiable passes of a pair, with states, attention, heads and MLPs kept.
+    """Context manager: differentiable passes of a pair, which record states, attention, heads and MLPs.
 
     Args:
         pair: The pair.
@@ -212,10 +219,10 @@ class _Passes:
         self._pair, self._targets = pair, targets
         layers = pair.clean.layers(pair.stack)
         self._heads = list(layers)
-        places: list[tuple[Site, int]] = [
+        points: list[tuple[Site, int]] = [
             (site, layer) for site in ("state", "attention", "mlp") for layer in layers
         ]
-        self._points = points_of(pair.clean, places, pair.stack)
+        self._points = points_of(pair.clean, points, pair.stack)
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
@@ -228,22 +235,22 @@ class _Passes:
     def run(self, side: int, embeddings: Tensor | None) -> _Run:
         """Return a pass of the clean (0) or corrupt (1) text, with other states before the first block."""
         trace, pair = self._pair.sides[side], self._pair
-        kept: dict[tuple[Site, int], Tensor] = {}
+        recorded: dict[tuple[Site, int], Tensor] = {}
 
-        def keep(site: Site, layer: int, activations: Tensor) -> Tensor:
+        def record(site: Site, layer: int, activations: Tensor) -> Tensor:
             if (site, layer) == ("state", 0):
                 start = activations if embeddings is None else embeddings
                 activations = start.detach().clone().requires_grad_()
-            kept[site, layer] = activations
+            recorded[site, layer] = activations
             return activations.clone() if site == "state" else activations
 
-        reading = reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, keep)
+        reading = reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, record)
         with torch.inference_mode(mode=False), enable_grad(), reading:
             options = pass_options(self._twin) | (
                 {"output_hidden_states": True} if self._targets.hidden_states else {}
             )
             outputs = trace.call(self._twin, trace.inputs, options, {})
-            return _Run(kept, self._targets.scores(outputs)[0].sum())
+            return _Run(recorded, self._targets.scores(outputs)[0].sum())
 
 
 def _scores(
@@ -252,7 +259,7 @@ def _scores(
     senders: tuple[Component, ...],
     receivers: tuple[Component, ...],
 ) -> tuple[Float, frozenset[int]]:
-    """Return scores [sender, receiver] by one pass (those of no edge mean nothing), and parallel layers."""
+    """Return scores [sender, receiver] by one pass (undefined where no edge exists), and parallel layers."""
     slopes, parallel = _slopes(run, receivers)
     scores = np.zeros((len(senders), len(receivers)))
     written: dict[int, Tensor] = {}
@@ -275,49 +282,49 @@ def _grad(of: Tensor, at: Tensor, weights: Tensor) -> Tensor:
 
 
 def _slopes(run: _Run, receivers: Sequence[Component]) -> tuple[Tensor, frozenset[int]]:
-    """Return gradients at what components read, and the layers whose MLP reads the block's input.
+    """Return gradients at the inputs of components, and the layers whose MLP reads the block's input.
 
     Returns:
-        The target's gradient at what each component reads, through it alone [receiver, token, width], and
+        The target's gradient at the input of each component, through it alone [receiver, token, width], and
         the layers that are parallel.
     """
-    places = [place for place in run.at if place[0] in ("head", "mlp")]
+    points = [point for point in run.at if point[0] in ("head", "mlp")]
     result = torch.autograd.grad(
         run.score,
-        [run.at[position] for position in places],
+        [run.at[point] for point in points],
         retain_graph=True,
         allow_unused=True,
         materialize_grads=True,
     )
-    slope_at = dict(zip(places, result, strict=True))
-    last = max(layer for _, layer in places)
+    slope_at = dict(zip(points, result, strict=True))
+    last = max(layer for _, layer in points)
     slopes, parallel = [], set()
     for part in receivers:
         if part.kind == "output":
-            # What the last MLP writes is added to the last residual stream and to nothing else.
+            # The output of the last MLP is added to the last residual stream and to nothing else.
             slopes.append(slope_at["mlp", last][0])
             continue
         state = run.at["state", part.layer]
-        place: tuple[Site, int] = ("head" if part.kind == "head" else "mlp", part.layer)
-        weights = slope_at[place]
+        point: tuple[Site, int] = ("head" if part.kind == "head" else "mlp", part.layer)
+        weights = slope_at[point]
         if part.kind == "head":
             of_head = torch.zeros_like(weights)
             of_head[:, part.head] = weights[:, part.head]
-            slopes.append(_grad(run.at[place], state, of_head)[0])
+            slopes.append(_grad(run.at[point], state, of_head)[0])
             continue
-        (found_through,) = torch.autograd.grad(
-            run.at[place], run.at["attention", part.layer], weights, retain_graph=True, allow_unused=True
+        (through_attention,) = torch.autograd.grad(
+            run.at[point], run.at["attention", part.layer], weights, retain_graph=True, allow_unused=True
         )
-        through = cast("Tensor | None", found_through)
+        through = cast("Tensor | None", through_attention)
         if through is None:
             parallel.add(part.layer)
-            through = _grad(run.at[place], state, weights)
+            through = _grad(run.at[point], state, weights)
         slopes.append(through[0])
     return torch.stack(slopes), frozenset(parallel)
 
 
 def _written(run: _Run, layer: int, difference: Tensor) -> Tensor:
-    """Return what the differences of heads write [head, token, width]: the output projection of each."""
+    """Return the output projection of every head's difference [head, token, width]."""
     heads, attention = run.at["head", layer], run.at["attention", layer]
     # The Jacobian-vector product as two vector-Jacobian products; the projection is linear.
     probe = torch.zeros_like(attention, requires_grad=True)

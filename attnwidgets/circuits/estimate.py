@@ -1,4 +1,4 @@
-"""First-order estimates of patching by one backward pass, and their check on some cells."""
+"""First-order estimates of patching by a backward pass, and their check on some cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _TOGETHER = 8
-"""Checked cells in one call, sorted by layer: each call starts at the first layer of its own cells."""
+"""Checked cells in a call, sorted by layer: each call starts at the first layer of its cells."""
 
 
 def estimated(
@@ -34,10 +34,10 @@ def estimated(
         runs: The runs, ready.
         pair: The pair.
         sites: The sites.
-        base: The run that is changed: 0 for the clean one, 1 for the corrupt one.
+        base: The run that is changed: 0 for the clean, 1 for the corrupt run.
         checked: Number of cells of each site that are patched: half of them have the largest estimates,
             the others are drawn from those that differ in both runs.
-        batch_size: Number of patches in one call of the model.
+        batch_size: Number of patches in a call of the model.
 
     Returns:
         By site [layer, token], of heads [layer, head]; and the checked cells, in shares of the difference.
@@ -52,8 +52,8 @@ def estimated(
         width = pair.clean.n_heads(pair.stack) if site == "head" else pair.n_tokens
         raw[site] = np.zeros((n_layers, width))
         for layer in range(n_layers):
-            place = (site, layer)
-            change = ((source[place] - ours[place]) * slopes[place])[0].double().sum(-1).cpu().numpy()
+            key = (site, layer)
+            change = ((source[key] - ours[key]) * slopes[key])[0].double().sum(-1).cpu().numpy()
             if site == "head":
                 raw[site][layer] = np.nan
                 raw[site][layer, : len(change)] = change.sum(-1)
@@ -78,7 +78,7 @@ def _chosen(runs: SuffixRuns, raw: NDArray[np.float64], site: Site, count: int) 
 
 
 def _column(cell: Cell) -> int:
-    return int(cell.token if cell.head is None else cell.head)  # type: ignore[arg-type]  # one of them is known
+    return int(cell.token if cell.head is None else cell.head)  # type: ignore[arg-type]  # a cell of an estimate has a token or a head
 
 
 def _checked(

@@ -1,4 +1,4 @@
-"""aw.circuits.faithfulness: what a circuit keeps of an answer when the rest of the model is ablated."""
+"""aw.circuits.faithfulness: the share of an answer that a circuit retains, the rest ablated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Faithfulness(NamedTuple):
-    """What a circuit keeps.
+    """The share of the target that a circuit retains.
 
     Attributes:
         share: (m(circuit) - m(corrupt)) / (m(clean) - m(corrupt)): 1 keeps the answer, 0 loses it; NaN if the
@@ -50,14 +50,14 @@ def faithfulness(
 
         share = (m(circuit) - m(corrupt)) / (m(clean) - m(corrupt))
 
-    The embeddings stay those of the clean text. This is true ablation, one pass: no estimate.
+    The embeddings stay those of the clean text. This is ablation in a forward pass, not an estimate.
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
         corrupt: The same, with the same number of tokens.
         circuit: Components: ("head", layer, head), ("mlp", layer).
         target: A target as for every method; by default the model's prediction for the clean text.
-        foil: What it is contrasted with.
+        foil: Contrasting target.
         model: The model of texts.
         tokenizer: Its tokenizer.
         stack: Which blocks, in models with several stacks ("encoder", "decoder").
@@ -76,13 +76,15 @@ def faithfulness(
     """
     pair = pair_of(clean, corrupt, stack, "faithfulness", model, tokenizer)
     targets = resolve_target_set(pair.clean, target, foil, "faithfulness").single("faithfulness")
-    kept = {component_of(part, pair.clean, pair.stack) for part in circuit if not _is_end(part)}
+    in_circuit = {component_of(part, pair.clean, pair.stack) for part in circuit if not _is_end(part)}
     every = components(pair.clean, pair.stack)
     with SuffixRuns(pair, targets, ("head", "mlp"), "circuits.faithfulness") as runs:
-        patches = [[_cell(part) for part in every if part not in kept]]
+        patches = [[_cell(part) for part in every if part not in in_circuit]]
         score = float(runs.scores(0, patches, 1)[0])
         whole, none = (recorded.score for recorded in runs.recorded)
-    return Faithfulness((score - none) / share_unit(none, whole), score, whole, none, len(kept), len(every))
+    return Faithfulness(
+        (score - none) / share_unit(none, whole), score, whole, none, len(in_circuit), len(every)
+    )
 
 
 def _is_end(part: Any) -> bool:

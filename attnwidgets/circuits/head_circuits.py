@@ -1,4 +1,4 @@
-"""aw.circuits.head_circuits: what a head's weights do, without a text."""
+"""aw.circuits.head_circuits: a head's query-key and output-value circuits, from its weights alone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class HeadCircuits:
         key: W_K [width, dim].
         value: W_V [width, dim].
         output: W_O [dim, width].
-        scaling: What scores are multiplied by.
+        scaling: Factor of the scores.
     """
 
     layer: int
@@ -80,7 +80,7 @@ class HeadCircuits:
 
     @property
     def ov(self) -> Tensor:
-        """W_V W_O [width, width]: what a state that is read writes."""
+        """W_V W_O [width, width]: the head's output for a state that it attends to."""
         return self.value @ self.output
 
     @cached_property
@@ -95,7 +95,7 @@ class HeadCircuits:
 
     @property
     def copying(self) -> float:
-        """Sum of the eigenvalues over the sum of their sizes: 1 copies what is read, -1 suppresses it.
+        """Sum of the eigenvalues over the sum of their sizes: 1 copies the input, -1 suppresses it.
 
         NaN if the head writes nothing that the output reads directly.
         """
@@ -119,7 +119,7 @@ class HeadCircuits:
         return self._map(self._parts.logits(wrote)[:, ids], axis, "OV circuit", _OV)
 
     def qk_tokens(self, tokens: Sequence[str | int] | None = None) -> MixingMap:
-        """Return scores between tokens, before the softmax, at one place [1, 1, query token, key token].
+        """Return scores of tokens at equal positions, before the softmax [1, 1, query token, key token].
 
         Args:
             tokens: Tokens or ids; by default the whole vocabulary, if it is small.
@@ -156,14 +156,14 @@ class HeadCircuits:
 
 
 def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCircuits:
-    """Return a head's QK and OV circuits: what it looks for, and what it writes, from its weights alone.
+    """Return a head's QK circuit (attention scores) and OV circuit (outputs), from its weights alone.
 
         score(i, j) = x_i W_Q W_K' x_j / sqrt(dim),    writes x_j W_V W_O
 
     Token and position matrices are those of bare embeddings behind the layer's first norm: exact for layer 0
-    of models without position embeddings, and a first look at later layers, which read what earlier ones have
-    written. Rotations by position (RoPE) are left out: scores are those at equal places. The statistics of
-    the final norm are left out as well.
+    of models without position embeddings, and a first look at later layers, which also read the outputs of
+    earlier layers. Rotations by position (RoPE) are left out: scores are those at equal positions. The
+    statistics of the final norm are left out as well.
 
     Args:
         model: A model that predicts tokens.
@@ -177,8 +177,8 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
 
     Raises:
         IndexError: If the head is out of range.
-        UnsupportedModelError: If the projections of this family are not known; they are checked on what the
-            model computes.
+        UnsupportedModelError: If the projections of this family are not described; they are checked against
+            the queries and keys that the model computes.
 
     Source: Elhage et al. 2021, sections "QK and OV circuits" and "Summarizing OV/QK matrices" (copying).
 
@@ -224,7 +224,7 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
 
 
 def _query_key(block: Block, call: Call) -> tuple[Tensor, Tensor]:
-    """Return W_Q [width, head * dim] and W_K [width, kv head * dim], checked on what the model computed."""
+    """Return W_Q [width, head * dim] and W_K [width, kv head * dim], checked against those of a pass."""
     layout, like = block.layout, block.hidden
     heads, kv = block.n_heads, call.kv_heads
     size, width = call.query.shape[-1], like.shape[-1]
@@ -233,20 +233,20 @@ def _query_key(block: Block, call: Call) -> tuple[Tensor, Tensor]:
         matrix, bias = read_affine(block.part(layout.value), width, like)
         columns = torch.arange(matrix.shape[-1], device=matrix.device)
         if layout.fused == "thirds":
-            places = columns[: heads * size], columns[heads * size : (heads + kv) * size]
+            columns_of = columns[: heads * size], columns[heads * size : (heads + kv) * size]
         else:
-            each = columns.reshape(kv, 3, size)
-            places = each[:, 0].flatten(), each[:, 1].flatten()
-        result = [(matrix[:, at], None if bias is None else bias[at]) for at in places]
+            by_head = columns.reshape(kv, 3, size)
+            columns_of = by_head[:, 0].flatten(), by_head[:, 1].flatten()
+        result = [(matrix[:, chosen], None if bias is None else bias[chosen]) for chosen in columns_of]
     elif last in _SIBLINGS:
         result = [read_affine(block.part(f"{path}.{name}"), width, like) for name in _SIBLINGS[last]]
     else:
         raise UnsupportedModelError(f"{_NAME}: the query projection of {layout.family} is not known.")
     read = block.norm1(like) if layout.order != "post" and block.norm1 is not None else like
     for (matrix, bias), recorded in zip(result, (call.query, call.key), strict=True):
-        made = read[:1] @ matrix if bias is None else read[:1] @ matrix + bias
-        expected = recorded[0, :, 0].flatten().to(made)  # rotations leave the first position as it is
-        if not (made[0] - expected).norm() <= tolerance(call.dtype) * expected.norm():
+        computed = read[:1] @ matrix if bias is None else read[:1] @ matrix + bias
+        expected = recorded[0, :, 0].flatten().to(computed)  # rotations leave the first position as it is
+        if not (computed[0] - expected).norm() <= tolerance(call.dtype) * expected.norm():
             raise UnsupportedModelError(
                 f"{_NAME}: queries and keys of {layout.family} are not a projection of the states (a norm or "
                 "a scale follows)."
@@ -261,7 +261,7 @@ def _embedding_of(model: Any) -> nn.Embedding:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What stands before and behind a head: embeddings, the norm it reads behind, and the output.
+    """The parts of a model around a head: embeddings, the norm before it, and the output head.
 
     Attributes:
         trace: A trace of some tokens.
@@ -306,7 +306,7 @@ class _Parts:
         return self._read(result.weight.detach()[max(0, start) :][:count])
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return what states [token, width] add to the logits, the final norm's statistics left out."""
+        """Return the logits that states [token, width] add, without the final norm's statistics."""
         with no_grad():
             for step in (*self.ending.before, *self.ending.steps):
                 states = states.to(self.ending.hidden)

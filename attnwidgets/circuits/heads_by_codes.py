@@ -1,4 +1,4 @@
-"""aw.circuits.heads_by_codes: heads of a task, found by sparse codes of what they write in examples of it."""
+"""aw.circuits.heads_by_codes: heads of a task, by sparse codes of their outputs in examples of it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CodedHeads(Table):
     Attributes:
         scores: [layer, head], from -1 to 1; 0 by chance. NaN for heads that a layer does not have.
         codes: How many different codes each head used [layer, head].
-        explained: Share of the variance of what heads write that the codes explain.
+        explained: Share of the variance of heads' outputs that the codes explain.
         positive: Number of examples of the task.
         negative: Number of others.
     """
@@ -82,24 +82,24 @@ class CodedHeads(Table):
         return at_most(sorted(scores, key=lambda head: -head.value), k)
 
     def agreement(self, patched: Any, share: float = 0.1) -> float:
-        """Return how often a head that patching finds scores above one that it does not (area under the ROC).
+        """Return how often a head with a large patching share scores above another head (area under the ROC).
 
         Args:
             patched: Result of `aw.circuits.patch(...)` with site "head"; or shares [layer, head].
-            share: Smallest size of a share that counts as found.
+            share: Smallest size of a share that counts as large.
 
         Returns:
-            0 to 1; 0.5 by chance. NaN if all heads are found, or none.
+            0 to 1; 0.5 by chance. NaN if all shares are large, or none.
 
         Raises:
-            ValueError: If the shape is another one.
+            ValueError: If the shapes differ.
         """
         heads = patched.heads if isinstance(patched, Patching) else np.asarray(patched, dtype=np.float64)
         if heads is None or heads.shape != self.scores.shape:
             shape = None if heads is None else heads.shape
             raise ValueError(f"patched has heads {shape}; these are {self.scores.shape}.")
-        known = ~np.isnan(self.scores) & ~np.isnan(heads)
-        result, scores = np.abs(heads[known]) >= share, self.scores[known]
+        defined = ~np.isnan(self.scores) & ~np.isnan(heads)
+        result, scores = np.abs(heads[defined]) >= share, self.scores[defined]
         if result.all() or not result.any():
             return float("nan")
         pairs = scores[result][:, None] - scores[~result][None]
@@ -123,20 +123,21 @@ def heads_by_codes(
     seed: int = 0,
     stack: str | None = None,
 ) -> CodedHeads:
-    """Return which heads write, in examples of a task, what they do not write in others: by sparse codes.
+    """Return the heads whose outputs differ between examples of a task and others, by sparse codes.
 
-    What every head adds to the residual stream at one token (its output times W_O, scaled layer by layer) is
-    encoded by one sparse autoencoder, which is trained on the outputs of all heads in all examples; a code is
-    a feature that is active or not. Of each head, the codes that occur in some positive example and in no
-    negative one are collected on half of the examples. The score is, on the other half,
+    The output of every head to the residual stream at a token (times W_O, scaled layer by layer) is encoded
+    by a sparse autoencoder, which is trained on the outputs of all heads in all examples; a code is a feature
+    that is active or not. Of each head, the codes that occur in some positive example and in no negative
+    example are collected on half of the examples. The score is, on the other half,
 
-        share of positive examples with such a code - share of negative ones with such a code
+        share of positive examples with such a code - share of negative examples with such a code
 
     averaged over both ways to divide: 1 if the head always tells them apart, 0 by chance. The authors count
     the codes on the examples that they were collected on, where rare codes count as well.
 
-    No gradient and no pairs of texts of equal length are needed. It finds heads that *write* something else
-    at this token; what earlier heads did at other tokens is not seen. Compare with patching (`.agreement`).
+    No gradient and no pairs of texts of equal length are needed. The score is of heads whose *output* differs
+    at this token; the effects of earlier heads at other tokens are not included. Compare with patching
+    (`.agreement`).
 
     Args:
         model: A model with self-attention.
@@ -156,7 +157,7 @@ def heads_by_codes(
     Raises:
         ValueError: For fewer than 8 examples of a kind, a text without token `position`, or an option out of
             range.
-        UnsupportedModelError: If the output projection of this family is not known.
+        UnsupportedModelError: If the output projection of this family is not described.
 
     Source: O'Neill and Bui 2024, Sparse Autoencoders Enable Scalable and Reliable Circuit Identification in
     Language Models.
@@ -199,7 +200,7 @@ def heads_by_codes(
 
 
 def _written(model: Any, tokenizer: Any, texts: list[str], position: int, stack: str | None) -> list[Tensor]:
-    """Return what heads add to the residual stream at a token, by layer [text, head, dim]."""
+    """Return the outputs of heads to the residual stream at a token, by layer [text, head, dim]."""
     matrices: list[Tensor] = []
     rows: list[list[Tensor]] = []
     for number, text in enumerate(progress(texts, desc=_NAME)):
@@ -257,8 +258,8 @@ def _halves(is_positive: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
     rng = np.random.default_rng(seed)
     first = np.zeros(len(is_positive), dtype=bool)
     for kind in (is_positive, ~is_positive):
-        places = rng.permutation(np.flatnonzero(kind))
-        first[places[: len(places) // 2]] = True
+        numbers = rng.permutation(np.flatnonzero(kind))
+        first[numbers[: len(numbers) // 2]] = True
     return first
 
 
@@ -266,7 +267,7 @@ def _score(active: NDArray[np.bool_], is_positive: NDArray[np.bool_], first: NDA
     """Return the score of a head's codes [text, code]."""
     scores = []
     for chosen in (first, ~first):
-        own = active[chosen & is_positive].any(0) & ~active[chosen & ~is_positive].any(0)
-        shown = np.atleast_1d(active[:, own].any(axis=1))
+        specific = active[chosen & is_positive].any(0) & ~active[chosen & ~is_positive].any(0)
+        shown = np.atleast_1d(active[:, specific].any(axis=1))
         scores.append(shown[~chosen & is_positive].mean() - shown[~chosen & ~is_positive].mean())
     return float(np.mean(scores))

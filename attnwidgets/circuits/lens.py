@@ -1,4 +1,4 @@
-"""aw.circuits.lens: what the model would predict if it stopped after each layer."""
+"""aw.circuits.lens: predictions from the states after each layer."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 PAPER = "nostalgebraist 2020, interpreting GPT: the logit lens"
-_BYTES = 2**25  # of one layer's logits that are held at a time
+_BYTES = 2**25  # of a layer's logits in memory at a time
 
 
 def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None, top: int = 5) -> Lens:
-    """Return what the model would predict at every token if it stopped after each layer: the logit lens.
+    """Return the predictions of every token's state after each layer, by the model's head: the logit lens.
 
         p_l = softmax(W_U norm(h_l))
 
-    h_l is the input of block l; row L is the model's own output, bit for bit. In layers far from the last one
+    h_l is the input of block l; row L is the model's output, bit for bit. In layers far from the last,
     states are written in other directions than those the head reads, so that the lens can show tokens that
     mean nothing (in SmolLM2, "," and "." until the last layers): a low rank of the answer there does not say
-    that the model lacks it. A translator rewrites each layer's states in the directions of the last ones
+    that the model lacks it. A translator rewrites each layer's states in the directions of the last layer
     first. Decoded in float32, some tokens at a time.
 
     Args:
@@ -46,7 +46,7 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
             prediction.
         translator: Result of `aw.circuits.fit_translator` for this model, or `Translator.load` opened
             (published tuned lenses, too); by default states are read as they are.
-        top: Number of the most probable tokens that are kept for each layer and token.
+        top: Number of the most probable tokens that are stored for each layer and token.
 
     Returns:
         Lens: `.rank` (0 for the most probable), `.probability`, `.entropy` (nats) and `.kl`,
@@ -54,8 +54,9 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
         probable tokens.
 
     Raises:
-        ValueError: If the answer is not one token, `top` is below 1, or the translator is of another model.
-        UnsupportedModelError: If the model has no head that predicts tokens, or one that is not described.
+        ValueError: If the answer is not a single token, `top` is below 1, or the translator is of another
+            model.
+        UnsupportedModelError: If the model has no head that predicts tokens, or a head that is not described.
         TypeError: If `trace` is not a trace.
 
     Source: nostalgebraist 2020, interpreting GPT: the logit lens; Belrose et al. 2023, section 2.
@@ -73,10 +74,10 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
         raise ValueError(f"top must be 1 or more, not {top}.")
     traced = cast("Trace", trace)
     if traced.logits is None or traced.logits.dim() != TOKENS:
-        what = "returns no logits" if traced.logits is None else "predicts classes, not tokens"
+        reason = "returns no logits" if traced.logits is None else "predicts classes, not tokens"
         raise UnsupportedModelError(
-            f"lens decodes states by the model's head, and {traced.model_id or 'this model'} {what}; load it "
-            "with a head that predicts tokens (AutoModelForCausalLM, AutoModelForMaskedLM)."
+            f"lens decodes states by the model's head, and {traced.model_id or 'this model'} {reason}; "
+            "load it with a head that predicts tokens (AutoModelForCausalLM, AutoModelForMaskedLM)."
         )
     target = resolve_target(traced, answer, method="lens", name="answer", logit=True)
     stack = "decoder" if "decoder" in traced.stacks else traced.default_stack
@@ -137,7 +138,7 @@ def _read(
 
 def _row_numbers(logits: Tensor, final: Tensor, answer: int, top: int) -> dict[str, Tensor]:
     """Return the numbers of some tokens from their logits [token, vocabulary] and the model's log p."""
-    log_p, p = logits.log_softmax(-1), logits.softmax(-1)  # bit for bit what the model's predictions are
+    log_p, p = logits.log_softmax(-1), logits.softmax(-1)  # equal to the model's predictions, bit for bit
     best = p.topk(top, dim=-1)
     return {
         "probability": p[:, answer],

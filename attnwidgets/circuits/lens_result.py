@@ -1,4 +1,4 @@
-"""Lens: what a model would predict after each layer, at every token."""
+"""Lens: the predictions of every token's state after each layer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TopToken(NamedTuple):
 
 
 class Lens(Explanation):
-    """What a model would predict if it stopped before each block; the last row is what it does predict.
+    """Predictions by the model's head from the states before each block; the last row is the model's.
 
     Args:
         probability: Probability of the answer [layer, token].
@@ -56,7 +56,7 @@ class Lens(Explanation):
         answer: Name of the answer.
         labels: Display strings of the ids.
         tokens: The tokens of the text.
-        answer_id: Id of the answer; None if it is not known.
+        answer_id: Id of the answer; None if the answer has no id.
         made_of: The trace, and the translator or None, for views that read more of them; not saved.
         **common: See `Explanation`.
 
@@ -119,12 +119,12 @@ class Lens(Explanation):
 
     @property
     def axis_names(self) -> tuple[str, ...]:
-        """("layer", "token"); layer l is the input of block l, the last one the model's output."""
+        """("layer", "token"); layer l is the input of block l, the last row the model's output."""
         return ("layer", "token")
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the axes: one layer more than the model has blocks."""
+        """Sizes of the axes; the layers are the blocks and the model's output."""
         return tuple(self.rank.shape)
 
     @property
@@ -138,13 +138,13 @@ class Lens(Explanation):
         """Return the most probable tokens, the most probable first: a list for each layer and token.
 
         Args:
-            k: Largest number of tokens; all that were kept by default.
+            k: Largest number of tokens; all that were stored by default.
             layer: Number of a layer, several, or a slice; all by default.
             token: The same for tokens.
 
         Raises:
             IndexError: If the layer or token is out of range.
-            ValueError: If more are wanted than were kept.
+            ValueError: If `k` exceeds the number of stored tokens.
         """
         ids, probabilities = self._top
         if k is not None and not 1 <= k <= ids.shape[-1]:
@@ -152,8 +152,8 @@ class Lens(Explanation):
                 f"k is {k}, and {ids.shape[-1]} tokens were kept: aw.circuits.lens(..., top={k})."
             )
         layers, tokens = (
-            range(size) if chosen is None else pick(chosen, range(size), what)
-            for size, chosen, what in zip(self.shape, (layer, token), self.axis_names, strict=True)
+            range(size) if chosen is None else pick(chosen, range(size), axis)
+            for size, chosen, axis in zip(self.shape, (layer, token), self.axis_names, strict=True)
         )
         return [
             [
@@ -170,7 +170,7 @@ class Lens(Explanation):
 
     @property
     def title(self) -> str:
-        """What is followed, and by which lens."""
+        """The lens, and the answer that it follows."""
         fitted = self.provenance["options"].get("translator")
         return f"{f'lens ({fitted})' if fitted else 'logit lens'}, answer {self.answer}"
 
@@ -185,7 +185,7 @@ class Lens(Explanation):
         """Return a matplotlib figure: layers x tokens, the most probable token in every cell.
 
         Args:
-            colour: What colours show: "probability" or "rank" of the answer, "entropy", or "kl".
+            colour: Quantity of the colours: "probability" or "rank" of the answer, "entropy", or "kl".
             title: Heading; by default the answer.
 
         Raises:

@@ -50,17 +50,17 @@ def overlap(first: Any, second: Any, *, top: float = 0.02) -> Overlap:
     Example:
         >>> first, second = np.zeros((2, 10, 10))
         >>> first[0, :3] = second[0, 1:4] = 1
-        >>> found = aw.circuits.overlap(first, second, top=3)
-        >>> found.shared, round(found.expected, 2), round(found.p, 4)
+        >>> overlap = aw.circuits.overlap(first, second, top=3)
+        >>> overlap.shared, round(overlap.expected, 2), round(overlap.p, 4)
         (((0, 1), (0, 2)), 0.09, 0.0018)
     """
     from scipy.stats import hypergeom
 
-    sizes = [np.abs(_heads(given, name)) for given, name in ((first, "first"), (second, "second"))]
+    sizes = [np.abs(_heads(shares, name)) for shares, name in ((first, "first"), (second, "second"))]
     if sizes[0].shape != sizes[1].shape:
         raise ValueError(f"first has heads {sizes[0].shape} and second {sizes[1].shape}: not of one model.")
-    known = ~np.isnan(sizes[0]) & ~np.isnan(sizes[1])
-    n = int(known.sum())
+    defined = ~np.isnan(sizes[0]) & ~np.isnan(sizes[1])
+    n = int(defined.sum())
     whole = isinstance(top, (int, np.integer)) and not isinstance(top, bool)
     count = int(top) if whole else max(1, round(float(top) * n)) if 0 < top < 1 else 0
     if not 1 <= count <= n:
@@ -68,13 +68,13 @@ def overlap(first: Any, second: Any, *, top: float = 0.02) -> Overlap:
             f"top must be a share between 0 and 1, or a number of heads from 1 to {n}, not {top!r}."
         )
     chosen = [
-        set(np.argsort(-np.where(known, size, -1.0).reshape(-1), kind="stable")[:count]) for size in sizes
+        set(np.argsort(-np.where(defined, size, -1.0).reshape(-1), kind="stable")[:count]) for size in sizes
     ]
     both = sizes[0].reshape(-1) + sizes[1].reshape(-1)
-    shared = sorted(chosen[0] & chosen[1], key=lambda place: -both[place])
+    shared = sorted(chosen[0] & chosen[1], key=lambda index: -both[index])
     width = sizes[0].shape[1]
     return Overlap(
-        tuple((int(place) // width, int(place) % width) for place in shared),
+        tuple((int(index) // width, int(index) % width) for index in shared),
         count,
         n,
         count * count / n,
@@ -82,8 +82,8 @@ def overlap(first: Any, second: Any, *, top: float = 0.02) -> Overlap:
     )
 
 
-def _heads(given: Any, name: str) -> np.ndarray:
-    heads = given.heads if isinstance(given, Patching) else np.asarray(given, dtype=np.float64)
+def _heads(shares: Any, name: str) -> np.ndarray:
+    heads = shares.heads if isinstance(shares, Patching) else np.asarray(shares, dtype=np.float64)
     if heads is None:
         raise ValueError(f'{name} has no heads: aw.circuits.patch(..., sites="head").')
     if heads.ndim != 2:  # noqa: PLR2004 - [layer, head]

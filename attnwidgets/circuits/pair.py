@@ -40,11 +40,11 @@ _AROUND = 6  # tokens that are shown before and after those that differ
 
 @dataclass(frozen=True)
 class Pair:
-    """A clean run and a corrupt one.
+    """A clean run and a corrupt run.
 
     Attributes:
         clean: The trace of the clean text.
-        corrupt: The trace of the corrupt one.
+        corrupt: The trace of the corrupt text.
         stack: The stack whose activations are patched.
         differs: Positions of the tokens in which they differ; of inputs without token ids, all.
         first: Position from which on activations can differ: in a causal stack that of the first token that
@@ -88,7 +88,7 @@ def pair_of(
     Args:
         clean: A trace, or a text.
         corrupt: The same.
-        stack: Name of the stack; None for the default one.
+        stack: Name of the stack; None for the default stack.
         function: Name of the public function, for messages.
         model: The model of texts.
         tokenizer: Its tokenizer.
@@ -197,8 +197,8 @@ def _differing(clean: Trace, corrupt: Trace, stack: str) -> tuple[int, ...]:
         return tuple(range(count))
     if ids.shape != (1, count) or others.shape != (1, count):
         return tuple(range(count))
-    places = tuple(torch.ne(ids, others)[0].nonzero().flatten().tolist())
-    return places or tuple(range(count))
+    differing = tuple(torch.ne(ids, others)[0].nonzero().flatten().tolist())
+    return differing or tuple(range(count))
 
 
 def said_difference(pair: Pair) -> str:
@@ -225,7 +225,7 @@ class AlignedTexts:
 
     Args:
         clean: The trace of the clean text.
-        corrupt: The trace of the corrupt one.
+        corrupt: The trace of the corrupt text.
         stack: The stack whose activations are patched.
 
     Attributes:
@@ -237,21 +237,21 @@ class AlignedTexts:
         self.columns: Alignment = align(clean.axes(stack)[0], corrupt.axes(stack)[0])
 
     def tokens(self, side: int) -> tuple[str, ...]:
-        """Return what every column reads in the clean text (0) or the corrupt one (1); "" for nothing."""
+        """Return the tokens of the clean (0) or corrupt (1) text by column; "" for columns that it lacks."""
         return tuple(self.columns.label(column, side) for column in range(len(self.columns)))
 
     def sweep(
         self, sites: Sequence[Site], base: int, targets: Sequence[TargetSet]
     ) -> tuple[dict[Site, NDArray[np.float64]], tuple[float, float]]:
-        """Return m(patched) - m(base) of every place, and m of both runs.
+        """Return m(patched) - m(base) of every cell, and m of both runs.
 
         Args:
             sites: The sites.
-            base: The run that is changed: 0 for the clean one, 1 for the corrupt one.
-            targets: The target as each run reads it, at its own last token.
+            base: The run that is changed: 0 for the clean, 1 for the corrupt run.
+            targets: The target as each run reads it, at its last token.
 
         Returns:
-            By site [layer, column], of heads [layer, head]; NaN for columns that one text lacks.
+            By site [layer, column], of heads [layer, head]; NaN for columns that a text lacks.
         """
         ours, other = self.sides[base], self.sides[1 - base]
         before = [scored(trace, of) for trace, of in zip(self.sides, targets, strict=True)]
@@ -265,30 +265,34 @@ class AlignedTexts:
         layers = ours.layers(self._stack)
         raw: dict[Site, NDArray[np.float64]] = {}
         for site in sites:
-            known = activations_of(other, site, list(layers), self._stack)
+            activations = activations_of(other, site, list(layers), self._stack)
             width = ours.n_heads(self._stack) if site == "head" else len(self.columns)
             raw[site] = np.full((len(layers), width), np.nan)
             for layer in progress(layers, f"patching {site}"):
-                for position in self._places(site, layer, list(pairs)):
+                for position in self._positions(site, layer, list(pairs)):
                     if site != "head" and position < first:
-                        raw[site][layer, position] = (
-                            0.0  # what stands before the first difference is the same
-                        )
+                        raw[site][layer, position] = 0.0  # equal in both runs: before the first difference
                         continue
-                    change = self._change(site, layer, position, known[layer], pairs, ours)
+                    change = self._change(site, layer, position, activations[layer], pairs, ours)
                     raw[site][layer, position] = scored(ours, targets[base], [change]) - before[base]
         return raw, (before[0], before[1])
 
-    def _places(self, site: Site, layer: int, columns: list[int]) -> list[int]:
+    def _positions(self, site: Site, layer: int, columns: list[int]) -> list[int]:
         return list(range(self.sides[0].n_heads(self._stack, layer))) if site == "head" else columns
 
     def _change(
-        self, site: Site, layer: int, place: int, known: Any, pairs: dict[int, tuple[int, int]], ours: Trace
+        self,
+        site: Site,
+        layer: int,
+        position: int,
+        activations: Any,
+        pairs: dict[int, tuple[int, int]],
+        ours: Trace,
     ) -> Intervention:
-        """Return what puts the other run's activations into one column, or into all columns of a head."""
+        """Return the intervention that patches a column, or all columns of a head, from the other run."""
         if site == "head":
-            own, others = ([pair[side] for pair in pairs.values()] for side in (0, 1))
-            numbers, heads = known[:, others], [place]
-            return set_activations(ours, site, layer, numbers, tokens=own, heads=heads, stack=self._stack)
-        at, from_ = pairs[place]
-        return set_activations(ours, site, layer, known[[from_]], tokens=[at], stack=self._stack)
+            ours_at, theirs_at = ([pair[side] for pair in pairs.values()] for side in (0, 1))
+            numbers, heads = activations[:, theirs_at], [position]
+            return set_activations(ours, site, layer, numbers, tokens=ours_at, heads=heads, stack=self._stack)
+        at, from_ = pairs[position]
+        return set_activations(ours, site, layer, activations[[from_]], tokens=[at], stack=self._stack)

@@ -32,7 +32,7 @@ _BATCH = 32
 
 
 class PairedRuns:
-    """Two runs that are kept; made by `aw.circuits.paired`."""
+    """Two recorded runs that serve many patches; made by `aw.circuits.paired`."""
 
     def __init__(
         self,
@@ -79,43 +79,45 @@ class PairedRuns:
         *,
         batch_size: int = _BATCH,
     ) -> PatchedSets:
-        """Patch many sets of places, each alone; see `aw.circuits.patch_sets`.
+        """Patch many sets of cells, each set alone; see `aw.circuits.patch_sets`.
 
         Args:
-            sets: Sets of places, each a list of cells.
+            sets: Sets, each a list of cells.
             how: "denoise" patches the clean run's activations into the corrupt run, "noise" the reverse.
-            batch_size: Number of sets in one call of the model.
+            batch_size: Number of sets in a call of the model.
 
         Raises:
             ValueError: If sets are empty, a set is empty, a cell has another form, or its site was not
                 requested.
             IndexError: If the layer, token or head is out of range.
         """
-        wanted = cells_of(sets, self._pair)
-        missing = {cell.site for cells in wanted for cell in cells} - set(self._sites)
+        checked_sets = cells_of(sets, self._pair)
+        missing = {cell.site for cells in checked_sets for cell in cells} - set(self._sites)
         if missing:
             raise ValueError(f"{self._purpose}: {min(missing)!r} was not recorded; name it in sites=.")
-        return self.patch_cells_of(wanted, how, batch_size)
+        return self.patch_cells_of(checked_sets, how, batch_size)
 
     def patch_cells_of(
-        self, wanted: Sequence[Sequence[Cell]], how: Direction, batch_size: int
+        self, checked_sets: Sequence[Sequence[Cell]], how: Direction, batch_size: int
     ) -> PatchedSets:
         """Patch sets of cells that were checked."""
         require_choice("how", how, DIRECTIONS)
         if batch_size < 1:
             raise ValueError(f"batch_size must be 1 or more, not {batch_size}.")
         # Those that begin in late layers together: a batch runs from its first patched layer on.
-        order = sorted(range(len(wanted)), key=lambda number: min(cell.layer for cell in wanted[number]))
+        order = sorted(
+            range(len(checked_sets)), key=lambda number: min(cell.layer for cell in checked_sets[number])
+        )
         base = base_of(how)
-        after = np.zeros(len(wanted))
+        after = np.zeros(len(checked_sets))
         with self._ready() as runs:
-            after[order] = runs.scores(base, [wanted[number] for number in order], batch_size)
+            after[order] = runs.scores(base, [checked_sets[number] for number in order], batch_size)
             before, source = runs.recorded[base].score, runs.recorded[1 - base].score
         raw = after - before
         return PatchedSets(raw / share_unit(before, source), raw, before, source)
 
     def estimates(self, site: Site = "head", how: Direction = "denoise") -> NDArray[np.float64]:
-        """Return what patching each cell of a site would change, to first order; see `aw.circuits.patch`.
+        """Return the change of the target by patching each cell of a site, to first order; see `patch`.
 
         Args:
             site: The site.
@@ -123,7 +125,7 @@ class PairedRuns:
 
         Returns:
             m(patched) - m(base) in units of the target [layer, head], or [layer, token] of other sites. They
-            are estimates: check the ones that matter by `patch_sets`.
+            are estimates: check large values by `patch_sets`.
 
         Raises:
             ValueError: If the direction or the site was not requested.
@@ -159,14 +161,14 @@ def paired(
     """Run two texts once, for many questions about the same pair.
 
     `patch`, `patch_sets` and `patch_cells` run both texts anew at each call. For several calls on the same
-    pair, these runs are most of the work, and here they are done once, at the first call. What they
-    recorded is kept; it holds for the weights that the model has then.
+    pair, these runs are most of the work, and here they are done once, at the first call. Their
+    activations stay in memory; they hold for the weights that the model has then.
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
         corrupt: The same, with the same number of tokens.
         target: A target as for every method; by default the model's prediction for the clean text.
-        foil: What it is contrasted with.
+        foil: Contrasting target.
         sites: Sites that are recorded: "state", "attention", "mlp", "head".
         estimate: Directions in which `.estimates` will be requested, "denoise" or "noise": each takes a
             backward pass.
@@ -200,30 +202,30 @@ def paired(
 
 
 def base_of(how: Direction) -> int:
-    """Return which run a direction changes: 0 for the clean one, 1 for the corrupt one."""
+    """Return which run a direction changes: 0 for the clean, 1 for the corrupt run."""
     return DIRECTIONS.index(how) ^ 1
 
 
 def cells_of(sets: Sequence[Iterable[tuple[Any, ...]]], pair: Pair) -> list[list[Cell]]:
-    """Return sets of places that a user names, checked against a pair.
+    """Return sets of cells that a user names, checked against a pair.
 
     Raises:
-        ValueError: If there are none, one is empty, or a cell has another form.
+        ValueError: If `sets` or a set is empty, or a cell has another form.
         IndexError: If the layer, token or head is out of range.
     """
-    wanted = [[cell_of(cell, pair) for cell in cells] for cells in sets]
-    if not wanted or not all(wanted):
-        empty = "sets is empty" if not wanted else f"sets[{wanted.index([])}] is empty"
+    checked_sets = [[cell_of(cell, pair) for cell in cells] for cells in sets]
+    if not checked_sets or not all(checked_sets):
+        empty = "sets is empty" if not checked_sets else f"sets[{checked_sets.index([])}] is empty"
         raise ValueError(f'{empty}: name a cell, as ("state", 3, 5) or ("head", 3, 1).')
-    return wanted
+    return checked_sets
 
 
 class PatchedSets(NamedTuple):
-    """What sets of places carry, each patched alone.
+    """The effects of sets of cells, each set patched alone.
 
     Attributes:
-        shares: Share of the difference of the two runs [set]; NaN if there is none.
-        raw: What each changes, m(patched) - m(base), in units of the target [set].
+        shares: Share of the difference of the two runs [set]; NaN if they do not differ.
+        raw: Change of the target by each, m(patched) - m(base), in units of the target [set].
         before: The target, less its foil, in the run that was changed.
         source: The same in the run that the activations are from.
     """
@@ -256,22 +258,22 @@ def patch_sets(
     stack: str | None = None,
     batch_size: int = 32,
 ) -> PatchedSets:
-    """Return what each of many sets of places carries, the places of a set patched together.
+    """Return the effect of each of many sets of cells, the cells of a set patched together.
 
-    As `patch_cells` for every set, but both texts run once, and the sets run in batches: one set for every
+    As `patch_cells` for every set, but both texts run once, and the sets run in batches: a set for every
     layer, with all of its tokens, gives the effect through each layer exactly.
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
         corrupt: The same, with the same number of tokens.
-        sets: Sets of places, each a list of cells as `patch_cells` takes them.
+        sets: Sets, each a list of cells as `patch_cells` takes them.
         target: A target as for every method; by default the model's prediction for the clean text.
-        foil: What it is contrasted with.
+        foil: Contrasting target.
         how: "denoise" patches the clean run's activations into the corrupt run, "noise" the reverse.
         model: The model of texts.
         tokenizer: Its tokenizer.
         stack: Which blocks, in models with several stacks ("encoder", "decoder").
-        batch_size: Number of sets in one call of the model.
+        batch_size: Number of sets in a call of the model.
 
     Raises:
         ValueError: If sets are empty, a set is empty, or a cell has another form; see also `patch`.
@@ -289,6 +291,8 @@ def patch_sets(
     require_choice("how", how, DIRECTIONS)
     pair = pair_of(clean, corrupt, stack, "patch_sets", model, tokenizer)
     targets = resolve_target_set(pair.clean, target, foil, "patch_sets").single("patch_sets")
-    wanted = cells_of(sets, pair)
-    sites = dict.fromkeys(cell.site for cells in wanted for cell in cells)
-    return PairedRuns(pair, targets, sites, "circuits.patch_sets").patch_cells_of(wanted, how, batch_size)
+    checked_sets = cells_of(sets, pair)
+    sites = dict.fromkeys(cell.site for cells in checked_sets for cell in cells)
+    return PairedRuns(pair, targets, sites, "circuits.patch_sets").patch_cells_of(
+        checked_sets, how, batch_size
+    )

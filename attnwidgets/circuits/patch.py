@@ -1,4 +1,10 @@
-"""aw.circuits.patch: the activations of one run in the place of those of another, and what that changes."""
+"""aw.circuits.patch: activations of a run replaced by those of another run, and the change of the target.
+
+Both runs are recorded once (`SuffixRuns`, over the tokens that can differ); then every cell, a site of a
+layer at a token or a head, is patched in a copy of the base run, many copies in a batch (`_sweep`), or
+estimated by a backward pass (`estimate.py`). Texts of different length are patched column by column of their
+alignment (`_aligned`), which takes a forward pass for every cell.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +47,8 @@ class BothWays(NamedTuple):
     """Patching in both directions.
 
     Attributes:
-        denoise: The clean run's activations in the corrupt run: what suffices to bring the answer back.
-        noise: The corrupt run's activations in the clean run: what is needed to keep it.
+        denoise: The clean run's activations in the corrupt run: the cells that suffice to restore the answer.
+        noise: The corrupt run's activations in the clean run: the cells that are needed for it.
     """
 
     denoise: Patching
@@ -73,39 +79,39 @@ def patch(
     stack: str | None = None,
     batch_size: int = 32,
 ) -> Patching | BothWays:
-    """Return which places carry the difference between a clean and a corrupt run.
+    """Return the share of the difference between a clean and a corrupt run that each cell carries.
 
         share = (m(patched) - m(base)) / (m(source) - m(base))
 
     m is the target less its foil. "denoise" patches the clean run's activations into the corrupt run, "noise"
-    the corrupt run's into the clean one. A cell of "state", "attention" and "mlp" is one token of one layer;
-    a head is patched at all tokens. In causal models only tokens from the first different one on run, over
-    the keys and values of those before it, and only layers from the patched one on; cells before it are 0
-    exactly. With L layers, n tokens and m of them from the first different one on, the states cost
+    the corrupt run's into the clean run. A cell of "state", "attention" and "mlp" is a token of a layer;
+    a head is patched at all tokens. In causal models only tokens from the first different token on run, over
+    the keys and values of those before it, and only layers from the patched layer on; cells before it are 0
+    exactly. With L layers, n tokens and m of them from the first different token on, the states cost
     (L + 1) / 2 * m^2 / n forward passes. Models in half precision compute in float32.
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
         corrupt: The same, with the same number of tokens.
         target: A target as for every method; by default the model's prediction for the clean text.
-        foil: What it is contrasted with, such as the answer to the corrupt text.
-        sites: "state" (the input of a block), "attention" and "mlp" (what they add to the residual stream),
-            "head" (outputs of heads, at all tokens): one or several.
+        foil: Contrasting target, such as the answer to the corrupt text.
+        sites: "state" (the input of a block), "attention" and "mlp" (their outputs to the residual stream),
+            "head" (outputs of heads, at all tokens): a site or several.
         how: "denoise", "noise", or "both" for two results.
-        estimate: Estimate every cell to first order, (a_source - a_base) . dm/da, with one backward pass, and
+        estimate: Estimate every cell to first order, (a_source - a_base) . dm/da, with a backward pass, and
             check some cells by patching them: `.checked`, `.agreement`. Estimates of states can be far off.
-        checked: How many places of a site are patched to check the estimates: half of them the largest.
-        align: Also take texts of different length. Tokens that correspond, by edit distance, stand in one
-            column, and a column is patched from token to token; columns that one text lacks are NaN. Each
-            place costs a forward pass.
+        checked: Number of cells of a site that are patched to check the estimates: half of them the largest.
+        align: Also take texts of different length. Tokens that correspond, by edit distance, share a
+            column, and a column is patched from token to token; columns that a text lacks are NaN. Each
+            cell costs a forward pass.
         model: The model of texts.
         tokenizer: Its tokenizer.
         stack: Which blocks, in models with several stacks ("encoder", "decoder").
-        batch_size: Number of patches in one call of the model.
+        batch_size: Number of patches in a call of the model.
 
     Returns:
-        Patching: `.values[site]` [layer, token] and `.heads` [layer, head] hold shares (1: the place alone
-        turns the answer; 0: it changes nothing; they need not sum to one), `.raw` m(patched) - m(base) in
+        Patching: `.values[site]` [layer, token] and `.heads` [layer, head] hold shares (1: the cell alone
+        turns the answer; 0: it changes nothing; they need not sum to 1), `.raw` m(patched) - m(base) in
         units of the target. For how="both" a pair of them, `.denoise` and `.noise`.
 
     Raises:
@@ -113,7 +119,7 @@ def patch(
             the traces are of two models or were recorded under other interventions, the target is several
             tokens, or `align` meets a model in half precision.
         TypeError: If `clean` or `corrupt` is neither a trace nor a text with a model.
-        UnsupportedModelError: If a site is not known in this family of models, or the model has no head.
+        UnsupportedModelError: If a site cannot be located in this family of models, or the model has no head.
 
     Source: Vig et al. 2020; Meng et al. 2022, section 2; Zhang and Nanda 2024 (directions, logit difference);
     Nanda 2023, Attribution Patching (estimate).
@@ -185,15 +191,15 @@ def patch_cells(
     tokenizer: Any = None,
     stack: str | None = None,
 ) -> PatchedCells:
-    """Return what several places carry when they are patched together.
+    """Return the effect of several cells that are patched together.
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
         corrupt: The same, with the same number of tokens.
-        cells: Places: (site, layer, token) for "state", "attention" and "mlp"; ("head", layer, head), or
-            ("head", layer, head, token) for one position of a head. A token of None means all tokens.
+        cells: Tuples (site, layer, token) for "state", "attention" and "mlp"; ("head", layer, head), or
+            ("head", layer, head, token) for a position of a head. A token of None means all tokens.
         target: A target as for every method; by default the model's prediction for the clean text.
-        foil: What it is contrasted with.
+        foil: Contrasting target.
         how: "denoise" patches the clean run's activations into the corrupt run, "noise" the reverse.
         model: The model of texts.
         tokenizer: Its tokenizer.
@@ -215,14 +221,14 @@ def patch_cells(
     require_choice("how", how, DIRECTIONS)
     pair = pair_of(clean, corrupt, stack, "patch_cells", model, tokenizer)
     targets = resolve_target_set(pair.clean, target, foil, "patch_cells").single("patch_cells")
-    wanted = [cell_of(cell, pair) for cell in cells]
-    if not wanted:
+    checked_cells = [cell_of(cell, pair) for cell in cells]
+    if not checked_cells:
         raise ValueError('cells is empty: name one, as ("state", 3, 5) or ("head", 3, 1).')
     base = DIRECTIONS.index(how) ^ 1
     with SuffixRuns(
-        pair, targets, dict.fromkeys(cell.site for cell in wanted), "circuits.patch_cells"
+        pair, targets, dict.fromkeys(cell.site for cell in checked_cells), "circuits.patch_cells"
     ) as runs:
-        after, predictions = runs.outcome(base, wanted)
+        after, predictions = runs.outcome(base, checked_cells)
         before, source = runs.recorded[base].score, runs.recorded[1 - base].score
     return PatchedCells((after - before) / share_unit(before, source), before, after, source, predictions)
 
@@ -238,7 +244,7 @@ def chosen_sites(sites: Any) -> tuple[Site, ...]:
 
 
 def cell_of(given: Any, pair: Pair) -> Cell:
-    """Return a place that a user names, checked against a pair."""
+    """Return a cell that a user names, checked against a pair."""
     form = 'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token)'
     if not isinstance(given, (tuple, list)) or not given:
         raise ValueError(f"cells takes a list of places, not {given!r}: {form}.")
@@ -268,7 +274,7 @@ def _sweep(runs: SuffixRuns, pair: Pair, site: Site, base: int, batch_size: int)
             cells = [Cell(site, layer, None, head) for head in range(count)]
         else:
             cells = [Cell(site, layer, token) for token in range(pair.first, width)]
-        # What is the same in both runs changes nothing.
+        # Cells that are equal in both runs change nothing.
         cells = [cell for cell in cells if not runs.equal(cell)]
         columns = np.array([cell.token if cell.head is None else cell.head for cell in cells], dtype=np.intp)
         raw[layer, columns] = runs.scores(base, [(cell,) for cell in cells], batch_size) - before
@@ -282,9 +288,11 @@ def _aligned(
     if any(getattr(named, "position", None) is not None for named in (target, foil)):
         raise ValueError("target names a position, which texts of different length do not share.")
     answer, other = (of[0].index if of else None for of in (targets.targets, targets.foils))
-    own = [resolve_target_set(trace, answer, other, "patch").single("patch") for trace in pair.sides]
+    targets_of_sides = [
+        resolve_target_set(trace, answer, other, "patch").single("patch") for trace in pair.sides
+    ]
     texts = AlignedTexts(pair.clean, pair.corrupt, pair.stack)
-    swept, scores = texts.sweep(sites, DIRECTIONS.index(direction) ^ 1, own)
+    swept, scores = texts.sweep(sites, DIRECTIONS.index(direction) ^ 1, targets_of_sides)
     raw: dict[str, NDArray[np.float64]] = {str(site): values for site, values in swept.items()}
     options = {"how": direction, "sites": list(sites), "align": True}
     facts = {"corrupt": pair.corrupt.text, "differs": f"columns {spoken(texts.columns.differing)}"}
@@ -360,10 +368,10 @@ class PatchedPair:
 
     Attributes:
         clean: The trace of the clean text.
-        corrupt: The trace of the corrupt one.
+        corrupt: The trace of the corrupt text.
         stack: The stack whose activations are patched.
         target: The target, as it was given.
-        foil: What it is contrasted with, as it was given.
+        foil: Contrasting target, as it was given.
     """
 
     clean: Trace
@@ -374,7 +382,7 @@ class PatchedPair:
 
     def patch(self, sites: Sequence[Site], direction: Direction, *, estimate: bool) -> Patching:
         """Patch the same pair in another direction, or estimate it; see `aw.circuits.patch`."""
-        made: Any = patch(
+        result: Any = patch(
             self.clean,
             self.corrupt,
             self.target,
@@ -384,10 +392,10 @@ class PatchedPair:
             estimate=estimate,
             stack=self.stack,
         )
-        return made
+        return result
 
     def patch_cells(self, cells: Sequence[tuple[Any, ...]], direction: Direction) -> PatchedCells:
-        """Patch several places at once; see `aw.circuits.patch_cells`."""
+        """Patch several cells at once; see `aw.circuits.patch_cells`."""
         return patch_cells(
             self.clean,
             self.corrupt,

@@ -1,4 +1,4 @@
-"""Patching: what every place of a model carries of the difference between two runs."""
+"""Patching: the share of the difference between two runs that every cell of a model carries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def share_unit(base: float, source: float) -> float:
 
 
 class RankedCell(NamedTuple):
-    """A patched place and what it carries.
+    """A patched cell with its share.
 
     Attributes:
         site: "state", "attention", "mlp" or "head".
@@ -65,7 +65,7 @@ class RankedCell(NamedTuple):
 
 
 class CheckedCell(NamedTuple):
-    """A place whose estimate was checked by patching it.
+    """A cell whose estimate was checked by patching it.
 
     Attributes:
         site: "state", "attention", "mlp" or "head".
@@ -87,13 +87,13 @@ class CheckedCell(NamedTuple):
 
 
 class Patching(Explanation):
-    """Shares of the difference between a clean and a corrupt run that single places carry.
+    """Shares of the difference between a clean and a corrupt run that single cells carry.
 
         share = (m(patched) - m(base)) / (m(source) - m(base))
 
-    With direction "denoise" the base is the corrupt run and the source the clean one; with "noise" the
-    reverse. 1: the place alone turns the base's answer into the source's. 0: it changes nothing. Shares need
-    not sum to one. NaN: the runs do not differ in the target, see `.raw`.
+    With direction "denoise" the base is the corrupt run and the source the clean run; with "noise" the
+    reverse. 1: the cell alone turns the base's answer into the source's. 0: it changes nothing. Shares need
+    not sum to 1. NaN: the runs do not differ in the target, see `.raw`.
 
     Args:
         raw: By site, m(patched) - m(base), in units of the target: [layer, token], of "head" [layer, head].
@@ -106,12 +106,12 @@ class Patching(Explanation):
         target: Name of the target.
         foil: Name of the foil, or None.
         estimate: Whether the numbers are first-order estimates.
-        checked: Places whose estimates were checked.
+        checked: Cells whose estimates were checked.
         pair: The runs, for views that patch more of them; not saved.
         **common: See `Explanation`.
 
     Raises:
-        ValueError: If shapes and labels do not match, or an estimate has no checked places.
+        ValueError: If shapes and labels do not match, or an estimate has no checked cells.
     """
 
     kind = "Patching"
@@ -193,7 +193,7 @@ class Patching(Explanation):
         return share_unit(self.base, self.source)
 
     @property
-    def values(self) -> Mapping[str, Array]:  # type: ignore[override]  # one array for each site
+    def values(self) -> Mapping[str, Array]:  # type: ignore[override]  # an array for each site
         """Shares by site [layer, token]; layer l of "state" is block l's input. Heads are in `.heads`."""
         return MappingProxyType({site: self._shares(site) for site in self.raw if site != "head"})
 
@@ -222,7 +222,7 @@ class Patching(Explanation):
 
     @property
     def agreement(self) -> float:
-        """Correlation (Pearson) of estimates with what patching gives, over checked places; NaN without."""
+        """Pearson correlation of estimates with exact shares over checked cells; NaN without any."""
         pairs = np.array([(cell.estimate, cell.exact) for cell in self.checked]).reshape(-1, _TWO)
         constant = len(pairs) < _TWO or bool((pairs == pairs[0]).all(axis=0).any())
         return float("nan") if constant else float(np.corrcoef(pairs.T)[0, 1])
@@ -231,7 +231,7 @@ class Patching(Explanation):
         """Return the cells with the largest shares by size, the largest first.
 
         Args:
-            site: One of `.sites`; by default the cells of all sites. May be left out: `.top(3)`.
+            site: A site of `.sites`; by default the cells of all sites. May be left out: `.top(3)`.
             k: Largest number of cells; None: all.
 
         Raises:
@@ -296,7 +296,7 @@ class Patching(Explanation):
         """Return a matplotlib figure: layers x tokens of every site, and layers x heads.
 
         Args:
-            site: One of `.sites`; all by default.
+            site: A site of `.sites`; all by default.
             title: Heading; by default target, direction and both runs.
 
         Raises:
@@ -335,7 +335,7 @@ class Patching(Explanation):
 
 
 def said(cell: RankedCell) -> str:
-    """Return a place in words: "head 23.4 (0.93)"."""
-    place = f"head {cell.layer}.{cell.head}" if cell.head is not None else f"{cell.site} {cell.layer}"
+    """Return a cell in words: "head 23.4 (0.93)"."""
+    name = f"head {cell.layer}.{cell.head}" if cell.head is not None else f"{cell.site} {cell.layer}"
     where = "" if cell.token is None else f" at token {cell.token}"
-    return f"{place}{where} ({cell.share:.2f})"
+    return f"{name}{where} ({cell.share:.2f})"

@@ -1,4 +1,4 @@
-"""aw.circuits.path_patch: what one component tells another one directly."""
+"""aw.circuits.path_patch: the direct effect of a component on another component."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def path_patch(
     tokenizer: Any = None,
     stack: str | None = None,
 ) -> PatchedCells:
-    """Return what a component changes in the answer through another one alone.
+    """Return the effect of a component on the answer through another component alone.
 
     The sender takes its activations from the other run, and every head and MLP between it and the receiver
-    stays as it was: the receiver alone sees the difference, through the residual stream. What it makes of it
+    stays as it was: the receiver alone sees the difference, through the residual stream. Its new output
     is then put into the run. All inputs of a head (query, key, value) see the difference.
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
         corrupt: The same, with the same number of tokens.
         sender: ("head", layer, head) or ("mlp", layer).
-        receiver: The same, of a later place: a head of a later layer, an MLP of the head's own layer or a
-            later one; or "output", the last residual stream.
+        receiver: The same, later in the model: a head of a later layer, an MLP of the head's layer or of a
+            later layer; or "output", the last residual stream.
         target: A target as for every method; by default the model's prediction for the clean text.
-        foil: What it is contrasted with.
-        how: "denoise" takes the sender from the clean run into the corrupt one, "noise" the reverse.
+        foil: Contrasting target.
+        how: "denoise" takes the sender from the clean run into the corrupt run, "noise" the reverse.
         model: The model of texts.
         tokenizer: Its tokenizer.
         stack: Which blocks, in models with several stacks ("encoder", "decoder").

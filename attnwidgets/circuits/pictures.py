@@ -45,16 +45,16 @@ _LONGEST = 60  # characters of a claim
 
 
 def patching_figure(shown: Patching, sites: Sequence[str], *, title: str | None) -> Figure:
-    """Return a panel for every site, all on one scale centred on zero; layers from below."""
+    """Return a panel for every site, all on a common scale centred on zero; layers from below."""
     shares = {site: np.asarray(shown.heads if site == "head" else shown.values[site]) for site in sites}
     layers = shown.shape[1]
     widths = [max(1.1, min(7.0, _CELL * values.shape[1])) for values in shares.values()]
     figure = figure_of(None, sum(widths) + 0.7 * len(widths) + 1.0, max(1.6, min(7.0, _LAYER * layers)) + 1.5)
     every = np.concatenate([values.reshape(-1) for values in shares.values()])
     colours, norm = colour_scale(every, signed=True, cmap=None, vmin=None, vmax=None, scale=SCALE)
-    places = figure.subplots(1, len(sites), squeeze=False, width_ratios=widths)[0]
+    panels = figure.subplots(1, len(sites), squeeze=False, width_ratios=widths)[0]
     image: Any = None
-    for axes, (site, values) in zip(places, shares.items(), strict=True):
+    for axes, (site, values) in zip(panels, shares.items(), strict=True):
         image = axes.imshow(
             values, cmap=colours, norm=norm, aspect="auto", interpolation="nearest", origin="lower"
         )
@@ -65,10 +65,10 @@ def patching_figure(shown: Patching, sites: Sequence[str], *, title: str | None)
             axes.set_xlabel("head", fontsize=8)
         else:
             label_axis(axes.set_xticks, token_labels(shown), rotation=90, fontsize=font_size(values.shape[1]))
-    bar = figure.colorbar(image, ax=places, shrink=0.8, pad=0.02)
+    bar = figure.colorbar(image, ax=panels, shrink=0.8, pad=0.02)
     bar.ax.tick_params(labelsize=7, length=2)
     put(bar.ax.set_ylabel, "share of the difference", fontsize=8)
-    heading(places[0], title or shown.title)
+    heading(panels[0], title or shown.title)
     return figure
 
 
@@ -113,7 +113,7 @@ def lens_figure(shown: Lens, colour: Measure, *, title: str | None) -> Figure:
 
 
 def claims_figure(report: ClaimReport, *, title: str | None) -> Figure:
-    """Return a row for every claim and one for each group of its controls, claims from above."""
+    """Return a row for every claim and for each group of its controls, claims from above."""
     rows = [(result, group) for result in report for group in ("", *result.heads)]
     figure = figure_of(None, 5.2, 0.26 * len(rows) + 1.1)
     axes = figure.subplots()

@@ -1,4 +1,10 @@
-"""Activations replaced by those of a trace, numbers or a function; and attention with weaker sinks."""
+"""Activations replaced by those of a trace, numbers or a function; and attention with weaker sinks.
+
+`set_activations` turns its argument `to` into a function for every layer (`_sources`), which returns the new
+activations of the positions that a call computes, and whether it has any for each. `Replacement` applies
+them to the chosen tokens and heads within an `ActivationIntervention`. `calibrate_attention` acts on weights
+instead.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +70,9 @@ def set_activations(
 
     Args:
         model: A transformers model, or a trace of one.
-        site: "state", the input of the block (the residual stream); "attention" or "mlp", what attention or
-            MLP add to the residual stream; "head", the outputs of heads before the output projection.
+        site: "state", the input of the block (the residual stream); "attention" or "mlp", the output that
+            attention or MLP add to the residual stream; "head", the outputs of heads before the output
+            projection.
         layer: Number of a block that attends, several, or a slice; negative numbers count from the last.
         to: A trace by the same model: its activations at the same positions (later positions are not
             changed). Or a number; or numbers [width], [token, width], for heads [head, token, dim], the
@@ -82,7 +89,7 @@ def set_activations(
         ValueError: If the site or the stack is unknown, a position is out of range, heads are given for
             another site, the trace is by another model, or numbers have another shape.
         IndexError: If the layer or head is out of range.
-        UnsupportedModelError: If the site is not known in this family of models.
+        UnsupportedModelError: If the site cannot be located in this family of models.
 
     Source: Vig et al. 2020, section 3 (causal mediation); Meng et al. 2022, section 2 (restored states).
 
@@ -103,28 +110,28 @@ def set_activations(
         chosen = chosen_heads(dict.fromkeys(layers, "all" if heads is None else heads), modules)
     elif heads is not None:
         raise ValueError(f"heads is for site 'head', and site is {site!r}; leave it out.")
-    places = None if tokens is None else _in_order(tokens, model, stack)
-    new = _sources(model, site, layers, to, stack, places)
-    changes = {(site, number): Replacement(new[number], places, chosen.get(number)) for number in layers}
-    where = "" if places is None else f" at token{'s' * (len(places) != 1)} {spoken(places)}"
-    what = (
+    changed = None if tokens is None else _in_order(tokens, model, stack)
+    new = _sources(model, site, layers, to, stack, changed)
+    changes = {(site, number): Replacement(new[number], changed, chosen.get(number)) for number in layers}
+    where = "" if changed is None else f" at token{'s' * (len(changed) != 1)} {spoken(changed)}"
+    replaced = (
         f"outputs of {describe_heads(chosen)}"
         if site == "head"
         else f"{_NAMES[site]} layer{'s' * (len(layers) != 1)} {spoken(layers)}"
     )
-    said = f"{what}{where} set to {_said(to)}"
-    return ActivationIntervention(model, "circuits.set_activations", said, stack, changes)
+    description = f"{replaced}{where} set to {_spelled(to)}"
+    return ActivationIntervention(model, "circuits.set_activations", description, stack, changes)
 
 
 def _in_order(tokens: Any, model: Any, stack: str) -> tuple[int, ...]:
-    """Return positions in the order in which they were named, as rows of given numbers are."""
+    """Return positions in the order in which they were named, which is that of the rows of `to`."""
     if isinstance(tokens, (list, tuple, range)):
         named = [position for token in tokens for position in positions(token, "tokens", model, stack, 0)]
         return tuple(dict.fromkeys(named))
     return tuple(sorted(positions(tokens, "tokens", model, stack, 0)))
 
 
-def _said(to: Any) -> str:
+def _spelled(to: Any) -> str:
     if is_trace(to):
         return "what they were in another trace"
     if callable(to):
@@ -154,8 +161,8 @@ class Replacement:
             chosen = torch.isin(positions, torch.tensor(self.tokens, device=positions.device))
         if not bool(chosen.any()):
             return activations
-        new, known = self.new(activations, positions)
-        mask = (chosen & known)[..., None]
+        new, has_new = self.new(activations, positions)
+        mask = (chosen & has_new)[..., None]
         if self.heads is not None:
             of_heads = torch.zeros(activations.shape[1], dtype=torch.bool, device=mask.device)
             of_heads[list(self.heads)] = True
@@ -182,9 +189,9 @@ class _Numbers:
         rows = torch.full((int(tokens.max()) + 1,), -1)
         rows[tokens] = torch.arange(count)
         rows = rows.to(positions.device)
-        known = positions < len(rows)
+        has_row = positions < len(rows)
         index = rows[positions.clamp_max(len(rows) - 1)]
-        known &= index >= 0
+        has_row &= index >= 0
         table = self.numbers.to(activations.device)
         new = table[..., index.clamp_min(0), :]  # [batch, token, width] or [head, batch, token, dim]
         if self.numbers.dim() > _TABLE:
@@ -192,7 +199,7 @@ class _Numbers:
         elif activations.dim() > new.dim():
             new = new[:, None]
         _require_fit(new, activations)
-        return new.expand_as(activations), known
+        return new.expand_as(activations), has_row
 
 
 def _require_fit(new: Tensor, activations: Tensor) -> None:
@@ -225,13 +232,13 @@ class _Function:
 def _sources(
     model: Any, site: Site, layers: Sequence[int], to: Any, stack: str, tokens: tuple[int, ...] | None
 ) -> Mapping[int, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]:
-    """Return what gives the new activations of every layer."""
+    """Return the function of the new activations of every layer."""
     if is_trace(to):
         inner = unwrap(model.model if is_trace(model) else model)
         if to.model is None or unwrap(to.model) is not inner:
             raise ValueError("to is not a trace by this model; make it with aw.trace(model, ...).")
-        known = activations_of(to, site, layers, stack)
-        return {layer: _Numbers(known[layer], None) for layer in layers}
+        recorded = activations_of(to, site, layers, stack)
+        return {layer: _Numbers(recorded[layer], None) for layer in layers}
     if callable(to):
         return dict.fromkeys(layers, _Function(to))
     try:
@@ -246,57 +253,57 @@ def _sources(
 def activations_of(trace: Trace, site: Site, layers: Sequence[int], stack: str) -> Mapping[int, Tensor]:
     """Return activations of a trace's input, by layer: [token, width], of heads [head, token, dim].
 
-    The model runs once, as it is now.
+    The model runs once, with its present weights and interventions.
     """
     model = unwrap(trace.model)
-    kept: dict[int, Tensor] = {}
+    recorded: dict[int, Tensor] = {}
 
-    def keep(_: Site, layer: int, activations: Tensor) -> None:
-        kept[layer] = activations[0].detach().clone()
+    def record(_: Site, layer: int, activations: Tensor) -> None:
+        recorded[layer] = activations[0].detach().clone()
 
-    places: list[tuple[Site, int]] = [(site, layer) for layer in layers]
-    points = points_of(trace, places, stack)
+    sites: list[tuple[Site, int]] = [(site, layer) for layer in layers]
+    points = points_of(trace, sites, stack)
     heads = layers if site == "head" else ()
-    with borrowed(model) as twin, reading_activations(twin, trace, stack, points, heads, keep):
+    with borrowed(model) as twin, reading_activations(twin, trace, stack, points, heads, record):
         trace.call(twin, trace.inputs, pass_options(model), {})
-    return kept
+    return recorded
 
 
 def calibrate_attention(
     model: Any, sinks: Iterable[Any], scale: float = 0.4, *, stack: str | None = None
 ) -> Intervention:
-    """Take attention from sinks and give it to what else the same rows read, while a `with` block runs.
+    """Move attention from sinks to the other keys of the same rows, while a `with` block runs.
 
         a'_ij = scale a_ij                                  for sinks j of the head
         a'_ij = a_ij (1 - scale s_i) / (1 - s_i)            for others, s_i the row's sum over its sinks
 
     Rows keep their sums. A row that reads nothing but sinks is not changed. It works in `generate()`: sinks
     are positions, and later tokens are calibrated too. Which heads gain from it the authors choose on texts
-    with known answers, and they leave the first token's sink as it is. Compare with an equal number of other
-    positions of the same heads before you believe an effect.
+    with reference answers, and they leave the first token's sink as it is. Compare with an equal number of
+    other positions of the same heads before you believe an effect.
 
     Args:
         model: A transformers model, or a trace of one.
-        sinks: Result of `aw.statistics.attention_sinks(trace)`, or a part of it; or places (layer, head,
-            position).
-        scale: What sinks keep of their attention, from 0 to 1 (the authors' beta, 0.4).
+        sinks: Result of `aw.statistics.attention_sinks(trace)`, or a part of it; or triples (layer,
+            head, position).
+        scale: Share of their attention that sinks retain, from 0 to 1 (the authors' beta, 0.4).
         stack: Which attention, in models with several stacks ("encoder", "decoder").
 
     Returns:
         A context manager; the model is restored on exit, even after an exception.
 
     Raises:
-        ValueError: If `scale` is out of range, a position is, or sinks are empty.
+        ValueError: If `scale` or a position is out of range, or sinks are empty.
         IndexError: If the layer or head is out of range.
         TypeError: If a sink has another form.
 
     Source: Yu et al. 2024, Unveiling and Harnessing Hidden Attention Sinks (ACT), section 4. The authors
-    calibrate what a row holds when it is computed; here sinks are named before.
+    calibrate the sinks of a row when it is computed; here sinks are named before.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A moving and very funny film.")
         >>> changed = trace.rerun(aw.circuits.calibrate_attention(trace, [(0, 1, 0)], 0.5))
-        >>> before, after = (float(of.attention_layer(0)[1, 3, 0]) for of in (trace, changed))
+        >>> before, after = (float(run.attention_layer(0)[1, 3, 0]) for run in (trace, changed))
         >>> round(after / before, 3)
         0.5
     """
@@ -305,10 +312,10 @@ def calibrate_attention(
     stack, modules = sites_of(model, stack)
     by_head: dict[tuple[int, int], set[int]] = {}
     for sink in sinks:
-        layer, head, position = _place(sink)
+        layer, head, position = _parts_of(sink)
         chosen = chosen_heads((layer, head), modules)
-        place = next((number, heads[0]) for number, heads in chosen.items())
-        by_head.setdefault(place, set()).update(positions(position, "sinks", model, stack, 1))
+        key = next((number, heads[0]) for number, heads in chosen.items())
+        by_head.setdefault(key, set()).update(positions(position, "sinks", model, stack, 1))
     if not by_head:
         raise ValueError(
             "sinks is empty: pass those of aw.statistics.attention_sinks(trace), or (layer, head, position)."
@@ -316,14 +323,19 @@ def calibrate_attention(
     heads: dict[int, tuple[int, ...]] = {}
     for layer, head in sorted(by_head):
         heads[layer] = (*heads.get(layer, ()), head)
-    columns = {place: frozenset(result) for place, result in by_head.items()}
-    said = f"sinks of {describe_heads(heads)} scaled by {scale:g}"
+    columns = {key: frozenset(result) for key, result in by_head.items()}
+    description = f"sinks of {describe_heads(heads)} scaled by {scale:g}"
     return HeadIntervention(
-        model, "circuits.calibrate_attention", said, stack, heads, weigh=_Calibration(columns, float(scale))
+        model,
+        "circuits.calibrate_attention",
+        description,
+        stack,
+        heads,
+        weigh=_Calibration(columns, float(scale)),
     )
 
 
-def _place(sink: Any) -> tuple[Any, Any, Any]:
+def _parts_of(sink: Any) -> tuple[Any, Any, Any]:
     """Return layer, head and position of a `Sink` or of three numbers."""
     if all(hasattr(sink, name) for name in ("layer", "head", "position")):
         if sink.head is None:
@@ -340,7 +352,7 @@ class _Calibration:
 
     Args:
         sinks: Positions by (layer, head).
-        scale: What they keep.
+        scale: Share of their attention that they retain.
     """
 
     sinks: Mapping[tuple[int, int], frozenset[int]]

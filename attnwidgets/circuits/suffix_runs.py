@@ -1,8 +1,9 @@
 """Runs of two inputs from a block on, and over the tokens alone that can differ.
 
-In a causal model, what stands before the first different token is the same in both runs, and stays the same
-whatever is patched after it. Its keys and values are computed once, in the model's own cache; a run then
-reads the later tokens alone, from the first patched block on, in a copy for every patch.
+In a causal model, the states before the first different token are the same in both runs, and patches of later
+tokens do not change them. Their keys and values are computed once, in the model's cache; a run then reads the
+later tokens alone, from the first patched block on, in a copy for every patch. Whether this reproduces the
+logits of the traces is checked as the two runs are recorded; if not, whole texts run instead.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _CLOSE, _CLOSE_IN_HALF = 1e-3, 5e-2  # relative difference of logits with and wi
 
 
 class Cell(NamedTuple):
-    """One place whose activations are patched.
+    """Activations that are patched: a site of a layer, at a token or at all, of a head or of all.
 
     Attributes:
         site: "state", "attention", "mlp" or "head".
@@ -72,11 +73,11 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Recorded:
-    """One unchanged run, over the tokens from the first different one on.
+    """An unchanged run, over the tokens from the first different token on.
 
     Attributes:
         score: The target, less its foil.
-        blocks: What every block returned, to be returned again by blocks that need not run.
+        blocks: Outputs of every block, returned again by blocks that need not run.
         activations: By site and layer, [1, token, width], of heads [1, head, token, dim].
     """
 
@@ -88,7 +89,7 @@ class Recorded:
 class SuffixRuns:
     """Context manager: runs of a pair, from a block and from the first different token on.
 
-    What was recorded on entering is kept: entered again, it goes on with it.
+    The unchanged runs are recorded at the first entry and serve later entries, too.
 
     Args:
         pair: The pair.
@@ -100,7 +101,7 @@ class SuffixRuns:
 
     Attributes:
         first: Position of the first token that runs; 0 without a cache.
-        recorded: The clean run and the corrupt one.
+        recorded: The clean run and the corrupt run.
     """
 
     def __init__(
@@ -115,11 +116,11 @@ class SuffixRuns:
         self._model = unwrap(pair.clean.model)
         self._twin = self._model
         layers = pair.clean.layers(pair.stack)
-        self._wanted: list[tuple[Site, int]] = [(site, layer) for site in sites for layer in layers]
+        self._sites: list[tuple[Site, int]] = [(site, layer) for site in sites for layer in layers]
         # Gradients end at the first state.
-        self._points = points_of(pair.clean, {("state", 0), *self._wanted}, pair.stack)
-        self._heads = [layer for site, layer in self._wanted if site == "head"]
-        self._slots = {place: _Slot() for place in self._wanted}
+        self._points = points_of(pair.clean, {("state", 0), *self._sites}, pair.stack)
+        self._heads = [layer for site, layer in self._sites if site == "head"]
+        self._slots = {site: _Slot() for site in self._sites}
         self._slopes: dict[int, dict[tuple[Site, int], Tensor] | None] = dict.fromkeys(slopes_of)
         if self._slopes:
             require_gradients(self._model, purpose)
@@ -151,12 +152,12 @@ class SuffixRuns:
         self._stack.close()
 
     def scores(self, base: int, patches: Sequence[Sequence[Cell]], batch_size: int) -> NDArray[np.float64]:
-        """Return the target of one run with cells of the other patched into it.
+        """Return the target of a run with cells of the other patched into it.
 
         Args:
-            base: The run that is changed: 0 for the clean one, 1 for the corrupt one.
+            base: The run that is changed: 0 for the clean, 1 for the corrupt run.
             patches: Cells that are patched together, for every patch.
-            batch_size: Number of patches in one call of the model.
+            batch_size: Number of patches in a call of the model.
 
         Returns:
             [patch].
@@ -168,10 +169,10 @@ class SuffixRuns:
         return np.concatenate(scores) if scores else np.zeros(0)
 
     def outcome(self, base: int, cells: Sequence[Cell]) -> tuple[float, tuple[Prediction, ...]]:
-        """Return the target of a run with cells of the other patched into it, and what is predicted then.
+        """Return the target and the predictions of a run with cells of the other patched into it.
 
         Args:
-            base: The run that is changed: 0 for the clean one, 1 for the corrupt one.
+            base: The run that is changed: 0 for the clean, 1 for the corrupt run.
             cells: Cells that are patched together.
         """
         outputs = self._patched(base, [cells])
@@ -186,10 +187,10 @@ class SuffixRuns:
         return score, tuple(Prediction(label_of(trace, index), share, index) for share, index in items)
 
     def gradients(self, base: int) -> dict[tuple[Site, int], Tensor]:
-        """Return the target's gradient at the activations of one run, shaped as `Recorded.activations`.
+        """Return the target's gradient at the activations of a run, shaped as `Recorded.activations`.
 
         Args:
-            base: One of the runs of `slopes_of`.
+            base: A run of `slopes_of`.
         """
         result = self._slopes[base]
         if result is None:  # never: runs are recorded on entering
@@ -197,7 +198,7 @@ class SuffixRuns:
         return result
 
     def equal(self, cell: Cell) -> bool:
-        """Return whether a cell holds the same in both runs, up to rounding if these read other lengths."""
+        """Return whether a cell is equal in both runs, up to rounding if these read other lengths."""
         first, second = (self._at(run.activations[cell.site, cell.layer], cell) for run in self.recorded)
         allowed = _ROUNDING * torch.finfo(first.dtype).eps if len(self._slopes) == 1 else 0.0
         return bool((first - second).abs().max() <= allowed * first.abs().max())
@@ -207,12 +208,12 @@ class SuffixRuns:
             activations = activations[:, cell.head]
         return activations if cell.token is None else activations[:, [cell.token - self.first]]
 
-    def _reading(self, keep: Any) -> AbstractContextManager[None]:
+    def _reading(self, record: Any) -> AbstractContextManager[None]:
         pair = self._pair
-        return reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, keep)
+        return reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, record)
 
     def _slotted(self) -> ActivationIntervention:
-        """Return an intervention that changes every place by what its slot holds at the time."""
+        """Return an intervention that applies to every site the change in its slot, if it has any."""
         pair = self._pair
         return ActivationIntervention(
             pair.clean, self._purpose, "activations patched", pair.stack, self._slots, self._points
@@ -237,14 +238,14 @@ class SuffixRuns:
         )
 
     def _read_prefix(self) -> None:
-        """Compute keys and values of the tokens before the first different one, in the model's own cache."""
+        """Compute keys and values of the tokens before the first different token, in the model's cache."""
         first = self._pair.first
         inputs = {name: value[:, :first] for name, value in self._pair.clean.inputs.items()}
         with recording(self._twin):
             outputs = self._pair.clean.call(
                 self._twin, inputs, {"return_dict": True, "use_cache": True}, self._wide
             )
-        self._keep_prefix(outputs)
+        self._store_prefix(outputs)
 
     def _record_both(self) -> tuple[Recorded, Recorded]:
         reuses = self._can_cache()
@@ -259,7 +260,7 @@ class SuffixRuns:
             )
         return runs
 
-    def _keep_prefix(self, outputs: Any, behind: int = 0) -> None:
+    def _store_prefix(self, outputs: Any, behind: int = 0) -> None:
         """Let runs go on from the cache of a run, less the tokens that it read behind the prefix."""
         cache = prefix_in(outputs, self._pair.first, behind)
         if cache is not None:
@@ -271,8 +272,8 @@ class SuffixRuns:
         """Return both runs unchanged; None if their logits are not those of the traces.
 
         For an estimate, the run without gradients reads its whole text first and leaves its prefix to the
-        other: two calls. Otherwise three, so that activations in both runs are of the same operations, and
-        places that are equal are so to the bit.
+        other: two calls. Otherwise three, so that activations in both runs come from the same operations, and
+        equal cells are equal to the bit.
         """
         if len(self._slopes) != 1:
             if reuses:
@@ -287,46 +288,48 @@ class SuffixRuns:
         return None if clean is None or corrupt is None else (clean, corrupt)
 
     def _record(self, side: int, *, leaves_prefix: bool = False) -> Recorded | None:
-        """Return one run unchanged; None if its logits are not those of its trace."""
-        kept: dict[tuple[Site, int], Tensor] = {}
+        """Return a run unchanged; None if its logits are not those of its trace."""
+        recorded: dict[tuple[Site, int], Tensor] = {}
         blocks: list[Any] = []
         is_differentiated = side in self._slopes
 
-        def keep(site: Site, layer: int, given: Tensor) -> Tensor | None:
+        def record(site: Site, layer: int, activations: Tensor) -> Tensor | None:
             if not is_differentiated:
-                kept[site, layer] = given.detach().clone()
+                recorded[site, layer] = activations.detach().clone()
                 return None
-            if not given.requires_grad:
+            if not activations.requires_grad:
                 # Here gradients end.
-                given = given.detach().clone().requires_grad_()
-            kept[site, layer] = given
-            # The model may write into what it is given.
-            return given.clone()
+                activations = activations.detach().clone().requires_grad_()
+            recorded[site, layer] = activations
+            # The model may write into its arguments.
+            return activations.clone()
 
         def store(_: Any, args: Any, kwargs: Any, output: Any) -> None:
             blocks.append(copies_of(_detached(output), 1))
             # Gemma's later blocks read keys and values that earlier blocks write there.
-            self._must_run |= any(isinstance(given, (dict, UserDict)) for given in (*args, *kwargs.values()))
+            self._must_run |= any(
+                isinstance(argument, (dict, UserDict)) for argument in (*args, *kwargs.values())
+            )
 
         with ExitStack() as exits:
             for name in self._blocks:
                 block = self._twin.get_submodule(name)
                 exits.callback(block.register_forward_hook(store, with_kwargs=True).remove)
-            exits.enter_context(self._reading(keep))
+            exits.enter_context(self._reading(record))
             exits.enter_context(grad_mode(enabled=is_differentiated))
             outputs = self._call(side, 1, keeps_cache=leaves_prefix)
             if not self._as_traced(side, outputs):
                 return None
             score = self._score(outputs)
             if is_differentiated:
-                result = gradients(score, [kept[place] for place in self._wanted])
-                self._slopes[side] = dict(zip(self._wanted, result, strict=True))
-        activations = {place: tensor.detach() for place, tensor in kept.items()}
+                result = gradients(score, [recorded[point] for point in self._sites])
+                self._slopes[side] = dict(zip(self._sites, result, strict=True))
+        activations = {point: tensor.detach() for point, tensor in recorded.items()}
         if leaves_prefix:
-            self._keep_prefix(outputs, self._pair.n_tokens - self._pair.first)
+            self._store_prefix(outputs, self._pair.n_tokens - self._pair.first)
             if not self.first:
                 self._read_prefix()
-            activations = {place: tensor[..., self.first :, :] for place, tensor in activations.items()}
+            activations = {point: tensor[..., self.first :, :] for point, tensor in activations.items()}
             blocks = [_later(block, self.first, self._pair.n_tokens) for block in blocks]
         return Recorded(float(score.detach().double()[0]), blocks, activations)
 
@@ -366,7 +369,7 @@ class SuffixRuns:
                 self._slots[position].change = None
 
     def _call(self, side: int, copies: int, *, keeps_cache: bool = False) -> Any:
-        """Return the outputs of a run over the tokens from the first different one on."""
+        """Return the outputs of a run over the tokens from the first different token on."""
         trace, takes = self._pair.sides[side], forward_parameters(self._model)
         inputs = {name: copies_of(self._cut(name, value), copies) for name, value in trace.inputs.items()}
         options: dict[str, Any] = {"return_dict": True}
@@ -407,7 +410,7 @@ class SuffixRuns:
 
 
 def _later(output: Any, first: int, count: int) -> Any:
-    """Return what a block returned for the tokens from one on, of so many."""
+    """Return a block's output for the tokens from `first` on; `count` is the length of its axis of tokens."""
     if isinstance(output, torch.Tensor):
         has_tokens = output.dim() > TOKENS and output.shape[1] == count
         return output[:, first:] if has_tokens else output
@@ -417,14 +420,14 @@ def _later(output: Any, first: int, count: int) -> Any:
 
 
 def _detached(outputs: Any) -> Any:
-    """Return what a block returned, apart from the graph."""
+    """Return a block's output without its graph."""
     if isinstance(outputs, torch.Tensor):
         return outputs.detach()
     return type(outputs)(map(_detached, outputs)) if type(outputs) in (tuple, list) else outputs
 
 
 class _Slot:
-    """What is done to one site of one layer at the moment; nothing while it is empty."""
+    """The present change of a site of a layer; None changes nothing."""
 
     change: _FromOther | None = None
 
@@ -433,7 +436,7 @@ class _Slot:
 
 
 class _FromOther:
-    """Replaces cells of copies of a run by what they hold in the other run.
+    """Replaces cells of copies of a run by those of the other run.
 
     Args:
         source: Activations of the other run, [1, token, width] or [1, head, token, dim].
@@ -446,7 +449,7 @@ class _FromOther:
         self._mask = torch.zeros((copies, *source.shape[1:-1]), dtype=torch.bool, device=source.device)
 
     def add(self, copied: int, cell: Cell, first: int) -> None:
-        """Replace one cell of one copy."""
+        """Replace a cell of a copy."""
         mask = self._mask[copied]
         mask = mask if cell.head is None else mask[cell.head]
         if cell.token is None:

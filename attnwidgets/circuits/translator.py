@@ -58,7 +58,7 @@ class Translator:
     Args:
         matrices: [layer, width, width]: M_l, applied from the right.
         biases: [layer, width].
-        belongs_to: Hash of some weights of the model; "" if that is not known.
+        belongs_to: Hash of some weights of the model; "" for any model.
         unembedding: SHA-256 of the model's output embedding, as the tuned-lens package writes it, or "".
         said: How it was made, in words.
 
@@ -92,7 +92,7 @@ class Translator:
         return f"<Translator [layer {self.n_layers}, width {self.width}]; {self.said}>"
 
     def __call__(self, layer: int, states: Tensor) -> Tensor:
-        """Return states [..., width] of a layer as the last block would write them, in their own type.
+        """Return states [..., width] of a layer as the last block would write them, in their dtype.
 
         Args:
             layer: Number of the layer whose input the states are.
@@ -132,7 +132,7 @@ class Translator:
             )
 
     def save(self, path: str | Path) -> Path:
-        """Write the translator as one safetensors file, with what it belongs to.
+        """Write the translator and the hash of its model's weights as a safetensors file.
 
         Args:
             path: A name that ends in .safetensors.
@@ -214,9 +214,9 @@ def _tuned_lens(folder: Path) -> Translator:
 
 
 def _hashes_of_head(model: Any) -> set[str]:
-    """Return what the tuned-lens package writes as the hash of an output embedding.
+    """Return the hash that the tuned-lens package writes for an output embedding.
 
-    It hashes the weight as numpy prints it with one decimal: its corners.
+    It hashes the weight as numpy prints it with a decimal: its corners.
     """
     head = model.get_output_embeddings()
     if head is None:
@@ -235,14 +235,14 @@ def fit_translator(
     ridge: float = 0.03,
     window: int = 128,
 ) -> Translator:
-    """Fit affine maps from every layer's states to the last one's, by ridge regression in closed form.
+    """Fit affine maps from every layer's states to the last layer's, by ridge regression in closed form.
 
         M_l = (X'X + lambda I)^-1 X'Y,   lambda = ridge * mean(diag(X'X))
 
     X and Y are the centred inputs of block l and outputs of the last block, over the tokens of all texts;
     their means make the bias. Texts are read in windows, without the first 4 tokens of each. The model runs
-    once over the texts, and every layer solves one system of the model's width: seconds to minutes on a CPU.
-    States are held in float32, [token, layer, width].
+    once over the texts, and every layer solves a system of the model's width: seconds to minutes on a CPU.
+    States are stored in float32, [token, layer, width].
 
     Args:
         model: A model that predicts tokens.
@@ -278,11 +278,18 @@ def fit_translator(
     _require_head(first)
     states = _States(first)
     rows = [states.of(ids) for ids in progress(windows, "reading states")]
-    held = torch.cat(rows, dim=1)
+    states_of_layers = torch.cat(rows, dim=1)
     del rows
-    n_layers, n_tokens, width = held.shape[0] - 1, held.shape[1], held.shape[2]
-    last = held[-1].double()
-    maps = [ridge_map(held[layer].double(), last, ridge) for layer in progress(range(n_layers), "fitting")]
+    n_layers, n_tokens, width = (
+        states_of_layers.shape[0] - 1,
+        states_of_layers.shape[1],
+        states_of_layers.shape[2],
+    )
+    last = states_of_layers[-1].double()
+    maps = [
+        ridge_map(states_of_layers[layer].double(), last, ridge)
+        for layer in progress(range(n_layers), "fitting")
+    ]
     few = "" if n_tokens > width else f"; fewer tokens than the width {width}: it will fit them too well"
     return Translator(
         torch.stack([matrix.float() for matrix, _ in maps]),
@@ -348,7 +355,7 @@ def _require_head(trace: Trace) -> None:
 
 
 class _States:
-    """Reads the inputs of all blocks and the output of the last one, by hooks on blocks found once.
+    """Reads the inputs of all blocks and the output of the last block, by hooks.
 
     Args:
         trace: A trace of any text of the model.
@@ -372,15 +379,15 @@ class _States:
         def after(_: nn.Module, __: Any, output: Any) -> None:
             outputs[:] = [first_tensor(output)[0, _SKIPPED:].detach().float().cpu()]
 
-        place = next(self._model.parameters()).device
+        device = next(self._model.parameters()).device
         with borrowed(self._model) as twin, no_grad(), ExitStack() as hooks:
             for name in dict.fromkeys(self._names):  # a block shared by several layers is hooked once
                 module = twin.get_submodule(name)
                 hooks.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
             last = twin.get_submodule(self._names[-1])
             hooks.callback(last.register_forward_hook(after).remove)
-            given = {"input_ids": torch.tensor([ids], device=place)}
-            self._trace.call(twin, given, pass_options(twin), {})
+            inputs_of_model = {"input_ids": torch.tensor([ids], device=device)}
+            self._trace.call(twin, inputs_of_model, pass_options(twin), {})
         if len(inputs) != len(self._names):
             raise UnsupportedModelError(
                 f"{_NAME}: the model called {len(inputs)} blocks instead of {len(self._names)}."

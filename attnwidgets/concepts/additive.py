@@ -1,4 +1,4 @@
-"""Additive: a model on a template as a sum over slots and pairs of slots, and what that loses."""
+"""Additive: a model on a template as a sum over slots and pairs of slots, and its error."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SEEN = 0.005  # an error of the student that two digits show
 
 
 class Misjudged(NamedTuple):
-    """A text of the template with what the model and its student say.
+    """A text of the template with the outputs of the model and of its student.
 
     Attributes:
         text: The text.
-        model: What the model says.
-        student: What the student says.
+        model: Output of the model.
+        student: Output of the student.
         error: Student less model.
     """
 
@@ -50,21 +50,21 @@ class Additive(Table, Viewable):
     Attributes:
         slots: The levels of every slot, by name, in the order of the axes.
         numeric: Slots whose levels are numbers.
-        target: What the target is called.
+        target: Name of the target.
         mean: Mean of the target over all texts.
-        shapes: What each level adds [level], by slot, with mean zero.
-        pairs: What each pair of levels adds beyond that [level, level], by two slots, with means zero; {} at
-            order 1.
+        shapes: Effect of each level [level], by slot, with mean zero.
+        pairs: Effect of each pair of levels beyond shapes [level, level], by two slots, with means zero; {}
+            at order 1.
         shares: Share of the variance that each slot, pair, ... explains, by names joined with " x ", 0 to 1.
             On a full grid they add up to 1.
-        values: What the model says [text].
+        values: Output of the model [text].
         cells: Level of every slot of the texts [text, slot].
         order: 1 for slots alone, 2 with pairs.
         estimated: Whether the template has more texts than were run, so that all numbers are estimates.
         fidelities: Share of the variance that the student explains (R2), by order; of estimates, on texts
-            that were held out.
+            that were not fitted.
         model: The model's id.
-        notes: What a reader must know.
+        notes: Caveats.
     """
 
     kind: ClassVar[str] = "Additive"
@@ -106,33 +106,33 @@ class Additive(Table, Viewable):
         return "" if self._template is None else self._template.text(cell)
 
     def predict(self, levels: Mapping[str, Any], *, order: int | None = None) -> float:
-        """Return what the student says of one text.
+        """Return the student's output for a text.
 
         Args:
             levels: The level of every slot, by name.
-            order: 1 for slots alone, 2 with pairs; by default what was fitted.
+            order: 1 for slots alone, 2 with pairs; by default the largest order that was fitted.
 
         Raises:
             ValueError: If a slot is missing, or a level is unknown.
         """
         cell = []
-        for name, known in self.slots.items():
+        for name, options in self.slots.items():
             if name not in levels:
                 raise ValueError(f"levels lacks slot {name!r}; it has {listed(map(str, levels))}.")
-            if levels[name] not in known:
-                near = suggest(str(levels[name]), map(str, known))
+            if levels[name] not in options:
+                near = suggest(str(levels[name]), map(str, options))
                 raise ValueError(
                     f"slot {name!r} has no level {levels[name]!r}; there are "
-                    f"{', '.join(map(repr, known))}.{near}"
+                    f"{', '.join(map(repr, options))}.{near}"
                 )
-            cell.append(known.index(levels[name]))
+            cell.append(options.index(levels[name]))
         return float(predicted(self._effects, np.array([cell]), self._order(order))[0])
 
     def student(self, *, order: int | None = None) -> Float:
-        """Return what the student says of every text that was run [text].
+        """Return the student's output for every text that was run [text].
 
         Args:
-            order: 1 for slots alone, 2 with pairs; by default what was fitted.
+            order: 1 for slots alone, 2 with pairs; by default the largest order that was fitted.
 
         Raises:
             ValueError: If that order was not fitted.
@@ -149,22 +149,24 @@ class Additive(Table, Viewable):
         Raises:
             ValueError: If that order was not fitted.
         """
-        said = self.student(order=order)
-        errors = said - self.values
+        outputs = self.student(order=order)
+        errors = outputs - self.values
         rows = np.argsort(-np.abs(errors), kind="stable")[:k]
         return [
-            Misjudged(self._text(self.cells[at]), float(self.values[at]), float(said[at]), float(errors[at]))
+            Misjudged(
+                self._text(self.cells[at]), float(self.values[at]), float(outputs[at]), float(errors[at])
+            )
             for at in rows
         ]
 
     def _order(self, order: int | None) -> int:
-        wanted = self.order if order is None else order
-        if wanted not in range(1, self.order + 1):
-            raise ValueError(f"order {wanted} was not fitted; the orders are 1 to {self.order}.")
-        return wanted
+        chosen = self.order if order is None else order
+        if chosen not in range(1, self.order + 1):
+            raise ValueError(f"order {chosen} was not fitted; the orders are 1 to {self.order}.")
+        return chosen
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield slot, level and what it adds; pairs have two of each."""
+        """Yield slot, level and effect; for pairs, two slots and two levels joined with " x "."""
         rows: list[tuple[str, str, float]] = [
             (name, str(level), float(effect))
             for name, shape in self.shapes.items()
@@ -189,12 +191,12 @@ class Additive(Table, Viewable):
 
     @property
     def summary(self) -> str:
-        """What a sum over slots keeps of the model, and what it loses, in a sentence."""
+        """The shares of the variance that a sum over slots keeps and loses, in a sentence."""
         if np.isnan(self.fidelity):
             return f"{self.target} is the same for every text of the template: there is nothing to explain."
-        said = "about " if self.estimated else ""
-        keeps, lost = f"{said}{self.fidelity:.1%}", f"{said}{max(0.0, 1 - self.fidelity):.1%}"
-        pairs = f"; with pairs it keeps {said}{self.fidelities[2]:.1%}" if 2 in self.fidelities else ""  # noqa: PLR2004
+        about = "about " if self.estimated else ""
+        keeps, lost = f"{about}{self.fidelity:.1%}", f"{about}{max(0.0, 1 - self.fidelity):.1%}"
+        pairs = f"; with pairs it keeps {about}{self.fidelities[2]:.1%}" if 2 in self.fidelities else ""  # noqa: PLR2004
         return f"A sum over slots keeps {keeps} of the variance and loses {lost}{pairs}."
 
     def __repr__(self) -> str:
@@ -203,8 +205,8 @@ class Additive(Table, Viewable):
         ranked = sorted(self.shares.items(), key=lambda item: -item[1])[:8]
         lines += [f"  {share:6.1%}  {name}" for name, share in ranked if not np.isnan(share)]
         lines += [
-            f"  worst: {quoted(each.text)} {each.model:+.2f}, student {each.student:+.2f}"
-            for each in self.worst(2)
-            if abs(each.error) >= _SEEN
+            f"  worst: {quoted(text.text)} {text.model:+.2f}, student {text.student:+.2f}"
+            for text in self.worst(2)
+            if abs(text.error) >= _SEEN
         ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

@@ -1,4 +1,10 @@
-"""Many inputs of one model, run in batches of similar length on a twin, with or without gradients."""
+"""Many inputs of one model, run in batches of similar length on a twin, with or without gradients.
+
+Texts are encoded in advance, sorted by length and padded on the right, so that inputs of similar length
+share a batch; the size of a batch follows from the memory that a pass of the first text takes. Inputs that
+cannot be padded (pictures, sound, pairs, models that read more than ids) run singly, each from its trace. For
+a backward pass, float32 copies replace parameters of half precision in the call; the model is unchanged.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +39,18 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.recording.inputs import Sample
     from attnwidgets.tracing.trace import Trace
 
-# Inputs that can be padded: ids of one text, and what goes with them.
+# Inputs that can be padded: the ids of a text, its mask and its token types.
 _SIMPLE = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
 
 @dataclass(frozen=True)
 class Read:
-    """One input as the model reads it.
+    """An input as the model reads it.
 
     Attributes:
         index: Its number among the inputs.
         length: Number of its tokens in the stack that is read.
-        sample: Its ids and their characters in the text; None for a trace that was given.
+        sample: Its ids and their characters in the text; None if the input is a trace.
         trace: Its trace; None where texts share batches.
     """
 
@@ -70,10 +76,10 @@ class Batch:
 
 
 class Inputs:
-    """Texts or traces that one model reads, in their order.
+    """Texts or traces that a model reads, in their order.
 
     Texts share batches where the model reads nothing but ids; others, and traces (of pictures, sound, pairs),
-    run one by one.
+    run singly.
 
     Args:
         model: As `aw.trace` takes it; None for traces.
@@ -89,32 +95,32 @@ class Inputs:
     Attributes:
         first: The trace of the first input.
         model: The model, unwrapped.
-        names: The inputs as shown: the texts, as given.
+        names: The texts; for traces `trace.text`.
         reads: The inputs as the model reads them.
-        stack: The stack whose tokens are counted; None: the default one.
+        stack: The stack whose tokens are counted; None: the default stack.
         batched: Whether inputs share batches.
     """
 
     def __init__(
         self, model: Any, tokenizer: Any, texts: Sequence[Any], purpose: str, *, truncation: bool = False
     ) -> None:
-        given = texts_of(texts, purpose)
+        sources = texts_of(texts, purpose)
         self.purpose = purpose
         self.stack: str | None = None
-        if is_trace(given[0]):
-            _require_one_model(given, purpose)
-            self.first = given[0]
+        if is_trace(sources[0]):
+            _require_one_model(sources, purpose)
+            self.first = sources[0]
         else:
-            with _naming(purpose, 0, given[0]):
-                self.first = run(model, tokenizer, given[0], truncation=truncation)
+            with _naming(purpose, 0, sources[0]):
+                self.first = run(model, tokenizer, sources[0], truncation=truncation)
         self.model = unwrap(self.first.model)
-        self.names = tuple(each.text if is_trace(each) else each for each in given)
+        self.names = tuple(source.text if is_trace(source) else source for source in sources)
         inputs, takes = set(self.first.inputs), forward_parameters(self.model)
         simple = "input_ids" in inputs and inputs <= _SIMPLE and "attention_mask" in takes
-        self.batched = simple and not is_trace(given[0])
-        if is_trace(given[0]):
-            lengths = [len(each.axes()[0]) for each in given]
-            self.reads = tuple(map(Read, range(len(given)), lengths, [None] * len(given), given))
+        self.batched = simple and not is_trace(sources[0])
+        if is_trace(sources[0]):
+            lengths = [len(source.axes()[0]) for source in sources]
+            self.reads = tuple(map(Read, range(len(sources)), lengths, [None] * len(sources), sources))
             return
         self.reads = self._encoded(truncation=truncation)
         if not self.batched:
@@ -131,32 +137,32 @@ class Inputs:
         return tuple(reads)
 
     def run_alone(self, *, truncation: bool = True) -> None:
-        """Run every input by itself from now on: its targets are then those of its own trace."""
+        """Run every input by itself from now on: its targets are then those of its trace."""
         if self.reads[0].trace is not None:
             return
         reads = []
         for read in progress(self.reads, "tracing"):
-            own = self.first
+            trace = self.first
             if read.index:
                 text = self.names[read.index]
-                own = run(self.first.model, self.first.tokenizer, text, truncation=truncation)
-            reads.append(replace(read, trace=own))
+                trace = run(self.first.model, self.first.tokenizer, text, truncation=truncation)
+            reads.append(replace(read, trace=trace))
         self.reads, self.batched = tuple(reads), False
 
     def read_in(self, stack: str) -> None:
-        """Count the tokens of a stack from now on: a decoder has others than the text that is given."""
+        """Count the tokens of a stack from now on: those of a decoder are not those of the text."""
         self.stack = stack
         reads = []
         for read in self.reads:
-            own = read
+            counted = read
             if read.trace is not None:
                 sample = None if stack == "decoder" else read.sample
-                own = replace(read, length=len(read.trace.axes(stack)[0]), sample=sample)
-            reads.append(own)
+                counted = replace(read, length=len(read.trace.axes(stack)[0]), sample=sample)
+            reads.append(counted)
         self.reads = tuple(reads)
 
     def trace_of(self, read: Read) -> Trace:
-        """Return the trace of an input; for texts in batches the first one's, whose targets are theirs."""
+        """Return the trace of an input; for batched texts the first trace, whose target they share."""
         return read.trace or self.first
 
     @contextmanager
@@ -166,18 +172,18 @@ class Inputs:
         """Yield a twin of the model and the batches to run on it, the shortest texts first.
 
         Args:
-            back: Whether passes are kept for a backward pass; half precision then runs in float32.
+            back: Whether the graph is recorded for a backward pass; half precision then runs in float32.
             batch_size: Most texts of a batch; fewer run together where memory is short.
-            desc: What is done, for the progress bar.
+            desc: Label of the progress bar.
             parameters: Parameters that replace the model's, by name.
 
         Raises:
             ValueError: If a model cannot be differentiated, or a pass does not fit in memory.
         """
-        given = (differentiable_model if back else traced_model)(self.first, self.purpose)
+        source = (differentiable_model if back else traced_model)(self.first, self.purpose)
         require_same_model(self.first, self.purpose)
         with ExitStack() as exits:
-            twin = exits.enter_context(borrowed(given))
+            twin = exits.enter_context(borrowed(source))
             exits.enter_context(torch.inference_mode(mode=False))
             exits.enter_context(grad_mode(enabled=back))
             wide = _widened(twin) if back else {}
@@ -190,9 +196,8 @@ class Inputs:
         if "use_cache" in forward_parameters(self.model):
             options["use_cache"] = False
         order = sorted(self.reads, key=lambda read: read.length)
-        longer = order[-1].length / len(
-            self.first.axes(self.stack)[0]
-        )  # than the text whose memory is estimated
+        # Memory is estimated from the first text; the longest text in units of its length.
+        longer = order[-1].length / len(self.first.axes(self.stack)[0])
         size = 1
         if self.batched:
             size = max(
@@ -223,29 +228,33 @@ def texts_of(texts: Any, purpose: str, name: str = "texts") -> list[Any]:
     """Return inputs as a list of strings or traces.
 
     Raises:
-        ValueError: If there is none.
-        TypeError: If one is neither a string, an object with `.text`, nor a trace.
+        ValueError: If the list is empty.
+        TypeError: If an input is neither a string, an object with `.text`, nor a trace.
     """
-    given = [
-        each.text if isinstance(getattr(each, "text", None), str) and not is_trace(each) else each
-        for each in ([texts] if is_trace(texts) else listed_texts(texts, name))
+    sources = [
+        source.text if isinstance(getattr(source, "text", None), str) and not is_trace(source) else source
+        for source in ([texts] if is_trace(texts) else listed_texts(texts, name))
     ]
-    if not given:
+    if not sources:
         raise ValueError(f"{purpose}: {name} is empty; give at least one text.")
-    kinds = {is_trace(each) for each in given}
-    wrong = [number for number, each in enumerate(given) if not isinstance(each, str) and not is_trace(each)]
+    kinds = {is_trace(source) for source in sources}
+    wrong = [
+        number
+        for number, source in enumerate(sources)
+        if not isinstance(source, str) and not is_trace(source)
+    ]
     if wrong or len(kinds) > 1:
-        said = f"a {type(given[wrong[0]]).__name__} at {wrong[0]}" if wrong else "both texts and traces"
+        kind = f"a {type(sources[wrong[0]]).__name__} at {wrong[0]}" if wrong else "both texts and traces"
         raise TypeError(
-            f"{purpose}: {name} holds {said}; give strings, objects with .text, or traces (of pictures, "
+            f"{purpose}: {name} holds {kind}; give strings, objects with .text, or traces (of pictures, "
             "sound or pairs: aw.trace)."
         )
-    return given
+    return sources
 
 
 @contextmanager
 def _naming(purpose: str, number: int, text: str) -> Iterator[None]:
-    """Let an error about a text name it; one about the model (a subclass) stays as it is."""
+    """Name the text in an error about it; an error about the model (a subclass) stays as it is."""
     try:
         yield
     except ValueError as error:
@@ -255,7 +264,7 @@ def _naming(purpose: str, number: int, text: str) -> Iterator[None]:
 
 
 def _require_one_model(traces: Sequence[Trace], purpose: str) -> None:
-    models = {id(traced_model(each, purpose)) for each in traces}
+    models = {id(traced_model(trace, purpose)) for trace in traces}
     if len(models) > 1:
         raise ValueError(f"{purpose}: the traces are of {len(models)} models; give those of one model.")
 

@@ -1,4 +1,9 @@
-"""ConceptScores: how far a prediction depends on concepts and on random directions, at every layer."""
+"""ConceptScores: how far a prediction depends on concepts and on random directions, at every layer.
+
+The scores of all runs are stored, and means, bands and significance are computed from them when they are
+read. The sets, settings and states behind them are stored as well, so that `against` can score the direction
+between two concepts (`relative`) without running the model again.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +53,14 @@ class ConceptScores(Table, Viewable):
     Attributes:
         concepts: Names of the concepts.
         layers: Numbers of the layers.
-        target: What the target is called.
-        at: Where states were read.
-        cav: How directions were found.
+        target: Name of the target.
+        at: Token or tokens whose states were read.
+        cav: Fit of the directions.
         by_run: Share of examples that the direction of each run raises [concept, layer, run], 0 to 1.
-        random: The same for random texts against others [layer, run].
+        random: The same for random texts against other random texts [layer, run].
         sensitivity: Derivative of the target along the unit direction, mean over runs [example, concept,
             layer].
-        accuracy: Accuracy of the classifiers on held-out texts, mean over runs [concept, layer]; NaN for
+        accuracy: Accuracy of the classifiers in cross-validation, mean over runs [concept, layer]; NaN for
             concepts given as directions.
         p: Two-sided p of the mean sensitivity under exchanged membership [concept, layer].
         p_holm: The same, corrected for all concepts and layers (Holm 1979).
@@ -65,7 +70,7 @@ class ConceptScores(Table, Viewable):
         level: Level of significance.
         examples: States and gradients of the examples.
         texts: States of the texts of concepts and random sets.
-        notes: What a reader must know.
+        notes: Caveats.
     """
 
     kind: ClassVar[str] = "ConceptScores"
@@ -98,7 +103,7 @@ class ConceptScores(Table, Viewable):
 
     @property
     def band(self) -> tuple[Float, Float]:
-        """Where nine of ten scores of random texts lie: low and high [layer]."""
+        """The 5th and the 95th percentile of the scores of random texts: low and high [layer]."""
         low, high = np.quantile(self.random, [0.05, 0.95], axis=1)
         return low, high
 
@@ -115,7 +120,7 @@ class ConceptScores(Table, Viewable):
     def cosine(self) -> Float:
         """Mean cosine between the directions of two concepts [concept, concept, layer], -1 to 1.
 
-        On the diagonal, between different runs of one concept: below 1 its direction depends on the random
+        On the diagonal, between different runs of a concept: below 1 its direction depends on the random
         texts.
         """
         runs = self.cavs.shape[2]
@@ -144,14 +149,14 @@ class ConceptScores(Table, Viewable):
         return mean / max(float(np.linalg.norm(mean)), 1e-30)
 
     def against(self, concept: str, other: str) -> ConceptScores:
-        """Return the scores of a relative concept: the direction from the texts of one to those of another.
+        """Return the scores of a relative concept: the direction from the texts of `other` to `concept`'s.
 
-        Texts that both concepts hold are left out. There is one run, as nothing is drawn; the random band is
-        this one's.
+        Texts that both concepts hold are left out. Nothing is drawn, so that there is a single run; the
+        random band is that of this result.
 
         Args:
             concept: Name of a concept given as texts.
-            other: Name of another.
+            other: Name of another concept given as texts.
 
         Raises:
             ValueError: If the concept is unknown, it was given as a direction, or both are the same.
@@ -166,19 +171,19 @@ class ConceptScores(Table, Viewable):
         Args:
             concept: Name of the concept.
             layer: Number of the layer.
-            texts: States of the texts (`aw.concepts.states`), read at the same place; the examples by
+            texts: States of the texts (`aw.concepts.states`), read at the same tokens; the examples by
                 default.
 
         Raises:
             ValueError: If the concept is unknown.
             IndexError: If the layer is out of range.
         """
-        own = self.examples if texts is None else texts
-        centred = own.layer(layer) - self.texts.layer(layer).mean(0)
+        states = self.examples if texts is None else texts
+        centred = states.layer(layer) - self.texts.layer(layer).mean(0)
         lengths = np.maximum(np.linalg.norm(centred, axis=1), 1e-30)
         cosines = centred @ self.direction(concept, layer) / lengths
         return [
-            SortedText(own.texts[at], float(cosines[at]), int(at))
+            SortedText(states.texts[at], float(cosines[at]), int(at))
             for at in np.argsort(-cosines, kind="stable")
         ]
 
@@ -191,8 +196,8 @@ class ConceptScores(Table, Viewable):
         for name in concepts:
             require_named(name, self.concepts)
         rows = [self.concepts.index(name) for name in concepts]
-        kept = {name: getattr(self, name)[rows] for name in ("by_run", "accuracy", "p", "p_holm", "cavs")}
-        return replace(self, concepts=tuple(concepts), sensitivity=self.sensitivity[:, rows], **kept)
+        selected = {name: getattr(self, name)[rows] for name in ("by_run", "accuracy", "p", "p_holm", "cavs")}
+        return replace(self, concepts=tuple(concepts), sensitivity=self.sensitivity[:, rows], **selected)
 
     def _columns(self) -> Iterator[Columns]:
         """Yield concept, layer, score, its spread over runs, the random band, accuracy, p and corrected p."""
@@ -239,7 +244,7 @@ class ConceptScores(Table, Viewable):
 
 
 def relative(scores: ConceptScores, concept: str, other: str) -> ConceptScores:
-    """Return the scores of one concept against another; see `ConceptScores.against`."""
+    """Return the scores of a concept against another; see `ConceptScores.against`."""
     from attnwidgets.concepts.tcav import concept_scores
 
     sets: ConceptSets = scores._sets  # noqa: SLF001 - a part of its class

@@ -1,4 +1,4 @@
-"""The texts of concepts and of random sets: checked, numbered once each, and drawn for every run."""
+"""The texts of concepts and of random sets: checked, numbered without duplicates, and drawn for every run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FEW = 10
 """Texts of a set below which a note says that the direction is hardly determined."""
 _LEAST = 2
-_SAME = 0.8  # of a concept's texts among the examples, from which it is as good as their class
+_SAME = 0.8  # share of a concept's texts among the examples, from which it is as good as their class
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class ConceptSets:
         rows: The texts of each concept, by name.
         vectors: Concepts that are directions [dim] or [layer, dim], by name.
         pool: Random texts.
-        drawn: Random sets, if they were given one by one; else ().
-        notes: What a reader must know.
+        drawn: The random sets of the runs, if `random` was a list of sets; else ().
+        notes: Caveats.
     """
 
     texts: tuple[Any, ...]
@@ -53,22 +53,23 @@ class ConceptSets:
         return (*self.rows, *self.vectors)
 
     def pool_of(self, name: str) -> Rows:
-        """Return the random texts that are none of a concept's own."""
+        """Return the random texts [text] that are not among a concept's."""
         return np.setdiff1d(self.pool, self.rows[name])
 
     def runs_of(self, name: str, runs: int, rng: np.random.Generator) -> list[tuple[Rows, Rows]]:
         """Return a concept's texts and a random set, for every run."""
-        own = self.rows[name]
+        rows = self.rows[name]
         if self.drawn:
-            return [(own, np.setdiff1d(each, own)) for each in self.drawn[:runs]]
+            return [(rows, np.setdiff1d(drawn, rows)) for drawn in self.drawn[:runs]]
         pool = self.pool_of(name)
-        return [(own, rng.permutation(pool)[: len(own)]) for _ in range(runs)]
+        return [(rows, rng.permutation(pool)[: len(rows)]) for _ in range(runs)]
 
     def random_runs(self, runs: int, rng: np.random.Generator) -> list[tuple[Rows, Rows]]:
         """Return two random sets for every run, each of the median concept's size."""
         if self.drawn:
             pairs = [
-                (each, self.drawn[(at + 1) % len(self.drawn)]) for at, each in enumerate(self.drawn[:runs])
+                (drawn, self.drawn[(run + 1) % len(self.drawn)])
+                for run, drawn in enumerate(self.drawn[:runs])
             ]
             return [(np.setdiff1d(a, b), np.setdiff1d(b, a)) for a, b in pairs if len(np.setdiff1d(a, b))]
         size = int(np.median([len(rows) for rows in self.rows.values()] or [FEW]))
@@ -78,7 +79,7 @@ class ConceptSets:
 
 
 def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: str) -> ConceptSets:
-    """Return the sets of a test, each text once.
+    """Return the sets of a test, with every distinct text numbered.
 
     Raises:
         TypeError: If `concepts` is not a mapping.
@@ -92,15 +93,15 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
             "directions or (sae, feature): {'negation': [...]}."
         )
     if not concepts:
-        raise ValueError(f"{purpose}: concepts is empty; name at least one.")
+        raise ValueError(f"{purpose}: concepts is empty; name at least one concept.")
     random = listed_texts(random, "random")
     numbers: dict[Any, int] = {}
     texts: list[Any] = []
     notes: list[str] = []
 
-    def rows_of(given: Any, name: str) -> Rows:
+    def rows_of(given_texts: Any, name: str) -> Rows:
         rows = []
-        for text in texts_of(given, purpose, name):
+        for text in texts_of(given_texts, purpose, name):
             key = text if isinstance(text, str) else id(text)
             if key not in numbers:
                 numbers[key] = len(texts)
@@ -117,33 +118,37 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
         return unique
 
     vectors = {
-        name: vector for name, given in concepts.items() if (vector := vector_of(given, name)) is not None
+        name: vector for name, concept in concepts.items() if (vector := vector_of(concept, name)) is not None
     }
     rows = {
-        str(name): rows_of(given, f"concepts[{name!r}]")
-        for name, given in concepts.items()
+        str(name): rows_of(concept, f"concepts[{name!r}]")
+        for name, concept in concepts.items()
         if name not in vectors
     }
     drawn = (
-        tuple(rows_of(each, f"random[{at}]") for at, each in enumerate(random)) if _are_sets(random) else ()
+        tuple(rows_of(drawn_texts, f"random[{run}]") for run, drawn_texts in enumerate(random))
+        if _are_sets(random)
+        else ()
     )
     pool = np.unique(np.concatenate(drawn)) if drawn else rows_of(random, "random")
-    shown = {text if isinstance(text, str) else id(text) for text in examples}
-    notes += _about_all(rows, pool, len(shown))
-    for name, own in rows.items():
-        notes += _about(
-            name, own, [key for key, at in numbers.items() if at in set(own.tolist()) and key in shown]
+    example_keys = {text if isinstance(text, str) else id(text) for text in examples}
+    notes += _notes_of_sets(rows, pool, len(example_keys))
+    for name, members in rows.items():
+        notes += _notes_of_concept(
+            name,
+            members,
+            [key for key, row in numbers.items() if row in set(members.tolist()) and key in example_keys],
         )
-        if len(np.setdiff1d(pool, own)) < _LEAST:
+        if len(np.setdiff1d(pool, members)) < _LEAST:
             raise ValueError(
                 f"{purpose}: every random text is one of concept {name!r}; give others as random."
             )
-    notes += _left_out({name: len(np.intersect1d(own, pool)) for name, own in rows.items()})
+    notes += _left_out({name: len(np.intersect1d(members, pool)) for name, members in rows.items()})
     return ConceptSets(tuple(texts), rows, vectors, pool, drawn, tuple(notes))
 
 
-def _about_all(rows: Mapping[str, Rows], pool: Rows, examples: int) -> list[str]:
-    """Return what a reader must know about the sets together."""
+def _notes_of_sets(rows: Mapping[str, Rows], pool: Rows, examples: int) -> list[str]:
+    """Return caveats about the sets together: few examples, few random texts, shared texts."""
     notes = []
     if examples < FEW:
         notes.append(f"{_spoken(examples, 'example')}: a score is a share of few, and hardly determined")
@@ -151,28 +156,30 @@ def _about_all(rows: Mapping[str, Rows], pool: Rows, examples: int) -> list[str]
         few = _spoken(len(pool), "random text")
         notes.append(f"{few}: every run draws nearly the same, and the band is narrow")
     pairs = [
-        (name, other, len(shared))
-        for name, other in combinations(rows, 2)
-        if len(shared := np.intersect1d(rows[name], rows[other]))
+        (first, second, len(shared))
+        for first, second in combinations(rows, 2)
+        if len(shared := np.intersect1d(rows[first], rows[second]))
     ]
     if pairs:
-        name, other, both = pairs[0]
+        first, second, both = pairs[0]
         more = f" (and so in {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
         is_one = "is one" if both == 1 else "are"
-        said = f"{_spoken(both, 'text')} of {name} {is_one} of {other}, too{more}"
-        notes.append(f"{said}: their directions are alike by that")
+        overlap = f"{_spoken(both, 'text')} of {first} {is_one} of {second}, too{more}"
+        notes.append(f"{overlap}: their directions are alike by that")
     return notes
 
 
-def _about(name: str, own: Rows, among: list[Any]) -> list[str]:
-    """Return what a reader must know about a concept's texts."""
+def _notes_of_concept(name: str, members: Rows, examples: list[Any]) -> list[str]:
+    """Return caveats about a concept's texts: few of them, or many that are examples."""
     notes = []
-    if len(own) < FEW:
-        notes.append(f"{name} has {len(own)} texts: with fewer than {FEW} its direction is hardly determined")
-    if len(among) >= _SAME * len(own):
+    if len(members) < FEW:
         notes.append(
-            f"{len(among)} of {len(own)} texts of {name} are examples: a concept that is the class says only "
-            "that the model knows its class"
+            f"{name} has {len(members)} texts: with fewer than {FEW} its direction is hardly determined"
+        )
+    if len(examples) >= _SAME * len(members):
+        notes.append(
+            f"{len(examples)} of {len(members)} texts of {name} are examples: a concept that is the class "
+            "says only that the model knows its class"
         )
     return notes
 
@@ -183,24 +190,24 @@ def _left_out(shared: Mapping[str, int]) -> list[str]:
     if not counts:
         return []
     (name, count), *others = counts
-    said = ", ".join(
+    removed = ", ".join(
         [f"{_spoken(count, 'text')} of {name}", *(f"{count} of {name}" for name, count in others)]
     )
     is_one = "is also a random one, and is" if count == 1 and not others else "are also random ones, and are"
-    return [f"{said} {is_one} left out there"]
+    return [f"{removed} {is_one} left out there"]
 
 
-def _spoken(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+def _spoken(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _are_sets(random: Sequence[Any]) -> bool:
-    """Return whether random texts come as one set for every run."""
+    """Return whether the random texts are a list of sets, for every run another."""
     return bool(random) and isinstance(random[0], (list, tuple))
 
 
-def vector_of(given: Any, name: str) -> NDArray[np.float64] | None:
-    """Return a concept that is a direction as an array [dim] or [layer, dim]; None for texts.
+def vector_of(concept: Any, name: str) -> NDArray[np.float64] | None:
+    """Return the direction of a concept [dim] or [layer, dim]; None if the concept is given as texts.
 
     A feature of a sparse autoencoder, (sae, feature), is the row of its decoder.
 
@@ -209,13 +216,13 @@ def vector_of(given: Any, name: str) -> NDArray[np.float64] | None:
         IndexError: If the feature is out of range.
     """
     vector: Any = None
-    if isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "W_dec"):  # noqa: PLR2004
-        sae, feature = given
+    if isinstance(concept, tuple) and len(concept) == 2 and hasattr(concept[0], "W_dec"):  # noqa: PLR2004
+        sae, feature = concept
         if not 0 <= int(feature) < sae.d_sae:
             raise IndexError(f"concepts[{name!r}]: feature {feature} is out of range: there are {sae.d_sae}.")
         vector = as_array(sae.directions[int(feature)])
-    elif is_tensor(given) or (isinstance(given, np.ndarray) and given.dtype.kind in "fiu"):
-        vector = as_array(given)
+    elif is_tensor(concept) or (isinstance(concept, np.ndarray) and concept.dtype.kind in "fiu"):
+        vector = as_array(concept)
     if vector is None:
         return None
     vector = np.array(vector, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""aw.concepts.directions: directions of states found without labels, as features that open like an SAE's."""
+"""aw.concepts.directions: directions of states without labels, as the features of an SAE."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def directions(
 ) -> SAE:
     """Find directions of states without labels, as the features of an `SAE`.
 
-    The result is used like any sparse autoencoder: `aw.sae_features(trace, found)` says which directions are
+    The result is used like any sparse autoencoder: `aw.sae_features(trace, sae)` says which directions are
     in which token, `aw.feature_stats` collects their texts, and `aw.FeatureTable` and `aw.FeaturePanel` show
     them.
 
         pca     principal components. Each gives two features, one for either side, so that activations are
                 not negative. No library is needed.
-        nmf     non-negative matrix factorisation of what is above and what is below the mean, so that parts
+        nmf     non-negative matrix factorisation of the parts above and below the mean, so that parts
                 add up; activations are the non-negative part of the least-squares fit, an approximation to
                 its codes.
         kmeans  clusters: one feature is active, that of the nearest centre; the larger, the nearer.
@@ -52,7 +52,7 @@ def directions(
         count: Number of components, parts or clusters.
         method: "pca", "nmf" or "kmeans"; the last two need scikit-learn: `pip install attnwidgets[concepts]`.
         layer: Which layer of the states; needed if they have several.
-        site: Hook point of numbers that come without one ("blocks.3.hook_resid_post").
+        site: Hook point of states given as an array ("blocks.3.hook_resid_post").
         seed: Seed of the search.
 
     Returns:
@@ -60,8 +60,8 @@ def directions(
         variance of the states that it reconstructs.
 
     Raises:
-        ValueError: If there are fewer states than `count`, several layers and none is chosen, or states are
-            not finite.
+        ValueError: If there are fewer states than `count`, several layers and no `layer`, or states are not
+            finite.
         IndexError: If the layer is out of range.
         ModuleNotFoundError: If scikit-learn is needed and not installed.
 
@@ -69,10 +69,10 @@ def directions(
 
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")
-        >>> texts = [each.text for each in aw.demo_texts("train")[:20]]
+        >>> texts = [text.text for text in aw.demo_texts("train")[:20]]
         >>> states = aw.concepts.states(model, tokenizer, texts, layers=[3], at="tokens")
-        >>> found = aw.concepts.directions(states, 8, method="pca")
-        >>> aw.sae_features(aw.trace(model, tokenizer, "A fine film."), found).shape
+        >>> sae = aw.concepts.directions(states, 8, method="pca")
+        >>> aw.sae_features(aw.trace(model, tokenizer, "A fine film."), sae).shape
         (6, 16)
     """
     require_choice("method", method, METHODS)
@@ -83,8 +83,10 @@ def directions(
             f"states and of dimensions, not {count!r}."
         )
     centre = values.mean(0)
-    made = {"pca": _pca, "nmf": _nmf, "kmeans": _kmeans}[method](values - centre, int(count), seed)
-    weights: dict[str, Any] = {name: torch.tensor(each, dtype=torch.float32) for name, each in made.items()}
+    fitted = {"pca": _pca, "nmf": _nmf, "kmeans": _kmeans}[method](values - centre, int(count), seed)
+    weights: dict[str, Any] = {
+        name: torch.tensor(array, dtype=torch.float32) for name, array in fitted.items()
+    }
     sae = SAE(
         **weights,
         b_dec=torch.tensor(centre, dtype=torch.float32),
@@ -108,7 +110,7 @@ def directions(
 
 
 def _values(states: Any, layer: int | None) -> tuple[Float, int | None]:
-    """Return the states of one layer [example, dim], and its number if it is known."""
+    """Return the states of a layer [example, dim], and the layer's number (None for an array)."""
     number: int | None = None
     if isinstance(states, States):
         if layer is None and len(states.layers) > 1:
@@ -129,7 +131,7 @@ def _values(states: Any, layer: int | None) -> tuple[Float, int | None]:
 
 
 def _site(states: Any, layer: int | None) -> str:
-    """Return the hook point of a layer: the input of a block is the output of the one before."""
+    """Return the hook point of a layer: the input of a block is the output of the block before it."""
     if layer is None:
         return ""
     stack = states.stack if states.stack in ("encoder", "decoder") else "blocks"

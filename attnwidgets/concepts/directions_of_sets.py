@@ -1,4 +1,4 @@
-"""Directions that tell one set of texts from another, from inner products: no fit sees a state's width."""
+"""Directions between two sets of texts, fitted to inner products, whose number is that of the texts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _CURVATURE = {"logistic": 0.25, "svm": 2.0}
 
 @dataclass(frozen=True)
 class LayerStates:
-    """The states of one layer, and how the target changes with the state of the examples.
+    """The states of a layer, and the target's gradients at the examples.
 
     Attributes:
         states: [text, dim].
         gradients: [example, dim].
-        cav: How a direction is found: "logistic", "mean_difference" or "svm".
+        cav: Fit of a direction: "logistic", "mean_difference" or "svm".
         penalty: Weight of |w|^2 / 2 for states divided by their spread; scikit-learn's C is its inverse.
     """
 
@@ -66,22 +66,22 @@ class LayerStates:
     def fit(self, pairs: Sequence[Pair]) -> list[tuple[Rows, Float, float]]:
         """Return rows, their weights and the intercept of the classifier of every pair of sets.
 
-        Weights sum to zero, so that the direction does not depend on where the origin is.
+        Weights sum to zero, so that the direction does not depend on the origin.
         """
         result: list[tuple[Rows, Float, float] | None] = [None] * len(pairs)
         sizes = [(len(first), len(second)) for first, second in pairs]
         for size in dict.fromkeys(sizes):
-            alike = [number for number, other in enumerate(sizes) if other == size]
+            alike = [number for number, length in enumerate(sizes) if length == size]
             rows = np.stack([np.concatenate(pairs[number]) for number in alike])
             labels = np.repeat([1.0, 0.0], size)
             fits = self._fit(rows, labels)
             for index, number in enumerate(alike):
                 result[number] = (rows[index], fits.alpha[index], float(fits.intercept[index]))
-        return [each for each in result if each is not None]
+        return [fit for fit in result if fit is not None]
 
     def _fit(self, rows: Rows, labels: Float) -> Fits:
         gram = self.gram[rows[:, :, None], rows[:, None, :]]
-        # The mean of a fit's own examples is its origin, as its intercept is unpenalised.
+        # The mean of a fit's examples is its origin, as its intercept is unpenalised.
         gram = (
             gram
             - gram.mean(1, keepdims=True)
@@ -112,7 +112,7 @@ class LayerStates:
         return self.unit(rows, alpha) @ self.centred[rows]
 
     def accuracy(self, pairs: Sequence[Pair], folds: int, rng: np.random.Generator) -> Float:
-        """Return the accuracy on held-out texts, by stratified cross-validation, of every pair [pair]."""
+        """Return the stratified cross-validated accuracy of every pair [pair]."""
         parts = [[_folds(side, folds, rng) for side in pair] for pair in pairs]
         jobs = [
             tuple(
@@ -125,20 +125,20 @@ class LayerStates:
         correct = np.zeros(len(pairs))
         for number, (rows, alpha, intercept) in enumerate(fits):
             pair, fold = divmod(number, folds)
-            own = self.gram[np.ix_(rows, rows)]
+            train_gram = self.gram[np.ix_(rows, rows)]
             scale = 1.0 if self.cav == "mean_difference" else self.spread**2
             # Products with states centred on the mean of the training texts, as in the fit.
-            shift = (own.mean(0) @ alpha) / scale
+            shift = (train_gram.mean(0) @ alpha) / scale
             for side, sign in zip(parts[pair], (1, -1), strict=True):
                 f = self.gram[np.ix_(side[fold], rows)] @ alpha / scale - shift + intercept
                 correct[pair] += (sign * f > 0).sum() + 0.5 * (f == 0).sum()
         return correct / [len(first) + len(second) for first, second in pairs]
 
     def shuffled(self, pair: Pair, count: int, rng: np.random.Generator) -> Float:
-        """Return the mean sensitivity to a set against another, and to random ones in its place [1 + draw].
+        """Return the mean sensitivity to a set against another, and to random exchanges of both [1 + draw].
 
-        Membership is exchanged among the texts of both. The direction is the linear discriminant that is one
-        Newton step of the fit (for "mean_difference", the difference itself), so that one inverse serves all.
+        The direction is the linear discriminant that is one Newton step of the fit (for "mean_difference",
+        the difference itself), so that the same inverse serves all draws.
         """
         rows = np.concatenate(pair)
         n, first = len(rows), len(pair[0])
@@ -163,5 +163,5 @@ def share_positive(sensitivities: NDArray[np.floating]) -> Float:
 
 
 def _folds(rows: Rows, folds: int, rng: np.random.Generator) -> list[Rows]:
-    """Return a set in parts of nearly equal size, at random."""
+    """Split a set at random into parts of nearly equal size."""
     return np.array_split(rng.permutation(rows), folds)

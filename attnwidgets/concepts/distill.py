@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 PURPOSE = "concepts.distill"
 MOST = 5000
-"""Texts that are run; of a template with more, so many are drawn."""
+"""Texts that are run by default; of a template with more, this number is drawn."""
 _TWO = 2  # classes: the second is contrasted with the first
-_HELD_OUT = 10  # one text in so many judges an estimate
+_HELD_OUT = 10  # the fidelity of an estimate is measured on a tenth of the texts
 _NOTHING = 1e-20  # variance, relative to the mean square, that is rounding
 
 
@@ -47,12 +47,12 @@ def distill(
     batch_size: int = BATCH,
     force: bool = False,
 ) -> Additive:
-    """Take a model on a template apart into what each slot adds, what pairs add beyond that, and the rest.
+    """Return a model on a template as a sum of effects of slots and of pairs of slots, and its fidelity.
 
-    A generalised additive model g = mean + sum of shapes + sum of pairs is what people can read. Words have
+    People can read a generalised additive model g = mean + sum of shapes + sum of pairs. Words have
     no shape function, but the slots of a template do: on all its texts the best such model follows exactly,
-    by functional analysis of variance, and with it the share of the variance that it loses: what a simpler
-    model cannot say.
+    by functional analysis of variance, and with it the share of the variance that it loses, the
+    part that a simpler model cannot express.
 
     Args:
         model: As `aw.trace` takes it.
@@ -60,12 +60,12 @@ def distill(
         template: A sentence with slots: "The {thing} was {how}{adj}". Formats are allowed: "{price:.2f}".
         slots: The levels of every slot: strings (also empty ones, with their spaces), or numbers.
         target: The number that is decomposed: a class by name or index, or any target. By default of two
-            classes the logit of the second less that of the first; else what the model predicts for the first
+            classes the logit of the second less that of the first; else the model's prediction for the first
             text.
-        foil: What the target is contrasted with.
+        foil: Contrasting target.
         order: 1 for slots alone, 2 with pairs.
         most: Most texts that are run. A template with more is sampled, and all numbers are then estimates by
-            least squares, said so, with the fidelity measured on texts that were held out.
+            least squares, marked as such, with the fidelity measured on texts left out of the fit.
         seed: Seed of the sampling.
         batch_size: Most texts of a batch.
         force: Run even if this needs more memory than is free.
@@ -159,17 +159,17 @@ def additive(
         effects = exact(values.reshape(template.shape), deepest)
         fidelities = {
             size: sum(
-                float(np.square(each).mean()) for axes, each in effects.items() if 0 < len(axes) <= size
+                float(np.square(effect).mean()) for axes, effect in effects.items() if 0 < len(axes) <= size
             )
             / variance
             for size in range(1, order + 1)
             if not constant
         }
     else:
-        effects, fitted = estimated(values, cells, template.shape, order)
-        if fitted < order:
+        effects, fitted_order = estimated(values, cells, template.shape, order)
+        if fitted_order < order:
             notes.append("pairs have too many levels to be estimated from these texts")
-        order = fitted
+        order = fitted_order
         fidelities = (
             {}
             if constant
@@ -182,18 +182,22 @@ def additive(
     shares = {
         " x ".join(names[axis] for axis in axes): float("nan")
         if constant
-        else float(np.square(each).mean()) / variance
-        for axes, each in effects.items()
+        else float(np.square(effect).mean()) / variance
+        for axes, effect in effects.items()
         if axes
     }
-    kept = {axes: each for axes, each in effects.items() if len(axes) <= order}
+    up_to_order = {axes: effect for axes, effect in effects.items() if len(axes) <= order}
     return Additive(
         slots=dict(template.levels),
         numeric=template.numeric,
         target=target,
         mean=float(effects[()]),
-        shapes={names[axes[0]]: each for axes, each in kept.items() if len(axes) == 1},
-        pairs={(names[axes[0]], names[axes[1]]): each for axes, each in kept.items() if len(axes) == _TWO},
+        shapes={names[axes[0]]: effect for axes, effect in up_to_order.items() if len(axes) == 1},
+        pairs={
+            (names[axes[0]], names[axes[1]]): effect
+            for axes, effect in up_to_order.items()
+            if len(axes) == _TWO
+        },
         shares=shares,
         values=values,
         cells=cells,
@@ -203,13 +207,13 @@ def additive(
         model=model,
         notes=tuple(notes),
         _template=template,
-        _effects=kept,
+        _effects=up_to_order,
     )
 
 
 def _held_out(values: Float, cells: NDArray[np.int64], shape: Sequence[int], order: int, seed: int) -> float:
-    """Return the share of the variance of held-out texts that a student of the others explains."""
-    held = np.random.default_rng([seed, 1]).permutation(len(values)) < len(values) // _HELD_OUT
-    effects, fitted = estimated(values[~held], cells[~held], shape, order)
-    errors = predicted(effects, cells[held], min(fitted, order)) - values[held]
-    return float(1 - np.square(errors).mean() / max(float(values[held].var()), 1e-300))
+    """Return the share of the variance of texts left out of the fit that the student explains."""
+    is_test = np.random.default_rng([seed, 1]).permutation(len(values)) < len(values) // _HELD_OUT
+    effects, fitted = estimated(values[~is_test], cells[~is_test], shape, order)
+    errors = predicted(effects, cells[is_test], min(fitted, order)) - values[is_test]
+    return float(1 - np.square(errors).mean() / max(float(values[is_test].var()), 1e-300))

@@ -27,17 +27,19 @@ def concept_sheet(shown: ConceptScores) -> Sheet:
     lines = [_spread(name, shown.scores[row], shown.by_run[row]) for row, name in enumerate(shown.concepts)]
     lines.append(Line("random texts", shown.random.mean(1), dashed=True, low=low, high=high))
     parts = [Lines(lines, shown.layers, "layer", "share of examples raised")]
-    known = [row for row in range(len(shown.concepts)) if not np.isnan(shown.accuracy[row]).all()]
-    if known:
-        fits = [Line(shown.concepts[row], shown.accuracy[row]) for row in known]
+    accurate = [row for row in range(len(shown.concepts)) if not np.isnan(shown.accuracy[row]).all()]
+    if accurate:
+        fits = [Line(shown.concepts[row], shown.accuracy[row]) for row in accurate]
         parts.append(Lines(fits, shown.layers, "layer", "accuracy, held out", tall=1.2))
     strong = [
         f"{name} at {', '.join(str(layer) for layer, on in zip(shown.layers, marks, strict=True) if on)}"
         for name, marks in zip(shown.concepts, shown.significant, strict=True)
         if marks.any()
     ]
-    said = f"Significant (Holm, {shown.level:g}): {'; '.join(strong) or 'none'}."
-    return Sheet(f"Concepts for {shown.target}", parts, "; ".join([said.removesuffix("."), *shown.notes]))
+    significant = f"Significant (Holm, {shown.level:g}): {'; '.join(strong) or 'none'}."
+    return Sheet(
+        f"Concepts for {shown.target}", parts, "; ".join([significant.removesuffix("."), *shown.notes])
+    )
 
 
 def _spread(name: str, values: NDArray[np.floating], runs: NDArray[np.floating]) -> Line:
@@ -49,10 +51,10 @@ def _spread(name: str, values: NDArray[np.floating], runs: NDArray[np.floating])
 def influence_sheet(shown: Influence, test: int, *, k: int) -> Sheet:
     """Return bars of the most helpful and the most harmful training texts of a test."""
     sides = {"helped": shown.helpful(test, k), "harmed": shown.harmful(test, k)}
-    top = max((abs(each.influence) for side in sides.values() for each in side), default=1.0)
+    top = max((abs(text.influence) for side in sides.values() for text in side), default=1.0)
     parts = [
         Bars(
-            [Bar(f"{each.label}: {each.text}".removeprefix(": "), abs(each.influence)) for each in side],
+            [Bar(f"{text.label}: {text.text}".removeprefix(": "), abs(text.influence)) for text in side],
             top=top,
             form="{:.3g}",
             title=word,
@@ -67,7 +69,7 @@ def influence_sheet(shown: Influence, test: int, *, k: int) -> Sheet:
 
 
 def additive_sheet(shown: Additive) -> Sheet:
-    """Return shares of the variance, and what each level of every slot adds: bars, or a line for numbers."""
+    """Return shares of the variance, and the effects of the levels: bars, or a line for numbers."""
     ranked = sorted(shown.shares.items(), key=lambda item: -item[1])[:10]
     parts: list[Part] = [
         Bars(

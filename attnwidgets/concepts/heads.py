@@ -1,4 +1,10 @@
-"""A classifier's head: its last linear map, its features, and the gradients of single texts' losses."""
+"""A classifier's head: its last linear map, its features, and the gradients of single texts' losses.
+
+The head is the last `nn.Linear` whose output equals the logits in a pass of the model (`_head_of`). A hook on
+it reads its input and output for every text (`read_head`). For models without such a map, `gradient_products`
+computes the gradients of the tests' losses by some parameters, stores them, and multiplies them with the
+gradients of the training texts one by one, so that memory is needed for the tests alone.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
-_PAIR = 2  # logits of two classes, which one number tells apart
+_PAIR = 2  # classes, whose logits enter the loss by their difference alone
 _INSTEAD = "of='gradients' compares gradients instead and needs no such head."
 
 _SHARE = 0.5  # of the free memory, for the tests' gradients
@@ -35,7 +41,7 @@ _SHARE = 0.5  # of the free memory, for the tests' gradients
 
 @dataclass(frozen=True)
 class HeadReading:
-    """What a head reads and says of texts.
+    """Inputs and outputs of a head for texts, with its parameters.
 
     Attributes:
         features: Its input [text, dim].
@@ -52,8 +58,8 @@ class HeadReading:
     classes: tuple[str, ...]
 
     @property
-    def own(self) -> Float:
-        """The head's own parameters, bias last, as a refit has them [output, dim + 1].
+    def theta(self) -> Float:
+        """The head's parameters, bias last, in the layout of a refit [output, dim + 1].
 
         For two classes, the second less the first.
         """
@@ -62,7 +68,7 @@ class HeadReading:
 
 
 def read_head(inputs: Inputs, *, batch_size: int) -> HeadReading:
-    """Run a classifier on texts and return what its head reads.
+    """Run a classifier on texts and return the inputs and outputs of its head.
 
     Raises:
         UnsupportedModelError: If no linear map gives the logits (a ValueError).
@@ -73,19 +79,21 @@ def read_head(inputs: Inputs, *, batch_size: int) -> HeadReading:
     with inputs.running(back=False, batch_size=batch_size, desc="features") as (twin, batches):
         head = twin.get_submodule(name)
         for batch in batches:
-            kept: list[tuple[Tensor, Tensor]] = []
-            handle = head.register_forward_hook(lambda _, args, out, kept=kept: kept.append((args[0], out)))
+            calls: list[tuple[Tensor, Tensor]] = []
+            handle = head.register_forward_hook(
+                lambda _, args, out, calls=calls: calls.append((args[0], out))
+            )
             try:
-                said = head_of(batch.call())
+                classified = head_of(batch.call())
             finally:
                 handle.remove()
-            states, out = kept[-1]
+            states, out = calls[-1]
             for row, read in enumerate(batch.reads):
-                own = states[row]
-                if own.dim() > 1:  # a head on every token, of which the model takes one
-                    own = own[int((out[row] - said[row]).abs().sum(-1).argmin())]
-                features[read.index] = own.double().cpu().numpy()
-                logits[read.index] = said[row].double().cpu().numpy()
+                state = states[row]
+                if state.dim() > 1:  # a head on every token, of which the model takes a single token's
+                    state = state[int((out[row] - classified[row]).abs().sum(-1).argmin())]
+                features[read.index] = state.double().cpu().numpy()
+                logits[read.index] = classified[row].double().cpu().numpy()
     module: Any = inputs.model.get_submodule(name)
     weight = module.weight.detach().double().cpu().numpy()
     bias = np.zeros(len(weight)) if module.bias is None else module.bias.detach().double().cpu().numpy()
@@ -94,12 +102,12 @@ def read_head(inputs: Inputs, *, batch_size: int) -> HeadReading:
 
 
 def _head_of(inputs: Inputs) -> str:
-    """Return the name of the linear map whose output are the logits."""
+    """Return the name of the linear map whose output is the logits."""
     logits = inputs.first.logits
-    what = type(inputs.model).__name__
+    model = type(inputs.model).__name__
     if logits is None or logits.dim() != CLASSES:
         raise UnsupportedModelError(
-            f"{inputs.purpose}: {what} predicts no classes, so it has no head to fit. {_INSTEAD}"
+            f"{inputs.purpose}: {model} predicts no classes, so it has no head to fit. {_INSTEAD}"
         )
     result: list[str] = []
     with borrowed(inputs.model) as twin:
@@ -107,21 +115,23 @@ def _head_of(inputs: Inputs) -> str:
         for name, module in twin.named_modules():
             if isinstance(module, nn.Linear) and module.out_features == len(logits):
 
-                def keep(_: nn.Module, __: Any, out: Tensor, name: str = name) -> None:
+                def compare(_: nn.Module, __: Any, out: Tensor, name: str = name) -> None:
                     rows = out.detach().reshape(-1, out.shape[-1]).cpu().float()
                     if bool(
                         (rows - logits.float()).abs().max(-1).values.min() < 1e-4 * (1 + logits.abs().max())
                     ):
                         result.append(name)
 
-                handles.append(module.register_forward_hook(keep))
+                handles.append(module.register_forward_hook(compare))
         try:
             twin(**inputs.first.inputs)
         finally:
             for handle in handles:
                 handle.remove()
     if not result:
-        raise UnsupportedModelError(f"{inputs.purpose}: no linear map of {what} gives its logits. {_INSTEAD}")
+        raise UnsupportedModelError(
+            f"{inputs.purpose}: no linear map of {model} gives its logits. {_INSTEAD}"
+        )
     return result[-1]
 
 
@@ -136,7 +146,7 @@ def labels_of(given: Any, texts: Sequence[Any], classes: Sequence[str], purpose:
         name: The argument.
 
     Raises:
-        ValueError: If there is not one label for every text, or one is unknown.
+        ValueError: If a text has no label, their numbers differ, or a label is unknown.
     """
     labels: list[Any] = [getattr(text, "label", None) for text in texts] if given is None else list(given)
     if len(labels) != len(texts):
@@ -149,7 +159,7 @@ def labels_of(given: Any, texts: Sequence[Any], classes: Sequence[str], purpose:
         )
     if not classes:
         return np.array(labels, dtype=np.float64)
-    folded = {str(known).casefold(): number for number, known in enumerate(classes)}
+    folded = {str(class_name).casefold(): number for number, class_name in enumerate(classes)}
     numbers = []
     for at, label in enumerate(labels):
         number = folded.get(label.casefold()) if isinstance(label, str) else int(label)
@@ -168,39 +178,39 @@ def one_logit(logits: Tensor) -> Tensor:
 
 
 def softmax_loss(logits: Tensor, label: float, *, regression: bool) -> Tensor:
-    """Return the loss of one text: cross-entropy, or half the squared error."""
+    """Return the loss of a text: cross-entropy, or half the squared error."""
     if regression:
         return 0.5 * (logits.reshape(-1)[0] - label) ** 2
     return -torch.log_softmax(logits.float(), -1)[..., int(label)].sum()
 
 
-def parameter_names(inputs: Inputs, given: Sequence[str] | None) -> list[str]:
-    """Return the parameters whose gradients are compared: those of modules or parameters that were named.
+def parameter_names(inputs: Inputs, modules: Sequence[str] | None) -> list[str]:
+    """Return the names of the parameters whose gradients are compared, those in the modules `modules`.
 
-    By default those that are used after the last but one block: of the last block, and of all that is no
-    block and no embedding.
+    By default they are the parameters of the last block, and of all modules that are neither a block nor an
+    embedding, such as the final norm and the head.
 
     Raises:
         ValueError: If a name is not a module or parameter of the model.
     """
-    known = [name for name, parameter in inputs.model.named_parameters() if parameter.is_floating_point()]
-    if given is None:
-        blocks = [block for names in block_names(inputs.first, inputs.model).values() for block in names]
+    names = [name for name, parameter in inputs.model.named_parameters() if parameter.is_floating_point()]
+    if modules is None:
+        blocks = [block for stack in block_names(inputs.first, inputs.model).values() for block in stack]
         tables = {
             name
-            for name, module in inputs.model.named_modules()
-            if isinstance(module, nn.Embedding) or "embed" in name
+            for name, layer in inputs.model.named_modules()
+            if isinstance(layer, nn.Embedding) or "embed" in name
         }
         last = blocks[-1:]
-        others = [*blocks[:-1], *tables]
-        given = [*last, *(name for name in known if not _inside(name, [*others, *last]))]
-    chosen = [name for name in known if _inside(name, given)]
-    for each in given:
-        if not any(_inside(name, [each]) for name in known):
-            modules = [name for name, _ in inputs.model.named_modules() if name]
+        excluded = [*blocks[:-1], *tables]
+        modules = [*last, *(name for name in names if not _inside(name, [*excluded, *last]))]
+    chosen = [name for name in names if _inside(name, modules)]
+    for module in modules:
+        if not any(_inside(name, [module]) for name in names):
+            available = [name for name, _ in inputs.model.named_modules() if name]
             raise ValueError(
-                f"{inputs.purpose}: parameters names {each!r}, which is not a module or "
-                f"parameter.{suggest(each, modules)}"
+                f"{inputs.purpose}: parameters names {module!r}, which is not a module or "
+                f"parameter.{suggest(module, available)}"
             )
     return chosen
 
@@ -235,10 +245,10 @@ def gradient_products(
             f"{spoken_bytes(need)}, and {spoken_bytes(free)} are free; take fewer tests, or name fewer "
             "parameters=."
         )
-    kept: list[Any] = [None] * len(tests.reads)
+    test_gradients: list[Any] = [None] * len(tests.reads)
     for index, gradient, _ in _gradients(tests, test_labels, names):
-        kept[index] = gradient
-    stacked = torch.stack(kept)
+        test_gradients[index] = gradient
+    stacked = torch.stack(test_gradients)
     products = np.zeros((len(tests.reads), len(train.reads)))
     lengths, losses = np.zeros(len(train.reads)), np.zeros(len(train.reads))
     for index, gradient, loss in _gradients(train, train_labels, names):
@@ -254,8 +264,8 @@ def gradient_products(
 
 def _gradients(inputs: Inputs, labels: Float, names: Sequence[str]) -> Iterator[tuple[int, Tensor, float]]:
     """Yield number, gradient [parameter] and loss of every text."""
-    own = dict(inputs.model.named_parameters())
-    free = {name: nn.Parameter(own[name].detach().float(), requires_grad=True) for name in names}
+    parameters = dict(inputs.model.named_parameters())
+    free = {name: nn.Parameter(parameters[name].detach().float(), requires_grad=True) for name in names}
     logits = inputs.first.logits
     tokens = logits is not None and logits.dim() != CLASSES
     regression = logits is not None and len(logits) == 1
@@ -270,4 +280,8 @@ def _gradients(inputs: Inputs, labels: Float, names: Sequence[str]) -> Iterator[
             else:
                 loss = softmax_loss(out[0], float(labels[index]), regression=regression)
             result = torch.autograd.grad(loss, list(free.values()), allow_unused=True, materialize_grads=True)
-            yield index, torch.cat([each.reshape(-1) for each in result]).detach(), float(loss.detach())
+            yield (
+                index,
+                torch.cat([gradient.reshape(-1) for gradient in result]).detach(),
+                float(loss.detach()),
+            )

@@ -1,4 +1,10 @@
-"""aw.concepts.influence: which training texts taught a model what it says of a text."""
+"""aw.concepts.influence: the influence of every training text on a model's loss for other texts.
+
+Texts are run through the model once, to read the inputs of its classifier's last linear map (`heads.py`). The
+map is fitted again to these (`refit.py`), so that the gradients and the Hessian at the minimum are exact, and
+influence is a product of the two. For models without such a map, gradients of single losses are compared
+(`_by_gradients`). Labels are numbers inside, and names again in the result (`influence_result.py`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
 
 PURPOSE = "concepts.influence"
 _FEW = 10  # training texts below which a head is mostly its penalty
-_TWO = 2  # classes, which share one output
+_TWO = 2  # classes, which share an output
 
 
 @suggests_keywords
@@ -50,23 +56,24 @@ def influence(
     batch_size: int = BATCH,
     force: bool = False,
 ) -> Influence:
-    """Say which training texts helped, and which harmed, what a model says of other texts.
+    """Return the influence of training texts on the loss of other texts: which helped, and which harmed.
 
-    of="head" is exact: the classifier's last linear map is fitted again to what it reads of the training
-    texts, with mean(loss) + l2 / 2 |theta|^2 (bias penalised, one logit for two classes), and at its minimum
+    of="head" is exact: the classifier's last linear map is fitted again to its inputs for the training
+    texts, with mean(loss) + l2 / 2 |theta|^2 (bias penalised, a single logit for two classes), and at its
+    minimum
 
         values = - gradient of the test's loss . H^-1 gradient of the training text's loss
 
-    with H the Hessian. It explains this head: `.agreement` says how often that predicts what the model does.
-    What the training texts did to the layers below is not in it.
+    with H the Hessian. It explains this head: `.agreement` says how often the head predicts the model's
+    class. Effects of the training texts on the layers below are not included.
 
-    of="gradients" compares the gradients of single losses by the model's own parameters (TracIn at its last
+    of="gradients" compares the gradients of single losses by the model's parameters (TracIn at its last
     checkpoint): -values is their product, or with `normalize` their cosine. It follows leaving texts out far
     less closely, and is for models without such a head, as language models, which need no labels.
 
     Positive values are harmful: more of the text raises the test's loss. Influence is fragile in deep
     networks (Basu et al. 2021), and a few texts with large gradients lead every list; `normalize` divides by
-    a text's own.
+    the square root of a text's influence on itself.
 
     Args:
         model: As `aw.trace` takes it.
@@ -75,16 +82,17 @@ def influence(
         tests: Texts to explain, in the same way.
         labels: Labels of the training texts: names or indices of classes, or numbers for a regression. By
             default their `.label`.
-        test_labels: Labels of the tests; by default their `.label`, or what the model predicts.
+        test_labels: Labels of the tests; by default their `.label`, or the model's predictions.
         of: "head" or "gradients".
         l2: Penalty of the head, above 0.
-        measure: What is influenced: the test's "loss", or its "margin" (logit of its label less the largest
-            other), whose fall is harmful; of a regression the output, whose rise is positive.
+        measure: The influenced quantity: the test's "loss", or its "margin" (logit of its label less the
+            largest other), whose fall is harmful; of a regression the output, whose rise is positive.
         correct_leverage: Take `.change`, the estimate for leaving a text out, from a Newton step without the
-            text instead of -values / n, which is too small for texts that decide their own prediction.
-        normalize: Divide by the square root of a training text's own influence (Barshan et al. 2020); for
-            gradients take cosines.
-        parameters: For gradients: names of modules or parameters; by default the last block and what follows.
+            text instead of -values / n, which is too small for texts of high leverage.
+        normalize: Divide by the square root of a training text's influence on itself (Barshan et al. 2020);
+            for gradients take cosines.
+        parameters: For gradients: names of modules or parameters; by default the last block and all
+            modules after it.
         batch_size: Most texts of a batch.
         force: Run even if this needs more memory than is free.
 
@@ -92,19 +100,20 @@ def influence(
         `Influence` [test, train].
 
     Raises:
-        ValueError: If a label is missing or unknown, there is one class only, `l2` is not positive (separable
-            data then has no minimum), or memory is short.
+        ValueError: If a label is missing or unknown, all labels are of a single class, `l2` is not positive
+            (separable data then has no minimum), or memory is short.
         UnsupportedModelError: If no linear map gives the model's logits (a ValueError).
 
     Source: Koh and Liang 2017; the leverage correction is the exact Newton step without a text (Pregibon
     1981);
-    gradients: Pruthi et al. 2020. What gradients of deep networks answer: Bae et al. 2022.
+    gradients: Pruthi et al. 2020. The question that gradients of deep networks answer: Bae et al.
+    2022.
 
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")
         >>> train, tests = aw.demo_texts("train")[:40], aw.demo_texts("test")[:2]
-        >>> found = aw.concepts.influence(model, tokenizer, train, tests)
-        >>> found.shape, found.helpful(0, k=1)[0].label
+        >>> influence = aw.concepts.influence(model, tokenizer, train, tests)
+        >>> influence.shape, influence.helpful(0, k=1)[0].label
         ((2, 40), 'positive')
     """
     require_choice("of", of, ("head", "gradients"))
@@ -114,26 +123,29 @@ def influence(
             f"measure={measure!r} is for of='head'; of='gradients' compares gradients of the loss."
         )
     if not l2 > 0:
-        raise ValueError(f"l2 is {l2}; without a penalty separable data has no minimum. Take one above 0.")
+        raise ValueError(f"l2 is {l2}; without a penalty separable data has no minimum. Take an l2 above 0.")
     with forced(force):
-        read, explained = texts_of(train, PURPOSE, "train"), texts_of(tests, PURPOSE, "tests")
-        learnt = Inputs(model, tokenizer, read, PURPOSE)
-        shown = Inputs(learnt.first.model, learnt.first.tokenizer, explained, PURPOSE)
-        sample = None if is_trace(read[0]) else learnt.first
+        train_texts, test_texts = texts_of(train, PURPOSE, "train"), texts_of(tests, PURPOSE, "tests")
+        train_inputs = Inputs(model, tokenizer, train_texts, PURPOSE)
+        test_inputs = Inputs(train_inputs.first.model, train_inputs.first.tokenizer, test_texts, PURPOSE)
+        sample = None if is_trace(train_texts[0]) else train_inputs.first
         predicts = test_labels is None and not _labelled(tests)
         if of == "gradients":
             result = _by_gradients(
-                learnt, shown, (train, tests), (labels, test_labels), normalize, parameters
+                train_inputs, test_inputs, (train, tests), (labels, test_labels), normalize, parameters
             )
             has_labels = bool(result.test_labels[0])
-            about = _about(read, explained, result.train_labels, predicted=has_labels and predicts)
-            return replace(result, notes=(*about, *result.notes), _sample=sample)
-        reading = read_head(learnt, batch_size=batch_size)
-        test_reading = read_head(shown, batch_size=batch_size)
+            caveats = _caveats_of_texts(
+                train_texts, test_texts, result.train_labels, predicted=has_labels and predicts
+            )
+            return replace(result, notes=(*caveats, *result.notes), _sample=sample)
+        reading = read_head(train_inputs, batch_size=batch_size)
+        test_reading = read_head(test_inputs, batch_size=batch_size)
         classes = reading.classes
         y = labels_of(labels, train, classes, PURPOSE, "labels")
-        given = _predicted(test_reading) if predicts else test_labels
-        y_tests = labels_of(given, tests, classes, PURPOSE, "test_labels")
+        y_tests = labels_of(
+            _predicted(test_reading) if predicts else test_labels, tests, classes, PURPOSE, "test_labels"
+        )
         result = of_features(
             reading,
             y,
@@ -143,11 +155,11 @@ def influence(
             measure=measure,
             correct_leverage=correct_leverage,
             normalize=normalize,
-            names=(learnt.names, shown.names),
-            model=learnt.first.model_id,
+            names=(train_inputs.names, test_inputs.names),
+            model=train_inputs.first.model_id,
         )
-        about = _about(read, explained, result.train_labels, predicted=predicts)
-        return replace(result, notes=(*about, *result.notes), _sample=sample)
+        caveats = _caveats_of_texts(train_texts, test_texts, result.train_labels, predicted=predicts)
+        return replace(result, notes=(*caveats, *result.notes), _sample=sample)
 
 
 def of_features(
@@ -163,7 +175,7 @@ def of_features(
     names: tuple[tuple[str, ...], tuple[str, ...]],
     model: str,
 ) -> Influence:
-    """Return the influence on a head from what it reads; see `influence`."""
+    """Return influences from the head's inputs for both sets of texts; see `influence`."""
     refit = fitted(reading, labels, l2)
     features, tests = refit.features, with_ones(test_reading.features)
     values = refit.influence(tests, test_labels, measure=measure)
@@ -173,15 +185,13 @@ def of_features(
     if normalize:
         values = values / np.sqrt(np.maximum(refit.self_influence, 1e-300))
     agreements = []
-    for each, own in ((features, reading), (tests, test_reading)):
-        said = refit.predicted(refit.says(each))
+    for inputs, head in ((features, reading), (tests, test_reading)):
+        predicted = refit.predicted(refit.outputs_for(inputs))
         agreements.append(
-            float((said == _predicted(own)).mean()) if refit.kind != "regression" else float("nan")
+            float((predicted == _predicted(head)).mean()) if refit.kind != "regression" else float("nan")
         )
-    outputs = refit.says(features)
-    lengths = [
-        np.maximum(np.linalg.norm(each, axis=1), 1e-300) for each in (test_reading.features, reading.features)
-    ]
+    outputs = refit.outputs_for(features)
+    lengths = [np.maximum(np.linalg.norm(head.features, axis=1), 1e-300) for head in (test_reading, reading)]
     cosines = test_reading.features @ reading.features.T / lengths[0][:, None] / lengths[1]
     return Influence(
         values=values,
@@ -199,24 +209,24 @@ def of_features(
         l2=l2,
         agreement=agreements[1],
         agreement_train=agreements[0],
-        gradient_norm=refit.gradient_norm(reading.own),
+        gradient_norm=refit.gradient_norm(reading.theta),
         model=model,
-        notes=_notes(len(labels), agreements[1], normalize=normalize),
+        notes=_caveats_of_fit(len(labels), agreements[1], normalize=normalize),
         _refit=refit,
         _tests=(tests, test_labels),
     )
 
 
 def fitted(reading: HeadReading, labels: Float, l2: float) -> Refit:
-    """Return a head fitted to what a model's head reads of training texts.
+    """Return a head fitted again to the inputs that a model's head has for the training texts.
 
     Raises:
-        ValueError: If all texts have one label, or the Hessian does not fit in memory.
+        ValueError: If all texts have the same label, or the Hessian does not fit in memory.
     """
     if len(np.unique(labels)) < _TWO:
-        only = _spelled(labels[:1], reading.classes)[0]
+        label = _spelled(labels[:1], reading.classes)[0]
         have = "the one training text has" if len(labels) == 1 else f"all {len(labels)} training texts have"
-        raise ValueError(f"{PURPOSE}: {have} the label {only!r}; a head needs two.")
+        raise ValueError(f"{PURPOSE}: {have} the label {label!r}; a head needs two.")
     count = len(reading.weight)
     kind: Kind = "regression" if count == 1 else "binary" if count == _TWO else "classes"
     outputs = 1 if count <= _TWO else count
@@ -227,7 +237,7 @@ def fitted(reading: HeadReading, labels: Float, l2: float) -> Refit:
 def _by_gradients(
     train: Inputs,
     tests: Inputs,
-    given: tuple[Sequence[Any], Sequence[Any]],
+    texts: tuple[Sequence[Any], Sequence[Any]],
     labels: tuple[Any, Any],
     normalize: bool,
     parameters: Sequence[str] | None,
@@ -235,13 +245,16 @@ def _by_gradients(
     logits = train.first.logits
     spelled: list[tuple[str, ...]] = []
     numbers: list[Float] = []
-    for inputs, texts, own, name in zip(
-        (train, tests), given, labels, ("labels", "test_labels"), strict=True
+    for inputs, labelled, class_labels, name in zip(
+        (train, tests), texts, labels, ("labels", "test_labels"), strict=True
     ):
         if logits is not None and logits.dim() == CLASSES:
             classes = class_names(train.first) if len(logits) > 1 else ()
-            known = own is None and not _labelled(texts) and name == "test_labels"
-            y = labels_of(_predicted_by(inputs) if known else own, texts, classes, PURPOSE, name)
+            if class_labels is None and name == "test_labels" and not _labelled(labelled):
+                predictions = _predicted(read_head(inputs, batch_size=BATCH)).astype(int).tolist()
+                y = labels_of(predictions, labelled, classes, PURPOSE, name)
+            else:
+                y = labels_of(class_labels, labelled, classes, PURPOSE, name)
             spelled.append(_spelled(y, classes))
         else:
             y = np.zeros(len(inputs.reads))
@@ -275,17 +288,12 @@ def _by_gradients(
     )
 
 
-def _predicted_by(inputs: Inputs) -> list[int]:
-    """Return the classes that a model predicts."""
-    return [int(each) for each in _predicted(read_head(inputs, batch_size=BATCH))]
-
-
 def _labelled(texts: Sequence[Any]) -> bool:
     return all(getattr(text, "label", None) is not None for text in texts)
 
 
 def _predicted(reading: HeadReading) -> Float:
-    """Return what a model predicts: classes, or numbers."""
+    """Return the predicted classes, or the numbers of a regression [text]."""
     return reading.logits[:, 0] if len(reading.weight) == 1 else reading.logits.argmax(1).astype(float)
 
 
@@ -293,29 +301,32 @@ def _spelled(labels: Float, classes: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(classes[int(label)]) if classes else f"{label:g}" for label in labels)
 
 
-def _about(
+def _caveats_of_texts(
     train: Sequence[Any], tests: Sequence[Any], labels: Sequence[str], *, predicted: bool
 ) -> list[str]:
-    """Return what a reader must know of the texts: labels that are none, and the same text twice."""
+    """Return notes on predicted labels, and on texts that occur twice."""
     notes = ["the tests have no labels: what the model predicts stands for them"] if predicted else []
     if not isinstance(train[0], str):  # the title of a picture's trace is not a text
         return notes
-    known, copies = len(set(tests) & set(train)), len(train) - len(set(train))
-    if known:
-        are = "1 test is a training text" if known == 1 else f"{known} tests are training texts"
+    shared, copies = len(set(tests) & set(train)), len(train) - len(set(train))
+    if shared:
+        are = "1 test is a training text" if shared == 1 else f"{shared} tests are training texts"
         notes.append(f"{are}, whose own influence is among the others")
     if copies:
         are = "text is a copy" if copies == 1 else "texts are copies"
         notes.append(
             f"{copies} training {are} of another: without one of them, the other still teaches the same"
         )
-    two = len(set(zip(train, labels, strict=True))) - len(set(train))
-    if two:
-        notes.append(f"{two} of them {'has' if two == 1 else 'have'} another label: one of the two is wrong")
+    conflicts = len(set(zip(train, labels, strict=True))) - len(set(train))
+    if conflicts:
+        notes.append(
+            f"{conflicts} of them {'has' if conflicts == 1 else 'have'} another label: "
+            "one of the two is wrong"
+        )
     return notes
 
 
-def _notes(count: int, agreement: float, *, normalize: bool) -> tuple[str, ...]:
+def _caveats_of_fit(count: int, agreement: float, *, normalize: bool) -> tuple[str, ...]:
     notes = []
     if count < _FEW:
         notes.append(f"{count} training texts: a head of so few is mostly its penalty")

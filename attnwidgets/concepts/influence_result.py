@@ -1,4 +1,8 @@
-"""Influence: which training texts helped and which harmed; wrong labels as self-influence ranks them."""
+"""Influence: training texts that helped a prediction and that harmed it; wrong labels by self-influence.
+
+`Influence` is the result; its `leave_one_out` fits the head again from the stored features (`refit.py`).
+`mislabelled` scores the rankings of a result against labels that are wrong on purpose.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class InfluentialText(NamedTuple):
-    """A training text with its influence on one test.
+    """A training text with its influence on a test.
 
     Attributes:
         text: The text.
@@ -54,13 +58,13 @@ class Influence(Table, Viewable):
         values: [test, train]: the derivative of a test's loss by the weight of a training text in the
             objective, I_up,loss of Koh and Liang (2017). Positive is harmful: more of the text raises the
             loss. Leaving it out changes the loss by about -values / n. With `normalize`, divided by the
-            text's own.
+            square root of the text's influence on itself.
         change: Estimated change of the measure when a training text is left out [test, train]; positive: it
             was helpful (of the margin, how far it falls). None for gradients.
-        self_influence: Of every training text on its own loss [train], at least 0; large for texts that only
-            they themselves explain, as wrong labels.
+        self_influence: Of every training text on the loss at itself [train], at least 0; large for texts
+            that only they themselves explain, as wrong labels.
         losses: Loss of every training text [train], in nats.
-        leverage: How far a text decides its own prediction [train], 0 to 1; None for gradients.
+        leverage: How far a text decides the prediction for itself [train], 0 to 1; None for gradients.
         distance: One less the cosine between features [test, train], 0 to 2; None for gradients.
         tests: The texts that are explained.
         train: The training texts.
@@ -69,12 +73,12 @@ class Influence(Table, Viewable):
         of: "head" or "gradients".
         measure: "loss" or "margin".
         l2: Penalty of the refit head; NaN for gradients.
-        agreement: Share of tests for which the refit head predicts what the model does; NaN for gradients
+        agreement: Share of tests for which the refit head predicts the model's class; NaN for gradients
             and for a regression.
         agreement_train: The same of training texts.
-        gradient_norm: Length of the objective's gradient at the model's own head: 0 if it were the minimum.
+        gradient_norm: Length of the objective's gradient at the model's head: 0 at the minimum.
         model: The model's id.
-        notes: What a reader must know.
+        notes: Caveats.
     """
 
     kind: ClassVar[str] = "Influence"
@@ -149,13 +153,13 @@ class Influence(Table, Viewable):
         if self._refit is None:
             return None
         features, labels = self._tests
-        return self._refit.measured(self._refit.says(features), labels, self.measure)  # type: ignore[arg-type]
+        return self._refit.measured(self._refit.outputs_for(features), labels, self.measure)  # type: ignore[arg-type]
 
     def leave_one_out(self, train: Iterable[int] | None = None) -> Float:
         """Fit the head again without each text and return the true change of the measure [test, text].
 
-        As in `.change` a positive one says that the text was helpful: the loss rises, or the margin falls.
-        The divisor stays the number of all texts, as in the influence: what is left out has weight zero.
+        As in `.change`, a positive value says that the text was helpful: the loss rises, or the margin falls.
+        The divisor stays the number of all texts, as in the influence: the text left out has weight zero.
 
         Args:
             train: Numbers of training texts; all by default (a fit each, of a few Newton steps).
@@ -171,7 +175,7 @@ class Influence(Table, Viewable):
         every = range(len(self.train))
         chosen = list(every if train is None else (position(at, every, "training text") for at in train))
         features, labels = self._tests
-        before = self._refit.measured(self._refit.says(features), labels, self.measure)  # type: ignore[arg-type]
+        before = self._refit.measured(self._refit.outputs_for(features), labels, self.measure)  # type: ignore[arg-type]
         result = np.zeros((len(self.tests), len(chosen)))
         for column, text in enumerate(progress(chosen, "leaving out")):
             outputs = self._refit.outputs_without(text, features)
@@ -183,7 +187,7 @@ class Influence(Table, Viewable):
         return map(self._of_test, range(len(self.tests)))
 
     def _of_test(self, test: int) -> Columns:
-        """Return test, train, their labels, influence, change and distance, of one test."""
+        """Return the columns of a test: both texts, their labels, influence, change and distance."""
         texts = len(self.train)
         columns: dict[str, Any] = {
             "test": [test] * texts,
@@ -214,10 +218,10 @@ class Influence(Table, Viewable):
         return influence_sheet(self, test, k=k).figure(columns)
 
     def __repr__(self) -> str:
-        return self._said_of(0)
+        return self._text_of(0)
 
-    def _said_of(self, test: int) -> str:
-        """Return what it is, and what helped and harmed one test most."""
+    def _text_of(self, test: int) -> str:
+        """Return the printed form: method, agreement, and the most influential texts of a test."""
         sizes = f"[test {self.shape[0]}, train {self.shape[1]}]"
         lines = [f"Influence by {self.of} on the {self.measure} {sizes} {self.model}"]
         if not np.isnan(self.agreement):
@@ -228,25 +232,25 @@ class Influence(Table, Viewable):
         lines.append(f"  {_spoken(self.tests[test], self.test_labels[test])}")
         for word, ranked in (("helped", self.helpful(test, 2)), ("harmed", self.harmful(test, 2))):
             lines += [
-                f"    {word} {each.influence:+.3g}  {_spoken(each.text, each.label)}" for each in ranked
+                f"    {word} {text.influence:+.3g}  {_spoken(text.text, text.label)}" for text in ranked
             ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 
 def _spoken(text: str, label: str) -> str:
-    """Return a text with its label; of a language model it has none."""
+    """Return a text with its label; without it for language models, which have no labels."""
     return f"{label}: {quoted(text)}" if label else quoted(text)
 
 
 def mislabelled(influence: Influence, flipped: Iterable[int]) -> Scorecard:
-    """Score how well influence finds wrong training labels, compared with the plain loss and chance.
+    """Return how well influence ranks wrong training labels first, against the plain loss and chance.
 
-    A text that only it itself explains influences its own loss most. So does, nearly as well, a text with a
-    large loss, which needs no Hessian: the scorecard shows both.
+    A text that no other text explains has a large influence on itself, and also a large loss, which needs no
+    Hessian: the scorecard shows both.
 
     Args:
         influence: Of a model trained with the wrong labels.
-        flipped: Numbers of the training texts whose labels are known to be wrong.
+        flipped: Numbers of the training texts whose labels are wrong.
 
     Returns:
         A Scorecard [metric, method, 1] of two metrics, 0 to 1: average precision of the ranking, and recall,
@@ -254,7 +258,7 @@ def mislabelled(influence: Influence, flipped: Iterable[int]) -> Scorecard:
         form, "oracle".
 
     Raises:
-        ValueError: If no text is named.
+        ValueError: If `flipped` is empty.
         IndexError: If the index of the text is out of range.
 
     Source: Koh and Liang 2017, section 5.4.
@@ -262,10 +266,10 @@ def mislabelled(influence: Influence, flipped: Iterable[int]) -> Scorecard:
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")
         >>> train = aw.demo_texts("train")[:40]
-        >>> labels = [int(each.label == "positive") for each in train]
+        >>> labels = [int(text.label == "positive") for text in train]
         >>> labels[3] = 1 - labels[3]
-        >>> found = aw.concepts.influence(model, tokenizer, train, train[:1], labels=labels)
-        >>> aw.concepts.mislabelled(found, [3]).methods
+        >>> influence = aw.concepts.influence(model, tokenizer, train, train[:1], labels=labels)
+        >>> aw.concepts.mislabelled(influence, [3]).methods
         ('self_influence', 'loss', 'random', 'oracle')
     """
     n = len(influence.train)

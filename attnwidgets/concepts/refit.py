@@ -1,4 +1,10 @@
-"""A head fitted to its features, with what training texts did to it: closed forms in numpy, in float64."""
+"""A head fitted to its features, with the influence of training texts on it: closed forms in numpy, float64.
+
+The penalised loss is strictly convex, so that Newton's method with step halving reaches its only minimum
+(`_minimum`). With fewer texts than dimensions everything is computed in the span of the features (`_basis`),
+where the Hessian is small. Its Cholesky factor is computed once and serves self-influence, leverage and the
+influence on any number of tests; `without=True` takes each text out of the Hessian by the Woodbury identity.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +35,15 @@ _SHARE = 0.5  # of the free memory, for the Hessian and its factor
 class Refit:
     """A linear head that minimises mean(loss) + l2 / 2 |theta|^2, its bias penalised like its weights.
 
-    Two classes share one output, the second's logit less the first's; other numbers have one each. A
+    Two classes share an output, the second's logit less the first's; with more, every class has its output. A
     regression's loss is half the squared error.
 
     Attributes:
-        features: What the head reads, and a column of ones [text, dim + 1].
+        features: Inputs of the head, and a column of ones [text, dim + 1].
         labels: Indices of classes, or numbers [text].
         outputs: Number of outputs.
         kind: "binary", "classes" or "regression".
-        l2: The penalty, above 0, so that there is one minimum.
+        l2: The penalty, above 0, so that the minimum is unique.
     """
 
     features: Float
@@ -57,7 +63,8 @@ class Refit:
         return np.linalg.qr(self.features.T)[0]
 
     @cached_property
-    def _own(self) -> Float:
+    def _reduced_features(self) -> Float:
+        """The training features in the basis [text, rank]."""
         return self.features if self._basis is None else self.features @ self._basis
 
     def _reduced(self, features: Float) -> Float:
@@ -75,11 +82,11 @@ class Refit:
 
     def _minimum(self, weights: Float, start: Float | None, close: float = 1e-24) -> Float:
         """Return the minimum for weights of the texts by Newton's method."""
-        theta = np.zeros((self.outputs, self._own.shape[1])) if start is None else start.copy()
+        theta = np.zeros((self.outputs, self._reduced_features.shape[1])) if start is None else start.copy()
         value = self._objective(theta, weights)
         for _ in range(_STEPS):
-            outputs = self._own @ theta.T
-            slope = (weights[:, None] * self.residuals(outputs)).T @ self._own + self.l2 * theta
+            outputs = self._reduced_features @ theta.T
+            slope = (weights[:, None] * self.residuals(outputs)).T @ self._reduced_features + self.l2 * theta
             factor = cho_factor(self._hessian(outputs, weights), lower=True, overwrite_a=True)
             step = cho_solve(factor, slope.reshape(-1)).reshape(theta.shape)
             decrement = float((slope * step).sum())
@@ -95,29 +102,31 @@ class Refit:
         return theta
 
     def _objective(self, theta: Float, weights: Float) -> float:
-        losses = self.losses(self._own @ theta.T, self.labels)
+        losses = self.losses(self._reduced_features @ theta.T, self.labels)
         return float(weights @ losses + 0.5 * self.l2 * (theta**2).sum())
 
     def _hessian(self, outputs: Float, weights: Float) -> Float:
         """Return the Hessian [output x rank, output x rank] (its lower half)."""
         curve = weights[:, None, None] * self.curvatures(outputs)
-        rank = self._own.shape[1]
+        rank = self._reduced_features.shape[1]
         size = self.outputs * rank
         hessian = np.zeros((size, size), order="F")
         for a in range(self.outputs):
             for b in range(a + 1):
-                place = (slice(a * rank, (a + 1) * rank), slice(b * rank, (b + 1) * rank))
+                block = (slice(a * rank, (a + 1) * rank), slice(b * rank, (b + 1) * rank))
                 if a == b and (curve[:, a, b] >= 0).all():
-                    rooted = np.sqrt(curve[:, a, b])[:, None] * self._own
-                    hessian[place] = dsyrk(1.0, rooted.T, lower=1)
+                    rooted = np.sqrt(curve[:, a, b])[:, None] * self._reduced_features
+                    hessian[block] = dsyrk(1.0, rooted.T, lower=1)
                 else:
-                    hessian[place] = (curve[:, a, b, None] * self._own).T @ self._own
+                    hessian[block] = (
+                        curve[:, a, b, None] * self._reduced_features
+                    ).T @ self._reduced_features
         hessian[np.arange(size), np.arange(size)] += self.l2
         return hessian
 
-    # What a head says.
+    # Outputs and losses of the head.
 
-    def says(self, features: Float) -> Float:
+    def outputs_for(self, features: Float) -> Float:
         """Return the outputs for features [text, dim + 1] as [text, output]."""
         return features @ self.theta.T
 
@@ -156,23 +165,23 @@ class Refit:
         p = _softmax(outputs)
         return p[:, :, None] * np.eye(self.outputs) - p[:, :, None] * p[:, None, :]
 
-    # What training texts did.
+    # Influence of the training texts.
 
     @cached_property
     def _factor(self) -> Float:
         """The lower Cholesky factor of the Hessian at the minimum."""
         n = len(self.labels)
-        hessian = self._hessian(self._own @ self._theta.T, np.full(n, 1 / n))
+        hessian = self._hessian(self._reduced_features @ self._theta.T, np.full(n, 1 / n))
         return cho_factor(hessian, lower=True, overwrite_a=True)[0]
 
     @cached_property
     def _spreads(self) -> Float:
-        """How far a text's outputs move with its own weight: a_i' H^-1 a_i [text, output, output]."""
-        rank = self._own.shape[1]
+        """How far a text's outputs move with its weight: a_i' H^-1 a_i [text, output, output]."""
+        rank = self._reduced_features.shape[1]
         result = np.zeros((len(self.labels), self.outputs, self.outputs))
         block = max(1, int(2e8 / (8 * self.outputs**2 * rank)))
         for start in range(0, len(self.labels), block):
-            rows = self._own[start : start + block]
+            rows = self._reduced_features[start : start + block]
             halves = []
             for output in range(self.outputs):
                 right = np.zeros((self.outputs * rank, len(rows)))
@@ -183,14 +192,14 @@ class Refit:
 
     @cached_property
     def self_influence(self) -> Float:
-        """How much a text lowers its own loss: g_i' H^-1 g_i [text], at least 0."""
-        residuals = self.residuals(self._own @ self._theta.T)
+        """How much a text lowers the loss at itself: g_i' H^-1 g_i [text], at least 0."""
+        residuals = self.residuals(self._reduced_features @ self._theta.T)
         return np.einsum("na,nab,nb->n", residuals, self._spreads, residuals)
 
     @cached_property
     def leverage(self) -> Float:
-        """How far a text decides its own output [text], 0 to 1: the largest eigenvalue of its share."""
-        outputs = self._own @ self._theta.T
+        """How far a text's output depends on its label [text], 0 to 1: its share's largest eigenvalue."""
+        outputs = self._reduced_features @ self._theta.T
         share = np.einsum("nab,nbc->nac", self.curvatures(outputs), self._spreads) / len(self.labels)
         return np.linalg.eigvals(share).real.max(1)
 
@@ -203,7 +212,7 @@ class Refit:
             features: Of the tests, with a column of ones [test, dim + 1].
             labels: Of the tests [test].
             measure: "loss", or "margin" for its fall (of a regression, the rise of the output).
-            without: Take the Hessian without the text, as when it is left out, for which it is one exact
+            without: Take the Hessian without the text, as when it is left out, for which this is an exact
                 Newton step.
         """
         tests = self._reduced(features)
@@ -212,30 +221,30 @@ class Refit:
         right = (slopes[:, :, None] * tests[:, None, :]).reshape(len(tests), -1).T
         half = solve_triangular(self._factor, right, lower=True)
         solved = solve_triangular(self._factor, half, lower=True, trans="T").reshape(self.outputs, rank, -1)
-        outputs = self._own @ self._theta.T
+        outputs = self._reduced_features @ self._theta.T
         residuals = self.residuals(outputs)
         if without:
             share = np.einsum("nab,nbc->nac", self.curvatures(outputs), self._spreads) / len(self.labels)
             residuals = np.linalg.solve(np.eye(self.outputs) - share, residuals[:, :, None])[:, :, 0]
         result = np.zeros((len(tests), len(self.labels)))
         for output in range(self.outputs):
-            result -= (residuals[:, output, None] * (self._own @ solved[output])).T
+            result -= (residuals[:, output, None] * (self._reduced_features @ solved[output])).T
         return result
 
     def slopes(self, features: Float, labels: Float, measure: Measure) -> Float:
         """Return the derivative of a measure by the outputs of tests [test, output]."""
-        outputs = self.says(features)
+        outputs = self.outputs_for(features)
         if measure == "loss":
             return self.residuals(outputs, labels)
         if self.kind == "regression":
             return np.ones_like(outputs)
         if self.kind == "binary":
             return -(2 * labels - 1)[:, None]
-        rows, own = np.arange(len(outputs)), labels.astype(int)
+        rows, classes = np.arange(len(outputs)), labels.astype(int)
         others = outputs.copy()
-        others[rows, own] = -np.inf
+        others[rows, classes] = -np.inf
         slopes = np.zeros_like(outputs)
-        slopes[rows, own], slopes[rows, others.argmax(1)] = -1.0, 1.0
+        slopes[rows, classes], slopes[rows, others.argmax(1)] = -1.0, 1.0
         return slopes
 
     def measured(self, outputs: Float, labels: Float, measure: Measure) -> Float:
@@ -246,13 +255,13 @@ class Refit:
             return outputs[:, 0]
         if self.kind == "binary":
             return -(2 * labels - 1) * outputs[:, 0]
-        rows, own = np.arange(len(outputs)), labels.astype(int)
+        rows, classes = np.arange(len(outputs)), labels.astype(int)
         others = outputs.copy()
-        others[rows, own] = -np.inf
-        return others.max(1) - outputs[rows, own]
+        others[rows, classes] = -np.inf
+        return others.max(1) - outputs[rows, classes]
 
     def outputs_without(self, text: int, features: Float) -> Float:
-        """Return the outputs of tests [test, output] of a head that is fitted without one text."""
+        """Return the outputs of tests [test, output] of a head that is fitted without a text."""
         weights = np.full(len(self.labels), 1 / len(self.labels))
         weights[text] = 0.0
         return self._reduced(features) @ self._minimum(weights, self._theta).T

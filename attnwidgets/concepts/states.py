@@ -1,4 +1,10 @@
-"""aw.concepts.states: the states of many texts at some layers, and gradients of a target by them."""
+"""aw.concepts.states: the states of many texts at some layers, and gradients of a target by them.
+
+Batches of texts run on a twin of the model, with hooks on its blocks (`run_blocks`): layer l is the input of
+block l, the last layer the output of the last block. With a target, a backward pass through the same graph
+gives its gradients by these states. The states of the tokens that `at` names are averaged (their gradients
+summed) and written to arrays in memory, or to a temporary file where `memory` is exceeded (`_Collected`).
+"""
 
 from __future__ import annotations
 
@@ -52,41 +58,41 @@ def states(
     memory: str | int = "2GB",
     force: bool = False,
 ) -> States:
-    """Return the states of many texts, one vector for each text and layer.
+    """Return the states of many texts, a vector for each text and layer.
 
     With `target`, also its gradient by every state. Where the state is a mean over several tokens, moving it
     moves each of them by the same vector, so that the gradient is the sum over these tokens.
 
     Args:
-        model: As `aw.trace` takes it; or a list of traces of one model (of pictures, of sound, of pairs),
-            which is read instead of texts.
+        model: As `aw.trace` takes it; or a list of traces of the same model (of pictures, of sound, of
+            pairs), which is read instead of texts.
         tokenizer: Its tokenizer.
         texts: Strings, or objects with `.text`.
         layers: Numbers of layers: l is the input of block l, whether or not it attends, and the last, -1, the
             output of the last block. All by default.
-        at: Where the state of a text is: "cls" (its first token), "mean" (over all tokens, special ones
+        at: Tokens whose state is read: "cls" (its first token), "mean" (over all tokens, special ones
             included), "last" (token), "mask" (the first mask token), the number of a token; "tokens" for a
-            row of states for each token that is not special, instead of one for each text; or a list with one
+            row of states for each token that is not special, instead of for each text; or a list with an
             entry for every text: the number of a token, a word, or characters (start, stop), of whose tokens
             the mean is computed.
-        target: What is differentiated, as every method takes it: a class by name or index,
+        target: The differentiated target, as every method takes it: a class by name or index,
             `aw.targets.token(...)`, ... None takes no gradients.
-        foil: What the target is contrasted with.
+        foil: Contrasting target.
         stack: The stack whose tokens are read, in models with several.
         truncation: Cut texts that are too long instead of raising an error.
         batch_size: Most texts of a batch; fewer run together where memory is short.
-        memory: Bytes that states and gradients may take; beyond it they are kept in a temporary file.
+        memory: Bytes that states and gradients may take; beyond it they are written to a temporary file.
         force: Run even if this needs more memory than is free.
 
     Returns:
         `States` [text, layer, dim] in float32.
 
     Raises:
-        ValueError: If texts are empty, a text is too long, `at` names what a text does not hold, or a model
+        ValueError: If texts are empty, a text is too long, `at` names a token that a text lacks, or a model
             cannot be differentiated.
         IndexError: If the layer or token is out of range.
         TypeError: If an input is neither a text nor a trace.
-        UnsupportedModelError: If the model's blocks are not found (a ValueError).
+        UnsupportedModelError: If the model's blocks cannot be located (a ValueError).
 
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")
@@ -95,8 +101,10 @@ def states(
         >>> states.shape, states.gradients.shape
         ((2, 2, 384), (2, 2, 384))
     """
-    given, reader = (model, tokenizer) if texts is not None else (None, None)
-    inputs = Inputs(given, reader, model if texts is None else texts, PURPOSE, truncation=truncation)
+    if texts is None:
+        inputs = Inputs(None, None, model, PURPOSE, truncation=truncation)
+    else:
+        inputs = Inputs(model, tokenizer, texts, PURPOSE, truncation=truncation)
     return states_of(
         inputs,
         layers=layers,
@@ -143,24 +151,24 @@ def states_of(
     with forced(force), inputs.running(back=back, batch_size=batch_size, desc="states") as (twin, batches):
         for batch in batches:
             graph = run_blocks(inputs, twin, batch, name, blocks, hidden=back and targets.hidden)  # type: ignore[union-attr]
-            kept = [graph.states[name][layer] for layer in chosen]
+            layer_states = [graph.states[name][layer] for layer in chosen]
             slopes: list[Tensor] | None = None
             if targets is not None:
                 score = targets.scores(graph.outputs, batch)
-                slopes = gradients(score, kept)
+                slopes = gradients(score, layer_states)
                 for read, number in zip(batch.reads, score.detach().double().cpu().tolist(), strict=True):
                     collected.scores[first[read.index] : first[read.index + 1]] = number
             for row, read in enumerate(batch.reads):
-                for number, places in enumerate(rows[read.index], int(first[read.index])):
-                    collected.put(number, row, places, kept, slopes)
-    own = [read for read in inputs.reads for _ in rows[read.index]]
+                for number, tokens in enumerate(rows[read.index], int(first[read.index])):
+                    collected.put(number, row, tokens, layer_states, slopes)
+    reads = [read for read in inputs.reads for _ in rows[read.index]]
     return States(
         collected.values,
         chosen,
-        tuple(inputs.names[read.index] for read in own),
-        _said(at),
-        np.array([places[0] for each in rows for places in each]),
-        np.array([read.length for read in own]),
+        tuple(inputs.names[read.index] for read in reads),
+        _name_of(at),
+        np.array([tokens[0] for rows_of_text in rows for tokens in rows_of_text]),
+        np.array([read.length for read in reads]),
         collected.slopes,
         collected.scores if back else None,
         targets.label if targets is not None else "",
@@ -174,7 +182,7 @@ def states_of(
 def run_blocks(
     inputs: Inputs, twin: nn.Module, batch: Batch, stack: str, blocks: Sequence[str], *, hidden: bool = False
 ) -> Graph:
-    """Run a model on a batch and return its graph with one stack's states: inputs of blocks, last output."""
+    """Run a model on a batch and return its graph with a stack's states: inputs of blocks, last output."""
     graph = Graph()
     graph.states[stack], graph.other_inputs[stack] = [], []
     hooks = BlockHooks(graph, stack, len(blocks), None, ends=True)
@@ -210,19 +218,21 @@ class _Collected:
         self,
         index: int,
         row: int,
-        places: tuple[int, ...],
-        kept: Sequence[Tensor],
+        tokens: tuple[int, ...],
+        states: Sequence[Tensor],
         slopes: Sequence[Tensor] | None,
     ) -> None:
-        """Keep one input's states: the mean over its places; of gradients, the sum."""
+        """Write a row: the mean of the states of its tokens, and the sum of their gradients."""
         if not self.values.size:
-            self._make(kept[0].shape[-1])
-        at = list(places)
+            self._make(states[0].shape[-1])
+        at = list(tokens)
         with no_grad():
-            self.values[index] = torch.stack([each[row, at].float().mean(0) for each in kept]).cpu().numpy()
+            self.values[index] = (
+                torch.stack([layer[row, at].float().mean(0) for layer in states]).cpu().numpy()
+            )
             if slopes is not None and self.slopes is not None:
                 self.slopes[index] = (
-                    torch.stack([each[row, at].float().sum(0) for each in slopes]).cpu().numpy()
+                    torch.stack([layer[row, at].float().sum(0) for layer in slopes]).cpu().numpy()
                 )
 
     def _make(self, width: int) -> None:
@@ -251,7 +261,7 @@ def _notes(inputs: Inputs, at: At, stack: str) -> tuple[str, ...]:
     return tuple(sorted(filter(None, notes)))
 
 
-def _said(at: At) -> str:
+def _name_of(at: At) -> str:
     if isinstance(at, str):
         return at
     return f"token {at}" if isinstance(at, (int, np.integer)) else "given places"

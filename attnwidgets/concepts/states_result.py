@@ -1,4 +1,10 @@
-"""States: the states of many inputs at some layers, with gradients; their tokens and their targets."""
+"""States: the states of many inputs at some layers, with gradients; their tokens and their targets.
+
+`States` is the result. The functions below it serve `states.py`: `rows_of` and `tokens_at` turn `at` into the
+tokens that are averaged in each input, counted in the stack that is read; `TextTargets` resolves the target
+for every input. Where the target is the same number in the outputs of every input, as a class is, texts share
+batches; otherwise every input has a trace, and a target of that trace.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +42,10 @@ class States(Table):
 
     Attributes:
         values: [text, layer, dim] in float32 (read-only); in a file where memory is short. Layer l is the
-            input of block l, the last one the output of the last block.
+            input of block l, the last layer the output of the last block.
         layers: Numbers of the layers.
-        texts: The texts; for pictures and sound what `trace.text` says.
-        at: Where each state was read: "cls", "mean", "last", "mask", "token 3", "given places"; or "tokens",
+        texts: The texts; for pictures and sound `trace.text`.
+        at: Token whose state was read: "cls", "mean", "last", "mask", "token 3", "given places"; or "tokens",
             where a row is a token and no longer a text, and `texts`, `scores` and `lengths` repeat those of
             its text.
         positions: Number of the (first) token that was read [text].
@@ -48,10 +54,10 @@ class States(Table):
             mean over tokens, and any other several, the same vector is added to each of them: their gradients
             are summed.
         scores: The target's value [text]; None without a target.
-        target: What the target is called, or "".
+        target: Name of the target, or "".
         model: The model's id.
         stack: The stack whose tokens were read.
-        notes: What a reader must know.
+        notes: Caveats.
     """
 
     values: Float
@@ -92,7 +98,7 @@ class States(Table):
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
 
     def layer(self, layer: int) -> Float:
-        """Return the states of one layer [text, dim].
+        """Return the states of a layer [text, dim].
 
         Args:
             layer: Its number; negative ones count from the last.
@@ -103,7 +109,7 @@ class States(Table):
         return self.values[:, position(layer, self.layers, "layer")]
 
     def gradient(self, layer: int) -> Float:
-        """Return the gradients at one layer [text, dim].
+        """Return the gradients at a layer [text, dim].
 
         Raises:
             IndexError: If the layer was not recorded.
@@ -127,8 +133,8 @@ class States(Table):
         """
         rows = np.arange(len(self.texts))[slice(None) if texts is None else texts]
         rows = np.atleast_1d(rows)
-        kept = self.layers if layers is None else pick(layers, self.layers, "layer")
-        columns = [self.layers.index(layer) for layer in kept]
+        chosen = self.layers if layers is None else pick(layers, self.layers, "layer")
+        columns = [self.layers.index(layer) for layer in chosen]
 
         def part(values: Float | None) -> Any:
             return None if values is None else _frozen(np.asarray(values[rows][:, columns]))
@@ -137,7 +143,7 @@ class States(Table):
             self,
             values=part(self.values),
             gradients=part(self.gradients),
-            layers=tuple(kept),
+            layers=tuple(chosen),
             texts=tuple(self.texts[row] for row in rows),
             positions=self.positions[rows],
             lengths=self.lengths[rows],
@@ -149,11 +155,11 @@ class States(Table):
         """Return the activations of a sparse autoencoder's features in place of the states.
 
         Gradients become those by the activations: how the target changes when a feature is turned up, which
-        moves the state along its decoder direction. What the autoencoder does not reconstruct stays as it is.
+        moves the state along its decoder direction. The error of the reconstruction stays as it is.
 
         Args:
             sae: The autoencoder, or any object with its arrays: `aw.load_sae`, `aw.SAE`.
-            layer: The layer that it reads (layer l is the input of block l); None where there is only one.
+            layer: The layer that it reads (layer l is the input of block l); None if states have only that.
 
         Returns:
             `States` [text, 1, feature], raw activations. Of a state that is a mean over tokens they are the
@@ -166,7 +172,7 @@ class States(Table):
 
         Example:
             >>> model, tokenizer = aw.demo_model("classifier")
-            >>> texts = [each.text for each in aw.demo_texts("train")[:20]]
+            >>> texts = [text.text for text in aw.demo_texts("train")[:20]]
             >>> states = aw.concepts.states(model, tokenizer, texts, layers=[3], at="cls")
             >>> states.features(aw.concepts.directions(states, 8, method="pca")).shape
             (20, 1, 16)
@@ -176,8 +182,8 @@ class States(Table):
         from attnwidgets.sae.sae import as_sae
 
         if layer is None and len(self.layers) > 1:
-            known = ", ".join(map(str, self.layers))
-            raise ValueError(f"states has layers {known}: choose the one that the SAE reads with layer=.")
+            layers = ", ".join(map(str, self.layers))
+            raise ValueError(f"states has layers {layers}: choose the one that the SAE reads with layer=.")
         number = self.layers[position(self.layers[0] if layer is None else layer, self.layers, "layer")]
         coder = as_sae(sae)
         h = torch.tensor(np.asarray(self.layer(number))).to(coder.W_enc)
@@ -190,15 +196,15 @@ class States(Table):
                 moved = active.clone().requires_grad_()
                 (slopes,) = torch.autograd.grad(coder.decode(moved, h), moved, back)
 
-        def kept(values: Any) -> Float:
+        def with_layer_axis(values: Any) -> Float:
             return _frozen(values.float().cpu().numpy()[:, None])
 
         several = self.at in ("mean", "given places")
         note = "features are those of the mean state, not the mean of the tokens' features"
         return replace(
             self,
-            values=kept(active),
-            gradients=None if slopes is None else kept(slopes),
+            values=with_layer_axis(active),
+            gradients=None if slopes is None else with_layer_axis(slopes),
             layers=(number,),
             notes=(*self.notes, *[note] * several),
             _folder=None,
@@ -233,18 +239,18 @@ def _frozen(values: Float) -> Float:
 
 
 def stacked(parts: Sequence[States]) -> Float:
-    """Return the states of several at one after the other [text, layer, dim]."""
+    """Return the concatenated states of several results [text, layer, dim]."""
     return np.concatenate([part.values for part in parts])
 
 
 def rows_of(inputs: Inputs, at: At) -> list[list[tuple[int, ...]]]:
     """Return the rows of states of every input: for each row, the tokens whose states are averaged.
 
-    There is one row for every text, and for "tokens" one for each of its tokens that is not special.
+    Every text has a single row, and for "tokens" a row for each of its tokens that is not special.
     """
     if isinstance(at, str) and at == "tokens":
         return [[(number,) for number in _ordinary(inputs, read)] for read in inputs.reads]
-    return [[places] for places in places_of(inputs, at)]
+    return [[tokens] for tokens in tokens_at(inputs, at)]
 
 
 def _ordinary(inputs: Inputs, read: Read) -> list[int]:
@@ -255,16 +261,16 @@ def _ordinary(inputs: Inputs, read: Read) -> list[int]:
     return [number for number, is_special in enumerate(special) if not is_special]
 
 
-def places_of(inputs: Inputs, at: At) -> list[tuple[int, ...]]:
+def tokens_at(inputs: Inputs, at: At) -> list[tuple[int, ...]]:
     """Return the tokens whose states are averaged, for every input.
 
     Args:
         inputs: The inputs.
-        at: "cls", "mean", "last", "mask", the number of a token, or one entry for every input: the number of
+        at: "cls", "mean", "last", "mask", the number of a token, or an entry for every input: the number of
             a token, a word, or characters (start, stop) of the text.
 
     Raises:
-        ValueError: If `at` is unknown, has not one entry for every input, or names what is not in a text.
+        ValueError: If `at` is unknown, has another number of entries, or names a word that a text lacks.
         IndexError: If a token is out of range.
     """
     if isinstance(at, str):
@@ -277,7 +283,7 @@ def places_of(inputs: Inputs, at: At) -> list[tuple[int, ...]]:
     if isinstance(at, Sequence):
         if len(at) != len(inputs.reads):
             raise ValueError(f"at has {len(at)} entries, and there are {len(inputs.reads)} texts.")
-        return [_own(inputs, read, each) for read, each in zip(inputs.reads, at, strict=True)]
+        return [_tokens_of_entry(inputs, read, entry) for read, entry in zip(inputs.reads, at, strict=True)]
     return [(_index(inputs, read, at),) for read in inputs.reads]
 
 
@@ -289,17 +295,17 @@ def _named(inputs: Inputs, read: Read, at: str) -> tuple[int, ...]:
     return (0,) if at == "cls" else (read.length - 1,)
 
 
-def _own(inputs: Inputs, read: Read, each: Any) -> tuple[int, ...]:
-    if isinstance(each, str):
+def _tokens_of_entry(inputs: Inputs, read: Read, entry: Any) -> tuple[int, ...]:
+    if isinstance(entry, str):
         text = inputs.names[read.index]
-        start = text.find(each)
-        if start < 0 or not each:
-            raise ValueError(f"at[{read.index}] is {quoted(each)}, which is not in {quoted(text)}.")
-        return _covering(inputs, read, start, start + len(each))
-    if isinstance(each, Sequence):
-        start, stop = each
+        start = text.find(entry)
+        if start < 0 or not entry:
+            raise ValueError(f"at[{read.index}] is {quoted(entry)}, which is not in {quoted(text)}.")
+        return _covering(inputs, read, start, start + len(entry))
+    if isinstance(entry, Sequence):
+        start, stop = entry
         return _covering(inputs, read, int(start), int(stop))
-    return (_index(inputs, read, each),)
+    return (_index(inputs, read, entry),)
 
 
 def _index(inputs: Inputs, read: Read, number: Any) -> int:
@@ -329,13 +335,19 @@ def _spans(inputs: Inputs, read: Read) -> tuple[tuple[int, int], ...]:
 
 
 def _mask(inputs: Inputs, read: Read) -> int:
-    wanted = getattr(inputs.first.tokenizer, "mask_token_id", None)
-    given = None if read.trace is None else read.trace.input_ids
-    ids = list(read.sample.ids or ()) if read.sample is not None else [] if given is None else given.tolist()
-    if wanted is None or wanted not in ids:
-        why = "the tokenizer has no mask token" if wanted is None else "it holds no mask token"
+    mask = getattr(inputs.first.tokenizer, "mask_token_id", None)
+    recorded = None if read.trace is None else read.trace.input_ids
+    ids = (
+        list(read.sample.ids or ())
+        if read.sample is not None
+        else []
+        if recorded is None
+        else recorded.tolist()
+    )
+    if mask is None or mask not in ids:
+        why = "the tokenizer has no mask token" if mask is None else "it holds no mask token"
         raise ValueError(f"at 'mask', texts[{read.index}] {quoted(inputs.names[read.index])}: {why}.")
-    return ids.index(wanted)
+    return ids.index(mask)
 
 
 class TextTargets:
@@ -343,11 +355,11 @@ class TextTargets:
 
     Args:
         inputs: The inputs.
-        target: The target, as every method takes it; None for what the model predicts for the first input.
-        foil: What it is contrasted with, or None.
+        target: The target, as every method takes it; None for the model's prediction for the first input.
+        foil: Contrasting target, or None.
 
     Attributes:
-        label: What it is called.
+        label: Name of the target.
         hidden: Whether it reads the last hidden state.
         shared: Whether it is the same number in every input's outputs, as a class is; a token's row is not.
     """
@@ -359,7 +371,7 @@ class TextTargets:
         self.label = str(names["target"]) + (f" rather than {names['foil']}" if names["foil"] else "")
         self.hidden = self._first.hidden_states
         members = (*self._first.targets, *(self._first.foils or ()))
-        self.shared = all(each.index is not None and each.position is None for each in members)
+        self.shared = all(member.index is not None and member.position is None for member in members)
 
     def _of(self, trace: Any) -> TargetSet:
         return resolve_target_set(trace, *self._named, self._inputs.purpose).single(self._inputs.purpose)

@@ -1,4 +1,11 @@
-"""aw.concepts.tcav: whether a prediction depends on a concept, layer by layer."""
+"""aw.concepts.tcav: whether a prediction depends on a concept, layer by layer.
+
+The states of all texts, and the gradients at the examples, are computed once (`states.py`); after that no
+model runs. `concept_scores` then goes through the layers: in each, the classifiers of all concepts and runs
+are fitted together from inner products of states (`directions_of_sets.py`); p comes from exchanged
+membership. Runs, folds and permutations draw from a generator seeded by layer, so that the scores of a layer
+are the same whichever other layers were requested.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +42,7 @@ _SAME_GRADIENT = 0.999  # mean cosine of gradients from which a note says that a
 
 @dataclass(frozen=True)
 class Settings:
-    """How concepts are tested; see `tcav`."""
+    """Options of the test; see `tcav`."""
 
     cav: Cav
     penalty: float
@@ -89,12 +96,12 @@ def tcav(
             or (sae, feature).
         examples: Texts whose prediction is explained, usually of the target's class.
         target: A class by name or index, or any target.
-        random: Texts without the concept, from which each run draws the number that the concept has; or a
-            list of such sets, one for every run. Texts that are a concept's own are left out for it.
-        foil: What the target is contrasted with.
+        random: Texts without the concept, from which each run draws as many as the concept has; or a
+            list of such sets, for every run another. Texts that are also the concept's are left out for it.
+        foil: Contrasting target.
         layers: Numbers of layers, as for `aw.concepts.states`; by default all but the embeddings.
-        at: Where the state of a text is, as for `aw.concepts.states`.
-        cav: How directions are found: "logistic" regression, "mean_difference" (no fit), or "svm" (squared
+        at: Token or tokens of a text whose state is read, as for `aw.concepts.states`.
+        cav: Fit of a direction: "logistic" regression, "mean_difference" (no fit), or "svm" (squared
             hinge).
         penalty: Weight of |w|^2 / 2, for states divided by their spread over texts; scikit-learn's 1 / C.
         runs: How often a random set is drawn.
@@ -106,7 +113,7 @@ def tcav(
         force: Run even if this needs more memory than is free.
 
     Returns:
-        `ConceptScores` [concept, layer]; `.notes` says what a reader must know.
+        `ConceptScores` [concept, layer]; `.notes` holds caveats.
 
     Raises:
         ValueError: If a set has fewer than two texts, no random text is left, the target is missing, or an
@@ -119,12 +126,12 @@ def tcav(
 
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")
-        >>> texts = [each.text for each in aw.demo_texts("train")]
+        >>> texts = [example.text for example in aw.demo_texts("train")]
         >>> concepts = {"negation": [text for text in texts if " not " in text or "n't" in text]}
-        >>> examples = [each.text for each in aw.demo_texts("test") if each.label == "negative"][:8]
+        >>> examples = [text.text for text in aw.demo_texts("test") if text.label == "negative"][:8]
         >>> options = {"random": texts[:60], "layers": [4], "runs": 5}
-        >>> found = aw.concepts.tcav(model, tokenizer, concepts, examples, "negative", **options)
-        >>> found.scores.shape, bool(found.accuracy[0, 0] > 0.6)
+        >>> result = aw.concepts.tcav(model, tokenizer, concepts, examples, "negative", **options)
+        >>> result.scores.shape, bool(result.accuracy[0, 0] > 0.6)
         ((1, 1), True)
     """
     require_choice("cav", cav, CAVS)
@@ -139,18 +146,18 @@ def tcav(
         )
     _require_counts(runs=runs, folds=folds, permutations=permutations)
     if not 0 < level < 1:
-        raise ValueError(f"level is {level!r}; give one above 0 and below 1, such as 0.05.")
-    shown = texts_of(examples, PURPOSE, "examples")
-    sets = concept_sets(concepts, random, shown, PURPOSE)
-    inputs = Inputs(model, tokenizer, shown, PURPOSE)
+        raise ValueError(f"level is {level!r}; give a number above 0 and below 1, such as 0.05.")
+    example_texts = texts_of(examples, PURPOSE, "examples")
+    sets = concept_sets(concepts, random, example_texts, PURPOSE)
+    inputs = Inputs(model, tokenizer, example_texts, PURPOSE)
     options: dict[str, Any] = {"at": at, "batch_size": batch_size, "force": force}
-    of_examples = states_of(inputs, layers=layers, target=target, foil=foil, **options)
+    example_states = states_of(inputs, layers=layers, target=target, foil=foil, **options)
     if layers is None:
-        of_examples = of_examples.select(layers=of_examples.layers[1:])
-    read = Inputs(inputs.first.model, inputs.first.tokenizer, sets.texts, PURPOSE)
-    of_texts = states_of(read, layers=of_examples.layers, **options)
+        example_states = example_states.select(layers=example_states.layers[1:])
+    inputs_of_sets = Inputs(inputs.first.model, inputs.first.tokenizer, sets.texts, PURPOSE)
+    text_states = states_of(inputs_of_sets, layers=example_states.layers, **options)
     settings = Settings(cav, penalty, runs, folds, permutations, level, seed)
-    return concept_scores(sets, of_texts, of_examples, settings)
+    return concept_scores(sets, text_states, example_states, settings)
 
 
 def concept_scores(sets: ConceptSets, texts: States, examples: States, settings: Settings) -> ConceptScores:
@@ -167,7 +174,7 @@ def concept_scores(sets: ConceptSets, texts: States, examples: States, settings:
     constant = [
         layer for layer, cosine in zip(examples.layers, cosines, strict=True) if cosine > _SAME_GRADIENT
     ]
-    notes: list[str] = []  # what is true of the result before what is of its texts
+    notes: list[str] = []  # about the whole result first, then about single sets of texts
     if constant:
         notes.append(
             f"at layer{'s' * (len(constant) > 1)} {', '.join(map(str, constant))} the gradient has the same "
@@ -205,7 +212,7 @@ def concept_scores(sets: ConceptSets, texts: States, examples: States, settings:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one layer says.
+    """The scores of a layer.
 
     Attributes:
         scores: [concept, run].
@@ -227,23 +234,23 @@ class _Part:
 def _layer(
     sets: ConceptSets, states: LayerStates, settings: Settings, column: int, rng: np.random.Generator
 ) -> _Part:
-    """Return the scores of one layer: all fits of all concepts at once."""
+    """Return the scores of a layer: all fits of all concepts at once."""
     pairs: list[Pair] = []
     for name in sets.rows:
         drawn = sets.runs_of(name, settings.runs, rng)
-        pairs += [drawn[at % len(drawn)] for at in range(settings.runs)]
+        pairs += [drawn[run % len(drawn)] for run in range(settings.runs)]
     chance = sets.random_runs(settings.runs, rng)
     fits = states.fit([*pairs, *chance])
     sensitivities = np.stack([states.sensitivities(rows, alpha) for rows, alpha, _ in fits], axis=1)
     scores = share_positive(sensitivities)
-    own, count = len(pairs), len(sets.rows)
-    by_run = scores[:own].reshape(count, settings.runs)
-    mean = sensitivities[:, :own].reshape(len(sensitivities), count, settings.runs).mean(2)
+    fitted, count = len(pairs), len(sets.rows)
+    by_run = scores[:fitted].reshape(count, settings.runs)
+    mean = sensitivities[:, :fitted].reshape(len(sensitivities), count, settings.runs).mean(2)
     accuracy = states.accuracy(pairs, settings.folds, rng).reshape(count, settings.runs).mean(1)
     p = [_p_of_set(states, (sets.rows[name], sets.pool_of(name)), settings, rng) for name in sets.rows]
     width = states.centred.shape[1]
     cavs = np.zeros((len(sets.names), settings.runs, width), np.float32)
-    for number, (rows, alpha, _) in enumerate(fits[:own]):
+    for number, (rows, alpha, _) in enumerate(fits[:fitted]):
         cavs[divmod(number, settings.runs)] = states.direction(rows, alpha)
     if sets.vectors:
         units = np.stack([_unit(vector, column, width, name) for name, vector in sets.vectors.items()])
@@ -253,7 +260,7 @@ def _layer(
         accuracy = np.append(accuracy, np.full(len(units), np.nan))
         cavs[count:] = units[:, None]
         p += _p_of_directions(states, sets, along.mean(0), settings, rng)
-    return _Part(by_run, scores[own:], mean, accuracy, np.array(p), cavs)
+    return _Part(by_run, scores[fitted:], mean, accuracy, np.array(p), cavs)
 
 
 def _p_of_set(states: LayerStates, pair: Pair, settings: Settings, rng: np.random.Generator) -> float:
@@ -264,24 +271,24 @@ def _p_of_set(states: LayerStates, pair: Pair, settings: Settings, rng: np.rando
 def _p_of_directions(
     states: LayerStates, sets: ConceptSets, observed: Float, settings: Settings, rng: np.random.Generator
 ) -> list[float]:
-    """Return p of given directions, among the directions between random halves of the random texts."""
+    """Return p of concepts that are directions, among directions between halves of the random texts."""
     half = len(sets.pool) // 2
     pair = (sets.pool[:half], sets.pool[half:])
     draws = states.shuffled(pair, settings.permutations, rng)[1:]
-    return [two_sided(float(each), draws) for each in observed]
+    return [two_sided(float(mean), draws) for mean in observed]
 
 
 def _unit(vector: Float, column: int, width: int, name: str) -> Float:
-    own = vector if vector.ndim == 1 else vector[column % len(vector)]
-    if own.shape != (width,) or (vector.ndim > 1 and column >= len(vector)):
+    direction = vector if vector.ndim == 1 else vector[column % len(vector)]
+    if direction.shape != (width,) or (vector.ndim > 1 and column >= len(vector)):
         raise ValueError(
             f"concepts[{name!r}] has shape {vector.shape}; states are {width} wide at every layer."
         )
-    return own / np.linalg.norm(own)
+    return direction / np.linalg.norm(direction)
 
 
 def _mean_cosine(gradients: NDArray[np.floating]) -> float:
-    """Return the mean cosine between gradients of different examples; NaN for one."""
+    """Return the mean cosine between gradients of different examples; NaN for a single example."""
     unit = gradients / np.maximum(np.linalg.norm(gradients, axis=1, keepdims=True), 1e-30)
     n = len(unit)
     return float((np.square(unit.sum(0)).sum() - n) / (n * (n - 1))) if n > 1 else float("nan")

@@ -45,20 +45,22 @@ class Template:
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of levels of each slot."""
-        return tuple(len(each) for each in self.levels.values())
+        return tuple(len(levels) for levels in self.levels.values())
 
     @property
     def numeric(self) -> tuple[str, ...]:
         """Slots whose levels are all numbers: they have an order, and distances."""
         return tuple(
             name
-            for name, each in self.levels.items()
-            if all(isinstance(level, Real) and not isinstance(level, bool) for level in each)
+            for name, levels in self.levels.items()
+            if all(isinstance(level, Real) and not isinstance(level, bool) for level in levels)
         )
 
     def text(self, cell: Sequence[int]) -> str:
-        """Return the text of one level of every slot, by their numbers."""
-        chosen = {name: each[at] for (name, each), at in zip(self.levels.items(), cell, strict=True)}
+        """Return the text of a cell, the numbers of its levels [slot]."""
+        chosen = {
+            name: levels[index] for (name, levels), index in zip(self.levels.items(), cell, strict=True)
+        }
         words = []
         for literal, slot in self.parts:
             words.append(literal)
@@ -80,12 +82,12 @@ class Template:
 
 
 def template_of(sentence: str, slots: Any, purpose: str) -> Template:
-    """Return a sentence and its slots, checked.
+    """Return the template of a sentence and the levels of its slots, after checking both.
 
     Raises:
         TypeError: If `slots` is not a mapping.
-        ValueError: If slots and sentence do not name the same, a slot has fewer than two levels, or one
-        twice.
+        ValueError: If slots and sentence do not name the same, a slot has fewer than two levels, or a level
+            occurs twice.
     """
     if not isinstance(slots, Mapping):
         raise TypeError(
@@ -114,12 +116,12 @@ def template_of(sentence: str, slots: Any, purpose: str) -> Template:
         raise ValueError(
             f"{purpose}: slots names {extra[0]!r}, which is not in the template; it has {listed(named)}."
         )
-    levels = {str(name): _levels(name, given, purpose) for name, given in slots.items()}
+    levels = {str(name): _levels(name, levels, purpose) for name, levels in slots.items()}
     return Template(parts, levels)
 
 
-def _levels(name: str, given: Any, purpose: str) -> tuple[Any, ...]:
-    levels = (given,) if isinstance(given, str) else tuple(given)
+def _levels(name: str, values: Any, purpose: str) -> tuple[Any, ...]:
+    levels = (values,) if isinstance(values, str) else tuple(values)
     if len(levels) < _LEAST:
         raise ValueError(f"{purpose}: slot {name!r} has {len(levels)} level; give at least {_LEAST}.")
     if len(set(levels)) < len(levels):
@@ -178,10 +180,10 @@ def estimated(
     effects: dict[Axes, Float] = {(): np.asarray(weights[0])}
     at = 1
     for chosen, block in zip(sets, blocks, strict=True):
-        own = weights[at : at + block.shape[1]].reshape([shape[axis] - 1 for axis in chosen])
-        for index, axis in enumerate(chosen):  # the last level is less the sum of the others
-            own = np.tensordot(own, _coding(shape[axis]), axes=([0], [1])) if index < len(chosen) else own
-        effects[chosen] = own
+        effect = weights[at : at + block.shape[1]].reshape([shape[axis] - 1 for axis in chosen])
+        for axis in chosen:  # the last level's effect is minus the sum of the others
+            effect = np.tensordot(effect, _coding(shape[axis]), axes=([0], [1]))
+        effects[chosen] = effect
         at += block.shape[1]
     return effects, order
 
@@ -194,8 +196,8 @@ def _coding(levels: int) -> Float:
 def _columns(cells: NDArray[np.int64], shape: Sequence[int], chosen: Axes) -> Float:
     result = np.ones((len(cells), 1))
     for axis in chosen:
-        own = _coding(shape[axis])[cells[:, axis]]
-        result = (result[:, :, None] * own[:, None, :]).reshape(len(cells), -1)
+        codes = _coding(shape[axis])[cells[:, axis]]
+        result = (result[:, :, None] * codes[:, None, :]).reshape(len(cells), -1)
     return result
 
 

@@ -146,7 +146,7 @@ def score_shards(
 
     kept = "" if cache.folder is None else f"What is finished is kept in {str(cache.folder.parent)!r}."
     run = run_shards(
-        partial(_score_groups, score), work(), jobs, desc=desc, describe=_name, total=total, kept=kept
+        partial(_score_groups, score), work(), jobs, desc=desc, describe=_name, total=total, hint=kept
     )
     with closing(run) as steps:
         for _, made in steps:

@@ -85,7 +85,7 @@ class Reader:
             value,
             jobs,
             kind=kind,
-            what=f"{kind} {name!r}" if name else f"{kind}, a {type(value).__name__},",
+            description=f"{kind} {name!r}" if name else f"{kind}, a {type(value).__name__},",
             check=check,
             make=partial(load, name) if name else None,
             fingerprint=dict(zip(_KINDS, self.fingerprints, strict=True))[kind],

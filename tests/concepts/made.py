@@ -80,7 +80,7 @@ def influence(
     values = refit.influence(shown, own)
     return Influence(
         values=values, change=-values / len(train), self_influence=refit.self_influence,
-        losses=refit.losses(refit.says(refit.features), labels), leverage=None,
+        losses=refit.losses(refit.outputs_for(refit.features), labels), leverage=None,
         distance=rng.uniform(0, 2, size=values.shape), tests=tuple(tests), train=tuple(train),
         test_labels=tuple(names[int(item)] for item in own),
         train_labels=tuple(names[int(label)] for label in labels),

@@ -134,7 +134,9 @@ def test_of_a_ridge_regression_leaving_out_is_exact() -> None:
         rest = np.arange(30) != text
         gram = features[rest].T @ features[rest] / 30 + 0.1 * np.eye(6)
         theta = np.linalg.solve(gram, features[rest].T @ labels[rest] / 30)
-        np.testing.assert_allclose(tests @ theta - refit.says(tests)[:, 0], change[:, text], atol=1e-10)
+        np.testing.assert_allclose(
+            tests @ theta - refit.outputs_for(tests)[:, 0], change[:, text], atol=1e-10
+        )
         np.testing.assert_allclose(refit.outputs_without(text, tests)[:, 0], tests @ theta, atol=1e-10)
 
 

@@ -1,4 +1,10 @@
-"""aw.circuits.check_claims: claims about heads, checked on texts and compared with controls."""
+"""aw.circuits.check_claims: claims about heads, checked on texts and compared with controls.
+
+Claims are parsed first (`grammar.py`), and with them all roles, controls and numbers are validated before the
+model runs. Every text is traced once; each claim reads a value of its head and of its controls from the trace
+(`evidence.py`), or a reason why the text has none. `_result` turns the values of all texts into means and p
+values, and `_judged` adjusts these for the number of claims and adds verdicts (`verdicts.py`).
+"""
 
 from __future__ import annotations
 
@@ -48,36 +54,36 @@ def check_claims(
 ) -> ClaimReport:
     """Check claims about heads on texts, each compared with its controls.
 
-    A text gives a number: the statistic ("is"), the share of attention from the tokens of one role that goes
+    A text gives a number: the statistic ("is"), the share of attention from the tokens of a role that goes
     to those of the other, as a mean over the former ("attends"), or the share of the answer that comes back
     as the head is patched at the tokens of the second role ("moves"; the texts differ in the first role
     only). A claim holds if the mean over texts of this number, less its control's, is above the margin:
     outside a two-sided bootstrap interval over texts. It fails if it is below, and is undecided otherwise.
     For several claims intervals are as wide as Holm's correction asks.
 
-    "attends" must also exceed what other tokens of the text give to keys at the same distance, where there
-    are any: a head that looks at places, not at roles, fails.
+    "attends" must also exceed the attention of other tokens of the text to keys at the same distance, where
+    there are any: a head that looks at positions, not at roles, fails.
 
     Args:
         model: A model.
         tokenizer: Its tokenizer.
-        claims: Claims, or sentences: several, or one.
+        claims: A claim or sentence, or several of them.
         corpus: Texts. For "moves": pairs (clean, corrupt), (clean, corrupt, answer, other answer), or a dict
             with the names clean, corrupt, target, foil; answers are the model's predictions by default. Pairs
-            of unequal length, or whose answers the model does not know, are left out and counted.
-        roles: What the roles are, by name: a function of a token's text that says whether it has the role, a
-            regular expression (its first group, if it has one), or for every text of the corpus a place
-            (start, end) in characters, a list of places, a word of it, or None.
+            of unequal length, or whose answers the model does not predict, are left out and counted.
+        roles: Definitions of the roles, by name: a function of a token's text that returns whether it has the
+            role, a regular expression (its first group, if it has any), or for every text of the corpus a
+            span (start, end) in characters, a list of spans, a word of it, or None.
         control: "same layer" (the mean of the other heads of the layer), "random" (of 20 heads of all
             layers), or "shuffled" (the same head, an equal number of other tokens; for "attends"). By default
-            what the sentence says, else "same layer".
+            the control that the sentence names, else "same layer".
         margin: By how much the head must exceed its control, in the unit of the number.
         level: Confidence of the intervals.
         resamples: Number of bootstrap samples, at least 100.
         seed: Seed of the bootstrap and of the random heads.
 
     Returns:
-        ClaimReport: `report.verdict` of one claim, `report["head 4.3 ..."]`, `report.to_dataframe()`;
+        ClaimReport: `report.verdict` of a single claim, `report["head 4.3 ..."]`, `report.to_dataframe()`;
         printed, the verdicts with their numbers and the texts that speak most against them.
 
     Raises:
@@ -92,16 +98,16 @@ def check_claims(
 
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
-        >>> said = ["head 0.0 is previous token", "head 1.1 is previous token"]
-        >>> report = aw.circuits.check_claims(model, tokenizer, said, ["fadeb", "hagcb"] * 4)
+        >>> sentences = ["head 0.0 is previous token", "head 1.1 is previous token"]
+        >>> report = aw.circuits.check_claims(model, tokenizer, sentences, ["fadeb", "hagcb"] * 4)
         >>> [result.verdict for result in report]
         ['holds', 'fails']
     """
     if are_second(tokenizer, claims):
         deprecated("check_claims(model, tokenizer, claims, corpus) takes the claims third now")
-        given: Any = (model, tokenizer, claims)
-        claims, model, tokenizer = given
-    read = _read(claims)
+        shifted: Any = (model, tokenizer, claims)
+        claims, model, tokenizer = shifted
+    parsed = _parsed_claims(claims)
     require_choice("control", control, (None, *CONTROLS))
     _require_numbers(margin, level, resamples)
     if isinstance(corpus, str):
@@ -110,29 +116,31 @@ def check_claims(
     if not items:
         raise ValueError("corpus is empty: pass some texts.")
     bootstrap = Bootstrap(resamples, seed)
-    needed = bootstrap.fewest(len(read), level)
-    pairs = [_pair(item, number) for number, item in enumerate(items)] if read[0].causal else None
+    needed = bootstrap.fewest(len(parsed), level)
+    pairs = [_pair(item, number) for number, item in enumerate(items)] if parsed[0].causal else None
     texts = [pair.clean for pair in pairs] if pairs else [_text(item, at) for at, item in enumerate(items)]
-    places = Roles(roles, list(dict.fromkeys(name for one in read for name in one.roles)), len(texts))
-    controls = [_control(one, control) for one in read]
+    roles_of_texts = Roles(
+        roles, list(dict.fromkeys(name for entry in parsed for name in entry.roles)), len(texts)
+    )
+    controls = [_control(entry, control) for entry in parsed]
     others: list[Others] = []
-    evidence: list[list[InText | str]] = [[] for _ in read]
+    evidence: list[list[InText | str]] = [[] for _ in parsed]
     for number, text in enumerate(progress(texts, "checking claims")):
         with _named(number):
             trace = record(model, tokenizer, text)
         if not others:
             sizes = [trace.n_heads(None, layer) for layer in trace.layers()]
-            others = [Others.of(one, sizes, seed) for one in read]
-        for entry, compared, outcome in zip(read, others, evidence, strict=True):
+            others = [Others.of(entry, sizes, seed) for entry in parsed]
+        for entry, compared, outcome in zip(parsed, others, evidence, strict=True):
             pair = pairs[number] if pairs else None
             with _named(number):
-                outcome.append(_found(entry, compared, places, trace, tokenizer, number, pair))
+                outcome.append(_evidence_of(entry, compared, roles_of_texts, trace, tokenizer, number, pair))
     shown = [(text, "", ()) for text in texts]
     if pairs:
         shown = [(pair.clean, pair.corrupt, pair.answers) for pair in pairs]
     results = [
-        _result(one, compared, found, of, shown, bootstrap, margin, level)
-        for one, compared, found, of in zip(read, others, evidence, controls, strict=True)
+        _result(entry, compared, of_texts, chosen, shown, bootstrap, margin, level)
+        for entry, compared, of_texts, chosen in zip(parsed, others, evidence, controls, strict=True)
     ]
     return ClaimReport(
         [result._replace(needed=needed) for result in _judged(results, level)],
@@ -149,20 +157,20 @@ def check_claims(
     )
 
 
-def _read(claims: Iterable[Claim | str] | Claim | str) -> list[Claim]:
-    """Return claims: one or more, no two of them the same, and all of them causal or none."""
+def _parsed_claims(claims: Iterable[Claim | str] | Claim | str) -> list[Claim]:
+    """Return parsed claims: distinct, and either all of them causal or none."""
     several = [claims] if isinstance(claims, (str, Claim)) else claims
-    read = [claim(item) if isinstance(item, str) else item for item in several]
-    if not read:
+    parsed = [claim(item) if isinstance(item, str) else item for item in several]
+    if not parsed:
         raise ValueError("claims is empty.")
-    twice = next((str(item) for item, count in Counter(read).items() if count > 1), "")
+    twice = next((str(item) for item, count in Counter(parsed).items() if count > 1), "")
     if twice:
         raise ValueError(f"claims holds {twice!r} twice.")
-    if len({item.causal for item in read}) > 1:
+    if len({item.causal for item in parsed}) > 1:
         raise ValueError(
             "claims that move something are checked on pairs, the others on texts: call it twice."
         )
-    return read
+    return parsed
 
 
 def _require_numbers(margin: float, level: float, resamples: int) -> None:
@@ -176,7 +184,7 @@ def _require_numbers(margin: float, level: float, resamples: int) -> None:
 
 @contextmanager
 def _named(number: int) -> Iterator[None]:
-    """Say of which text of the corpus an error is."""
+    """Add the number of the text to an error about it."""
     try:
         yield
     except ValueError as error:
@@ -185,8 +193,8 @@ def _named(number: int) -> Iterator[None]:
         raise ValueError(f"corpus[{number}]: {error}") from error
 
 
-def _found(
-    one: Claim,
+def _evidence_of(
+    entry: Claim,
     others: Others,
     roles: Roles,
     trace: Trace,
@@ -194,11 +202,11 @@ def _found(
     number: int,
     pair: MinimalPair | None,
 ) -> InText | str:
-    """Return what a text, or a pair of which it is the clean one, says; or why it says nothing."""
+    """Return the evidence of a text, or of a pair with this clean text; or the reason why it has none."""
     try:
         if pair is None:
-            return observed(one, others, roles, trace, tokenizer, number)
-        return moved(one, others, roles, pair, trace, tokenizer, number)
+            return observed(entry, others, roles, trace, tokenizer, number)
+        return moved(entry, others, roles, pair, trace, tokenizer, number)
     except LeftOut as reason:
         return str(reason)
 
@@ -225,31 +233,31 @@ def _pair(item: Any, number: int) -> MinimalPair:
     raise TypeError(f"corpus[{number}] is a {type(item).__name__} and not a pair; {_PAIR}.")
 
 
-def _control(one: Claim, given: Control | None) -> Control:
-    if given and one.control and given != one.control:
-        raise ValueError(f"{str(one)!r} says its control, and control is {given!r}; leave one out.")
-    chosen: Control = one.control or given or "same layer"
-    if chosen == "shuffled" and one.predicate != "attends":
-        raise ValueError(f'control "shuffled" is for "attends from", and not for {str(one)!r}.')
+def _control(entry: Claim, control: Control | None) -> Control:
+    if control and entry.control and control != entry.control:
+        raise ValueError(f"{str(entry)!r} says its control, and control is {control!r}; leave one out.")
+    chosen: Control = entry.control or control or "same layer"
+    if chosen == "shuffled" and entry.predicate != "attends":
+        raise ValueError(f'control "shuffled" is for "attends from", and not for {str(entry)!r}.')
     return chosen
 
 
 def _result(
-    one: Claim,
+    entry: Claim,
     others: Others,
-    found: Sequence[InText | str],
+    evidence: Sequence[InText | str],
     control: Control,
     shown: Sequence[tuple[str, str, tuple[Any, ...]]],
     bootstrap: Bootstrap,
     margin: float,
     level: float,
 ) -> ClaimResult:
-    """Return the numbers of one claim; the verdict is that of a claim alone."""
-    used = [(at, text) for at, text in enumerate(found) if isinstance(text, InText)]
-    reasons = [text for text in found if isinstance(text, str)]
+    """Return the result of a claim, with the verdict of a claim that is checked alone."""
+    used = [(at, text) for at, text in enumerate(evidence) if isinstance(text, InText)]
+    reasons = [text for text in evidence if isinstance(text, str)]
     if not used:
         counts = ", ".join(f"{why} ({count})" for why, count in Counter(reasons).most_common())
-        raise ValueError(f"{str(one)!r} has no text to be checked on; of {len(found)}: {counts}.")
+        raise ValueError(f"{str(entry)!r} has no text to be checked on; of {len(evidence)}: {counts}.")
     values = np.array([text.value for _, text in used])
     heads = np.array([text.heads for _, text in used]).reshape(len(used), -1)
     baselines = {name: np.array([text.baselines[name] for _, text in used]) for name in used[0][1].baselines}
@@ -257,21 +265,21 @@ def _result(
         compared = baselines["shuffled"]
     else:
         members = list(others.groups[control])
-        # A layer of one head has no other heads: then it exceeds nothing.
+        # A layer with a single head has no other heads: the head is compared with 0.
         compared = heads[:, members].mean(axis=1) if members else np.zeros(len(values))
     required = {control: compared} | {n: b for n, b in baselines.items() if n == "same distance"}
     above, below = [], []
     for against in required.values():
-        known = ~np.isnan(against)
-        if known.any():
-            difference = values[known] - against[known]
+        defined = ~np.isnan(against)
+        if defined.any():
+            difference = values[defined] - against[defined]
             above.append(bootstrap.above(difference, margin))
             below.append(bootstrap.below(difference, margin))
     difference = (values - compared)[~np.isnan(compared)]
     return ClaimResult(
-        claim=str(one),
-        causal=one.causal,
-        unit=_unit(one),
+        claim=str(entry),
+        causal=entry.causal,
+        unit=_unit(entry),
         verdict="undecided",
         control=control,
         mean=float(values.mean()),
@@ -282,8 +290,8 @@ def _result(
         p_holds=max(above, default=1.0),
         p_fails=min(1.0, len(below) * min(below, default=1.0)),
         heads={
-            name: tuple((*others.heads[position], float(heads[:, position].mean())) for position in places)
-            for name, places in others.groups.items()
+            name: tuple((*others.heads[position], float(heads[:, position].mean())) for position in members)
+            for name, members in others.groups.items()
         },
         baselines={name: _mean(numbers) for name, numbers in baselines.items()},
         texts=tuple(
@@ -292,14 +300,14 @@ def _result(
             )
             for row, (at, text) in enumerate(used)
         ),
-        given=len(found),
+        given=len(evidence),
         left_out=tuple(Counter(reasons).most_common()),
     )
 
 
 def _mean(numbers: NDArray[np.float64]) -> float:
-    known = numbers[~np.isnan(numbers)]
-    return float(known.mean()) if len(known) else float("nan")
+    defined = numbers[~np.isnan(numbers)]
+    return float(defined.mean()) if len(defined) else float("nan")
 
 
 def _unit(one: Claim) -> str:

@@ -35,10 +35,10 @@ class LeftOut(Exception):  # noqa: N818 - no error: a text that says nothing abo
 
 @dataclass(frozen=True)
 class InText:
-    """What one text says about a claim.
+    """The values of a text for a claim.
 
     Attributes:
-        value: What the head does.
+        value: The head's value.
         heads: The same of the other heads [head], in the order of `Others.heads`.
         baselines: The same of other tokens, by name; NaN where there are none.
         source: Tokens of the claim's first role.
@@ -57,8 +57,8 @@ class Others:
     """The heads that a head is compared with.
 
     Attributes:
-        heads: (layer, head), each once.
-        groups: Places in `heads`, by control.
+        heads: (layer, head), without duplicates.
+        groups: Indices into `heads`, by control.
     """
 
     heads: tuple[tuple[int, int], ...]
@@ -89,17 +89,17 @@ class Others:
         ]
         same = [head for head in every if head[0] == claim.layer]
         drawn = np.random.default_rng(seed).permutation(len(every))[:N_RANDOM]
-        heads = tuple(dict.fromkeys([*same, *(every[place] for place in sorted(drawn))]))
-        places = {head: index for index, head in enumerate(heads)}
+        heads = tuple(dict.fromkeys([*same, *(every[number] for number in sorted(drawn))]))
+        index_of = {head: index for index, head in enumerate(heads)}
         groups = {
-            "same layer": tuple(places[head] for head in same),
-            "random": tuple(places[every[place]] for place in sorted(drawn)),
+            "same layer": tuple(index_of[head] for head in same),
+            "random": tuple(index_of[every[number]] for number in sorted(drawn)),
         }
         return cls(heads, groups)
 
 
 def observed(claim: Claim, others: Others, roles: Roles, trace: Trace, tokenizer: Any, text: int) -> InText:
-    """Return what a text says about a claim of attention.
+    """Return the values of a text for a claim about attention.
 
     Raises:
         LeftOut: If there is nothing to measure.
@@ -156,14 +156,14 @@ def _rows(trace: Trace, heads: Sequence[tuple[int, int]], queries: Sequence[int]
 def _same_distance(
     claim: Claim, trace: Trace, pairs: Sequence[tuple[int, list[int]]], *, causal: bool
 ) -> float:
-    """Return what other queries give to keys that are as far away; NaN if no other query has such keys."""
+    """Return the mean attention of other queries to keys at the same distances; NaN without such queries."""
     whole = np.asarray(trace.attention_rows(claim.layer, [claim.head], None), dtype=np.float64)[0]
     n = whole.shape[1]
     busy = {i for i, _ in pairs}
     means = []
     for i, keys in pairs:
         away = [i - j for j in keys]
-        places = [
+        keys_of_rows = [
             [q - d for d in away]
             for q in range(n)
             if q not in busy and all(0 <= q - d < n and (q - d <= q or not causal) for d in away)
@@ -173,7 +173,9 @@ def _same_distance(
             if q not in busy and all(0 <= q - d < n and (q - d <= q or not causal) for d in away)
         ]  # fmt: skip
         if rows:
-            means.append(float(np.mean([whole[q, at].sum() for q, at in zip(rows, places, strict=True)])))
+            means.append(
+                float(np.mean([whole[q, at].sum() for q, at in zip(rows, keys_of_rows, strict=True)]))
+            )
     return float(np.mean(means)) if means else np.nan
 
 
@@ -210,9 +212,9 @@ def _statistic(claim: Claim, others: Others, trace: Trace) -> InText:
 
 
 def _induction(trace: Trace, layer: int) -> Float:
-    """Return the share of repeated tokens' attention that goes to what followed their earlier copies [head].
+    """Return the share of repeated tokens' attention to the tokens after their earlier copies [head].
 
-    Olsson et al. 2022, prefix matching, on the text's own repeats.
+    Olsson et al. 2022, prefix matching, on the repeats in the text.
 
     Raises:
         LeftOut: If no token occurs again.
@@ -237,8 +239,8 @@ class MinimalPair:
     Attributes:
         clean: A text.
         corrupt: The same with another word.
-        target: The answer to the first; None: what the model predicts.
-        foil: The answer to the second; None: what the model predicts.
+        target: The answer to the first; None: the model's prediction.
+        foil: The answer to the second; None: the model's prediction.
     """
 
     clean: str

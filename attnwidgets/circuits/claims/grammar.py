@@ -1,4 +1,4 @@
-"""The sentences that can be checked: what they look like, and where one goes wrong."""
+"""The grammar of claims: their parser, which marks the first wrong word, and their text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Claim:
         statistic: Name of the statistic, of "is".
         source: Role that attends, or whose difference is moved.
         target: Role that is attended to, or to which something is moved.
-        control: What the head is compared with, if the sentence says so.
+        control: The control that the sentence names, or None.
     """
 
     layer: int
@@ -51,11 +51,11 @@ class Claim:
     control: Control | None = None
 
     def __str__(self) -> str:
-        what = (
+        subject = (
             self.statistic.replace("_", " ") if self.predicate == "is" else f"{self.source} to {self.target}"
         )
         than = f" more than {self.control}" if self.control else ""
-        return f"{self.name} {_VERBS[self.predicate]} {what}{than}"
+        return f"{self.name} {_VERBS[self.predicate]} {subject}{than}"
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class Claim:
 
     @property
     def causal(self) -> bool:
-        """Whether it is about what the head does (by patching), not about where it looks."""
+        """Whether the claim is about the head's effect (by patching), not about its attention."""
         return self.predicate == "moves"
 
     @property
@@ -85,14 +85,14 @@ class Claim:
         resamples: int = 10_000,
         seed: int = 0,
     ) -> ClaimReport:
-        """Check the claim on texts; see `aw.circuits.check_claims` for what is done and returned.
+        """Check the claim on texts; see `aw.circuits.check_claims`.
 
         Args:
             model: A model.
             tokenizer: Its tokenizer.
             corpus: Texts; for "moves" pairs of texts.
-            roles: What the roles of the sentence are.
-            control: What the head is compared with.
+            roles: Definitions of the roles of the sentence.
+            control: The heads or tokens that the head is compared with.
             margin: By how much it must exceed its controls.
             level: Confidence of the intervals.
             resamples: Number of bootstrap samples.
@@ -114,9 +114,9 @@ def claim(sentence: str) -> Claim:
         head L.H moves <role> to <role>
 
     and after each, if wanted, "more than same layer", "more than random" or "more than shuffled". Statistics
-    are those of `aw.statistics.statistics()`, with spaces or underscores. Roles are words of your own, which
-    `.check(roles=...)` explains; "first", "last" and "any" are known. "attends" is an observation; "moves" is
-    causal: the head's output is patched.
+    are those of `aw.statistics.statistics()`, with spaces or underscores. Roles are any words, which
+    `.check(roles=...)` defines; "first", "last" and "any" are defined already. "attends" is an observation;
+    "moves" is causal: the head's output is patched.
 
     Args:
         sentence: The sentence.
@@ -176,11 +176,11 @@ class _Reader:
     def _statistic(self) -> str:
         start = self._at
         name = self._until(("more",), "a statistic").replace(" ", "_").replace("-", "_").casefold()
-        known = [item for item, described in statistics().items() if described.measure is not None]
-        known = ["induction", *known]
-        if name not in known:
+        names = [item for item, described in statistics().items() if described.measure is not None]
+        names = ["induction", *names]
+        if name not in names:
             self._at = start
-            self._fail(f"unknown statistic; the statistics are {', '.join(known)}.{suggest(name, known)}")
+            self._fail(f"unknown statistic; the statistics are {', '.join(names)}.{suggest(name, names)}")
         return name
 
     def _control(self) -> Control | None:
@@ -207,18 +207,18 @@ class _Reader:
             self._fail(f'expected "{word}"')
         self._at += 1
 
-    def _until(self, ends: Sequence[str], what: str) -> str:
-        """Return the words up to one of `ends`, or to the end."""
+    def _until(self, ends: Sequence[str], expected: str) -> str:
+        """Return the words up to a word of `ends`, or to the end."""
         start = self._at
         while self._at < len(self._words) and self._word() not in ends:
             self._at += 1
         if self._at == start:
-            self._fail(f"expected {what}")
+            self._fail(f"expected {expected}")
         return " ".join(word for word, _ in self._words[start : self._at])
 
-    def _fail(self, what: str) -> NoReturn:
-        place = self._words[self._at][1] if self._at < len(self._words) else len(self._sentence.rstrip()) + 1
-        ending = "" if what.endswith((".", "?")) else "."
+    def _fail(self, message: str) -> NoReturn:
+        column = self._words[self._at][1] if self._at < len(self._words) else len(self._sentence.rstrip()) + 1
+        ending = "" if message.endswith((".", "?")) else "."
         raise ClaimError(
-            f"this is not a claim:\n{self._sentence}\n{' ' * place}^ {what}{ending}\nClaims are {_FORMS}."
+            f"this is not a claim:\n{self._sentence}\n{' ' * column}^ {message}{ending}\nClaims are {_FORMS}."
         )

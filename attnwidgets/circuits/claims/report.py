@@ -32,17 +32,17 @@ _OF_A_HEAD = re.compile(r"head \d+\.\d+ ")
 
 
 class ClaimText(NamedTuple):
-    """One text that a claim was checked on.
+    """A text that a claim was checked on.
 
     Attributes:
         number: Its number in the corpus.
-        text: The text; of a pair the clean one.
+        text: The text; of a pair the clean text.
         corrupt: The other text of a pair, or "".
-        value: What the head does in it.
-        control: What its control does, as the mean over heads.
+        value: The head's value.
+        control: Mean value of the control's heads.
         source: Tokens of the claim's first role.
         target: Tokens of its second role.
-        answers: Of a pair, the answers that it was given with, the clean text's first; () if the model's own
+        answers: Of a pair, the answers that it was given with, the clean text's first; () if the model's
             predictions were used.
     """
 
@@ -57,26 +57,26 @@ class ClaimText(NamedTuple):
 
 
 class ClaimResult(NamedTuple):
-    """A claim, what was found, and the verdict.
+    """A claim, its numbers, and the verdict.
 
     Attributes:
         claim: The sentence.
-        causal: Whether it is about what the head does, by patching; otherwise it is an observation.
-        unit: What is measured, in words.
+        causal: Whether it is about the head's effect, by patching; otherwise it is an observation.
+        unit: The measured quantity, in words.
         verdict: "holds", "fails" or "undecided", among all claims of the report.
-        control: What the head was compared with.
-        mean: What the head does, as the mean over texts.
+        control: The control that the head was compared with.
+        mean: Mean of the head's value over texts.
         interval: Its bootstrap interval.
-        difference: What the head does beyond its control, as the mean over texts.
+        difference: Mean over texts of the head's value less its control's.
         difference_interval: Its bootstrap interval, of this claim alone.
         p_holds: One-sided p value against being at or below the margin, of this claim alone.
         p_fails: One-sided p value against being at or above it.
         heads: By control, (layer, head, mean over texts) of every other head.
-        baselines: What the head does at other tokens, by name; NaN where there are none.
+        baselines: The same of the head at other tokens, by name; NaN where there are none.
         texts: The texts it was checked on.
         given: Number of texts in the corpus.
         left_out: Why texts were left out, and how many.
-        needed: The smallest number of texts with which one of the report's claims can hold or fail.
+        needed: The smallest number of texts with which any of the report's claims can hold or fail.
     """
 
     claim: str
@@ -117,12 +117,12 @@ class ClaimResult(NamedTuple):
 
 
 class ClaimReport(Explanation):
-    """Claims about heads and what became of them, in the order in which they were made.
+    """Claims about heads with their verdicts, in the order in which they were passed.
 
-    Iterating gives a `ClaimResult` for each; `report["head 4.3 is ..."]` is one by its sentence.
+    Iterating gives a `ClaimResult` for each; `report["head 4.3 is ..."]` is the result of a sentence.
 
     Args:
-        results: One for every claim.
+        results: Results of the claims.
         margin: By how much heads must exceed their controls.
         level: Confidence of intervals.
         model: The model that they were checked with, so that views can open a text; not saved.
@@ -201,7 +201,7 @@ class ClaimReport(Explanation):
 
     @property
     def values(self) -> Array:
-        """What heads do in every text [claim, text]; NaN where a text was left out."""
+        """The heads' values in every text [claim, text]; NaN where a text was left out."""
         values = np.full(self.shape, np.nan)
         for row, result in enumerate(self.results):
             for text in result.texts:
@@ -238,13 +238,13 @@ class ClaimReport(Explanation):
                 f"{'causal' if result.causal else 'observed'}, {self.level:.0%} over texts"
             ),
         ]
-        known = [f"{name} {value:.2f}" for name, value in result.baselines.items() if not np.isnan(value)]
+        compared = [f"{name} {value:.2f}" for name, value in result.baselines.items() if not np.isnan(value)]
         best = max(
             (head for heads in result.heads.values() for head in heads), key=lambda h: h[2], default=None
         )
         if best is not None:
-            known.insert(0, f"head {best[0]}.{best[1]} {best[2]:.2f}")
-        lines += [f"  highest control, and other tokens: {', '.join(known)}"] if known else []
+            compared.insert(0, f"head {best[0]}.{best[1]} {best[2]:.2f}")
+        lines += [f"  highest control, and other tokens: {', '.join(compared)}"] if compared else []
         out = "".join(f", {number} left out ({why})" for why, number in result.left_out)
         few = "" if count >= result.needed else f"; too few for a verdict, which needs {result.needed}"
         lines.append(
@@ -254,7 +254,7 @@ class ClaimReport(Explanation):
         return lines
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield claim, verdict, text, its strings, what the head does in it, and its control."""
+        """Yield claim, verdict, text, its strings, the head's value, and its control's."""
         rows = [(result, text) for result in self.results for text in result.texts]
         yield {
             "claim": [result.claim for result, _ in rows],
@@ -319,7 +319,7 @@ class ClaimReport(Explanation):
 
 
 def _finite(part: Any) -> Any:
-    """Return numbers as JSON has them: None for NaN, and words for what has no end."""
+    """Return numbers as JSON has them: None for NaN, and words for infinite numbers."""
     if isinstance(part, (tuple, list)):
         return [_finite(item) for item in part]
     if isinstance(part, float) and not np.isfinite(part):
@@ -328,7 +328,7 @@ def _finite(part: Any) -> Any:
 
 
 def spoken(interval: tuple[float, float]) -> str:
-    """Return an interval in brackets; one text has an infinite one."""
+    """Return an interval in brackets; it is infinite for a single text."""
     low, high = interval
     return f"[{low:.2f}, {high:.2f}]".replace("inf", "∞")
 

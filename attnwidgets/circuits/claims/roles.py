@@ -12,41 +12,41 @@ from attnwidgets.tracing.recording.inputs import encode, text_tokenizer
 if TYPE_CHECKING:
     from attnwidgets.tracing.recording.inputs import Sample
 
-KNOWN = ("first", "last", "any")
-"""Roles that need no explanation: the first token, the last one, every token that is not special."""
+PREDEFINED = ("first", "last", "any")
+"""Roles that need no definition: the first token, the last token, every token that is not special."""
 _FORMS = (
     "a function of a token's text, a regular expression, or for every text a place (start, end) in "
     "characters, a list of places, a word of it, or None"
 )
-_PLACE = 2
+_SPAN = 2
 
 
 class Roles:
     """Finds the tokens of roles.
 
     Args:
-        given: What every role is, by name.
+        definitions: The roles, by name.
         names: The roles that are needed.
         n_texts: Number of texts.
 
     Raises:
-        ValueError: If a role is not known, is given for another number of texts, or is not a regular
+        ValueError: If a role is not defined, is given for another number of texts, or is not a regular
             expression.
         TypeError: If it is given in another form.
     """
 
-    def __init__(self, given: Mapping[str, Any] | None, names: Sequence[str], n_texts: int) -> None:
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"roles is a {type(given).__name__}; it is a dict of roles by name.")
-        self._given = dict(given or {})
+    def __init__(self, definitions: Mapping[str, Any] | None, names: Sequence[str], n_texts: int) -> None:
+        if definitions is not None and not isinstance(definitions, Mapping):
+            raise TypeError(f"roles is a {type(definitions).__name__}; it is a dict of roles by name.")
+        self._definitions = dict(definitions or {})
         for name in names:
-            if name not in self._given and name not in KNOWN:
-                choices = [*self._given, *KNOWN]
+            if name not in self._definitions and name not in PREDEFINED:
+                choices = [*self._definitions, *PREDEFINED]
                 raise ValueError(
                     f"role {name!r} is not explained: pass roles={{{name!r}: ...}}, {_FORMS}."
                     f"{suggest(name, choices)}"
                 )
-            role = self._given.get(name)
+            role = self._definitions.get(name)
             if isinstance(role, str):
                 try:
                     re.compile(role)
@@ -54,7 +54,7 @@ class Roles:
                     raise ValueError(
                         f"role {name!r} is {role!r}, not a regular expression: {error}."
                     ) from error
-            if name in self._given and not (callable(role) or isinstance(role, (str, re.Pattern))):
+            if name in self._definitions and not (callable(role) or isinstance(role, (str, re.Pattern))):
                 if not isinstance(role, Sequence):
                     raise TypeError(f"role {name!r} is a {type(role).__name__}; it is {_FORMS}.")
                 if len(role) != n_texts:
@@ -73,27 +73,27 @@ class Roles:
         shown = sample.text
         if shown is None:
             return ()
-        own = [at for at, special in enumerate(shown.special) if not special]
-        if name not in self._given:
-            return {"first": (0,), "last": (len(shown.tokens) - 1,), "any": tuple(own)}[name]
-        role = self._given[name]
+        ordinary = [at for at, special in enumerate(shown.special) if not special]
+        if name not in self._definitions:
+            return {"first": (0,), "last": (len(shown.tokens) - 1,), "any": tuple(ordinary)}[name]
+        role = self._definitions[name]
         if callable(role) and not isinstance(role, type):
-            return tuple(at for at in own if role(_spelled(sample, at)))
+            return tuple(at for at in ordinary if role(_spelled(sample, at)))
         if isinstance(role, (str, re.Pattern)):
-            places = [
+            spans = [
                 result.span(1 if result.re.groups else 0) for result in re.finditer(role, shown.texts[0])
             ]
         else:
-            places = _places(role[text], shown.texts[0], name)
+            spans = _spans_of(role[text], shown.texts[0], name)
         return tuple(
             at
-            for at in own
-            if any(shown.spans[at][0] < end and shown.spans[at][1] > start for start, end in places)
+            for at in ordinary
+            if any(shown.spans[at][0] < end and shown.spans[at][1] > start for start, end in spans)
         )
 
 
 def sample_of(tokenizer: Any, text: str) -> Sample:
-    """Return a text as tokens with their places in it."""
+    """Return a text as tokens with their spans."""
     return encode(text_tokenizer(tokenizer), text)
 
 
@@ -105,7 +105,7 @@ def _spelled(sample: Sample, at: int) -> str:
     return sample.text.texts[0][start:end].strip()
 
 
-def _places(entry: Any, text: str, name: str) -> list[tuple[int, int]]:
+def _spans_of(entry: Any, text: str, name: str) -> list[tuple[int, int]]:
     if entry is None:
         return []
     if isinstance(entry, str):
@@ -115,7 +115,7 @@ def _places(entry: Any, text: str, name: str) -> list[tuple[int, int]]:
         return [(start, start + len(entry))]
     if not isinstance(entry, Sequence):
         raise TypeError(f"role {name!r} has an entry {entry!r}; entries are {_FORMS}.")
-    if len(entry) == _PLACE and all(isinstance(number, int) for number in entry):
+    if len(entry) == _SPAN and all(isinstance(number, int) for number in entry):
         start, end = int(entry[0]), int(entry[1])
         if not 0 <= start < end <= len(text):
             raise ValueError(
@@ -123,4 +123,4 @@ def _places(entry: Any, text: str, name: str) -> list[tuple[int, int]]:
                 f"the text {text!r}."
             )
         return [(start, end)]
-    return [position for item in entry for position in _places(item, text, name)]
+    return [position for item in entry for position in _spans_of(item, text, name)]

@@ -67,7 +67,7 @@ class Bootstrap:
         return 1.0 if share >= 1 else float(stdtr(n - 1, ndtri(share) * np.sqrt((n - 1) / n)))
 
     def fewest(self, claims: int, level: float) -> int:
-        """Return the smallest number of texts with which one of so many claims can hold or fail.
+        """Return the smallest number of texts with which any of so many claims can hold or fail.
 
         Raises:
             ValueError: If none is: there are too few samples for so many claims.

@@ -1,4 +1,4 @@
-"""Claims that are written for a reader: from cells of a head's attention, or from what the head does most."""
+"""Claims written for a reader: from cells of a head's attention, or its most distinctive statistic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.circuits.claims.grammar import Claim
-from attnwidgets.circuits.claims.roles import KNOWN, Roles, sample_of
+from attnwidgets.circuits.claims.roles import PREDEFINED, Roles, sample_of
 from attnwidgets.statistics.statistic import statistics
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 _WORDS = re.compile(r"[^\W\d_]\w*")
-_TAKEN = frozenset({*KNOWN, "to", "more", "than", "from"})  # words of the grammar, and known roles
-_SHARE = "share of the query"  # what a statistic that names a pattern is
+_TAKEN = frozenset({*PREDEFINED, "to", "more", "than", "from"})  # words of the grammar, and predefined roles
+_SHARE = "share of the query"  # scale of the statistics that name a pattern
 
 
 def claim_of_cells(
@@ -31,7 +31,7 @@ def claim_of_cells(
         cells: (query, key), counted in tokens.
 
     Raises:
-        LookupError: Every cell is of one token, or the text was not read as plain text.
+        LookupError: Every cell is of a single token, or the text was not read as plain text.
     """
     apart = [(query, key) for query, key in cells if query != key]
     if not apart:
@@ -67,9 +67,11 @@ def claim_of_head(trace: Trace, layer: int, head: int) -> Claim:
     beyond: dict[str, float] = {}
     sizes = [trace.n_heads(None, number) if number == layer else 0 for number in trace.layers()]
     for name in (*shares, "induction"):
-        one = Claim(layer, head, "is", name)
+        entry = Claim(layer, head, "is", name)
         try:
-            result = observed(one, Others.of(one, sizes, 0), Roles(None, (), 1), trace, trace.tokenizer, 0)
+            result = observed(
+                entry, Others.of(entry, sizes, 0), Roles(None, (), 1), trace, trace.tokenizer, 0
+            )
         except LeftOut:
             continue
         beyond[name] = result.value - (float(result.heads.mean()) if len(result.heads) else 0.0)
@@ -79,7 +81,7 @@ def claim_of_head(trace: Trace, layer: int, head: int) -> Claim:
 
 
 def role_entry(tokenizer: Any, text: str, tokens: Sequence[int]) -> Any:
-    """Return where tokens of a text stand, as `roles=` takes it: a word of it, or places in characters."""
+    """Return the entry of tokens for `roles=`: a word of the text, or spans in characters."""
     shown = sample_of(tokenizer, text).text
     if shown is None:  # never: a text was encoded
         raise AssertionError
@@ -94,7 +96,7 @@ def _word(trace: Trace, tokens: Sequence[int]) -> str:
     """Return the characters of adjacent tokens, without white space around them.
 
     Raises:
-        LookupError: The text was not read as plain text, so that places in it are not known.
+        LookupError: The text was not read as plain text, so that its tokens have no spans.
     """
     sample = sample_of(trace.tokenizer, trace.text)
     if sample.text is None or len(sample.text.tokens) != len(trace.axes()[0]):

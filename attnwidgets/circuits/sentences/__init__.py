@@ -1,1 +1,1 @@
-"""Long answers, sentence by sentence: what suppressing one does to later ones, and which heads look back."""
+"""Long answers, sentence by sentence: effects of suppressing sentences, and heads that look back."""

@@ -1,4 +1,4 @@
-"""aw.circuits.context_reliance: which generated tokens depend on the context, and on what in it."""
+"""aw.circuits.context_reliance: generated tokens that depend on the context, and their cues in it."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ _ROUNDING, _NOTHING = 1e-6, 1e-9
 
 @dataclass(frozen=True, repr=False)
 class ContextReliance(Table):
-    """Which tokens of an output depend on a context, and on what in it.
+    """The tokens of an output that depend on a context, and their cues in it.
 
     Attributes:
         output: How much every token of the output depends on the context: Attributions, `.view()` shows them.
         kept: Numbers of the output's tokens that depend on it.
-        contrasts: What the model would have said there without the context, by number; the target of the cues
+        contrasts: The model's prediction there without the context, by number; the target of the cues
             is contrasted with it, unless it is the same token.
-        cues: What in the context each of them depends on: a map [1, kept token, context token]; None if no
-            token is kept.
+        cues: How much each of them depends on the context's tokens: a map [1, output token, context
+            token]; None if no token depends on it.
         trace: The trace of context, current text and output.
     """
 
@@ -65,7 +65,7 @@ class ContextReliance(Table):
     trace: Any
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield token, value, kept, contrast ("" for tokens that are not kept)."""
+        """Yield token, value, kept, contrast ("" for tokens that do not depend on the context)."""
         numbers = range(len(self.output.labels))
         yield {
             "token": self.output.labels,
@@ -75,7 +75,7 @@ class ContextReliance(Table):
         }
 
     def pairs(self, threshold: float = 1.0) -> list[tuple[str, str, float]]:
-        """Return kept tokens with those of the context they depend on: (output token, context token, value).
+        """Return dependent tokens with those of the context: (output token, context token, value).
 
         Args:
             threshold: A token of the context counts if its value is above the mean by this many standard
@@ -93,9 +93,9 @@ class ContextReliance(Table):
 
     def __repr__(self) -> str:
         count = len(self.kept)
-        said = f"{count} of {len(self.output.axis)} tokens depend on the context"
+        count_of_tokens = f"{count} of {len(self.output.axis)} tokens depend on the context"
         shown = "; ".join(f"{token!r} on {cue!r}" for token, cue, _ in self.pairs()[:3])
-        return f"<ContextReliance: {said}{f': {shown}' if shown else ''}>"
+        return f"<ContextReliance: {count_of_tokens}{f': {shown}' if shown else ''}>"
 
 
 def context_reliance(
@@ -111,27 +111,28 @@ def context_reliance(
     separator: str = " ",
     max_new_tokens: int = 20,
 ) -> ContextReliance:
-    """Return which tokens of an output depend on a context, and on what in it (PECoRe).
+    """Return the tokens of an output that depend on a context, and their cues in it (PECoRe).
 
     The same output is read after context and current text, and after the current text alone. A token depends
     on the context if the prediction differs more than others do: |score| >= mean + threshold * standard
     deviation over the output. For each of these, `method` attributes its logit, less that of the token that
     the model would have put there without the context, to the tokens of the context.
 
-    Two passes, and one attribution for every kept token.
+    Two passes, and an attribution for every token that depends on the context.
 
     Args:
         model: A model that continues texts.
         tokenizer: Its tokenizer.
         context: The text whose influence is measured.
         current: The text that follows it, and that the model would read alone.
-        output: What follows both, with its leading space; by default the model generates it with the context.
+        output: The text after both, with its leading space; by default the model generates it with the
+            context.
         metric: "kl", KL(p with || p without) of the whole prediction; "pcxmi", the log probability of the
             token with less that without; "probability", the same of probabilities.
-        threshold: Standard deviations above the mean from which a token is kept.
+        threshold: Standard deviations above the mean from which a token depends on the context.
         method: Name of a method with a target and a foil, in `aw.methods()`. Gradients can mislead where a
             model is far from linear; compare "lrp".
-        separator: What stands between context and current text.
+        separator: Characters between context and current text.
         max_new_tokens: Tokens that are generated, without `output`.
 
     Returns:
@@ -139,15 +140,15 @@ def context_reliance(
 
     Raises:
         ValueError: If a text is empty, or the metric or method is unknown.
-        UnsupportedModelError: If the model predicts no tokens, or reads the output by a decoder of its own.
+        UnsupportedModelError: If the model predicts no tokens, or reads the output by a separate decoder.
 
     Source: Sarti et al. 2024, PECoRe, section 3 (context-sensitive tokens, contextual cues). Tokens of the
     output are the same in both runs, also where context and current text would join into other tokens.
 
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
-        >>> found = aw.circuits.context_reliance(model, tokenizer, "fadebc", "fade", "b", separator="")
-        >>> found.kept, found.contrasts, [round(score, 1) for score in found.output.values.tolist()]
+        >>> reliance = aw.circuits.context_reliance(model, tokenizer, "fadebc", "fade", "b", separator="")
+        >>> reliance.kept, reliance.contrasts, [round(score, 1) for score in reliance.output.values.tolist()]
         ((0,), {0: 'a'}, [2.2])
     """
     require_choice("metric", metric, METRICS)
@@ -174,7 +175,7 @@ def context_reliance(
     rows, contrasts, scores = _scores(both, without, new, metric)
     sizes = np.abs(scores)
     least = (sizes.mean() + threshold * sizes.std()) * (1 - _ROUNDING)  # of equal scores, all count
-    kept = [at for at, size in enumerate(sizes.tolist()) if size > _NOTHING and size >= least]
+    dependent = [at for at, size in enumerate(sizes.tolist()) if size > _NOTHING and size >= least]
     shown = whole.text
     inside = [
         at
@@ -183,7 +184,7 @@ def context_reliance(
     ] if shown is not None else []  # fmt: skip
     cues = [
         _cues(both, method, new[at], contrasts[at], rows.start + at, inside)
-        for at in progress(kept, "attributing to the context")
+        for at in progress(dependent, "attributing to the context")
     ]
     options = {"metric": metric, "threshold": threshold, "method": method}
     common = provenance_of(
@@ -192,17 +193,17 @@ def context_reliance(
     labels = [spell(both, index) for index in new]
     return ContextReliance(
         Attributions(scores, axis=TokenAxis.plain(labels), target=_NAMES[metric], **common),
-        tuple(kept),
-        {at: spell(both, contrasts[at]) for at in kept},
+        tuple(dependent),
+        {at: spell(both, contrasts[at]) for at in dependent},
         MixingMap(
             np.array(cues),
-            query=TokenAxis.plain([labels[at] for at in kept]),
+            query=TokenAxis.plain([labels[at] for at in dependent]),
             key=TokenAxis.plain([both.tokens[at] for at in inside]),
             causal=False,
             stochastic=False,
             **common,
         )
-        if kept
+        if dependent
         else None,
         both,
     )
@@ -230,15 +231,15 @@ def _scores(both: Trace, without: Trace, new: list[int], metric: Metric) -> tupl
     contrasts = second.argmax(-1).tolist()
     if metric == "kl":
         return rows, contrasts, kl_rows(first, second, 1.0)
-    own = np.arange(count), np.array(new)
-    log_p = [logits.double().log_softmax(-1).numpy()[own] for logits in (first, second)]
+    cells = np.arange(count), np.array(new)
+    log_p = [logits.double().log_softmax(-1).numpy()[cells] for logits in (first, second)]
     if metric == "probability":
         log_p = [np.exp(values) for values in log_p]
     return rows, contrasts, log_p[0] - log_p[1]
 
 
 def _cues(trace: Trace, method: str, index: int, contrast: int, row: int, inside: list[int]) -> Float:
-    """Return what tokens of the context add to a token's logit, less its contrast's [context token]."""
+    """Return the context tokens' contributions to a token's logit, less its contrast's [context token]."""
     foil = None if contrast == index else token(contrast, position=row)
     result = methods()[method].function(trace, target=token(index, position=row), foil=foil)
     return np.asarray(result.values, dtype=np.float64).reshape(-1)[inside]

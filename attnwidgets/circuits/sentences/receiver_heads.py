@@ -30,19 +30,19 @@ def receiver_heads(
     unit: Any = "sentence",
     stack: str | None = None,
 ) -> HeadStatistics:
-    """Return how much every head's later sentences look back to a few: kurtosis of what sentences receive.
+    """Return how much every head's later sentences look back to a few: kurtosis of received attention.
 
         v_j = mean over sentences i >= j + proximity of A[i, j]      (A: mean attention between sentences)
         value = excess kurtosis of v / its ceiling,   ceiling = m - 5 + 1 / (m - 1)
 
-    for m sentences with a score. The ceiling, reached where one sentence receives everything, grows with the
-    length, so that plain kurtosis of different texts cannot be compared or averaged. On short texts most
+    for m sentences with a score. The ceiling, reached where a single sentence receives everything, grows with
+    the length, so that plain kurtosis of different texts cannot be compared or averaged. On short texts most
     heads are near it whatever they do: that warning comes below 20 sentences. Attention that rests on the
     first token makes the first sentence stand out in nearly every head; it is left out.
 
     Args:
-        traces: A trace, or several of one model; the mean over them is returned.
-        proximity: Sentences at which a later one begins to count (the authors' 4).
+        traces: A trace, or several of the same model; the mean over them is returned.
+        proximity: Sentences at which a later sentence begins to count (the authors' 4).
         skip_first_token: Leave the first token out.
         unit: "sentence", another unit of the traces, or a Unit; of one trace also spans of tokens.
         stack: Which stack, in models with several.
@@ -76,8 +76,10 @@ def receiver_heads(
     if len({value.shape for value in values}) > 1:
         raise ValueError("traces are of models with other numbers of layers or heads; pass those of one.")
     together = np.array(values)
-    known = ~np.isnan(together)
-    mean = np.where(known.any(0), np.where(known, together, 0).sum(0) / np.maximum(known.sum(0), 1), np.nan)
+    defined = ~np.isnan(together)
+    mean = np.where(
+        defined.any(0), np.where(defined, together, 0).sum(0) / np.maximum(defined.sum(0), 1), np.nan
+    )
     few = min(counts)
     note = f"only {few} sentences: too few to tell receiver heads from others" if few < _ENOUGH else ""
     first = several[0]
@@ -127,7 +129,7 @@ def _of_trace(
 
 
 def vertical_scores(means: Float, proximity: int) -> Float:
-    """Return what sentences receive from those at a distance or farther [head, scored sentence].
+    """Return the attention received from sentences at least a distance away [head, scored sentence].
 
     Args:
         means: Mean attention between sentences [head, sentence, sentence].

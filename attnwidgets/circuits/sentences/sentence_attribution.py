@@ -1,4 +1,4 @@
-"""aw.circuits.sentence_attribution: which sentences of a text the later ones depend on."""
+"""aw.circuits.sentence_attribution: how much later sentences of a text depend on earlier ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AXES = {
 }
 _TEMPERATURE, _FLOOR = 0.6, 1e-9  # the authors'
 LONG_WORK = 5e12
-"""Multiplications from which suppression says what it costs before it starts: about a minute of a laptop."""
+"""Multiplications from which suppression states its cost before it starts: about a minute of a laptop."""
 
 
 def sentence_attribution(
@@ -56,7 +56,7 @@ def sentence_attribution(
 
     p_t is the prediction after token t. "attention" is the share of attention from the tokens of sentence i
     that goes to sentence j, for every head, summed in blocks of queries without building a layer.
-    "resample" is as "suppress", but sentence j is not hidden: the model writes `samples` others in its place,
+    "resample" is as "suppress", but sentence j is not hidden: the model writes `samples` others instead,
     going on from the text before it, and the rest of the text follows unchanged. The cost is reported, as a
     UserWarning, before it starts; so is the cost of suppression from a minute on.
 
@@ -72,7 +72,7 @@ def sentence_attribution(
         skip_first_token: Leave the first token out: nearly all heads rest there when there is nothing to do.
         unit: "sentence", another unit of the trace, a Unit, or spans of tokens as pairs (start, end).
         stack: Which stack, in models with several.
-        samples: Of "resample": sentences that are written in the place of each, at temperature 0.6 among
+        samples: Of "resample": sentences that are written instead of each, at temperature 0.6 among
             the tokens that make 0.95 of the probability, as the authors draw; the mean over them is returned.
         seed: Of "resample": the same seed draws the same.
 
@@ -83,7 +83,7 @@ def sentence_attribution(
         published, log(1e-9)).
 
     Raises:
-        ValueError: If the text has one sentence, the method or unit is unknown, or `samples` is below 1.
+        ValueError: If the text has a single sentence, the method or unit is unknown, or `samples` is below 1.
         UnsupportedModelError: If the trace has no model or no logits of tokens, for "suppress"; if the model
             does not continue texts, for "resample".
         TypeError: If `trace` is not a trace.
@@ -201,7 +201,7 @@ def _with_model(trace: Any, method: Method) -> Trace:
 
 
 def _say_if_long(trace: Trace, sentences: Sentences) -> None:
-    """Say what suppression costs, where it takes long."""
+    """Report the cost of suppression, where it takes long."""
     n, model = len(sentences.axis), trace.model
     passes = len(sentences) / 2 + 1.5
     weights = sum(parameter.numel() for parameter in model.parameters()) if model is not None else 0

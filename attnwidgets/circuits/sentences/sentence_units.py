@@ -42,7 +42,7 @@ class Sentences:
         return len(self.unit)
 
     def means(self) -> np.ndarray:
-        """Return what takes the mean over the tokens of a sentence that count [sentence, token]."""
+        """Return the weights of the mean over the counted tokens of each sentence [sentence, token]."""
         members = self.unit.membership(len(self.axis)) * self.counted
         return members / np.maximum(members.sum(axis=1, keepdims=True), 1)
 
@@ -91,7 +91,7 @@ def sentences_of(
         skip_first_token: Whether the first token does not count: attention rests there.
 
     Raises:
-        ValueError: If the text lacks the unit, or has only one sentence.
+        ValueError: If the text lacks the unit, or has only a single sentence.
     """
     axis, keys = trace.axes(stack)
     if keys is not axis and keys != axis:
@@ -117,7 +117,7 @@ def between_sentences(trace: TraceLike, layer: int, sentences: Sentences, stack:
     """Return attention of a layer between sentences [head, sentence, sentence], without building the layer.
 
     The sum over a sentence's keys, and the mean over a sentence's queries, of the tokens that count. Rows are
-    computed from recorded queries and keys in blocks, of which one is in memory at a time.
+    computed from recorded queries and keys in blocks, of which a single block is in memory at a time.
 
     Args:
         trace: The trace.
@@ -144,7 +144,7 @@ def _means(
     They are [head, sentence, key].
     """
     blocks = getattr(trace, "attention_blocks", None)
-    if blocks is None:  # given attention, which is held as it is
+    if blocks is None:  # attention from a file or an array, which is in memory already
         yield np.arange(len(means)), 0, means @ as_array(trace.attention_layer(layer, stack))
         return
     source = trace.stack_table[stack].layers[trace.layers(stack).index(layer)]

@@ -88,7 +88,7 @@ def kl_rows(before: torch.Tensor, after: torch.Tensor, temperature: float) -> np
 
 
 class _Suffixes:
-    """Context manager: runs of the tokens after a place, over the keys and values of those before.
+    """Context manager: runs of the tokens from a position on, over the keys and values of those before.
 
     Models without a cache that can be cut run whole.
 
@@ -122,7 +122,7 @@ class _Suffixes:
         self._exits.close()
 
     def logits(self, hidden: Any, start: int) -> torch.Tensor:
-        """Return logits [token, vocabulary] of the tokens from a place on, under an intervention."""
+        """Return logits [token, vocabulary] of the tokens from a position on, under an intervention."""
         if self._cache is None:
             changed = preview(self._trace, hidden).logits
             if changed is None:  # checked by the caller
@@ -142,7 +142,7 @@ class _Suffixes:
             outputs = self._trace.call(self._twin, inputs, {"return_dict": True, "use_cache": True}, {})
         cache = cache_returned(outputs)
         whole = cache is not None and hasattr(cache, "crop") and hasattr(cache, "layers")
-        # A sliding window has dropped keys that an earlier place needs.
+        # A sliding window has dropped keys that an earlier position needs.
         return cache if whole and not any(getattr(cache, "is_sliding", [False])) else None
 
     def _run(self, start: int) -> torch.Tensor:
@@ -161,7 +161,7 @@ class _Suffixes:
 
 
 def spans_to_write(sentences: Sentences) -> list[tuple[int, int, int]]:
-    """Return what can be written anew: number of the sentence, its first token, the token after it.
+    """Return the sentences that can be written anew: number, first token, token after the last.
 
     The first sentence has nothing before it to go on from, and the last nothing after it to be changed.
     """
@@ -170,7 +170,7 @@ def spans_to_write(sentences: Sentences) -> list[tuple[int, int, int]]:
 
 
 def said_cost(sentences: Sentences, samples: int) -> str:
-    """Return what it costs, in words."""
+    """Return the cost in words."""
     spans = spans_to_write(sentences)
     tokens = samples * sum(_most(stop - start) for _, start, stop in spans)
     return (
@@ -200,7 +200,7 @@ def resampled(trace: Trace, sentences: Sentences, samples: int, seed: int) -> np
     Args:
         trace: A trace with its model and logits.
         sentences: Its sentences.
-        samples: Number of sentences that are written in the place of each.
+        samples: Number of sentences that are written instead of each.
         seed: Seed of the draws.
 
     Returns:

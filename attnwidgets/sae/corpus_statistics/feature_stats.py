@@ -176,7 +176,7 @@ def feature_stats(
     opening = None if folder is None else partial(SAE.from_pretrained, folder)
     with (
         reader.carried(jobs) as carried,
-        parcel(sae, jobs, kind="sae", what="the SAE", check=sae_fingerprint, make=opening) as packed,
+        parcel(sae, jobs, kind="sae", description="the SAE", check=sae_fingerprint, make=opening) as packed,
     ):
         for number, (shard, new_state) in run_shards(
             _Worker(carried, packed, request, quiet=not stays(jobs)),
@@ -185,7 +185,7 @@ def feature_stats(
             desc="feature statistics",
             describe=attrgetter("name"),
             total=total,
-            kept=finished.hint,
+            hint=finished.hint,
         ):
             state = finished.get(shard) if new_state is None else new_state
             if state is not None:

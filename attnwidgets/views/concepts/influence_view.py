@@ -295,7 +295,7 @@ class InfluenceView(TextsView):
 
     def describe(self) -> str:
         """Return the most helpful and harmful texts of the shown test in words."""
-        return self._influence._said_of(self.options["test"])  # noqa: SLF001 - a part of its class
+        return self._influence._text_of(self.options["test"])  # noqa: SLF001 - a part of its class
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.concepts.figures import influence_sheet
