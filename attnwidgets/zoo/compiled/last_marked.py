@@ -102,7 +102,7 @@ def last_marked(
 def _config(residual: Residual, letters: int) -> Any:
     return Qwen3NextConfig(
         vocab_size=letters + 2,
-        # Two ones among twice a power of four: the root mean square is a power of two, which is exactly undone.
+        # Two ones among twice a power of four: the root mean square is a power of two, exactly undone.
         hidden_size=2 * 4 ** math.ceil(math.log(residual.size / 2, 4)),
         num_hidden_layers=1,
         layer_types=["linear_attention"],
