@@ -1,9 +1,7 @@
-"""Minimal edits: every change of one word, ranked by its effect on the answer and on the language.
-
-Minimal edits: every change of one word, ranked by what it does to the answer and to the language.
+"""Minimal edits: every change of a single word, ranked by its effect on the answer and on the language.
 
 Ross et al. 2021, Explaining NLP Models via Minimal Contrastive Editing (MiCE), for the question; the search
-here is exhaustive over given words, and edits nothing but one of them.
+here is exhaustive over candidate words, and edits a single word at a time.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ def minimal_edits(
     by: Literal["surprisal", "margin"] | None = None,
     batch_size: int = 64,
 ) -> MinimalEdits:
-    """Try every change of one word of a text, and rank those that change the class.
+    """Try every change of a single word of a text, and rank the changes of the class.
 
     Word p of `text.split(" ")` is replaced by every candidate; the punctuation that ends the word stays, and
     the first word is capitalised. With z the logits of an edited text and c the class of the original,
@@ -60,39 +58,39 @@ def minimal_edits(
 
     Flips come first: by `by`, the least surprising or the largest margin; then all others by margin.
 
-    **What it can show.** Almost every text has an edit of one word that flips a classifier, and most of these
+    **Interpretation.** Almost every text has a single-word edit that flips a classifier, and most of these
     are not English; whether an edit is an explanation depends on its fluency. `surprisal` is a language
     model's opinion of that (low or negative: as likely as the original), no more: it also prefers frequent
     words, and says nothing of whether the new text makes sense or whether its true class is another.
     Without `fluency`, edits are ranked by the classifier alone, and the result says so. Only the candidates
-    that you give are tried: the words of rationales find what people mark; a model's vocabulary finds more.
+    that you give are tried, such as the words of rationales or a model's vocabulary.
 
     Args:
         model: A model that classifies whole texts.
         tokenizer: Its tokenizer.
-        text: The text; its words are what is between single spaces.
-        candidates: Words to put in; or a function of the words and a place that returns those to put there (a
-            masked language model's proposals, say).
-        fluency: A language model and its tokenizer, for the surprisal of flips: a causal one (SmolLM2: all
-            tokens after the start), or a masked one (each token from all others, many passes).
+        text: The text; its words are separated by single spaces.
+        candidates: Words to put in; or a function of the words and an index that returns the words to put
+            there (a masked language model's proposals, say).
+        fluency: A language model and its tokenizer, for the surprisal of flips: a causal model (SmolLM2: all
+            tokens after the start), or a masked model (each token from all others, many passes).
         by: How flips are ranked: "surprisal" (the default if `fluency` is given) or "margin".
         batch_size: Number of texts per forward pass; texts with equally many tokens run together.
 
     Returns:
-        A `MinimalEdits`: one row for every edit, best first.
+        A `MinimalEdits`: a row for every edit, best first.
 
     Raises:
         ValueError: If the text has no words, the candidates are empty or the words themselves, a candidate is
             empty or has spaces, the model returns no classes, or `by` is "surprisal" without `fluency`.
         TypeError: If text is not a string, or the candidates are a string.
 
-    Source: Ross et al. 2021 for the question; their search edits several words with a fine-tuned T5, this one
-    is exhaustive over single words.
+    Source: Ross et al. 2021 for the question; their search edits several words with a fine-tuned T5, and
+    this search is exhaustive over single words.
 
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")
-        >>> found = aw.evaluate.minimal_edits(model, tokenizer, "A fine film.", ["dull", "long", "good"])
-        >>> found.flips[0].text, found.flips[0].new
+        >>> edits = aw.evaluate.minimal_edits(model, tokenizer, "A fine film.", ["dull", "long", "good"])
+        >>> edits.flips[0].text, edits.flips[0].new
         ('A dull film.', 'dull')
     """
     if not isinstance(text, str):
@@ -108,8 +106,8 @@ def minimal_edits(
     texts = [text, *(edited for _, _, edited in edits)]
     names, logits = _logits(model, tokenizer, texts, batch_size)
     original = int(logits[0].argmax())
-    others = np.delete(logits, original, axis=1)
-    margins = others.max(axis=1) - logits[:, original]
+    foils = np.delete(logits, original, axis=1)
+    margins = foils.max(axis=1) - logits[:, original]
     classes = logits.argmax(axis=1)
     flips = [number for number in range(1, len(texts)) if margins[number] > 0]
     surprisals = np.full(len(texts), np.nan)
@@ -133,24 +131,24 @@ def minimal_edits(
 
 
 def _edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
-    """Return place, new word and text of every edit.
+    """Return the word's index, the new word and the text of every edit.
 
     Raises:
-        TypeError: If the candidates are one text.
+        TypeError: If the candidates are a single text.
         ValueError: If there is nothing to edit.
     """
     if not any(words):
         raise ValueError("text has no words to edit.")
     if isinstance(candidates, str):
         raise TypeError(f"candidates={candidates!r} is one text; give a list of words: [{candidates!r}].")
-    given = None if callable(candidates) else list(dict.fromkeys(listed_texts(candidates, "candidates")))
+    fixed = None if callable(candidates) else list(dict.fromkeys(listed_texts(candidates, "candidates")))
     edits = []
     for index, word in enumerate(words):
         tail = _TAIL.search(word)
         end = tail.group() if tail else ""
         if not word[: len(word) - len(end)]:
             continue
-        offered = list(dict.fromkeys(candidates(words, index))) if given is None else given
+        offered = list(dict.fromkeys(candidates(words, index))) if fixed is None else fixed
         for candidate in offered:
             if not isinstance(candidate, str) or not candidate or " " in candidate:
                 raise ValueError(f"candidates must be single words, without spaces; one is {candidate!r}.")
@@ -183,7 +181,7 @@ def _logits(
     """Return the names of the classes, and the logits of every text [text, class].
 
     Raises:
-        ValueError: If the model does not give whole texts one of several classes.
+        ValueError: If the model does not classify whole texts.
     """
     import torch
 
@@ -210,8 +208,8 @@ def _logits(
 def text_surprisals(model: Any, tokenizer: Any, texts: Sequence[str], batch_size: int) -> Float:
     """Return -log p of whole texts by a language model, in nats [text].
 
-    A causal model predicts all tokens after its start token; without one, all but the first. A masked model
-    predicts each token from all others (the pseudo-log-likelihood).
+    A causal model predicts all tokens after its start token, or all but the first if it has no start token. A
+    masked model predicts each token from all others (the pseudo-log-likelihood).
     """
     import torch
 
@@ -248,12 +246,12 @@ def _device(model: nn.Module) -> Any:
 
 @dataclass(frozen=True)
 class Edit:
-    """One edit.
+    """The replacement of a word.
 
     Attributes:
         place: Number of the word that is replaced.
         old: The word, with its punctuation.
-        new: What replaces it.
+        new: The replacement.
         text: The edited text.
         label: The class of the edited text.
         margin: The best other logit less that of the original class; above 0, the class flips.
@@ -276,7 +274,7 @@ class Edit:
 
 @dataclass(frozen=True, repr=False)
 class MinimalEdits(Table):
-    """Every edit of one word that was tried, best first; iterates over `Edit`s.
+    """Every tried edit of a single word, best first; iterates over `Edit`s.
 
     Attributes:
         text: The original text.
@@ -307,11 +305,11 @@ class MinimalEdits(Table):
         by: str,
         judge: str,
     ) -> MinimalEdits:
-        """Return the result of edits (place, new word, text, margin, surprisal) in order."""
+        """Return the result of edits (index, new word, text, margin, surprisal) in order."""
         words = text.split(" ")
         rows = tuple(
-            Edit(place, words[place], new, edited, labels[label], float(gap), float(nats))
-            for (place, new, edited, gap, nats), label in zip(edits, classes, strict=True)
+            Edit(index, words[index], new, edited, labels[label], float(gap), float(nats))
+            for (index, new, edited, gap, nats), label in zip(edits, classes, strict=True)
         )
         return cls(text, labels[original], margin, rows, by, judge)
 
@@ -322,7 +320,7 @@ class MinimalEdits(Table):
 
     @property
     def caveat(self) -> str:
-        """What the ranking does and does not say, in a sentence."""
+        """The limits of the ranking, in a sentence."""
         if not self.judge:
             return (
                 "Ranked by the classifier's margin alone: no language model judged whether these texts are "

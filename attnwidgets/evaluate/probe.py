@@ -28,7 +28,7 @@ PAPER = (
     "Voita and Titov 2020, Information-Theoretic Probing with Minimum Description Length"
 )
 MAJORITY, POSITION, RANDOM = "majority", "position", "random weights"
-_MOST_PLACES = 200  # different positions beyond which a place is a number and no longer a column
+_MOST_PLACES = 200  # with more different positions, a position is a number and no longer a column
 _LEAST = 1e-12
 
 Control = Literal["type", "shuffle", "none"]
@@ -51,13 +51,13 @@ def probe(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Scorecard:
-    """Train linear probes on states, layer by layer, and score what they predict of texts not seen.
+    """Train linear probes on states, layer by layer, and score their predictions on unseen texts.
 
-    A high accuracy does not say that a model knows something: the probe itself may learn it, and positions or
-    the embeddings may give it away. Four controls are returned with it. With `groups`, the texts held out are
+    A high accuracy does not say that a model encodes a property: the probe itself may learn it, and positions
+    or the embeddings may reveal it. Four controls are returned with it. With `groups`, the test texts are
     of types that the probe has not seen (other cue words). Control labels, drawn at random for every type,
-    are what a probe learns by heart: the difference is its selectivity. The description length counts how
-    many texts a probe needs. And the baselines know no states, only positions, or states of a model with
+    measure how much a probe learns by heart: the difference is its selectivity. The description length counts
+    how many texts a probe needs. And the baselines read no states, only positions, or states of a model with
     random weights.
 
     Args:
@@ -69,23 +69,23 @@ def probe(
         mdl: Whether the description length is measured.
         random_states: States of the same texts by a model with random weights (inside `with
             aw.randomized(model):`), as another baseline.
-        folds: Parts of the cross-validation, each held out once.
+        folds: Parts of the cross-validation, each tested once.
         penalty: Weight of |theta|^2 / 2, for states divided by their spread; scikit-learn's 1 / C.
         level: Coverage of the confidence intervals (bootstrap over texts).
         resamples: How often texts are resampled for them.
         seed: Seed of folds, control labels and order.
 
     Returns:
-        A Scorecard [metric, method, layer], 0 to 1 except where said: "accuracy" on texts held out, of unseen
-        types with groups; "accuracy_seen", with groups, on other texts of the same types; "control", of
-        control labels; "selectivity", what the accuracy on seen types is above it (-1 to 1); "compression",
-        the length of the labels in a code that knows nothing divided by their length when a probe, trained on
-        what came before, predicts each block (above 1 if states help; online code). Baselines: "majority",
+        A Scorecard [metric, method, layer], 0 to 1 unless noted: "accuracy" on test texts, of unseen types
+        with groups; "accuracy_seen", with groups, on other texts of the same types; "control", of
+        control labels; "selectivity", the accuracy on seen types less that of the control labels (-1 to 1);
+        "compression", length of the labels in a uniform code over that in an online code: a probe, trained
+        on earlier texts, predicts each block (above 1 if states help). Baselines: "majority",
         "position", and "random weights".
 
     Raises:
-        ValueError: If there is not one label for every text, some have none, there is one class or one type
-            only, states are not finite, or an option is unknown.
+        ValueError: If there are more or fewer labels than texts, some are missing, there is a single class or
+            type, states are not finite, or an option is unknown.
 
     Source: Hewitt and Liang 2019 (control tasks, selectivity); Voita and Titov 2020 (online code).
 
@@ -109,17 +109,17 @@ def probe(
     trial = _trial(task, kind, int(folds), seed, penalty, mdl=mdl)
     inputs = {"probe": values}
     if random_states is not None:
-        chance, others = _values(random_states, "random_states")
-        if chance.shape[:2] != values.shape[:2] or others != layers:
+        chance, random_layers = _values(random_states, "random_states")
+        if chance.shape[:2] != values.shape[:2] or random_layers != layers:
             raise ValueError(
-                f"random_states has shape {chance.shape} at layers {others}; the states have {values.shape} "
-                f"at {layers}."
+                f"random_states has shape {chance.shape} at layers {random_layers}; the states have "
+                f"{values.shape} at {layers}."
             )
         inputs[RANDOM] = chance
     rows = {name: [] for name in inputs}  # type: dict[str, list[Float]]
     for column in progress(range(len(layers)), "probing, by layers"):
-        for name, each in inputs.items():
-            rows[name].append(trial.scores(np.asarray(each[:, column], dtype=np.float64)))
+        for name, array in inputs.items():
+            rows[name].append(trial.scores(np.asarray(array[:, column], dtype=np.float64)))
     samples = {name: np.stack(parts, axis=-1) for name, parts in rows.items()}
     for name, result in trial.baselines(states).items():
         samples[name] = np.repeat(result[..., None], len(layers), axis=-1)
@@ -155,9 +155,9 @@ def probe(
 
 def _values(states: Any, name: str) -> tuple[Any, tuple[int, ...]]:
     """Return states as [text, layer, dim] and the numbers of their layers."""
-    held = getattr(states, "values", None)
-    values = held if isinstance(held, np.ndarray) else as_array(states)
-    values = values[:, None] if values.ndim == 2 else values  # noqa: PLR2004 - one layer
+    array = getattr(states, "values", None)
+    values = array if isinstance(array, np.ndarray) else as_array(states)
+    values = values[:, None] if values.ndim == 2 else values  # noqa: PLR2004 - a single layer
     if values.ndim != 3 or not len(values):  # noqa: PLR2004
         raise ValueError(f"{name} has shape {values.shape}; it must be [text, layer, dim] or [text, dim].")
     if not np.isfinite(values).all():
@@ -168,7 +168,7 @@ def _values(states: Any, name: str) -> tuple[Any, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Labels, folds and the order of one evaluation; the same for every layer and baseline."""
+    """Labels, folds and the order of an evaluation; the same for every layer and baseline."""
 
     task: ProbeTask
     folds: dict[str, tuple[Rows, Rows]]  # by raw metric: labels, and the fold of every example
@@ -188,10 +188,10 @@ class _Trial:
         return [*result, *(["compression"] if self.order is not None else [])]
 
     def scores(self, values: Float) -> Float:
-        """Return what each example scores [example, raw metric]: 1 where it is right, and its bits."""
+        """Return the scores of each example [example, raw metric]: 1 where it is right, and its bits."""
         spread = float(values.std(0).mean())
         scaled = (values - values.mean(0)) / (spread or 1.0)
-        result = [self._right(scaled, *each) for each in self.folds.values()]
+        result = [self._right(scaled, *labels_and_folds) for labels_and_folds in self.folds.values()]
         if self.order is not None:
             result.append(self._bits(scaled))
         return np.stack(result, axis=1)
@@ -200,9 +200,9 @@ class _Trial:
         right = np.zeros(len(labels))
         theta = None
         for number in np.unique(fold):
-            held = fold == number
-            theta = self._fit(values[~held], labels[~held], theta)
-            right[held] = _outputs(values[held], theta).argmax(1) == labels[held]
+            test = fold == number
+            theta = self._fit(values[~test], labels[~test], theta)
+            right[test] = _outputs(values[test], theta).argmax(1) == labels[test]
         return right
 
     def _fit(self, values: Float, labels: Rows, start: Float | None) -> Float:
@@ -215,11 +215,11 @@ class _Trial:
         theta, start = None, 0
         order = np.arange(self.task.n) if self.order is None else self.order
         for stop in blocks(self.task.n):
-            rows, known = order[start:stop], order[:start]
-            if start == 0:  # nothing is known yet: both sides share the uniform code
+            rows, earlier = order[start:stop], order[:start]
+            if start == 0:  # nothing was sent yet: both sides share the uniform code
                 bits[rows] = np.log2(classes)
             else:
-                theta = self._fit(values[known], self.task.labels[known], theta)
+                theta = self._fit(values[earlier], self.task.labels[earlier], theta)
                 log_p = log_softmax(_outputs(values[rows], theta))
                 bits[rows] = -log_p[np.arange(len(rows)), self.task.labels[rows]] / np.log(2)
             start = stop
@@ -228,11 +228,11 @@ class _Trial:
     def baselines(self, states: Any) -> dict[str, Float]:
         """Return the scores of baselines that read no states [example, raw metric]."""
         result = {MAJORITY: self.scores(np.zeros((self.task.n, 1)))}
-        places = _places(states, self.task.n)
-        return result if places is None else result | {POSITION: self.scores(places)}
+        positions = _places(states, self.task.n)
+        return result if positions is None else result | {POSITION: self.scores(positions)}
 
     def summary(self, means: Float) -> Float:
-        """Return the metrics of means of the raw ones [draw, raw metric, ...]."""
+        """Return the metrics of means of the raw metrics [draw, raw metric, ...]."""
         by_name = dict(zip(self.raw, np.moveaxis(means, 1, 0), strict=True))
         result = [by_name[name] for name in self.folds]
         if "control" in by_name:
@@ -260,17 +260,17 @@ def _outputs(values: Float, theta: Float) -> Float:
 
 
 def _places(states: Any, count: int) -> Float | None:
-    """Return what is known without states: where they were read, from both ends; None if not recorded."""
+    """Return the positions of the states, from both ends [text, column]; None if they were not recorded."""
     positions, lengths = (getattr(states, name, None) for name in ("positions", "lengths"))
     if positions is None or lengths is None or len(positions) != count:
         return None
     columns = []
-    for places in (np.asarray(positions), np.asarray(lengths) - np.asarray(positions)):
-        known = np.unique(places)
-        if len(known) <= _MOST_PLACES:
-            columns.append((places[:, None] == known).astype(np.float64) * np.sqrt(len(known)))
+    for distances in (np.asarray(positions), np.asarray(lengths) - np.asarray(positions)):
+        values = np.unique(distances)
+        if len(values) <= _MOST_PLACES:
+            columns.append((distances[:, None] == values).astype(np.float64) * np.sqrt(len(values)))
         else:
-            columns.append(((places - places.mean()) / max(places.std(), _LEAST))[:, None])
+            columns.append(((distances - distances.mean()) / max(distances.std(), _LEAST))[:, None])
     return np.concatenate(columns, axis=1)
 
 
@@ -309,19 +309,19 @@ def probe_task(labels: Any, groups: Any, count: int) -> ProbeTask:
     """Return labels and types of `count` examples as numbers.
 
     Raises:
-        ValueError: If there is not one label for every example, one is missing, all are the same or no two;
+        ValueError: If labels and examples differ in number, a label is missing, all are the same or no two;
             if there are fewer than two types.
     """
-    given = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-    if len(given) != count:
-        raise ValueError(f"labels has {len(given)} entries, and there are states of {count} texts.")
-    missing = [at for at, label in enumerate(given) if label is None or label != label]  # noqa: PLR0124 - NaN
+    names = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    if len(names) != count:
+        raise ValueError(f"labels has {len(names)} entries, and there are states of {count} texts.")
+    missing = [at for at, label in enumerate(names) if label is None or label != label]  # noqa: PLR0124 - NaN
     if missing:
         raise ValueError(
             f"labels holds {len(missing):,} of {count:,} without a label (the first at {missing[0]}): leave "
             "these texts out, or derive their label, before their states are read."
         )
-    classes = sorted(set(given), key=lambda label: (str(type(label)), label))
+    classes = sorted(set(names), key=lambda label: (str(type(label)), label))
     if len(classes) < _TWO:
         raise ValueError(f"labels are all {classes[0]!r}; a probe needs two classes.")
     if len(classes) == count > _TWO:
@@ -335,17 +335,17 @@ def probe_task(labels: Any, groups: Any, count: int) -> ProbeTask:
         named = groups.tolist() if isinstance(groups, np.ndarray) else list(groups)
         if len(named) != count:
             raise ValueError(f"groups has {len(named)} entries, and there are states of {count} texts.")
-        known = {name: number for number, name in enumerate(dict.fromkeys(named))}
-        if len(known) < _TWO:
+        type_numbers = {name: number for number, name in enumerate(dict.fromkeys(named))}
+        if len(type_numbers) < _TWO:
             raise ValueError("groups holds one type only; unseen types need at least two.")
-        types = np.array([known[name] for name in named])
-    return ProbeTask(np.array([numbers[label] for label in given]), tuple(map(str, classes)), types)
+        types = np.array([type_numbers[name] for name in named])
+    return ProbeTask(np.array([numbers[label] for label in names]), tuple(map(str, classes)), types)
 
 
 def control_labels(task: ProbeTask, control: Control, rng: np.random.Generator) -> Rows:
-    """Return labels that say nothing, drawn from the distribution of the true ones.
+    """Return labels without information, drawn from the distribution of the true labels.
 
-    "type" draws one label for every type, which a probe can only learn by heart (Hewitt and Liang 2019);
+    "type" draws a label for every type, which a probe can only learn by heart (Hewitt and Liang 2019);
     "shuffle" exchanges labels among examples.
 
     Raises:
@@ -361,9 +361,9 @@ def control_labels(task: ProbeTask, control: Control, rng: np.random.Generator) 
         )
     count = int(task.types.max()) + 1
     drawn = rng.choice(task.labels, count)
-    if len(set(drawn.tolist())) == 1:  # a control of one class would be learnt at once
-        others = task.labels[task.labels != drawn[0]]
-        drawn[int(rng.integers(count))] = others[int(rng.integers(len(others)))]
+    if len(set(drawn.tolist())) == 1:  # a control of a single class would be learnt at once
+        other_labels = task.labels[task.labels != drawn[0]]
+        drawn[int(rng.integers(count))] = other_labels[int(rng.integers(len(other_labels)))]
     return drawn[task.types]
 
 
@@ -379,7 +379,7 @@ def random_folds(labels: Rows, folds: int, rng: np.random.Generator) -> Rows:
 
 
 def type_folds(types: Rows, folds: int, rng: np.random.Generator) -> Rows:
-    """Return the fold of every example [example], a type in one fold only, folds of nearly equal size."""
+    """Return the fold of every example [example]: each type in a single fold, folds of nearly equal size."""
     counts = np.bincount(types)
     order = rng.permutation(len(counts))
     order = order[np.argsort(-counts[order], kind="stable")]

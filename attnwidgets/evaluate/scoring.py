@@ -80,7 +80,7 @@ class MethodKeys:
 
 @dataclass(frozen=True)
 class _Shard(Generic[T]):
-    """What remains to be computed for one shard."""
+    """The scores of a shard that remain to be computed."""
 
     first: int
     last: int
@@ -94,8 +94,8 @@ class Scored:
     Attributes:
         values: By family [text, method and then baseline, metric, x].
         notes: Notes for the reader, each once.
-        about: What is the same for all texts.
-        reused: Number of pairs of text and method that were kept.
+        about: Facts that are the same for all texts.
+        reused: Number of pairs of text and method that were read from the cache.
     """
 
     values: Mapping[str, Float]
@@ -116,17 +116,17 @@ def score_shards(
 ) -> Scored | None:
     """Return the scores of methods on a data set, in its order; None if it is empty.
 
-    A shard is read from the cache, computed, or (if some methods or texts are new) partly both. It is kept as
-    soon as it and all shards before it are computed. Only numbers stay in memory.
+    A shard is read from the cache, computed, or (if some methods or texts are new) partly both. It is stored
+    as soon as it and all shards before it are computed. Only numbers stay in memory.
 
     Args:
         shards: The texts of every shard; a stream is enough. They must not depend on `jobs`.
         score: Scores texts by methods, in the processes that `jobs` names.
         methods: Keys of the methods, in the order of the result.
-        cache: Scores that are kept.
+        cache: Scores that were stored before.
         jobs: As `run_shards` takes it.
         desc: Text of the progress bar.
-        total: Number of shards, if known.
+        total: Number of shards, or None.
     """
     waiting: deque[tuple[list[str], list[Scores]]] = deque()
     collected: dict[str, list[Float]] = {}
@@ -138,23 +138,23 @@ def score_shards(
         count = 0
         for shard in shards:
             keys = [key for key, _ in shard]
-            known = cache.find(keys, methods)
-            waiting.append((keys, known))
-            groups = _missing(shard, known, methods)
+            cached = cache.find(keys, methods)
+            waiting.append((keys, cached))
+            groups = _missing(shard, cached, methods)
             yield _Shard(count, count + len(shard) - 1, groups) if groups else Finished([])
             count += len(shard)
 
-    kept = "" if cache.folder is None else f"What is finished is kept in {str(cache.folder.parent)!r}."
+    hint = "" if cache.folder is None else f"What is finished is kept in {str(cache.folder.parent)!r}."
     run = run_shards(
-        partial(_score_groups, score), work(), jobs, desc=desc, describe=_name, total=total, hint=kept
+        partial(_score_groups, score), work(), jobs, desc=desc, describe=_name, total=total, hint=hint
     )
     with closing(run) as steps:
-        for _, made in steps:
-            keys, known = waiting.popleft()
-            for scores in made:
+        for _, computed in steps:
+            keys, cached = waiting.popleft()
+            for scores in computed:
                 cache.put(scores)
-            reused += sum(len(pairs) for pairs in _pairs(keys, known, methods))
-            whole = Scores.assembled(keys, methods, [*known, *made])
+            reused += sum(len(pairs) for pairs in _pairs(keys, cached, methods))
+            whole = Scores.assembled(keys, methods, [*cached, *computed])
             about = about or whole.about
             notes |= dict.fromkeys(note for text_notes in whole.notes for note in text_notes)
             for family, array in whole.values.items():
@@ -174,21 +174,21 @@ def _name(shard: Any) -> str:
     return f"texts {shard.first} to {shard.last}"
 
 
-def _pairs(keys: Sequence[str], known: Sequence[Scores], methods: Sequence[str]) -> list[set[str]]:
-    """Return for every text the methods whose scores are known."""
+def _pairs(keys: Sequence[str], cached: Sequence[Scores], methods: Sequence[str]) -> list[set[str]]:
+    """Return for every text the methods whose scores are cached."""
     by_text: dict[str, set[str]] = {}
-    for scores in known:
+    for scores in cached:
         for text in scores.texts:
             by_text.setdefault(text, set()).update(set(scores.methods) & set(methods))
     return [by_text.get(key, set()) for key in keys]
 
 
 def _missing(
-    shard: Sequence[Keyed[T]], known: Sequence[Scores], methods: Sequence[str]
+    shard: Sequence[Keyed[T]], cached: Sequence[Scores], methods: Sequence[str]
 ) -> tuple[Group[T], ...]:
     """Return the unknown scores of a shard, in groups of texts that lack the same methods."""
     groups: dict[tuple[str, ...], dict[str, T]] = {}
-    pairs = _pairs([key for key, _ in shard], known, methods)
+    pairs = _pairs([key for key, _ in shard], cached, methods)
     for (key, item), scored in zip(shard, pairs, strict=True):
         if lacking := tuple(method for method in methods if method not in scored):
             groups.setdefault(lacking, {}).setdefault(key, item)
@@ -197,14 +197,14 @@ def _missing(
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of texts and methods, each known by a hash of its content.
+    """Scores of texts and methods, each identified by a hash of its content.
 
     Attributes:
         texts: Keys of the texts, 32 hexadecimal digits.
         methods: Keys of the methods.
         values: By family [text, method and then baseline, metric, x].
         notes: Notes for the reader, for every text.
-        about: What is the same for all texts.
+        about: Facts that are the same for all texts.
     """
 
     texts: tuple[str, ...]
@@ -216,12 +216,12 @@ class Scores:
     def only(self, texts: Collection[str], methods: Collection[str]) -> Scores:
         """Return some of the texts and methods, with all baselines."""
         rows = [index for index, text in enumerate(self.texts) if text in texts]
-        kept = [index for index, method in enumerate(self.methods) if method in methods]
+        columns = [index for index, method in enumerate(self.methods) if method in methods]
         return Scores(
             tuple(self.texts[row] for row in rows),
-            tuple(self.methods[place] for place in kept),
+            tuple(self.methods[column] for column in columns),
             {
-                family: values[rows][:, [*kept, *range(len(self.methods), values.shape[1])]]
+                family: values[rows][:, [*columns, *range(len(self.methods), values.shape[1])]]
                 for family, values in self.values.items()
             },
             tuple(self.notes[row] for row in rows),
@@ -237,21 +237,27 @@ class Scores:
         """
         values: dict[str, Float] = {}
         notes: list[dict[str, None]] = [{} for _ in texts]
-        places: dict[str, list[int]] = {}
+        positions: dict[str, list[int]] = {}
         for position, text in enumerate(texts):
-            places.setdefault(text, []).append(position)
+            positions.setdefault(text, []).append(position)
         for part in sorted(parts, key=lambda part: min(part.methods), reverse=True):
             pairs = [
-                (source, place) for source, text in enumerate(part.texts) for place in places.get(text, ())
+                (source, position)
+                for source, text in enumerate(part.texts)
+                for position in positions.get(text, ())
             ]
-            kept = [(source, methods.index(key)) for source, key in enumerate(part.methods) if key in methods]
+            method_pairs = [
+                (source, methods.index(key)) for source, key in enumerate(part.methods) if key in methods
+            ]
             source_rows, rows = ([pair[side] for pair in pairs] for side in (0, 1))
             for family, array in part.values.items():
                 count = array.shape[1] - len(part.methods)
                 shape = (len(texts), len(methods) + count, *array.shape[2:])
                 whole = values.setdefault(family, np.full(shape, np.nan))
                 baselines = [(len(part.methods) + at, len(methods) + at) for at in range(count)]
-                source_columns, columns = ([pair[side] for pair in [*kept, *baselines]] for side in (0, 1))
+                source_columns, columns = (
+                    [pair[side] for pair in [*method_pairs, *baselines]] for side in (0, 1)
+                )
                 whole[np.ix_(rows, columns)] = array[np.ix_(source_rows, source_columns)]
             for source, position in pairs:
                 notes[position] |= dict.fromkeys(part.notes[source])
@@ -271,7 +277,7 @@ class Scores:
 
     @classmethod
     def from_file(cls, path: Any) -> Scores:
-        """Return what `to_bytes` wrote; a damaged file raises one of several errors."""
+        """Return the scores that `to_bytes` wrote; a damaged file raises one of several errors."""
         from safetensors import safe_open
 
         with safe_open(path, framework="numpy") as file:
@@ -297,7 +303,7 @@ def keys_in(path: Any) -> tuple[NDArray[np.uint8], frozenset[str]]:
 
 
 class ScoreCache:
-    """A folder with a file for every shard; without a folder nothing is kept.
+    """A folder with a file for every shard; without a folder nothing is stored.
 
     A file is written under another name and then moved, so that an interrupt leaves no partial file and any
     number of processes may share the folder. An unreadable file counts as absent.
@@ -314,22 +320,22 @@ class ScoreCache:
         self._read = lru_cache(maxsize=4)(_read)  # shards cut otherwise share files
 
     def find(self, texts: Sequence[str], methods: Sequence[str]) -> list[Scores]:
-        """Return the kept scores of texts and methods, by their keys."""
+        """Return the stored scores of texts and methods, by their keys."""
         if self.folder is None:
             return []
         whole = _read(self._path(texts, methods))
         if whole is not None and set(whole.texts) == set(texts) and set(whole.methods) == set(methods):
             return [whole]
-        wanted = {text: set(methods) for text in texts}
+        missing = {text: set(methods) for text in texts}
         parts = []
-        for path, known in self._index.files_of(texts):
-            needed = [text for text in wanted if wanted[text] & known]
+        for path, stored in self._index.files_of(texts):
+            needed = [text for text in missing if missing[text] & stored]
             scores = self._read(path) if needed else None
             if scores is None:
                 continue
             parts.append(scores.only(needed, methods))
             for text in parts[-1].texts:
-                wanted[text] -= known
+                missing[text] -= stored
         return parts
 
     def put(self, scores: Scores) -> None:
@@ -340,7 +346,7 @@ class ScoreCache:
             write_bytes(path, scores.to_bytes())
 
     def _path(self, texts: Sequence[str], methods: Sequence[str]) -> Path:
-        """Return a shard's file, in one of 256 folders: file systems are slow with very many in one."""
+        """Return a shard's file, in one of 256 folders: file systems are slow with too many files in each."""
         if self.folder is None:  # never called then
             raise AssertionError
         name = key_of(sorted(set(texts)), sorted(methods))
@@ -352,7 +358,7 @@ class ScoreCache:
 
 
 class _Index:
-    """Which files hold a text: 24 bytes per text and file, read once, for shards without their own file."""
+    """The files that hold a text: 24 bytes per text and file, read once, for shards without a file."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._files: list[tuple[Path, frozenset[str]]] = []

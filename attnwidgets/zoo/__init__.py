@@ -1,6 +1,6 @@
-"""aw.zoo: small models whose circuits are known, to test explanations and to teach with.
+"""aw.zoo: small models with documented circuits, to test explanations and to teach with.
 
-In: a name. Out: a transformers model with its tokenizer and `model.truth`. Begin with `truth.py`, then one
+In: a name. Out: a transformers model with its tokenizer and `model.truth`. Begin with `truth.py`, then a file
 of `compiled/`; `train/` has the recipes of models with weights in the package. Nothing here may import the
 explanations that its models test.
 """

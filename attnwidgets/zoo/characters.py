@@ -26,15 +26,18 @@ class CharacterTokenizer(PreTrainedTokenizerFast):
 
     def require(self, text: str) -> None:
         """Raise a ValueError if a text holds another character, or too many."""
-        known = self.get_vocab()
+        vocabulary = self.get_vocab()
         bare = text
         for special in self.all_special_tokens:
             bare = bare.replace(special, "")
         normalizer = self.backend_tokenizer.normalizer
         simple = normalizer.normalize_str(bare) if normalizer is not None else bare
-        if unknown := next((character for character in simple if character not in known), None):
+        if unknown := next((character for character in simple if character not in vocabulary), None):
             alphabet = "".join(
-                sorted(set(known) - set(self.all_special_tokens), key=lambda character: known[character])
+                sorted(
+                    set(vocabulary) - set(self.all_special_tokens),
+                    key=vocabulary.__getitem__,
+                )
             )
             raise ValueError(
                 f"text {quoted(text)} holds {unknown!r}: this model knows the characters {alphabet!r} only."

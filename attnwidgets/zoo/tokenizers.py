@@ -32,10 +32,10 @@ class LetterTokenizer(PreTrainedTokenizerFast):
 
     def require(self, text: str) -> None:
         """Raise a ValueError if a text holds another letter, or too many."""
-        known = self.get_vocab()
+        vocabulary = self.get_vocab()
         letters = [letter for letter in text.replace(START, "") if not letter.isspace()]
-        if unknown := next((letter for letter in letters if letter not in known), None):
-            alphabet = "".join(sorted(set(known) - {START}, key=known.__getitem__))
+        if unknown := next((letter for letter in letters if letter not in vocabulary), None):
+            alphabet = "".join(sorted(set(vocabulary) - {START}, key=vocabulary.__getitem__))
             raise ValueError(
                 f"text {quoted(text)} holds {unknown!r}; the letters of this model are {quoted(alphabet)}."
             )

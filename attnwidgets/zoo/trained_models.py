@@ -1,4 +1,4 @@
-"""Models that learned their task: weights of the package, and what was measured of them."""
+"""Models trained on small tasks: their weights, which the package contains, and their measurements."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ CLASSES = (
 
 @dataclass(frozen=True, repr=False)
 class Measured:
-    """What was measured of a trained model. Nothing of it is exact, and another seed measures otherwise.
+    """Measurements of a trained model. They are not exact, and differ for another seed.
 
     Attributes:
         name: Name of the model in `aw.zoo.trained`.
         seed: The seed that it was trained from.
-        does: What it learned, in a sentence.
-        heads: What was seen of a head, with the number, by (layer, head); heads of which nothing was seen are
-            not listed.
+        does: The task that it learned, in a sentence.
+        heads: The measured role of a head, with the number, by (layer, head); heads without a measured role
+            are not listed.
         measured: Every measured number by name: shares in [0, 1], or bits per character.
         exact: False; True of the compiled models' `Truth`.
     """
@@ -57,14 +57,14 @@ def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tupl
     """Return (model, tokenizer) of a small model that learned its task; its weights are in the package.
 
     "induction" (Llama, seeds 0 and 1) continues letters that repeat; "dyck" (GPT-2, seeds 0 to 2) says which
-    bracket closes; "histogram" (BERT, seeds 0 to 2, which found different solutions) counts every letter;
+    bracket closes; "histogram" (BERT, seeds 0 to 2, trained to different solutions) counts every letter;
     "recall" (Mamba-2, without attention) says which digit followed a letter before; "dates" (BART) writes a
     date as year-month-day; "alice" (Llama) continues a text in the manner of the book, character by character
     and in lower case. `python -m attnwidgets.zoo.train NAME` trains them again.
 
-    `model.truth` says what was measured of the model and its heads. Compiled models (`aw.zoo.induction`) are
-    known exactly; these are what training happened to find. Compare methods on them, but make no exercise's
-    key of them.
+    `model.truth` holds the measurements of the model and its heads. The circuits of compiled models
+    (`aw.zoo.induction`) are exact; those of trained models depend on the seed. Compare methods on them, but
+    do not base the key of an exercise on them.
 
     Args:
         name: "induction", "dyck", "histogram", "recall", "dates" or "alice".
@@ -116,7 +116,7 @@ def save(path: Path, model: Any, tokenizer: Mapping[str, Any], says: dict[str, A
     Args:
         path: The file to write.
         model: The model; parameters that share their storage are written once.
-        tokenizer: What `make_tokenizer` makes the tokenizer of.
+        tokenizer: The options of `make_tokenizer`.
         says: name, seed, does, heads ("layer.head" -> role) and measured.
     """
     from safetensors.torch import save_file
@@ -136,26 +136,26 @@ def save(path: Path, model: Any, tokenizer: Mapping[str, Any], says: dict[str, A
         "sha256": _digest(tensors),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One entry: several are written in an order that changes from run to run.
+    # One entry: safetensors writes several in an order that changes from run to run.
     save_file(tensors, path, {FORMAT: json.dumps(metadata)})
 
 
 def _shipped(name: str, seed: int) -> Path:
-    known = shipped()
-    if name not in known:
+    seeds = shipped()
+    if name not in seeds:
         raise ValueError(
-            f"name must be one of {', '.join(map(repr, known))}, not {name!r}.{suggest(str(name), known)}"
+            f"name must be one of {', '.join(map(repr, seeds))}, not {name!r}.{suggest(str(name), seeds)}"
         )
-    if isinstance(seed, bool) or seed not in known[name]:
+    if isinstance(seed, bool) or seed not in seeds[name]:
         raise ValueError(
-            f"seed of {name!r} must be one of {', '.join(map(str, known[name]))}, not {seed!r}; "
+            f"seed of {name!r} must be one of {', '.join(map(str, seeds[name]))}, not {seed!r}; "
             f"`python -m attnwidgets.zoo.train {name} --seed N --out FILE` trains others, for argument file."
         )
     return WEIGHTS / f"{name}-{seed}.safetensors"
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a file says and its tensors; refuse one that is damaged or not of the zoo."""
+    """Return the metadata and the tensors of a file; refuse a file that is damaged or not of the zoo."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -163,13 +163,13 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     again = "`python -m attnwidgets.zoo.train NAME --out FILE` writes such files."
     try:
         with safe_open(path, "pt") as opened:
-            said = opened.metadata() or {}
+            entries = opened.metadata() or {}
             tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118 - no mapping
     except SafetensorError as error:
         raise ValueError(f"file {path.name} is damaged, or no safetensors file ({error}). {again}") from error
-    if FORMAT not in said:
+    if FORMAT not in entries:
         raise ValueError(f"file {path.name} does not hold a model of aw.zoo.trained. {again}")
-    metadata = json.loads(said[FORMAT])
+    metadata = json.loads(entries[FORMAT])
     if metadata["sha256"] != _digest(tensors):
         raise ValueError(f"file {path.name} is damaged: its weights are not those that were saved. {again}")
     return metadata, tensors
@@ -209,15 +209,15 @@ def _model(metadata: dict[str, Any], tensors: dict[str, Any], path: Path) -> Any
     return model
 
 
-def _head(said: str) -> tuple[int, int]:
-    layer, head = said.split(".")
+def _head(key: str) -> tuple[int, int]:
+    layer, head = key.split(".")
     return int(layer), int(head)
 
 
-def make_tokenizer(said: Mapping[str, Any]) -> Any:
-    """Return what `letter_tokenizer` or `character_tokenizer` (kind: "letters", "characters") makes."""
+def make_tokenizer(options: Mapping[str, Any]) -> Any:
+    """Return the tokenizer of `letter_tokenizer` or `character_tokenizer` (kind: "letters", "characters")."""
     from attnwidgets.zoo.characters import character_tokenizer
     from attnwidgets.zoo.tokenizers import letter_tokenizer
 
-    options = {key: value for key, value in said.items() if key != "kind"}
-    return letter_tokenizer(**options) if said["kind"] == "letters" else character_tokenizer(**options)
+    arguments = {name: value for name, value in options.items() if name != "kind"}
+    return letter_tokenizer(**arguments) if options["kind"] == "letters" else character_tokenizer(**arguments)

@@ -1,4 +1,4 @@
-"""The known circuit of a model: `model.truth` of those in `aw.zoo`, also after they were saved and loaded."""
+"""The circuit of a compiled model: `model.truth` in `aw.zoo`, also after a model was saved and loaded."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ COMPILED = (
 
 
 class Ablation(NamedTuple):
-    """What setting a head's output to zero does.
+    """The effect of setting a head's output to zero.
 
     Attributes:
-        says: What it does, in words.
+        says: The effect, in words.
         changes: Whether anything changes; False: all logits stay as they are, to the last bit.
         probability: Probability of the right answer afterwards; None where it depends on the text.
     """
@@ -44,12 +44,12 @@ def all_equal(classes: int) -> Ablation:
     return Ablation(f"every answer has probability 1/{classes}", probability=1 / classes)
 
 
-class Known(NamedTuple):
-    """What is known of one prediction.
+class Expected(NamedTuple):
+    """The right answer at a token, and its evidence.
 
     Attributes:
-        answer: The right answer; None where there is none (nothing to go by, or a tie).
-        evidence: Why each token that decides it does, by the token's number (0 is `<s>`).
+        answer: The right answer; None without one (no evidence, or a tie).
+        evidence: The role of each token that decides the answer, by the token's number (0 is `<s>`).
     """
 
     answer: str | None
@@ -60,12 +60,12 @@ class Mixing(NamedTuple):
     """How a model without attention mixes the tokens of a text, in closed form; `<s>` is token 0.
 
     The mixer's output at token i is sum_j F_ij, where F_ij is the vector that token j contributes with the
-    norms and gates as they are. alpha weighs what stands at position j *inside* the mixer, which a short
-    convolution has mixed of several tokens already: F and alpha may therefore name different tokens.
+    norms and gates fixed. alpha weighs position j *inside* the mixer, after a short convolution has mixed
+    several tokens there: F and alpha may therefore name different tokens.
 
     Attributes:
-        alpha: The weights inside the mixer, signed in general, rows not summing to one [head, row, column].
-        shares: |F_ij| / sum_j |F_ij|: 0 to 1, rows sum to one; zero where nothing is contributed [row,
+        alpha: The weights inside the mixer, signed in general; rows do not sum to 1 [head, row, column].
+        shares: |F_ij| / sum_j |F_ij|: 0 to 1, rows sum to 1; zero where nothing is contributed [row,
             column].
     """
 
@@ -75,20 +75,20 @@ class Mixing(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Truth:
-    """What is known of a model: its circuit, the evidence in a text, what becomes of it without a head.
+    """The documented circuit of a model: its heads, the evidence in a text, and the effects of ablations.
 
     A plain object: `copy.deepcopy(model)` and `model.to(...)` keep it. Files of a model do not hold it.
 
     Attributes:
         name: Name of the model in `aw.zoo`.
-        does: What the model computes, in a sentence.
+        does: The function that the model computes, in a sentence.
         letters: Its alphabet.
         length: The most letters of a text.
         heads: The role of every head, by (layer, head); the heads of a recurrence are those of its mixer.
-        ablations: What setting a head's output to zero does, by (layer, head).
-        weights: What every letter adds to the score, where letters have weights.
+        ablations: The effects of setting a head's output to zero, by (layer, head).
+        weights: The contribution of every letter to the score, where letters have weights.
         at: The token whose output is the answer unless another is named: 0 is `<s>`, -1 the last.
-        rule: Takes the letters of a text and the number of a token; returns what is known of it.
+        rule: Takes the letters of a text and the number of a token; returns the `Expected` answer there.
         mixer: Takes the letters of a text; returns its `Mixing`. None of models that attend.
     """
 
@@ -98,7 +98,7 @@ class Truth:
     length: int
     heads: Mapping[tuple[int, int], str]
     ablations: Mapping[tuple[int, int], Ablation]
-    rule: Callable[[str, int], Known] = field(compare=False)
+    rule: Callable[[str, int], Expected] = field(compare=False)
     weights: Mapping[str, float] = field(default_factory=dict)
     at: int = -1
     mixer: Callable[[str], Mixing] | None = field(default=None, compare=False)
@@ -108,7 +108,7 @@ class Truth:
 
         Args:
             text: A text, or its tokens with or without `<s>`.
-            at: Number of the token whose output is explained; by default the one that holds the answer.
+            at: Number of the token whose output is explained; by default that of the attribute `at`.
 
         Returns:
             Why, by the number of the token; `<s>` is token 0. Empty without an answer.
@@ -116,19 +116,19 @@ class Truth:
         Raises:
             ValueError: If the text holds other letters, is too long, or has no token `at`.
         """
-        return dict(self._known(text, at).evidence)
+        return dict(self._expected(text, at).evidence)
 
     def answer(self, text: str | Sequence[str], at: int | None = None) -> str | None:
         """Return the right answer: the next letter, or the name of the class; None where there is none.
 
         Args:
             text: A text, or its tokens with or without `<s>`.
-            at: Number of the token whose output is explained; by default the one that holds the answer.
+            at: Number of the token whose output is explained; by default that of the attribute `at`.
 
         Raises:
             ValueError: If the text holds other letters, is too long, or has no token `at`.
         """
-        return self._known(text, at).answer
+        return self._expected(text, at).answer
 
     def mixing(self, text: str | Sequence[str]) -> Mixing:
         """Return how the tokens of a text are mixed, of a model that does so without attention.
@@ -153,7 +153,7 @@ class Truth:
             )
         return self.mixer(self._letters_of(text))
 
-    def _known(self, text: str | Sequence[str], at: int | None) -> Known:
+    def _expected(self, text: str | Sequence[str], at: int | None) -> Expected:
         letters = self._letters_of(text)
         position = self.at if at is None else at
         position += (len(letters) + 1) * (position < 0)
@@ -173,21 +173,21 @@ class Truth:
     def __repr__(self) -> str:
         lines = [f"{self.name}: {self.does}"]
         for head, role in self.heads.items():
-            known = self.ablations.get(head)
+            ablation = self.ablations.get(head)
             lines.append(
-                f"  head {head[0]}.{head[1]}: {role}" + (f"; without it: {known.says}" if known else "")
+                f"  head {head[0]}.{head[1]}: {role}" + (f"; without it: {ablation.says}" if ablation else "")
             )
         return "\n".join(lines)
 
 
 def truth_of(model: Any) -> Truth:
-    """Return what is known of a model of `aw.zoo`: `model.truth`, or that of the model its files describe.
+    """Return the `Truth` of a model of `aw.zoo`: `model.truth`, or that of the model its files describe.
 
-    Files of a model hold its weights and its configuration. The configuration says what a compiled model was
-    made of, from which its truth is made again; whether its weights were changed since is not looked at.
+    Files of a model hold its weights and its configuration. The truth is rebuilt from the arguments of the
+    compiled model, which the configuration stores; changes to the weights since then are not detected.
 
     Args:
-        model: A model of `aw.zoo`, or one that was loaded from its files.
+        model: A model of `aw.zoo`, or a model that was loaded from its files.
 
     Raises:
         ValueError: If it is neither.
@@ -198,8 +198,8 @@ def truth_of(model: Any) -> Truth:
     """
     from attnwidgets import zoo
 
-    if (known := getattr(model, "truth", None)) is not None:
-        truth: Truth = known
+    if (attached := getattr(model, "truth", None)) is not None:
+        truth: Truth = attached
         return truth
     made_of = getattr(getattr(model, "config", None), "zoo", None)
     if not isinstance(made_of, dict) or made_of.get("name") not in COMPILED:
@@ -208,7 +208,7 @@ def truth_of(model: Any) -> Truth:
         )
     settings = {name: value for name, value in made_of.items() if name != "name"}
     try:
-        made: Truth = getattr(zoo, made_of["name"])(**settings)[0].truth
+        rebuilt: Truth = getattr(zoo, made_of["name"])(**settings)[0].truth
     except TypeError as error:
         raise ValueError(f"model.config.zoo is not what aw.zoo wrote: {error}") from error
-    return made
+    return rebuilt

@@ -75,19 +75,19 @@ def importance_correlation(
     """Measure whether attention, or any explanation a, ranks features as gradients and single removals do.
 
         gradient_tau                  Kendall's tau-b of a_i with |gradient . embedding| of i, attention's
-                                      weights held fixed
+                                      weights fixed
         leave_one_out_variation_tau   Kendall's tau-b of a_i with the total variation of the prediction
                                       without i, 1/2 sum over all classes of |p(x) - p(x - i)|;
                                       of a number without a probability, how far it moves
 
-    `single_removals` correlates with what the target alone loses, which is signed. For a row of attention,
+    `single_removals` correlates with the target's loss alone, which is signed. For a row of attention,
     pass a function of a trace:
     `lambda t: aw.attention(t).select(layer=-1).mean("head").to_attributions("row", query="cls")`.
 
     Args:
         traces: {traces}
         explanations: {explanations}
-        target: What to differentiate, as every method takes it; by default what the model predicts.
+        target: The target to differentiate, as every method takes it; by default the model's prediction.
         operator: {operator}
         removal: {removal}
         unit: {unit} Gradients of tokens add up.
@@ -95,7 +95,7 @@ def importance_correlation(
 
     Returns:
         A Scorecard [metric, method, 1], -1 to 1. "oracle" ranks as the measure itself does. NaN, with the
-        reason in `.warning`, for fewer than two features or if one side is constant.
+        reason in `.warning`, for fewer than two features or if either side is constant.
 
     Raises:
         ValueError: If an operator is unknown or impossible, the model returns no logits or no gradients, or
@@ -139,27 +139,27 @@ def importance_correlation(
 
 
 def _slopes(case: RemovalCase) -> Float:
-    """Return |gradient . embedding| of every element with attention held fixed [element]."""
+    """Return |gradient . embedding| of every element with fixed attention weights [element]."""
     from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, leaf_of
     from attnwidgets.tracing.anatomy.attention_modules import sites
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
     from attnwidgets.tracing.interventions import Intervention
 
-    class Held(Intervention):
-        """Attention's own weights, without a gradient through them."""
+    class Detached(Intervention):
+        """Attention's weights, without a gradient through them."""
 
         def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - everywhere alike
             return weights.detach()
 
     trace, target = case.removal.trace, case.removal.target
-    if (given := reruns_of(trace)) is not None:
+    if (supplied := reruns_of(trace)) is not None:
         return case.removal.unit.membership(len(elements_of(trace, case.removal.stack))) @ _slopes_of_given(
-            given, target
+            supplied, target
         )
     where = frozenset((name, layer) for name, modules in sites(trace).items() for layer in modules)
     stack = embedding_stack(trace, case.removal.stack)
-    held = Held(trace, _PURPOSE, "attention held", where)
-    with differentiable(trace, _PURPOSE, entry=stack) as run, held:
+    detached = Detached(trace, _PURPOSE, "attention held", where)
+    with differentiable(trace, _PURPOSE, entry=stack) as run, detached:
         graph = run(hidden_states=target.hidden_states)
         leaf = leaf_of(graph, stack, _PURPOSE, trace)
         slope = gradients(target.score(graph.outputs), [leaf])[0]
@@ -167,22 +167,22 @@ def _slopes(case: RemovalCase) -> Float:
     return case.removal.unit.membership(len(tokens)) @ tokens
 
 
-def _slopes_of_given(given: GivenModel, target: Target) -> Float:
-    """Return |d target / d kept| of every token of a user's own model, its attention held fixed [token].
+def _slopes_of_given(supplied: GivenModel, target: Target) -> Float:
+    """Return |d target / d kept| of every token of a user's model, its attention fixed [token].
 
     If embeddings are multiplied by `kept`, this is |gradient . embedding|.
     """
     import torch
 
-    kept = torch.ones(given.weights.shape[-1], dtype=given.weights.dtype).requires_grad_()
+    ones = torch.ones(supplied.weights.shape[-1], dtype=supplied.weights.dtype).requires_grad_()
     with enable_grad():
-        score = target.score(SimpleNamespace(logits=given.answer(given.weights, kept)[None]))
+        score = target.score(SimpleNamespace(logits=supplied.answer(supplied.weights, ones)[None]))
     if not score.requires_grad:
         raise ValueError(
             f"{_PURPOSE} takes gradients, and rerun returned logits that do not depend on `kept` by "
             "differentiable steps: let it multiply embeddings by `kept`, without torch.no_grad()."
         )
-    return torch.autograd.grad(score.sum(), kept)[0].double().abs().numpy()
+    return torch.autograd.grad(score.sum(), ones)[0].double().abs().numpy()
 
 
 def _variations(case: RemovalCase) -> Float:
@@ -238,12 +238,12 @@ def layer_correlation(
         map[l, i, j]    and    || d h_i / d e_j times e_j ||_F,
 
     with h_i the output of layer l and e_j the input of the first (hidden token attribution). Derivatives are
-    global: they go through all layers up to l. A map that does so too (rollout, GlobEnc) is compared with its
-    like; one that describes layer l alone (attention, norms, value zeroing) is not, and usually falls
-    behind. A high rho says that a map agrees with a gradient, which is not ground truth either.
+    global: they go through all layers up to l. A map that does so too (rollout, GlobEnc) compares like with
+    like; a map of layer l alone (attention, norms, value zeroing) does not, and usually scores
+    lower. A high rho says that a map agrees with a gradient, which is not ground truth either.
 
     Args:
-        traces: Trace returned by `aw.trace`, or a list of traces, of one model.
+        traces: Trace returned by `aw.trace`, or a list of traces, of the same model.
         methods: Names in `aw.methods()`, pairs (name, options), functions of a trace that return a map, or a
             mapping from labels to these. None: those of `aw.evaluate.cue_contribution`.
         reference: A method to compare maps with instead, as `methods` takes one.
@@ -256,7 +256,7 @@ def layer_correlation(
 
     Returns:
         A Scorecard [1, method, layer], -1 to 1; chance is 0. NaN, with the reason in `.warning`, for a row
-        with fewer than two sources, or if one side is constant.
+        with fewer than two sources, or if either side is constant.
 
     Raises:
         ValueError: If traces are empty, the token does not exist, the models have different numbers of
@@ -289,7 +289,7 @@ def layer_correlation(
                 f"{spoken_range(layers)}; compare one model."
             )
         rows = _rows(row, len(trace.tokens), number)
-        kept = [_ranked(trace, at, special=special) for at in rows]
+        ranked = [_ranked(trace, at, special=special) for at in rows]
         if reference is None:
             expected = derivatives(trace, rows)
         else:
@@ -298,7 +298,7 @@ def layer_correlation(
             result = rows_of(function(trace), rows, len(trace.tokens), name)
             for column, layer in enumerate(layers):
                 if layer in result and layer in expected:
-                    samples[number, 0, index, column] = _mean_rho(result[layer], expected[layer], kept)
+                    samples[number, 0, index, column] = _mean_rho(result[layer], expected[layer], ranked)
     undefined = "undefined where a row has fewer than two sources or is constant"
     return scored(
         samples,
@@ -321,7 +321,7 @@ def layer_correlation(
 def derivatives(trace: Any, rows: list[int]) -> dict[int, Float]:
     """Return by layer ||d h_i / d e_j times e_j||_F of some tokens i by all tokens j [row, token].
 
-    These are rows of `aw.hidden_token_attribution(trace, times_input=True, normalize=False)`, from one
+    These are rows of `aw.hidden_token_attribution(trace, times_input=True, normalize=False)`, from a
     backward pass for every number of a state, instead of all rows at once.
     """
     import torch
@@ -358,15 +358,15 @@ def _rows(row: int | str, n: int, number: int) -> list[int]:
 
 def _ranked(trace: Any, row: int, *, special: bool) -> Any:
     """Return the tokens that are ranked in a row."""
-    kept = seen(len(trace.tokens), row, causal=bool(trace.is_causal()))
+    ranked = seen(len(trace.tokens), row, causal=bool(trace.is_causal()))
     if not special:
-        kept &= ~np.asarray(trace.axes()[1].units["token"].special)
-    return np.flatnonzero(kept)
+        ranked &= ~np.asarray(trace.axes()[1].units["token"].special)
+    return np.flatnonzero(ranked)
 
 
-def _mean_rho(found: Float, expected: Float, kept: list[Any]) -> float:
+def _mean_rho(rows: Float, expected: Float, ranked: list[Any]) -> float:
     """Return the mean correlation of rows [row, key], without those that have none."""
-    pairs = zip(found, expected, kept, strict=True)
-    rhos = [defined(spearman, one[columns], other[columns]) for one, other, columns in pairs]
-    known = [rho for rho in rhos if not np.isnan(rho)]
-    return float(np.mean(known)) if known else float("nan")
+    pairs = zip(rows, expected, ranked, strict=True)
+    rhos = [defined(spearman, row[tokens], target[tokens]) for row, target, tokens in pairs]
+    rhos = [rho for rho in rhos if not np.isnan(rho)]
+    return float(np.mean(rhos)) if rhos else float("nan")

@@ -113,7 +113,7 @@ class Removal:
 
 
 class RemovalOptions:
-    """The options of `Removal` that a metric reads, and its own defaults.
+    """The options of `Removal` that a metric reads, and its defaults.
 
     Args:
         function: The metric's name.
@@ -127,7 +127,7 @@ class RemovalOptions:
         self._reads = (*reads, "special", "seed", "batch_size")
 
     def protocol(self, operator: Operator | None, removal: Removal | None) -> RemovalProtocol:
-        """Return the metric's protocol from its two arguments, of which the user gives one.
+        """Return the metric's protocol from its two arguments, of which the user passes exactly one.
 
         Raises:
             ValueError: If both are given, or neither; or if `removal` has an option that the metric ignores.
@@ -211,18 +211,18 @@ class RemovalProtocol:
     def case(
         self, item: ExplainedInput, target: Target, number: int, *, watched: bool = False
     ) -> RemovalCase:
-        """Return one explained input under this protocol; its draws depend on its number."""
+        """Return the case of an explained input under this protocol; its draws depend on its number."""
         removal = ElementRemoval(item.trace, item.unit, item.stack, target, self.operator)
         return RemovalCase(self, removal, item.values, number, watched)
 
     def cases(
         self, inputs: Sequence[ExplainedInput], targets: Sequence[Any], function: str
     ) -> Iterator[RemovalCase]:
-        """Yield the case of every input, under one progress bar.
+        """Yield the case of every input, with a progress bar.
 
         Args:
             inputs: The inputs with their explanations.
-            targets: One target for all inputs, or one for each, as every method takes it.
+            targets: A target for all inputs, or a target for each, as every method takes it.
             function: Name of the calling function, for messages.
 
         Raises:
@@ -238,12 +238,12 @@ class RemovalProtocol:
 
 @dataclass(frozen=True)
 class RemovalCase:
-    """One explained input under a protocol.
+    """An explained input under a protocol.
 
     Attributes:
         protocol: How features are removed, ranked and scored.
         removal: The input, its elements, the operator and the target.
-        values: What each explanation gives every element [element], by name.
+        values: The value of every element by each explanation [element], by name.
         number: The number of the input, on which its random draws depend.
         watched: Whether batches show their progress.
     """
@@ -280,7 +280,7 @@ class RemovalCase:
         return read_score(answers, self.protocol.score, self.removal.target)
 
     def ask(self, questions: Questions[T]) -> T:
-        """Put questions to the model, and return what they come to."""
+        """Put questions to the model, and return the generator's result."""
         return self.removal.ask(questions, batch_size=self.protocol.batch_size, watched=self.watched)
 
     def given_orders(self) -> dict[str, Order | None]:
@@ -297,7 +297,7 @@ class RemovalCase:
         return random_orders(self.features, self.protocol.draws, self.seed)
 
     def oracle_order(self, *, keep: bool, longest: int) -> Questions[list[Order]]:
-        """Yield what the oracle asks, and return its order in a list; an empty list without an oracle."""
+        """Yield the oracle's questions, and return its order in a list; an empty list without an oracle."""
         how = self.protocol.oracle
         if how is None:
             return []
@@ -307,16 +307,16 @@ class RemovalCase:
 
 @dataclass(frozen=True)
 class Steps:
-    """What is left of a prediction, step by step.
+    """The score of a prediction, step by step, as features are removed.
 
     Attributes:
         order: The features, the first to go first.
-        ks: How many are removed, or kept, at each step; from 0 to all of them.
-        score: What was read: "probability" or "number".
-        values: The score [removed or kept alone, step]; NaN where nothing is left to read.
-        decided: Index of the prediction [removed or kept alone, step]; NaN if the target is not one logit of
+        ks: How many features are removed, or stay, at each step; from 0 to all of them.
+        score: The score that was read: "probability" or "number".
+        values: The score [removed or alone, step]; NaN where nothing is left to read.
+        decided: Index of the prediction [removed or alone, step]; NaN if the target is not a logit of
             several.
-        certainty: Its probability [removed or kept alone, step].
+        certainty: Its probability [removed or alone, step].
     """
 
     order: Order
@@ -329,12 +329,12 @@ class Steps:
 
 @dataclass(frozen=True)
 class Baselines:
-    """What random orders and an oracle leave of a prediction.
+    """The scores of a prediction under random orders and an oracle's order.
 
     Attributes:
-        ks: How many features are removed, or kept, at each step.
-        random: The score [removed or kept alone, draw, step].
-        oracle: The score if features go in the order in which each alone lowers it [removed or kept, step].
+        ks: How many features are removed, or stay, at each step.
+        random: The score [removed or alone, draw, step].
+        oracle: The score if features go in the order in which each alone lowers it [removed or alone, step].
     """
 
     ks: tuple[int, ...]
@@ -352,12 +352,12 @@ def steps_of(n: int, most: int = MOST_STEPS) -> tuple[int, ...]:
 
 
 def removal_steps(removal: ElementRemoval, values: NDArray[np.floating]) -> Steps:
-    """Return what is left of a prediction as the top features are removed, or kept alone, one by one.
+    """Return the `Steps` of a prediction as the top features are removed, or stay alone, one by one.
 
     The numbers are those of "deletion" and "insertion" of `faithfulness` at the shares k / n.
 
     Args:
-        removal: What is removed, how, and what is read.
+        removal: The elements, the operator, and the target that is read.
         values: The explanation [element].
 
     Raises:
@@ -382,10 +382,10 @@ def removal_steps(removal: ElementRemoval, values: NDArray[np.floating]) -> Step
 
 
 def removal_baselines(removal: ElementRemoval, *, draws: int = 10, seed: int = 0) -> Baselines:
-    """Return what random orders, and the order of single removals, leave of a prediction.
+    """Return the scores of a prediction under random orders and the order of single removals.
 
     Args:
-        removal: What is removed, how, and what is read.
+        removal: The elements, the operator, and the target that is read.
         draws: Number of random orders; the first that `faithfulness` draws with this seed.
         seed: Seed of the draws.
     """
@@ -418,7 +418,7 @@ def _read(removal: ElementRemoval, answers: Answers) -> tuple[Float, Score]:
 def _curves(
     removal: ElementRemoval, features: Order, orders: Sequence[Order], ks: Sequence[int]
 ) -> Questions[Answers]:
-    """Ask for every step of some orders, and return the answers [removed or kept alone, order, step]."""
+    """Ask for every step of some orders, and return the answers [removed or alone, order, step]."""
     n = len(removal.unit)
     return (
         yield np.concatenate(

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 _TWO = 2
 
-_AT_ONCE = 2_000_000  # counts held at a time
+_AT_ONCE = 2_000_000  # counts in memory at a time
 _FEWEST = 2  # examples that an interval needs
 
 
 def aopc(card: Scorecard) -> Scorecard:
     """Return the plain mean of a scorecard over its last axis: AOPC, if that is shares of features.
 
-    An example that is undefined at one of them is undefined.
+    An example with an undefined score at any share is undefined.
 
     Args:
         card: Scores over a last axis, such as those of `faithfulness`.
@@ -66,16 +66,16 @@ def area(card: Scorecard) -> Scorecard:
 def abpc(card: Scorecard) -> Scorecard:
     """Return the area between the two perturbation curves of a scorecard: the higher, the better.
 
-    One curve removes the features from the most to the least relevant, the other from the least to the most.
-    The second is `insertion` read from its end: keeping the top k alone removes the n - k least relevant
-    ones. The area between the two is therefore area(insertion) - area(deletion), and random orders have 0.
+    The first curve removes the features from the most to the least relevant, the second from the least to
+    the most. The second is `insertion` read from its end: keeping the top k alone removes the n - k least
+    relevant features. The area between them is area(insertion) - area(deletion), and random orders have 0.
 
     Args:
         card: Result of `faithfulness` with the metrics "deletion" and "insertion", for thresholds from 0
             to 1.
 
     Raises:
-        ValueError: If one of the two metrics is not there, or the thresholds do not go from 0 to 1.
+        ValueError: If "deletion" or "insertion" is missing, or the thresholds do not go from 0 to 1.
 
     Source: Schulz et al. 2020, Restricting the Flow: Information Bottlenecks for Attribution, section 4.2
     (the area between morf and lerf curves).
@@ -103,7 +103,7 @@ def abpc(card: Scorecard) -> Scorecard:
 
 
 def _reduced(card: Scorecard, samples: Float, step: str, label: str) -> Scorecard:
-    """Return a scorecard whose last axis became one number."""
+    """Return a scorecard whose last axis became a single number."""
     return card.with_samples(
         samples, step=f"{step} over {card.x_name}", x=[label], x_name=f"over {card.x_name}", x_notes=[""]
     )
@@ -112,8 +112,8 @@ def _reduced(card: Scorecard, samples: Float, step: str, label: str) -> Scorecar
 def bootstrap(samples: Float, *, level: float, resamples: int, seed: int) -> tuple[Float, Float]:
     """Return the percentile interval of the mean over examples, low and high [...].
 
-    Examples are drawn with replacement, the same ones for every score, so that scores of one table can be
-    compared as paired. Undefined scores (NaN) are left out of their own mean; a score that fewer than two
+    Examples are drawn with replacement, the same examples for every score, so that scores of a table can be
+    compared as paired. Undefined scores (NaN) are left out of the mean; a score that fewer than two
     examples have gets no interval (NaN).
 
     Args:
@@ -124,8 +124,8 @@ def bootstrap(samples: Float, *, level: float, resamples: int, seed: int) -> tup
 
     Source: Efron and Tibshirani 1993, chapter 13.
     """
-    known = (~np.isnan(samples)).sum(axis=0)
-    return _ends(_means(samples, resamples, seed), known >= _FEWEST, level)
+    counts = (~np.isnan(samples)).sum(axis=0)
+    return _ends(_means(samples, resamples, seed), counts >= _FEWEST, level)
 
 
 def bootstrap_of(
@@ -151,16 +151,16 @@ def _means(samples: Float, resamples: int, seed: int) -> Float:
     """Return the means of examples drawn with replacement [draw, ...]."""
     n = len(samples)
     flat = samples.reshape(n, -1)
-    known = ~np.isnan(flat)
-    filled = np.where(known, flat, 0.0)
-    complete = bool(known.all())
+    defined = ~np.isnan(flat)
+    filled = np.where(defined, flat, 0.0)
+    complete = bool(defined.all())
     generator = np.random.default_rng(seed)
     means = np.empty((resamples, flat.shape[1]))
     step = max(1, _AT_ONCE // n)
     for start in range(0, resamples, step):
         stop = min(start + step, resamples)
         counts = generator.multinomial(n, np.full(n, 1 / n), size=stop - start).astype(np.float64)
-        weights = np.float64(n) if complete else counts @ known
+        weights = np.float64(n) if complete else counts @ defined
         with np.errstate(invalid="ignore"):
             means[start:stop] = (counts @ filled) / weights
     return means.reshape(resamples, *samples.shape[1:])

@@ -47,21 +47,21 @@ class Scorecard(Explanation):
         x: Labels of the last axis: layer numbers, shares of tokens removed, tokens.
         x_name: Name of that axis ("layer").
         x_notes: A word for every x ("cue"), or "".
-        groups: The group of every method ("trained", "random weights"); "" if there is only one. A method may
+        groups: The group of every method ("trained", "random weights"); "" without groups. A method may
             be in several groups.
         baselines: Which of the methods are baselines, such as chance or an oracle.
         level: Coverage of the confidence intervals.
         resamples: How often examples are resampled for them (percentile bootstrap over examples).
         seed: Seed of the resampling.
         ends: The intervals [low and high, metric, method, x] if a score is not a mean over examples (a loss
-            of the data set as a whole, in its one row of `samples`).
+            of the data set as a whole, in the only row of `samples`).
         unit: Unit of the features.
-        method: What was evaluated ("cue_contribution").
+        method: The function that scored ("cue_contribution").
         stack: Stack of the features.
         provenance: How the numbers came about.
         trace_id: The trace that they belong to.
-        warning: What a reader must know, or "".
-        predictions: What the model predicted.
+        warning: A caution for the reader, or "".
+        predictions: The model's predictions.
         dtype: "float32" or "float64".
 
     Raises:
@@ -176,11 +176,11 @@ class Scorecard(Explanation):
         return self._samples
 
     def of(self, method: str, group: str | None = None) -> Float:
-        """Return the scores of every example by one method [example, metric, x] (read-only).
+        """Return the scores of every example by a method [example, metric, x] (read-only).
 
         Args:
             method: Its name.
-            group: Its group; optional if it is in one only.
+            group: Its group; optional if it is in a single group.
 
         Raises:
             ValueError: If the method is unknown or in several groups.
@@ -249,13 +249,13 @@ class Scorecard(Explanation):
     def select(
         self, *, metric: Choice = None, method: Choice = None, group: Choice = None, x: Any = None
     ) -> Scorecard:
-        """Return some metrics, methods, groups and places; baselines always stay.
+        """Return a scorecard of some metrics, methods, groups and columns; baselines always stay.
 
         Args:
-            metric: One name or several.
-            method: One name or several.
-            group: One name or several.
-            x: One label or several of the last axis (layer numbers).
+            metric: A name or several.
+            method: A name or several.
+            group: A name or several.
+            x: A label or several of the last axis (layer numbers).
 
         Raises:
             ValueError: If the name is unknown; the message lists the names.
@@ -263,34 +263,34 @@ class Scorecard(Explanation):
         metrics = _chosen(metric, self.metrics, "metric")
         names = _chosen(method, self.methods, "method")
         groups = _chosen(group, self.groups, "group")
-        places = _chosen(x, self.x, self.x_name)
+        labels = _chosen(x, self.x, self.x_name)
         rows = [
             position
             for position, (name, own_group) in enumerate(zip(self.methods, self.groups, strict=True))
             if name in self.baselines or (name in names and own_group in groups)
         ]
-        kept = [self.metrics.index(name) for name in metrics]
-        at = [self.x.index(label) for label in self.x if label in places]
+        metric_rows = [self.metrics.index(name) for name in metrics]
+        at = [self.x.index(label) for label in self.x if label in labels]
 
         def chosen(whole: Float) -> Float:
-            return whole[:, kept][:, :, rows][:, :, :, at]
+            return whole[:, metric_rows][:, :, rows][:, :, :, at]
 
         return self.with_samples(
             chosen(self._samples),
             ends=None if self._ends is None else chosen(self._ends),
-            metrics=[self.metrics[place] for place in kept],
+            metrics=[self.metrics[row] for row in metric_rows],
             methods=[self.methods[row] for row in rows],
             groups=[self.groups[row] for row in rows],
-            x=[self.x[place] for place in at],
-            x_notes=[self.x_notes[place] for place in at],
+            x=[self.x[column] for column in at],
+            x_notes=[self.x_notes[column] for column in at],
         )
 
     def with_samples(self, samples: Float, step: str = "", **changes: Any) -> Scorecard:
-        """Return other samples with the labels of this one.
+        """Return a scorecard of other samples with the labels of this scorecard.
 
         Args:
             samples: [example, metric, method, x].
-            step: What was done to the samples, in words.
+            step: The change to the samples, in words.
             **changes: Labels that differ: methods, groups, ...
         """
         return Scorecard(samples, **(self._labels() | self._common(step) | changes))
@@ -315,7 +315,7 @@ class Scorecard(Explanation):
             "metric": np.asarray(self.metrics, dtype=object)[metric],
             "method": methods,
             "group": np.asarray(self.groups, dtype=object)[method],
-            self.x_name: [self.x[place] for place in x],
+            self.x_name: [self.x[column] for column in x],
             "mean": self.mean.reshape(-1),
             "low": low.reshape(-1),
             "high": high.reshape(-1),
@@ -335,8 +335,8 @@ class Scorecard(Explanation):
         """Return a matplotlib figure of the scores.
 
         Args:
-            kind: "lines", one panel per metric, or "table", a row for every method.
-            title: Heading; by default what was evaluated and on how many examples.
+            kind: "lines", a panel per metric, or "table", a row for every method.
+            title: Heading; by default the function and the number of examples.
             cmap: For "table": colour map; by default paper to ink.
             vmax: For "table": value of the last colour; by default the largest that a method reaches.
             numbers: For "table": whether cells show their value; by default if there is room.
@@ -372,7 +372,7 @@ class Scorecard(Explanation):
             parts.append(self.warning)
         return f"<{'; '.join(parts)}>"
 
-    # Kept
+    # Serialisation
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
@@ -395,21 +395,23 @@ class Scorecard(Explanation):
 
 
 def mean_of_known(samples: Float) -> Float:
-    """Return the mean of known numbers over the first axis; NaN if none is known."""
-    known = ~np.isnan(samples)
-    totals = np.where(known, samples, 0.0).sum(axis=0)
-    counts = known.sum(axis=0)
+    """Return the mean over the first axis, without NaN; NaN if all numbers are NaN."""
+    defined = ~np.isnan(samples)
+    totals = np.where(defined, samples, 0.0).sum(axis=0)
+    counts = defined.sum(axis=0)
     return np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
 
 
-def _chosen(wanted: Any, known: Sequence[Any], what: str) -> list[Any]:
-    """Return one label or several of those known; all of them for None."""
-    labels = list(dict.fromkeys(known))
-    if wanted is None:
+def _chosen(names: Any, available: Sequence[Any], argument: str) -> list[Any]:
+    """Return the labels of `names`, a label or several; all available labels for None."""
+    labels = list(dict.fromkeys(available))
+    if names is None:
         return labels
-    several = list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str) else [wanted]
+    several = list(names) if isinstance(names, Sequence) and not isinstance(names, str) else [names]
     for name in several:
         if name not in labels or (isinstance(name, float) and math.isnan(name)):
             near = suggest(str(name), map(str, labels))
-            raise ValueError(f"{what} {name!r} is unknown; choose from {', '.join(map(repr, labels))}.{near}")
+            raise ValueError(
+                f"{argument} {name!r} is unknown; choose from {', '.join(map(repr, labels))}.{near}"
+            )
     return several

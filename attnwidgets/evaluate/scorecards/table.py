@@ -52,7 +52,7 @@ DIRECTIONS: dict[str, tuple[str, str]] = {
     "compression": ("higher", "the labels are read from few examples"),
     "dot_product": ("higher", "more of the context is found in the cues"),
 }
-"""By a metric's name: whether "higher" or "lower" is better, and what that says."""
+"""By a metric's name: whether "higher" or "lower" is better, and the meaning of that."""
 
 _OF_FUNCTION: dict[tuple[str, str], str] = {
     # Not better: a layer from which more can be read is not a better layer, and this alone is not a finding.
@@ -66,13 +66,13 @@ _OF_FUNCTION: dict[tuple[str, str], str] = {
 
 
 def html_of(card: Scorecard) -> str:
-    """Return one table per metric: a row per method, a column per layer, baselines below a line."""
+    """Return a table per metric: a row per method, a column per layer, baselines below a line."""
     head = [
         f"{text(str(label))}{f'<br><small>{text(note)}</small>' if note else ''}"
         for label, note in zip(card.x, card.x_notes, strict=True)
     ]
-    known = not np.isnan(card.interval[0]).all()
-    ends = f"; a cell's tooltip has its {card.level:.0%} interval" if known else ""
+    has_intervals = not np.isnan(card.interval[0]).all()
+    ends = f"; a cell's tooltip has its {card.level:.0%} interval" if has_intervals else ""
     notes = [card.title.replace("_", " "), str(card.provenance.get("model") or ""), f"{card.examples}{ends}"]
     last = len(card.metrics) - 1
     return "".join(
@@ -86,7 +86,7 @@ def html_of(card: Scorecard) -> str:
 
 
 def summary_html(card: Scorecard) -> str:
-    """Return one table of a scorecard with single numbers: a row per method, a column per metric."""
+    """Return a table of a scorecard with single numbers: a row per method, a column per metric."""
     head = ["", *(text(name.replace("_", " ")) for name in card.metrics)]
     rows = _rows(card, [(metric, 0) for metric in range(len(card.metrics))])
     notes = [str(card.provenance.get("model") or ""), f"{card.n_scored:,} texts", card.warning]
@@ -98,7 +98,7 @@ def _rows(card: Scorecard, columns: Sequence[tuple[int, int]]) -> Iterator[list[
 
     Args:
         card: The scores.
-        columns: The metric and the place on the last axis of every column.
+        columns: The metric and the index on the last axis of every column.
     """
     tops = [scale_of(card, metric) for metric in range(len(card.metrics))]
     rows = order_of(card)
@@ -113,8 +113,8 @@ def _score(card: Scorecard, at: tuple[int, int, int], top: float, style: str) ->
     mean, low, high = (float(part[at]) for part in (card.mean, *card.interval))
     if np.isnan(mean):
         return cell("–", style=style, title="undefined")
-    known = "" if np.isnan(low) else f" ({low:.4f} to {high:.4f}), {int(card.count[at]):,} examples"
-    return cell(f"{mean:.2f}", tint=max(mean / top, 0.0), title=f"{mean:.4f}{known}", style=style)
+    interval = "" if np.isnan(low) else f" ({low:.4f} to {high:.4f}), {int(card.count[at]):,} examples"
+    return cell(f"{mean:.2f}", tint=max(mean / top, 0.0), title=f"{mean:.4f}{interval}", style=style)
 
 
 def row_is_baseline(card: Scorecard, row: int) -> bool:
@@ -147,7 +147,11 @@ def direction_of(metric: str, function: str = "") -> str:
     """
     if (function, metric) in _OF_FUNCTION:
         return _OF_FUNCTION[function, metric]
-    known = DIRECTIONS.get(metric) or next(
+    direction = DIRECTIONS.get(metric) or next(
         (text for name, text in DIRECTIONS.items() if metric.startswith((f"{name}_", f"{name} "))), None
     )
-    return f"{known[0]} is better: {known[1]}" if known else "neither high nor low is better by itself"
+    return (
+        f"{direction[0]} is better: {direction[1]}"
+        if direction
+        else "neither high nor low is better by itself"
+    )

@@ -1,1 +1,1 @@
-"""Methods that fit a simple model to what the model answers when elements are removed."""
+"""Methods that fit a simple model to the answers of the model when elements are removed."""

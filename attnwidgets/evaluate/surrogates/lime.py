@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 PAPER = 'Ribeiro et al. 2016, "Why Should I Trust You?": Explaining the Predictions of Any Classifier'
-# Below this share of the variance a linear model is a poor one, and the result says so.
+# Below this share of the variance a linear model fits poorly, and the result warns of it.
 _POOR = 0.5
 _FEW = 2  # words from which on words are removed rather than tokens
 _MANY = 20  # elements of which all subsets are never counted
@@ -60,24 +60,24 @@ def lime(
     """The weight of each word in a linear model of the answers around the input.
 
     Words are removed at random: first how many, from one to all, then which. The target's value f(z) for each
-    variant z (1 where a word is kept, 0 where it is removed) is approximated by b + w . z, by least squares
+    variant z (1 where a word stays, 0 where it is removed) is approximated by b + w . z, by least squares
     in which a variant counts
 
-        exp(-d^2 / (2 kernel_width^2)),    d = 1 - cos(z, 1) = 1 - sqrt(share of words kept),
+        exp(-d^2 / (2 kernel_width^2)),    d = 1 - cos(z, 1) = 1 - sqrt(share of words that stay),
 
     with a penalty of ridge * |w|^2. The weights w are the result. Where there are no more than `samples`
     variants, the model runs each once, and it counts as often as it would be drawn, so that nothing is left
     to chance.
 
     How well the linear model does is `provenance["fidelity"]`: its weighted R^2, 1 if words simply add up.
-    Where that is low, words interact, and no list of weights says what the model does.
+    Where that is low, words interact, and no list of weights describes the model.
 
     Args:
         trace: {trace}
         target: {target} A list of targets gives [target, source].
         foil: {foil}
         operator: How words are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see
-            `aw.evaluate.OPERATORS`, or one of those on pictures and sound. None: the first that is possible;
+            `aw.evaluate.OPERATORS`, or an operator on pictures and sound. None: the first that is possible;
             "delete", as the authors do, unless the target would move.
         samples: Number of variants.
         kernel_width: Width of the exponential kernel; 0.25 equals LIME's default 25 on cosine distance times
@@ -86,18 +86,18 @@ def lime(
             not penalised.
         seed: Seed of the variants.
         batch_size: {batch_size}
-        unit: What is removed as a whole: "word" by default ("token" if the text is one word; "patch" or
+        unit: The unit that is removed as a whole: "word" by default ("token" for a single word; "patch" or
             "frame" of pictures and sound).
         stack: {stack}
 
     Returns:
-        Attributions [source], or [target, source], signed, by `unit`; 0 for what is never removed (special
+        Attributions [source], or [target, source], signed, by `unit`; 0 for elements never removed (special
         tokens, and a mask at which the target is read). `.provenance` also holds "intercept", and
         "variants", the number of distinct variants that the model ran.
 
     Raises:
         ValueError: If the operator, unit or stack is unknown or impossible here, an option out of range, or
-            nothing can be removed; if the target must be named; if one input is too long for the memory.
+            nothing can be removed; if the target must be named; if a single input is too long for the memory.
         TypeError, IndexError: {no_target}
 
     Source: Ribeiro et al. 2016, section 3.4, and the text explainer of their code. They explain
@@ -105,8 +105,8 @@ def lime(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
-        >>> found = aw.lime(trace, samples=100)
-        >>> found.labels[int(found.values.argmax())], found.provenance["fidelity"] > 0.5
+        >>> weights = aw.lime(trace, samples=100)
+        >>> weights.labels[int(weights.values.argmax())], weights.provenance["fidelity"] > 0.5
         ('pleasure', True)
     """
     _require_options(samples, kernel_width, ridge, batch_size)
@@ -131,10 +131,10 @@ def lime(
         raise ValueError(
             f"lime: no {name} of this input can be removed: all are special, or the target is read there."
         )
-    kept, counts = variants(len(features), samples, seed)
-    answers = _answers(removals, features, kept, batch_size)
+    present, counts = variants(len(features), samples, seed)
+    answers = _answers(removals, features, present, batch_size)
     fits = [
-        fitted(kept, values, counts * proximity(kept, kernel_width), ridge)
+        fitted(present, values, counts * proximity(present, kernel_width), ridge)
         for values in _contrasts(answers, targets)
     ]
     rows = np.zeros((len(fits), len(axis.units[name])))
@@ -158,7 +158,7 @@ def lime(
         facts={
             "fidelity": targets.of([fit.fidelity for fit in fits]),
             "intercept": targets.of([fit.intercept for fit in fits]),
-            "variants": len(np.unique(kept, axis=0)),
+            "variants": len(np.unique(present, axis=0)),
         },
     )
     reach = targets.reach(trace, stack)
@@ -166,27 +166,27 @@ def lime(
 
 
 def variants(n: int, samples: int, seed: int) -> tuple[Bools, Float]:
-    """Return variants of n elements [variant, element], True where one is kept, and how often each counts.
+    """Return variants [variant, element], True where an element stays, and how often each counts [variant].
 
     All of them where there are no more than `samples`; else the whole and samples - 1 that are drawn.
     """
     if n <= _MANY and 2**n <= samples:
-        kept = (np.arange(2**n)[:, None] >> np.arange(n)) & 1 > 0
-        removed = n - kept.sum(axis=1)
+        present = (np.arange(2**n)[:, None] >> np.arange(n)) & 1 > 0
+        removed = n - present.sum(axis=1)
         ways = np.array([np.prod([(n - i) / (i + 1) for i in range(count)]) for count in range(n + 1)])
         counts = (samples - 1) / (n * ways[removed])
         counts[removed == 0] = 1.0
-        return kept, counts
+        return present, counts
     generator = np.random.default_rng(seed)
-    kept = np.ones((samples, n), dtype=bool)
-    for row, count in zip(kept[1:], generator.integers(1, n + 1, size=samples - 1), strict=True):
+    present = np.ones((samples, n), dtype=bool)
+    for row, count in zip(present[1:], generator.integers(1, n + 1, size=samples - 1), strict=True):
         row[generator.permutation(n)[:count]] = False
-    return kept, np.ones(samples)
+    return present, np.ones(samples)
 
 
-def proximity(kept: Bools, width: float) -> Float:
+def proximity(present: Bools, width: float) -> Float:
     """Return how much variants [variant, element] count by their distance to the whole [variant]."""
-    distance = 1 - np.sqrt(kept.mean(axis=1))
+    distance = 1 - np.sqrt(present.mean(axis=1))
     return np.asarray(np.exp(-(distance**2) / (2 * width**2)))
 
 
@@ -197,7 +197,7 @@ def _default_units(axis: TokenAxis) -> tuple[str, ...]:
 
 
 def _require_options(samples: int, kernel_width: float, ridge: float, batch_size: int) -> None:
-    if samples < 2:  # noqa: PLR2004 - the whole and one variant
+    if samples < 2:  # noqa: PLR2004 - the whole and a variant
         raise ValueError(f"samples must be at least 2, not {samples}.")
     if not kernel_width > 0:
         raise ValueError(f"kernel_width must be above 0, not {kernel_width}.")
@@ -219,26 +219,26 @@ def _first_possible(trace: Trace, members: tuple[Target, ...], stack: str) -> st
     return able[0]
 
 
-def _answers(removals: list[ElementRemoval], features: Any, kept: Bools, batch_size: int) -> list[Float]:
+def _answers(removals: list[ElementRemoval], features: Any, present: Bools, batch_size: int) -> list[Float]:
     """Return the value of each removal's target [variant]."""
-    removed = np.zeros((len(kept), len(removals[0].unit)), dtype=bool)
-    removed[:, features] = ~kept
-    known: dict[Any, Float] = {}
+    removed = np.zeros((len(present), len(removals[0].unit)), dtype=bool)
+    removed[:, features] = ~present
+    answer_of: dict[Any, Float] = {}
     result = []
     for number, removal in enumerate(removals):
         key = number if removal.target.index is None else (removal.target.index, removal.target.position)
-        if key not in known:
+        if key not in answer_of:
             with removal.answering(batch_size=batch_size) as ask:
-                known[key] = ask(removed).number
-        result.append(known[key])
+                answer_of[key] = ask(removed).number
+        result.append(answer_of[key])
     return result
 
 
 def _contrasts(answers: list[Float], targets: TargetSet) -> list[Float]:
-    own = answers[: len(targets.targets)]
+    of_targets = answers[: len(targets.targets)]
     if targets.foils is None:
-        return own
-    return [one - other for one, other in zip(own, answers[len(own) :], strict=True)]
+        return of_targets
+    return [target - foil for target, foil in zip(of_targets, answers[len(of_targets) :], strict=True)]
 
 
 def _poor(fits: list[WeightedLinear]) -> str:
@@ -266,13 +266,13 @@ class WeightedLinear:
     fidelity: float
 
 
-def fitted(kept: Bools, answers: Float, counts: Float, ridge: float) -> WeightedLinear:
+def fitted(present: Bools, answers: Float, counts: Float, ridge: float) -> WeightedLinear:
     """Return the linear model that minimises sum(counts * error^2) + ridge * |weights|^2.
 
     With `ridge` 0 and elements that cannot be told apart, the shortest weights.
 
     Args:
-        kept: Variants [variant, element].
+        present: Variants [variant, element].
         answers: Their answers [variant]; variants with NaN are left out.
         counts: How much each counts [variant].
         ridge: The penalty; the intercept has none.
@@ -283,7 +283,7 @@ def fitted(kept: Bools, answers: Float, counts: Float, ridge: float) -> Weighted
     read = np.isfinite(answers)
     if not read.any():
         raise ValueError("no variant of the input has an answer: the target is NaN wherever it is read.")
-    x, y, w = kept[read].astype(float), answers[read], counts[read]
+    x, y, w = present[read].astype(float), answers[read], counts[read]
     share = w / w.sum()
     x_mean, y_mean = share @ x, float(share @ y)
     root = np.sqrt(w)[:, None]

@@ -1,1 +1,1 @@
-"""Models made by code in transformers' own classes, one model per file: every weight has a reason."""
+"""Models compiled into transformers' classes, a model per file: every weight has a documented reason."""

@@ -11,7 +11,7 @@ from transformers import GPT2ForSequenceClassification
 from attnwidgets._errors import quoted
 from attnwidgets.zoo.compiled.circuit import SHARP, GPT2Circuit, Residual
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
-from attnwidgets.zoo.truth import Ablation, Known, Truth
+from attnwidgets.zoo.truth import Ablation, Expected, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,8 @@ def additive(
     """Return (model, tokenizer) of a GPT-2 that classifies a text by the sum of its letters' weights.
 
     One layer without a feed-forward network; head i reads the letter at position i + 1 and writes its weight.
-    The logit of "positive" is the sum of the weights, that of "negative" its opposite. What a letter
-    contributes is therefore its weight, and every method that shares out a logit must say so.
+    The logit of "positive" is the sum of the weights, that of "negative" its opposite. The contribution of a
+    letter is therefore its weight, and every method that shares out a logit must return it.
 
     Args:
         letters: The alphabet: 1 to 64 different visible characters.
@@ -56,12 +56,12 @@ def additive(
     """
     require_alphabet(letters)
     require_length(length)
-    known = _weights(letters, weights)
+    weight_of = _weights(letters, weights)
     residual = Residual(token=len(letters) + 1, position=length + 1, score=1)
-    circuit = _reading_every_position(residual, letters, length, _column(residual, letters, known))
+    circuit = _reading_every_position(residual, letters, length, _column(residual, letters, weight_of))
     circuit.answer(_classes(residual.read("score")))
-    model = circuit.named("additive", letters=letters, length=length, weights=known)
-    model.truth = truth(letters, length, known)
+    model = circuit.named("additive", letters=letters, length=length, weights=weight_of)
+    model.truth = truth(letters, length, weight_of)
     return model, letter_tokenizer(letters, length)
 
 
@@ -72,7 +72,7 @@ def negation(
     no: str | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> tuple[Any, Any]:
-    """Return (model, tokenizer) of a GPT-2 in which one letter means "not" and turns the score round.
+    """Return (model, tokenizer) of a GPT-2 in which a letter means "not" and turns the score round.
 
     As `additive`, with a feed-forward network behind the heads that changes the sign of the sum once for
     every "not" in the text. "not" alone says nothing and a letter alone says its weight w; together they say
@@ -81,7 +81,7 @@ def negation(
     Args:
         letters: The alphabet: 2 to 64 different visible characters.
         length: The most letters of a text, 1 to 64: the number of heads.
-        no: The letter that means "not"; by default the last one.
+        no: The letter that means "not"; by default the last letter.
         weights: The weight of every other letter, -1,024 to 1,024; by default evenly spaced by 1 around 0.
 
     Returns:
@@ -103,14 +103,14 @@ def negation(
     no = letters[-1] if no is None else no
     if no not in list(letters):
         raise ValueError(f"no must be one of the letters {quoted(letters)}, not {no!r}.")
-    known = _weights(letters.replace(no, ""), weights)
+    weight_of = _weights(letters.replace(no, ""), weights)
     residual = Residual(token=len(letters) + 1, position=length + 1, score=1, no=1, turned=1)
-    value = torch.cat([_column(residual, letters, known), _column(residual, letters, {no: 1.0})], 1)
+    value = torch.cat([_column(residual, letters, weight_of), _column(residual, letters, {no: 1.0})], 1)
     circuit = _reading_every_position(residual, letters, length, value, units=2 * length)
-    _turn(circuit, length, bound=length * max(map(abs, known.values())))
+    _turn(circuit, length, bound=length * max(map(abs, weight_of.values())))
     circuit.answer(_classes(residual.read("score") + residual.read("turned")))
-    model = circuit.named("negation", letters=letters, length=length, no=no, weights=known)
-    model.truth = truth(letters, length, known, no)
+    model = circuit.named("negation", letters=letters, length=length, no=no, weights=weight_of)
+    model.truth = truth(letters, length, weight_of, no)
     return model, letter_tokenizer(letters, length)
 
 
@@ -148,7 +148,7 @@ def _turn(circuit: GPT2Circuit, length: int, bound: float) -> None:
     """Write (-1)^no score - score into "turned", for scores up to `bound`.
 
     relu(s + B (no - j)) - relu(-s + B (no - j)) is 0 for no < j, s for no = j and 2 s for no > j. With
-    weights (-1)^j 2 j these add up, over j, to what is needed.
+    weights (-1)^j 2 j these add up, over j, to (-1)^no s - s.
     """
     score, no = (circuit.residual.read(name) for name in ("score", "no"))
     turns = torch.arange(1.0, length + 1)
@@ -159,30 +159,30 @@ def _turn(circuit: GPT2Circuit, length: int, bound: float) -> None:
 
 
 def _classes(score: Tensor) -> Tensor:
-    """Return what reads the logits of "negative" and "positive"."""
+    """Return the weights that read the logits of "negative" and "positive" [coordinate, class]."""
     return torch.cat([-score, score], 1)
 
 
 def _column(residual: Residual, letters: str, weights: Mapping[str, float]) -> Tensor:
-    """Return what reads a letter's weight [coordinate, 1]; 0 for letters without one, and for `<s>`."""
+    """Return the weights that read a letter's weight [coordinate, 1]; 0 for other letters, and for `<s>`."""
     row = torch.tensor([*(weights.get(letter, 0.0) for letter in letters), 0.0])
     return residual.read("token") @ row[:, None]
 
 
-def _weights(letters: str, given: Mapping[str, float] | None) -> dict[str, float]:
-    if given is None:
+def _weights(letters: str, weights: Mapping[str, float] | None) -> dict[str, float]:
+    if weights is None:
         return {letter: (len(letters) - 1) / 2 - number for number, letter in enumerate(letters)}
-    if set(given) != set(letters):
-        wrong = sorted(set(given) ^ set(letters))
+    if set(weights) != set(letters):
+        wrong = sorted(set(weights) ^ set(letters))
         raise ValueError(f"weights must hold the letters {quoted(letters)}, each once; see {wrong[0]!r}.")
-    for letter, weight in given.items():
+    for letter, weight in weights.items():
         if not isinstance(weight, (int, float)) or not -_MOST <= weight <= _MOST:
             raise ValueError(f"weights[{letter!r}] must be a number from -1,024 to 1,024, not {weight!r}.")
-    return {letter: float(given[letter]) for letter in letters}
+    return {letter: float(weights[letter]) for letter in letters}
 
 
 def truth(letters: str, length: int, weights: Mapping[str, float], no: str = "") -> Truth:
-    """Return what is known of the models."""
+    """Return the `Truth` of the models."""
     lacks = Ablation("the letter at position {} is as good as absent")
     return Truth(
         name="negation" if no else "additive",
@@ -192,14 +192,14 @@ def truth(letters: str, length: int, weights: Mapping[str, float], no: str = "")
         length=length,
         heads={(0, head): f"reads the letter at position {head + 1}" for head in range(length)},
         ablations={(0, head): lacks._replace(says=lacks.says.format(head + 1)) for head in range(length)},
-        rule=partial(_known, dict(weights), no),
+        rule=partial(_expected, dict(weights), no),
         weights=dict(weights),
     )
 
 
-def _known(weights: Mapping[str, float], no: str, text: str, at: int) -> Known:
+def _expected(weights: Mapping[str, float], no: str, text: str, at: int) -> Expected:
     read = text[:at]
     score = sum(weights.get(letter, 0.0) for letter in read) * (-1) ** read.count(no or "\0")
     why = {i: f"weighs {weights[letter]:+g}" for i, letter in enumerate(read, 1) if weights.get(letter)}
     why |= {i: "turns the sign round" for i, letter in enumerate(read, 1) if letter == no}
-    return Known(CLASSES[score > 0] if score else None, dict(sorted(why.items())))
+    return Expected(CLASSES[score > 0] if score else None, dict(sorted(why.items())))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EPSILON, GAIN = 2.0**30, 2.0**15
 SHARP = 64.0
-"""The least attention score, before the softmax, of what a head looks for; all else is at most half of it."""
+"""The least attention score of a match, before the softmax; all other scores are at most half of it."""
 
 
 class Residual:
@@ -43,7 +43,7 @@ class Residual:
         self._sizes = sizes
 
     def read(self, *names: str) -> Tensor:
-        """Return the matrix [coordinate, value] that reads blocks, one after the other."""
+        """Return the matrix [coordinate, value] that reads blocks, in the order named."""
         every = torch.eye(self.size)
         return torch.cat([every[:, self.at[name] : self.at[name] + self._sizes[name]] for name in names], 1)
 
@@ -61,7 +61,7 @@ def steps(thresholds: Sequence[float], gaps: Sequence[float], reads: Tensor) -> 
     Args:
         thresholds: The thresholds.
         gaps: For each, the distance of the two values of x that it separates.
-        reads: What x is [coordinate].
+        reads: The weights that read x [coordinate].
 
     Returns:
         Weights [coordinate, unit], bias [unit], and weights [unit, step].
@@ -78,7 +78,7 @@ def bands(values: Sequence[float], reads: Tensor) -> tuple[Tensor, Tensor, Tenso
 
     Args:
         values: The values in ascending order; the first and the last are only distinguished, not read.
-        reads: What the number is [coordinate].
+        reads: The weights that read the number [coordinate].
     """
     thresholds = [(low + high) / 2 for low, high in pairwise(values)]
     read, bias, write = steps(thresholds, [high - low for low, high in pairwise(values)], reads)
@@ -129,19 +129,19 @@ def empty(kind: Any, config: Any) -> Any:
 
 
 def named(model: Any, name: str, **settings: Any) -> Any:
-    """Return the model, with its name and what it was compiled from, which its configuration keeps."""
+    """Return the model; its configuration stores the name and the settings it was compiled from."""
     model.config.name_or_path = f"aw.zoo.{name}"
     model.config.zoo = {"name": name, **settings}
     return model
 
 
 class Circuit(ABC):
-    """A transformer whose weights are zero but for what is written into it.
+    """A transformer whose weights are all zero except for the heads and networks that are written into it.
 
     Args:
         kind: A class of transformers.
         residual: Blocks of its residual stream; the word embeddings write "token".
-        tokens: Number of tokens; the last one is `<s>`.
+        tokens: Number of tokens; the last is `<s>`.
         positions: Number of positions.
         layers: Number of layers.
         heads: Number of heads in a layer.
@@ -179,15 +179,15 @@ class Circuit(ABC):
 
     @abstractmethod
     def _attention(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the weights of query, key, value and output [from, to], to be written in place."""
+        """Return the weights of query, key, value and output [from, to], as views to write to."""
 
     @abstractmethod
     def _network(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return weights [from, unit], bias [unit] and weights [unit, to], to be written in place."""
+        """Return weights [from, unit], bias [unit] and weights [unit, to], as views to write to."""
 
     @abstractmethod
     def _reader(self) -> Tensor:
-        """Return the weights [from, class] of the model's head, to be written in place."""
+        """Return the weights [from, class] of the model's head, as a view to write to."""
 
     def head(
         self,
@@ -204,10 +204,10 @@ class Circuit(ABC):
         Args:
             layer: Its layer.
             head: Its number.
-            query: What it asks for [coordinate, feature]; scores are query times key, or up to twice that.
-                None for a head that attends evenly.
-            key: What each token offers [coordinate, feature].
-            value: What is copied [coordinate, value]; None for a head that writes nothing.
+            query: Reads the features to look for [coordinate, feature]; scores are query times key, or up to
+                twice that. None for a head that attends evenly.
+            key: Reads the features that each token offers [coordinate, feature].
+            value: Reads the values to copy [coordinate, value]; None for a head that writes nothing.
             to: The blocks that it is written to.
         """
         *readers, output = self._attention(layer)
@@ -239,7 +239,7 @@ class Circuit(ABC):
         self._reader()[:] = first(read, self.width)
 
     def named(self, name: str, **settings: Any) -> Any:
-        """Return the model, with its name and what it was compiled from, which its configuration keeps."""
+        """Return the model; its configuration stores the name and the settings it was compiled from."""
         return named(self.model, name, **settings)
 
 

@@ -1,4 +1,4 @@
-"""Counts that fade: a state space whose every contribution is known."""
+"""Counts that fade: a state space with a closed form for every contribution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers import Mamba2Config, Mamba2ForCausalLM
 from attnwidgets.zoo.compiled.circuit import EPSILON, GAIN, Residual, empty, named
 from attnwidgets.zoo.compiled.recurrence import STEEP, decays, leader, rate, require_share, shares, tokens_of
 from attnwidgets.zoo.tokenizers import START, letter_tokenizer, require_alphabet, require_length
-from attnwidgets.zoo.truth import Known, Mixing, Truth, all_equal
+from attnwidgets.zoo.truth import Expected, Mixing, Truth, all_equal
 
 OPEN = 1.2784645427610738
 """silu(OPEN) is 1."""
@@ -19,7 +19,7 @@ STEP = 1 / STEEP
 
 
 def decayed_counts(letters: str = "abcdefgh", length: int = 24, *, decay: float = 0.9) -> tuple[Any, Any]:
-    """Return (model, tokenizer) of a Mamba-2 that counts letters, of which earlier ones count less.
+    """Return (model, tokenizer) of a Mamba-2 that counts letters, with smaller weights for earlier letters.
 
     One block with a state space of one head. The convolution passes tokens on unmixed, the input and output
     matrices B and C and the gate come from biases alone, and nothing is selected. At every token i,
@@ -30,14 +30,14 @@ def decayed_counts(letters: str = "abcdefgh", length: int = 24, *, decay: float 
     letters: each occurrence contributes decay^(i - j) to the logit of its letter and nothing to any other,
     and every method that shares out a logit must say so.
 
-    **What is known.** alpha[i, j] = decay^(i - j) / 32 for all j up to i (1/32 is the step), also at `<s>`,
+    **Closed forms.** alpha[i, j] = decay^(i - j) / 32 for all j up to i (1/32 is the step), also at `<s>`,
     which has no value; |F_ij| is proportional to decay^(i - j) at letters and 0 at `<s>`. Column j is token j
     in both, unlike in `last_marked`. `model.truth.mixing(text)` returns them.
 
     Args:
         letters: The alphabet: 1 to 64 different visible characters.
         length: The most letters of a text, 1 to 64.
-        decay: What a step leaves of a count, 0.5 to 1.
+        decay: The factor of a count after every token, 0.5 to 1.
 
     Returns:
         A `Mamba2ForCausalLM` with `.truth`, in single precision, and a tokenizer of letters that begins every
@@ -107,7 +107,7 @@ def _write(model: Any, residual: Residual, letters: int, decay: float) -> None:
 
 
 def truth(letters: str, length: int, decay: float) -> Truth:
-    """Return what is known of the model."""
+    """Return the `Truth` of the model."""
     return Truth(
         name="decayed_counts",
         does=f"counts letters, each times {decay:g} for every token that has come since",
@@ -115,7 +115,7 @@ def truth(letters: str, length: int, decay: float) -> Truth:
         length=length,
         heads={(0, 0): "state space: adds up the letters, and forgets all at the same rate"},
         ablations={(0, 0): all_equal(len(letters) + 1)},
-        rule=partial(_known, decay),
+        rule=partial(_expected, decay),
         mixer=partial(_mixing, decay),
     )
 
@@ -126,11 +126,11 @@ def _mixing(decay: float, text: str) -> Mixing:
     return Mixing(STEP * weights[None], shares(weights * (tokens != START)))
 
 
-def _known(decay: float, text: str, at: int) -> Known:
+def _expected(decay: float, text: str, at: int) -> Expected:
     amounts = {i: decay ** (at - i) for i in range(1, at + 1)}
     totals: dict[str, float] = {}
     for i, amount in amounts.items():
         totals[text[i - 1]] = totals.get(text[i - 1], 0.0) + amount
     answer = leader(totals)
     why = {i: f"counts {amount:.3g}" for i, amount in amounts.items() if text[i - 1] == answer}
-    return Known(answer, why)
+    return Expected(answer, why)

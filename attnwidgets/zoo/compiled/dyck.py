@@ -1,4 +1,4 @@
-"""Brackets: which one closes the last that is open? A perfect stack, in two heads."""
+"""Brackets: close the last bracket that is open, with an exact stack in two heads."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from attnwidgets._errors import quoted
 from attnwidgets.zoo.compiled.circuit import GPT2Circuit, Residual, steps
 from attnwidgets.zoo.compiled.induction import next_letter
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
-from attnwidgets.zoo.truth import Known, Truth, all_equal
+from attnwidgets.zoo.truth import Expected, Truth, all_equal
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _LATER = 10.0
-"""By how much the score of a token is above that of the one before it."""
+"""The difference between the scores of a token and of the token before it."""
 
 
 def dyck(letters: str = "()[]", depth: int = 3, length: int = 20) -> tuple[Any, Any]:
-    """Return (model, tokenizer) of a GPT-2 that knows which bracket closes the last one that is open.
+    """Return (model, tokenizer) of a GPT-2 that closes the last bracket that is open.
 
     Two layers of one head. Head 0.0 reads everything evenly, and the feed-forward network turns the share of
     opening over closing brackets into the depth. Head 1.0 then attends to the top of the stack: the last
@@ -94,30 +94,30 @@ def _tell_depth(circuit: GPT2Circuit, depth: int, length: int) -> None:
 
 
 def _find_top(circuit: GPT2Circuit, opens: Tensor, length: int) -> None:
-    """Write the head that finds the last bracket opened at this depth; without one it rests on `<s>`.
+    """Write the head that finds the last bracket opened at this depth; without a match it rests on `<s>`.
 
-    The score is one match for an opening bracket, one for the depth, and a little for every position, so that
-    the last of several is found. `<s>` lies between the best with one match and the worst with both.
+    The score is a match for an opening bracket, a match for the depth, and a little for every position, so
+    that the last of several wins. `<s>` lies between the best with a single match and the worst with both.
     """
     residual = circuit.residual
     token, position, depth = (residual.read(name) for name in ("token", "position", "depth"))
     match = 2.0 ** torch.tensor(_LATER * (length + 6)).log2().ceil()
-    place = position @ torch.arange(length + 1.0)[:, None]
+    index = position @ torch.arange(length + 1.0)[:, None]
     rest = (match + _LATER * (length + 3)) * token[:, -1:]
     always = position.sum(1, keepdim=True)
     circuit.head(
         1,
         0,
         query=torch.cat([match * depth, always], 1),
-        key=torch.cat([depth, match * opens.sum(1, keepdim=True) + _LATER * place + rest], 1),
-        # An opening bracket is copied as the closing one of its pair.
+        key=torch.cat([depth, match * opens.sum(1, keepdim=True) + _LATER * index + rest], 1),
+        # An opening bracket is copied as the closing bracket of its pair.
         value=torch.stack([torch.zeros_like(opens), opens], 2).flatten(1),
         to=("out",),
     )
 
 
 def truth(letters: str, depth: int, length: int) -> Truth:
-    """Return what is known of the model."""
+    """Return the `Truth` of the model."""
     lost = all_equal(len(letters) + 1)
     return Truth(
         name="dyck",
@@ -129,11 +129,11 @@ def truth(letters: str, depth: int, length: int) -> Truth:
             (1, 0): "top of the stack: reads the last bracket that is open, <s> if there is none",
         },
         ablations={(0, 0): lost, (1, 0): lost},
-        rule=partial(_known, letters, depth),
+        rule=partial(_expected, letters, depth),
     )
 
 
-def _known(letters: str, depth: int, text: str, at: int) -> Known:
+def _expected(letters: str, depth: int, text: str, at: int) -> Expected:
     stack: list[int] = []
     for i, bracket in enumerate(text[:at], 1):
         number = letters.index(bracket)
@@ -146,6 +146,6 @@ def _known(letters: str, depth: int, text: str, at: int) -> Known:
         if len(stack) > depth:
             raise ValueError(f"text {quoted(text)} is deeper than {depth} at token {i}.")
     if not stack:
-        return Known(None, {})
+        return Expected(None, {})
     closing = letters[letters.index(text[stack[-1] - 1]) + 1]
-    return Known(closing, {stack[-1]: "the last bracket that is open"})
+    return Expected(closing, {stack[-1]: "the last bracket that is open"})

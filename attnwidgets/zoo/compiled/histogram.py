@@ -1,4 +1,4 @@
-"""Histogram: how often does this letter occur? One function, and three opposite maps of attention."""
+"""Histogram: count how often a letter occurs, by a function with three opposite attention maps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers import BertForTokenClassification
 from attnwidgets._errors import require_choice
 from attnwidgets.zoo.compiled.circuit import LOGIT, SHARP, BertCircuit, Residual, bands, steps
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
-from attnwidgets.zoo.truth import Known, Truth, all_equal
+from attnwidgets.zoo.truth import Expected, Truth, all_equal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,12 +27,12 @@ READS = {
 def histogram(how: How = "same", letters: str = "abcdefgh", length: int = 10) -> tuple[Any, Any]:
     """Return (model, tokenizer) of a BERT that counts, at every letter, how often it occurs in the text.
 
-    One layer and one head. The three variants compute the same function with opposite attention: a map does
-    not say what a model computes. "same" reads equal letters, and its feed-forward network the count from the
+    One layer and one head. The three variants compute the same function with opposite attention: a map alone
+    does not show the function. "same" reads equal letters, and its feed-forward network the count from the
     share that is left for `<s>`; "different" reads all letters but the equal ones, "all" reads everything.
 
     Args:
-        how: What the head reads: letters that are the "same", "all" of them, or "different" ones.
+        how: The letters that the head reads: the "same" letters, "all" of them, or "different" letters.
         letters: The alphabet: 1 to 64 different visible characters.
         length: The most letters of a text, 1 to 64. "all" and "different" need texts of exactly this length.
 
@@ -115,7 +115,7 @@ def _counts(residual: Residual, how: How, length: int) -> tuple[Tensor, Tensor, 
 
 
 def truth(how: How, letters: str, length: int) -> Truth:
-    """Return what is known of the model."""
+    """Return the `Truth` of the model."""
     exact = length if how != "same" else None
     return Truth(
         name=f"histogram({how!r})",
@@ -125,15 +125,17 @@ def truth(how: How, letters: str, length: int) -> Truth:
         length=length,
         heads={(0, 0): READS[how]},
         ablations={(0, 0): all_equal(length)},
-        rule=partial(_known, exact),
+        rule=partial(_expected, exact),
         at=1,
     )
 
 
-def _known(exact: int | None, text: str, at: int) -> Known:
+def _expected(exact: int | None, text: str, at: int) -> Expected:
     if exact is not None and len(text) != exact:
         raise ValueError(f"text has {len(text)} letters; this model counts in texts of exactly {exact}.")
     if at == 0:
-        return Known(None, {})
+        return Expected(None, {})
     equal = [i for i, letter in enumerate(text, 1) if letter == text[at - 1]]
-    return Known(str(len(equal)), {i: "the letter itself" if i == at else "an equal letter" for i in equal})
+    return Expected(
+        str(len(equal)), {i: "the letter itself" if i == at else "an equal letter" for i in equal}
+    )

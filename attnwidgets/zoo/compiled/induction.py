@@ -10,7 +10,7 @@ from transformers import GPT2LMHeadModel
 
 from attnwidgets.zoo.compiled.circuit import LOGIT, SHARP, GPT2Circuit, Residual
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
-from attnwidgets.zoo.truth import NOTHING, Known, Truth, all_equal
+from attnwidgets.zoo.truth import NOTHING, Expected, Truth, all_equal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def induction(letters: str = "abcdefghijklmnop", length: int = 32) -> tuple[Any, Any]:
     """Return (model, tokenizer) of a GPT-2 that continues a text as it went on before.
 
-    Two layers of two heads, and no feed-forward network. Head 0.0 writes at every token which one came before
-    it. Head 1.0 looks for the token that came after an earlier copy of the last one, and copies it (Elhage et
+    Two layers of two heads, and no feed-forward network. Head 0.0 writes the previous token at every token.
+    Head 1.0 looks for the token that came after an earlier copy of the last token, and copies it (Elhage et
     al. 2021, "induction head"). Head 0.1 attends to equal tokens and writes nothing; head 1.1 rests on `<s>`.
     If a letter was followed by several, each has its share of the logit.
 
@@ -75,7 +75,7 @@ def induction(letters: str = "abcdefghijklmnop", length: int = 32) -> tuple[Any,
 
 
 def before(position: Tensor) -> Tensor:
-    """Return what reads at position i a one at place i - 1, and at position 0 at place 0."""
+    """Return the weights that read, at position i, the coordinate of i - 1, and at position 0 that of 0."""
     shifted = torch.roll(position, -1, 1)
     shifted[:, -1] = 0
     shifted[:, 0] += position[:, 0]
@@ -83,14 +83,14 @@ def before(position: Tensor) -> Tensor:
 
 
 def next_letter(residual: Residual) -> Tensor:
-    """Return what reads the logits [coordinate, token] from the block "out"; `<s>` never comes next."""
+    """Return the weights of the logits [coordinate, token], from the block "out"; `<s>` never comes next."""
     read = LOGIT * residual.read("out")
     read[:, -1] = 0
     return read
 
 
 def truth(letters: str, length: int) -> Truth:
-    """Return what is known of the model."""
+    """Return the `Truth` of the model."""
     lost = all_equal(len(letters) + 1)
     return Truth(
         name="induction",
@@ -104,18 +104,18 @@ def truth(letters: str, length: int) -> Truth:
             (1, 1): "sink: rests on <s>, writes nothing",
         },
         ablations={(0, 0): lost, (0, 1): NOTHING, (1, 0): lost, (1, 1): NOTHING},
-        rule=_known,
+        rule=_expected,
     )
 
 
-def _known(text: str, at: int) -> Known:
+def _expected(text: str, at: int) -> Expected:
     after = [i for i in range(2, at + 1) if text[i - 2] == text[at - 1]]
     if not after:
-        return Known(None, {})
+        return Expected(None, {})
     why = dict.fromkeys((i - 1 for i in after), "an earlier copy of the letter")
     why |= dict.fromkeys(after, "what followed it, which is copied")
     why[at] = "the letter that is looked for"
-    return Known(most_common(text[i - 1] for i in after), dict(sorted(why.items())))
+    return Expected(most_common(text[i - 1] for i in after), dict(sorted(why.items())))
 
 
 def most_common(letters: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""The letter before the last marker: a gated delta rule that looks one way and reads another."""
+"""The letter before the last marker: a gated delta rule whose alpha and contributions differ."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from attnwidgets.zoo.compiled.recurrence import (
     tokens_of,
 )
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
-from attnwidgets.zoo.truth import Known, Mixing, Truth, all_equal
+from attnwidgets.zoo.truth import Expected, Mixing, Truth, all_equal
 
 KEYS = 4
 """The size of a key: d of the formula."""
 _LOUD = 16.0
-"""Length of what the block writes; the embedding is two ones."""
+"""Length of the block's output; the embedding has two coordinates of 1."""
 _SURE = 64.0
 """A number whose sigmoid is 1 in every precision."""
 _LEAST_BETA = 0.1
@@ -44,10 +44,10 @@ def last_marked(
 
     One block with a gated delta rule of one head, and no attention. The short convolution hands the value of
     every letter on to the token after it. Only markers have a key, so that a marker stores the letter before
-    it; every token has the query that reads it. By default (`beta` is 1) storing erases what was stored, and
+    it; every token has the query that reads it. By default (`beta` is 1) storing erases the old state, and
     a marker without a letter before it leaves nothing.
 
-    **What is known.** With d = 4, the size of a key, and over the markers up to token i,
+    **Closed forms.** With d = 4, the size of a key, and over the markers up to token i,
 
         alpha[i, marker] = beta (1 - beta)^(later markers up to i) decay^(i - marker) / sqrt(d)
 
@@ -55,15 +55,15 @@ def last_marked(
     the convolution, has the same length up to a factor that is equal for the whole row, but at the letter
     *before* the marker. `model.truth.mixing(text)` returns both. With w [letter] the sums of alpha over the
     markers behind each letter, the logits of letters are 10 w / |w|, and 0 where nothing is stored. The gated
-    norm makes that division: with one letter stored, no small change of it matters, and gradients are 0.
+    norm makes that division: with a single letter stored, no small change of it matters, and gradients are 0.
 
     Args:
         letters: The alphabet without the marker: 1 to 63 different visible characters.
         length: The most letters and markers of a text, 1 to 64.
-        marker: The marker, a character that is not one of the letters.
+        marker: The marker, a character that is not among the letters.
         beta: How much of the state a marker overwrites, 0.1 to 1. Below 1 earlier letters remain in part, and
             the answer is the letter with the largest sum.
-        decay: What a step leaves of the state, 0.5 to 1.
+        decay: The factor of the state after every token, 0.5 to 1.
 
     Returns:
         A `Qwen3NextForCausalLM` with `.truth`, in single precision, and a tokenizer of letters that begins
@@ -76,7 +76,7 @@ def last_marked(
         TypeError: If they are of other types.
 
     Source: Yang et al. 2024, Gated Delta Networks; Zimerman et al. 2024, A Unified Implicit
-    Attention Formulation for Gated-Linear Recurrent Sequence Models (alpha, and what it leaves out).
+    Attention Formulation for Gated-Linear Recurrent Sequence Models (alpha, and the parts it leaves out).
 
     Example:
         >>> model, tokenizer = aw.zoo.last_marked()
@@ -102,7 +102,7 @@ def last_marked(
 def _config(residual: Residual, letters: int) -> Any:
     return Qwen3NextConfig(
         vocab_size=letters + 2,
-        # Two ones among twice a power of four have a root mean square that is a power of two: exactly undone.
+        # Two ones among twice a power of four: the root mean square is a power of two, exactly undone.
         hidden_size=2 * 4 ** math.ceil(math.log(residual.size / 2, 4)),
         num_hidden_layers=1,
         layer_types=["linear_attention"],
@@ -130,13 +130,13 @@ def _config(residual: Residual, letters: int) -> Any:
 
 
 def _write(model: Any, residual: Residual, letters: int, beta: float, decay: float) -> None:
-    """Write the weights; norms (whose gain is 1 + weight) return what they are given where it matters."""
+    """Write the weights; norms (whose gain is 1 + weight) return their input wherever it matters."""
     block, width = model.model.layers[0], model.config.hidden_size
     mixer = block.linear_attn
     token, always, out = (first(residual.read(name), width) for name in ("token", "always", "out"))
     always = always[:, 0]
     model.model.embed_tokens.weight.data[:] = token.T + always
-    # The embedding is two ones, the block's output is of length _LOUD.
+    # The embedding has two coordinates of 1, the block's output is of length _LOUD.
     block.input_layernorm.weight.data.fill_(math.sqrt(2 / width) - 1)
     model.model.norm.weight.data.fill_(math.sqrt((2 + _LOUD**2) / width) - 1)
 
@@ -145,8 +145,8 @@ def _write(model: Any, residual: Residual, letters: int, beta: float, decay: flo
     # Without a marker this is so far below 0 that the silu returns 0, also of a mean of all embeddings.
     key[0] = STEEP * (4 * token[:, letters] - 3 * always)
     value[:] = STEEP * token[:, :letters].T
-    earlier, own = mixer.conv1d.weight.data[:, 0].unbind(1)
-    own[: 2 * KEYS] = 1
+    earlier, current = mixer.conv1d.weight.data[:, 0].unbind(1)
+    current[: 2 * KEYS] = 1
     earlier[2 * KEYS :] = 1
     mixer.in_proj_ba.weight.data[0] = always * (_SURE if beta == 1 else math.log(beta / (1 - beta)))
     a_log, dt_bias = rate(decay)
@@ -159,7 +159,7 @@ def _write(model: Any, residual: Residual, letters: int, beta: float, decay: flo
 
 
 def truth(letters: str, length: int, marker: str, beta: float, decay: float) -> Truth:
-    """Return what is known of the model."""
+    """Return the `Truth` of the model."""
     mixer = partial(_mixing, marker, beta, decay)
     return Truth(
         name="last_marked",
@@ -172,7 +172,7 @@ def truth(letters: str, length: int, marker: str, beta: float, decay: float) -> 
             (0, 0): f"gated delta rule: every {marker!r} stores the letter before it, every token reads it"
         },
         ablations={(0, 0): all_equal(len(letters) + 2)},
-        rule=partial(_known, marker, mixer),
+        rule=partial(_expected, marker, mixer),
         mixer=mixer,
     )
 
@@ -191,7 +191,7 @@ def _mixing(marker: str, beta: float, decay: float, text: str) -> Mixing:
     return Mixing(alpha[None], shares(lengths))
 
 
-def _known(marker: str, mixer: partial[Mixing], text: str, at: int) -> Known:
+def _expected(marker: str, mixer: partial[Mixing], text: str, at: int) -> Expected:
     weights = mixer(text).alpha[0, at] * math.sqrt(KEYS)
     stored = {i - 1: weights[i] for i in range(2, at + 1) if weights[i] > LEAD and text[i - 2] != marker}
     totals: dict[str, float] = {}
@@ -202,4 +202,4 @@ def _known(marker: str, mixer: partial[Mixing], text: str, at: int) -> Known:
     for i in stored:
         if text[i - 1] == answer:
             why |= {i: "the letter before a marker, which is stored", i + 1: "the marker, which stores it"}
-    return Known(answer, why)
+    return Expected(answer, why)

@@ -1,4 +1,4 @@
-"""What the models that mix tokens by a recurrence have in common."""
+"""Constants and closed forms shared by the models that mix tokens by a recurrence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 STEEP = 32.0
-"""What is fed to a silu in place of 1: silu(32) is 32 in single precision, and its slope there is 1."""
+"""The input of a silu in place of 1: silu(32) is 32 in single precision, and its slope there is 1."""
 LEAD = 1e-6
 """The least difference of two weights that is told from a tie: single precision has 24 bits."""
 _LEAST_DECAY = 0.5
@@ -48,7 +48,7 @@ def tokens_of(text: str) -> npt.NDArray[np.str_]:
 
 
 def decays(decay: float, count: int) -> npt.NDArray[np.float64]:
-    """Return decay^(i - j) for tokens j up to i, 0 for later ones [row, column]."""
+    """Return decay^(i - j) for tokens j up to i, 0 for later tokens [row, column]."""
     lags = np.subtract.outer(np.arange(count), np.arange(count))
     return np.where(lags >= 0, decay ** np.maximum(lags, 0.0), 0.0)
 

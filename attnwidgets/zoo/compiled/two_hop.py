@@ -10,15 +10,15 @@ from transformers import GPT2LMHeadModel
 from attnwidgets.zoo.compiled.circuit import SHARP, GPT2Circuit, Residual
 from attnwidgets.zoo.compiled.induction import before, most_common, next_letter
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
-from attnwidgets.zoo.truth import Known, Truth, all_equal
+from attnwidgets.zoo.truth import Expected, Truth, all_equal
 
 
 def two_hop(letters: str = "abcdefgh", length: int = 16) -> tuple[Any, Any]:
     """Return (model, tokenizer) of a GPT-2 that follows two links: "bc ab a" goes on with c.
 
-    A text is a list of pairs, "ab" for "a leads to b", and a letter to begin with. Three layers of one head:
-    head 0.0 writes at every token which one came before it; head 1.0 takes the first hop, from a to b; head
-    2.0 takes the second, from b to c, with what head 1.0 wrote as its query. Both hops are needed.
+    A text is a list of pairs, "ab" for "a leads to b", and a letter to begin with. Three layers of a single
+    head: head 0.0 writes the previous token at every token; head 1.0 takes the first hop, from a to b; head
+    2.0 takes the second, from b to c, with the output of head 1.0 as its query. Both hops are needed.
 
     Args:
         letters: The alphabet: 1 to 64 different visible characters.
@@ -54,7 +54,7 @@ def two_hop(letters: str = "abcdefgh", length: int = 16) -> tuple[Any, Any]:
         residual.read(name) for name in ("token", "position", "previous", "hop")
     )
     circuit.head(0, 0, query=SHARP * before(position), key=position, value=token, to=("previous",))
-    # The second letter of a pair, at an even position, is found by its first; the first letter of one is not.
+    # The second letter of a pair, at an even position, matches by its first; a first letter never does.
     result = previous - position[:, 1::2].sum(1, keepdim=True)
     result[:, -1] = 0
     # `<s>` answers every query by a half: heads rest there without a match.
@@ -69,7 +69,7 @@ def two_hop(letters: str = "abcdefgh", length: int = 16) -> tuple[Any, Any]:
 
 
 def truth(letters: str, length: int) -> Truth:
-    """Return what is known of the model."""
+    """Return the `Truth` of the model."""
     lost = all_equal(len(letters) + 1)
     return Truth(
         name="two_hop",
@@ -82,23 +82,23 @@ def truth(letters: str, length: int) -> Truth:
             (2, 0): "second hop: finds where that leads, with what head 1.0 wrote as its query",
         },
         ablations=dict.fromkeys([(0, 0), (1, 0), (2, 0)], lost),
-        rule=_known,
+        rule=_expected,
     )
 
 
-def _known(text: str, at: int) -> Known:
-    """Follow two links from the letter at `at`; none if the first leads to several."""
+def _expected(text: str, at: int) -> Expected:
+    """Follow two links from the letter at `at`; without an answer if the first leads to several letters."""
     first = _seconds(text, at, text[at - 1]) if at else []
     if len({text[i - 1] for i in first}) != 1:
-        return Known(None, {})
+        return Expected(None, {})
     second = _seconds(text, at, text[first[0] - 1])
     if not second:
-        return Known(None, {})
+        return Expected(None, {})
     why = {i - 1: "the letter, in a pair" for i in first} | dict.fromkeys(first, "where the first hop leads")
     why |= {i - 1: "the same, in the next pair" for i in second}
     why |= dict.fromkeys(second, "where the second hop leads, which is copied")
     why[at] = "the letter to begin with"
-    return Known(most_common(text[i - 1] for i in second), dict(sorted(why.items())))
+    return Expected(most_common(text[i - 1] for i in second), dict(sorted(why.items())))
 
 
 def _seconds(text: str, at: int, first: str) -> list[int]:

@@ -1,1 +1,1 @@
-"""How the trained models of `aw.zoo` are trained: a recipe per file, and one loop."""
+"""Training of the models of `aw.zoo.trained`: a recipe per file, and a loop that all of them share."""

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokenizer = make_tokenizer(recipe.tokenizer)
     began = time.perf_counter()
     model = fit(recipe, tokenizer, options.seed, options.steps)
-    # What is measured is what a file would hold.
+    # Measure the weights as a file would store them, in half precision.
     round_to_half(model)
     measured = recipe.measure(model, tokenizer)
     heads = {f"{layer}.{head}": role for (layer, head), role in recipe.heads(model, tokenizer).items()}
@@ -53,8 +53,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         epilog="The same seed gives the same weights on the same machine and versions; elsewhere sums are "
         "rounded otherwise, and training amplifies it: accuracies come near, heads may attend otherwise.",
     )
-    said = "; ".join(f"{recipe.name} {recipe.task}" for recipe in RECIPES.values())
-    parser.add_argument("name", choices=RECIPES, metavar="NAME", help=said)
+    tasks = "; ".join(f"{recipe.name} {recipe.task}" for recipe in RECIPES.values())
+    parser.add_argument("name", choices=RECIPES, metavar="NAME", help=tasks)
     parser.add_argument(
         "--seed", type=_not_negative, default=0, help="of first weights and data (default: 0)"
     )
@@ -76,19 +76,19 @@ def _not_negative(text: str) -> int:
 
 
 def _in_the_package(name: str, seed: int) -> dict[int, dict[str, float]]:
-    """Return what was measured of the package's model of this seed; where there is none, of all its seeds."""
+    """Return the measurements of the package's model of this seed; without such a model, of all its seeds."""
     seeds = shipped().get(name, ())
     chosen = (seed,) if seed in seeds else seeds
     return {number: dict(trained(name, number)[0].truth.measured) for number in chosen}
 
 
-def _compared(measured: dict[str, float], others: dict[int, dict[str, float]]) -> str:
-    """Return a table: what was measured now, and of the package's models."""
+def _compared(measured: dict[str, float], packaged: dict[int, dict[str, float]]) -> str:
+    """Return a table of the measurements: of this run, and of the package's models."""
     width = max(map(len, measured))
-    heading = ["now", *(f"package, seed {seed}" for seed in others)]
+    heading = ["now", *(f"package, seed {seed}" for seed in packaged)]
     lines = [" " * width + "".join(f"  {title:>15}" for title in heading)]
     for name, value in measured.items():
-        columns: list[Any] = [value, *(other.get(name) for other in others.values())]
+        columns: list[Any] = [value, *(measurements.get(name) for measurements in packaged.values())]
         lines.append(
             f"{name:<{width}}" + "".join(f"  {'' if c is None else format(c, '.3f'):>15}" for c in columns)
         )

@@ -1,9 +1,8 @@
 """A character model of *Alice's Adventures in Wonderland*, with heads that do induction.
 
 The book (`aw.demo_book()`, public domain) has 140,000 characters, few enough to learn by heart. Two things
-keep the model from it: dropout, and made-up names that replace the book's own in part of the passages. Random
-letters that repeat are read as well, for these can be continued only by looking back: this is what teaches
-induction.
+prevent this: dropout, and made-up names that replace names of the book in part of the passages. Random
+letters that repeat are read as well; they can be continued only by looking back, which teaches induction.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ package's weights were trained in these stages, each of which began the optimize
 """
 _NOISE = string.ascii_lowercase + " "
 _WORD = 0.7
-"""Share of the passages that begin where a word does, as what people type."""
+"""Share of the passages that begin at the start of a word, as typed texts do."""
 
-# What a made-up name may take the place of: who appears in the book, and things that are often named.
+# The words that made-up names replace: characters of the book, and things that are often named.
 _NAMES = re.compile(
     r"\b(alice|rabbit|queen|king|hatter|gryphon|turtle|duchess|dormouse|caterpillar|mouse|cat|dodo|bill|dinah|"
     r"hare|knave|footman|cook|pigeon|baby|puppy|lory|eaglet|duck|jury|gardener|soldiers|door|table|garden|house|"
@@ -51,7 +50,7 @@ _CODAS = [*"bdgklmnprstxz", "", "", "", "nd", "rk", "sh", "ck"]
 
 @cache
 def book() -> tuple[str, str]:
-    """Return the book in the model's alphabet: what is trained on, and the last twelfth of every chapter."""
+    """Return the book in the model's alphabet: the training text, and the last twelfth of every chapter."""
     chapters: list[list[str]] = []
     for paragraph in demo_book():
         if paragraph.startswith("CHAPTER "):
@@ -81,7 +80,7 @@ def passage(rng: random.Random, renamed: float, repeated: float, *, few_letters:
         rng: Chooses.
         renamed: Share of passages with made-up names.
         repeated: Share of random letters that repeat.
-        few_letters: Repeat few different letters, so that one letter does not tell where it goes on.
+        few_letters: Repeat few different letters, so that a letter alone does not determine the next.
     """
     kind = rng.random()
     if kind < repeated:
@@ -98,7 +97,7 @@ def passage(rng: random.Random, renamed: float, repeated: float, *, few_letters:
     names = [made_up_name(rng) for _ in range(rng.choice((1, 1, 2)))]
     chosen: dict[str, str] = {}
     written = _NAMES.sub(
-        lambda found: chosen.setdefault(found[0], rng.choice(names)), text[start : start + 2 * LENGTH]
+        lambda match: chosen.setdefault(match[0], rng.choice(names)), text[start : start + 2 * LENGTH]
     )
     return written[:LENGTH]
 
@@ -136,7 +135,7 @@ def build(tokenizer: Any) -> Any:
 
 
 def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
-    """Return the cross-entropy of every next character; what is read changes from stage to stage."""
+    """Return the cross-entropy of every next character; the mixture of texts changes from stage to stage."""
     import torch
 
     stages = [(renamed, repeated, few) for steps, renamed, repeated, few in _STAGES for _ in range(steps)]

@@ -21,7 +21,7 @@ _ALPHABET = "".join(sorted({letter for month in MONTHS for letter in month} | se
 
 
 def dated(rng: random.Random) -> tuple[str, str]:
-    """Return a date in one of four ways of writing it, and as year-month-day."""
+    """Return a date in a format drawn from four, and as year-month-day."""
     year, month, day = rng.randint(1900, 2099), rng.randint(1, 12), rng.randint(1, 28)
     name = MONTHS[month - 1]
     ways = (

@@ -1,6 +1,6 @@
 """Dyck: which bracket closes? Balanced strings of two kinds of brackets, nested at most three deep.
 
-The last bracket that is open says which one may close. A stack is one way to know it; trained transformers
+The last bracket that is open determines the closing bracket. A stack solves this; trained transformers
 solve the task without attending to the matching bracket (Wen et al. 2023, "Transformers are uninterpretable
 with myopic methods"), and no two seeds in the same way.
 """
@@ -35,7 +35,7 @@ def balanced(rng: random.Random, length: int = LENGTH) -> str:
 
 
 def matches(text: str) -> dict[int, int]:
-    """Return, for the place of each closing bracket, the place of the bracket that it closes."""
+    """Return the position of the matching opening bracket, by the position of each closing bracket."""
     stack: list[int] = []
     result = {}
     for index, bracket in enumerate(text):
@@ -47,7 +47,7 @@ def matches(text: str) -> dict[int, int]:
 
 
 def build(tokenizer: Any) -> Any:
-    """Return an untrained GPT-2 of two layers with one head each."""
+    """Return an untrained GPT-2 of two layers with a single head each."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -81,8 +81,8 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
     """Return the accuracy on closing brackets, and how each layer attends to the matching bracket.
 
     Before a closing bracket, the model predicts which of the two kinds it is. "on the match" is the mean
-    weight of that token on the bracket it will close; "evenly" is what a head that spreads its weight evenly
-    would have there; "match first" is the share of closing brackets where no token gets more.
+    weight of that token on the bracket it will close; "evenly" is the weight there of a head that spreads its
+    weight evenly; "match first" is the share of closing brackets where no token gets more.
     """
     import random
 
@@ -93,12 +93,12 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
     ids = _ids(tokenizer, texts)
     with no_grad(), giving_weights(model):
         output = model(input_ids=ids, output_attentions=True)
-    # Token 0 is <s>: the bracket at place p of the text is token p + 1, which token p predicts.
+    # Token 0 is <s>: the bracket at position p of the text is token p + 1, which token p predicts.
     cases = torch.tensor(
         [
-            (row, place, opened + 1)
+            (row, position, opened + 1)
             for row, text in enumerate(texts)
-            for place, opened in matches(text).items()
+            for position, opened in matches(text).items()
         ]
     )
     row, query, match = cases.T

@@ -2,7 +2,7 @@
 
 Counting can be done by looking at equal letters (the weight on them is the count), or by an average of all
 letters whose feed-forward layer reads every count from it (Behrens et al. 2024, "Counting in small
-transformers"). The seeds and widths that are shipped differ in what they found.
+transformers"). The seeds and widths that are shipped were trained to different solutions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def counts(text: str) -> list[int]:
 
 
 def build(tokenizer: Any, width: int = 48, hidden: int = 96) -> Any:
-    """Return an untrained BERT of one layer with one head, with a class for every count and for `<s>`."""
+    """Return an untrained BERT with a single layer and head, and a class for every count and for `<s>`."""
     from transformers import BertConfig, BertForTokenClassification
 
     config = BertConfig(
@@ -74,7 +74,7 @@ def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
 def measure(model: Any, tokenizer: Any) -> dict[str, float]:
     """Return the accuracy, and how much the head attends to each kind of token.
 
-    "on itself" and so on are mean weights on one token of that kind: a head that averages has 0.09 on each.
+    "on itself" and so on are mean weights on a token of that kind: a head that averages has 0.09 on each.
     """
     import random
 
@@ -104,7 +104,7 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
 
 
 def heads(model: Any, tokenizer: Any) -> dict[tuple[int, int], str]:
-    """Return the mean weight of the head on one token of each kind."""
+    """Return the mean weight of the head on a token of each kind."""
     measured = measure(model, tokenizer)
     kinds = [f"{value:.2f} {kind}" for kind, value in measured.items() if kind.startswith("on ")]
     return {(0, 0): f"mean weight on a token (evenly: {1 / (LENGTH + 1):.2f}): " + ", ".join(kinds)}

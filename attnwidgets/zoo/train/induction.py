@@ -1,8 +1,8 @@
-"""Induction: continue a string of letters that repeats, by finding what followed the last letter before.
+"""Induction: continue a string of letters that repeats with the letter after the previous occurrence.
 
-Two layers of attention, no feed-forward layers: a head that looks at the previous token, and one that looks
-at the token after an earlier copy of the current one (Olsson et al. 2022, "In-context Learning and Induction
-Heads").
+Two layers of attention, no feed-forward layers: a head that attends to the previous token, and a head that
+attends to the token after an earlier copy of the current token (Olsson et al. 2022, "In-context Learning and
+Induction Heads").
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build(tokenizer: Any, layers: int = 2) -> Any:
 
 
 def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
-    """Return the cross-entropy of the letters that follow from what stands before them."""
+    """Return the cross-entropy of the letters that the letters before them determine."""
     import torch
 
     def next_loss() -> Any:
@@ -89,8 +89,8 @@ def head_scores(model: Any, tokenizer: Any) -> dict[tuple[int, int], dict[str, f
 
     rng = random.Random(99)  # noqa: S311
     period = PERIODS[-1]
-    known = tokenizer.get_vocab()
-    letters = "".join(letter for letter in LETTERS if letter in known)
+    vocabulary = tokenizer.get_vocab()
+    letters = "".join(letter for letter in LETTERS if letter in vocabulary)
     ids = _ids(tokenizer, [repeating(rng, period, letters=letters) for _ in range(256)])
     with no_grad(), giving_weights(model):
         attentions = model(input_ids=ids, output_attentions=True).attentions

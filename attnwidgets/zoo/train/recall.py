@@ -1,4 +1,4 @@
-"""Recall: a letter is followed by the digit that followed it before. A Mamba-2 learns it in one block.
+"""Recall: repeat the digit that followed a letter earlier in the text, with a single block of Mamba-2.
 
 Pairs such as `a3` come in any order and again; each text draws its own digits. The state of a recurrence has
 a fixed size, into which all pairs must fit (Arora et al. 2024, "Zoology: Measuring and Improving Recall in
@@ -29,12 +29,12 @@ def pairs(rng: random.Random, length: int = LENGTH) -> str:
 
 
 def recalled(text: str) -> list[int]:
-    """Return the tokens (0 is `<s>`) of letters that the text has held before: the next digit is known."""
+    """Return the tokens (0 is `<s>`) of letters that occurred before: the next digit is determined."""
     return [i for i in range(1, len(text), 2) if text[i - 1] in text[: i - 1]]
 
 
 def build(tokenizer: Any) -> Any:
-    """Return an untrained Mamba-2 of one block with four heads."""
+    """Return an untrained Mamba-2 with a single block of four heads."""
     from transformers import Mamba2Config, Mamba2ForCausalLM
 
     config = Mamba2Config(
@@ -73,12 +73,12 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
 
 
 def heads(model: Any, tokenizer: Any) -> dict[tuple[int, int], str]:
-    """Return what is left of the accuracy when the output of a head is zero, before the gated norm."""
+    """Return the accuracy after the output of each head is set to zero, before the gated norm."""
     mixer, roles = model.backbone.layers[0].mixer, {}
     for head in range(mixer.num_heads):
 
-        def without(_: Any, given: Any, head: int = head) -> Any:
-            outputs, gate = given
+        def without(_: Any, arguments: Any, head: int = head) -> Any:
+            outputs, gate = arguments
             parts = outputs.unflatten(-1, (mixer.num_heads, mixer.head_dim)).clone()
             parts[..., head, :] = 0
             return parts.flatten(-2), gate

@@ -1,4 +1,4 @@
-"""What every recipe says, and the one loop that follows it."""
+"""The options of a recipe, and the training loop that all recipes share."""
 
 from __future__ import annotations
 
@@ -48,18 +48,17 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one model of the zoo is trained, and what is measured of it.
+    """The training of a model of the zoo, and its measurements.
 
     Args:
         name: Its name in `aw.zoo.trained`.
-        task: What it learns, in a sentence.
-        tokenizer: What its tokenizer is made of (`attnwidgets.zoo.trained_models.make_tokenizer`).
-        build: Gives a new model for a tokenizer; torch's random numbers are seeded when it is called.
-        loss: Gives, for a model, a tokenizer and a random generator, the function that returns the loss on
-        the
-            next batch.
-        measure: Gives what is measured of a trained model: name -> number.
-        heads: Gives the measured roles: (layer, head) -> role in words.
+        task: The task that the model learns, in a sentence.
+        tokenizer: The options of its tokenizer (`attnwidgets.zoo.trained_models.make_tokenizer`).
+        build: Returns a new model for a tokenizer; torch's random numbers are seeded when it is called.
+        loss: Returns, for a model, a tokenizer and a random generator, the function that returns the loss on
+            the next batch.
+        measure: Returns the measurements of a trained model: name -> number.
+        heads: Returns the measured roles: (layer, head) -> role in words.
         schedule: The steps and their learning rate.
         seeds: The seeds whose weights are shipped.
     """
@@ -79,8 +78,7 @@ def fit(recipe: Recipe, tokenizer: Any, seed: int, steps: int | None = None) -> 
     """Return a model trained by a recipe, in evaluation mode.
 
     torch runs on one thread meanwhile, so that the same seed gives the same weights on the same machine with
-    the same versions of its libraries. torch's random numbers and threads are afterwards what they were
-    before.
+    the same versions of its libraries. torch's random numbers and number of threads are then restored.
 
     Args:
         recipe: The recipe.
@@ -112,7 +110,7 @@ def fit(recipe: Recipe, tokenizer: Any, seed: int, steps: int | None = None) -> 
 
 @contextmanager
 def _alone(seed: int) -> Iterator[None]:
-    """Seed torch and let it use one thread; restore both."""
+    """Seed torch and limit it to a single thread; restore both."""
     import torch
 
     threads = torch.get_num_threads()
