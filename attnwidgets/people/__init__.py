@@ -1,4 +1,4 @@
-"""aw.people: studies in which people say what they make of an explanation, and what follows from them.
+"""aw.people: studies in which people judge explanations or use them, and the analysis of their responses.
 
 In: items and conditions. Out: a study page, then responses and their analysis. Begin with `study.py`;
 `kinds.py` lists the questions, `analysis.py` the intervals. Files and lines that people send are untrusted:

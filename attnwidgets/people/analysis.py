@@ -1,4 +1,9 @@
-"""Analysis of responses: intervals that hold for other people and other items, and p by permutation."""
+"""Analysis of responses: intervals that hold for other people and other items, and p by permutation.
+
+`analyse` turns the rows of responses into `Outcomes`: scores and cells, [person, item]. Every cell (a
+condition, or a pair of conditions) gets a mean by `estimate`, and every comparison with the reference a
+difference by `estimate` and a p by `permuted` (`flipped` in a forced choice), corrected by Holm.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +37,15 @@ _SHOWN = 40
 def wilson(right: int, count: int, *, level: float = 0.95) -> tuple[float, float]:
     """Return Wilson's interval of a share.
 
-    It takes every answer to be independent of the others: it is right for one answer a person.
+    It takes every answer to be independent of the others, which holds for a single answer a person.
 
     Args:
-        right: How many of them.
-        count: How many there are.
+        right: The number of right answers.
+        count: The number of answers.
         level: Coverage, above 0 and below 1.
 
     Returns:
-        Its ends, from 0 to 1.
+        The ends of the interval, from 0 to 1.
 
     Raises:
         ValueError: `right` is not from 0 to `count`, `count` is 0, or the level is out of range.
@@ -65,7 +70,7 @@ def wilson(right: int, count: int, *, level: float = 0.95) -> tuple[float, float
 
 
 class Estimate(NamedTuple):
-    """A mean or a difference with its interval."""
+    """A mean or a difference (`value`) with the ends of its interval and its standard error."""
 
     value: float
     low: float
@@ -74,33 +79,38 @@ class Estimate(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """Scores and cells, both [person, item]; NaN and -1 without an answer."""
+    """Scores (NaN without an answer) and cells (-1 without an answer), both [person, item]."""
 
     scores: Float
     cells: Whole
 
 
 def estimate(
-    outcomes: Outcomes, one: int, other: int | None, level: float, resamples: int, rng: np.random.Generator
+    outcomes: Outcomes,
+    cell: int,
+    reference: int | None,
+    level: float,
+    resamples: int,
+    rng: np.random.Generator,
 ) -> Estimate:
-    """Return the mean of a cell, or its difference to another cell, with an interval.
+    """Return the mean of a cell, or its difference to the reference cell, with an interval.
 
     Two-way cluster variance: Var(people) + Var(items) - Var(answers) (Cameron, Gelbach and Miller 2011), the
     first two estimated by bootstraps, the last in closed form. A bootstrap that resamples people and items at
     once counts the noise of single answers three times (Owen 2007), and its intervals are far too wide. The
     quantile is Student's, for the smaller of the two numbers.
     """
-    signs = {one: 1.0} if other is None else {one: 1.0, other: -1.0}
-    result = {cell: outcomes.cells == cell for cell in signs}
-    totals = {cell: np.where(mask, outcomes.scores, 0.0) for cell, mask in result.items()}
-    value = sum(sign * totals[cell].sum() / result[cell].sum() for cell, sign in signs.items())
+    signs = {cell: 1.0} if reference is None else {cell: 1.0, reference: -1.0}
+    masks = {key: outcomes.cells == key for key in signs}
+    totals = {key: np.where(mask, outcomes.scores, 0.0) for key, mask in masks.items()}
+    value = sum(sign * totals[key].sum() / masks[key].sum() for key, sign in signs.items())
     answers = 0.0
-    for cell in signs:
-        scores = outcomes.scores[result[cell]]
+    for mask in masks.values():
+        scores = outcomes.scores[mask]
         answers += scores.var(ddof=1) / len(scores) if len(scores) > 1 else 0.0
     clustered, sizes = [], []
     for axis in (0, 1):
-        used = np.any(np.logical_or.reduce(list(result.values())), axis=1 - axis)
+        used = np.any(np.logical_or.reduce(list(masks.values())), axis=1 - axis)
         count = int(used.sum())
         sizes.append(count)
         if count < 2:  # noqa: PLR2004 - a single person or item cannot be resampled
@@ -108,61 +118,65 @@ def estimate(
         weights = rng.multinomial(count, np.full(count, 1 / count), size=resamples)
         means = np.zeros(resamples)
         with np.errstate(invalid="ignore"):  # a resample may hold nobody of a cell
-            for cell, sign in signs.items():
-                above = weights @ totals[cell].sum(1 - axis)[used]
-                means += sign * above / (weights @ result[cell].sum(1 - axis)[used])
+            for key, sign in signs.items():
+                sums = weights @ totals[key].sum(1 - axis)[used]
+                means += sign * sums / (weights @ masks[key].sum(1 - axis)[used])
         clustered.append(np.nanvar(means, ddof=1) * count / (count - 1))
-    # Where people, say, do not differ, their variance is that of the answers but for chance.
+    # Where people or items do not differ, their variance estimates that of the answers, and the sum of the
+    # three may fall below it by chance.
     variance = max(sum(clustered) - (len(clustered) - 1) * answers, answers)
     error = float(np.sqrt(variance))
     half = float(stdtrit(max(1, min(size for size in sizes if size > 1) - 1), 0.5 + level / 2)) * error
     return Estimate(float(value), float(value - half), float(value + half), error)
 
 
-def permuted(outcomes: Outcomes, one: int, other: int, resamples: int, rng: np.random.Generator) -> float:
-    """Return p of no difference: the cells of everybody's answers exchanged within each person.
+def permuted(
+    outcomes: Outcomes, cell: int, reference: int, resamples: int, rng: np.random.Generator
+) -> float:
+    """Return p of no difference between two cells, by permuting the cells of the answers within each person.
 
-    Where nobody has answers in both cells (a study between people), people are exchanged.
+    Where nobody has answers in both cells (a study between people), the cells of people are permuted.
     """
-    is_one, is_other = outcomes.cells == one, outcomes.cells == other
-    either = is_one | is_other
+    in_cell, in_reference = outcomes.cells == cell, outcomes.cells == reference
+    either = in_cell | in_reference
     scores = np.where(either, outcomes.scores, 0.0)
-    if not (is_one.any(1) & is_other.any(1)).any():
+    if not (in_cell.any(1) & in_reference.any(1)).any():
         used = either.any(1)
-        sums, counts, ones = scores[used].sum(1), either[used].sum(1), is_one[used].any(1)
-        orders = rng.permuted(np.tile(ones, (resamples, 1)), axis=1)
+        sums, counts, members = scores[used].sum(1), either[used].sum(1), in_cell[used].any(1)
+        orders = rng.permuted(np.tile(members, (resamples, 1)), axis=1)
         drawn = orders @ sums / (orders @ counts) - ~orders @ sums / (~orders @ counts)
-        seen = ones @ sums / (ones @ counts) - ~ones @ sums / (~ones @ counts)
+        observed = members @ sums / (members @ counts) - ~members @ sums / (~members @ counts)
     else:
-        first, second = is_one.sum(1), is_other.sum(1)
+        first, second = in_cell.sum(1), in_reference.sum(1)
         keys = rng.random((resamples, *scores.shape), dtype=np.float32)
-        keys[:, ~either] = 2  # behind all that count
+        keys[:, ~either] = 2  # above all random keys, so that answers in other cells rank last
         ranks = keys.argsort(2).argsort(2)
         chosen = (np.where(ranks < first[:, None], scores, 0.0)).sum((1, 2))
         total = scores.sum()
         drawn = chosen / first.sum() - (total - chosen) / second.sum()
-        seen = scores[is_one].sum() / first.sum() - scores[is_other].sum() / second.sum()
-    return _share_beyond(drawn, float(seen))
+        observed = scores[in_cell].sum() / first.sum() - scores[in_reference].sum() / second.sum()
+    return _share_beyond(drawn, float(observed))
 
 
 def flipped(outcomes: Outcomes, cell: int, resamples: int, rng: np.random.Generator) -> float:
-    """Return p of no preference in a pair: all choices of a person exchanged, or not."""
+    """Return p of no preference in a pair, by reversing all choices of random people."""
     mask = outcomes.cells == cell
     by_person = np.where(mask, outcomes.scores - 0.5, 0.0).sum(1)
     drawn = rng.choice((-1.0, 1.0), (resamples, len(by_person))) @ by_person
     return _share_beyond(drawn, float(by_person.sum()))
 
 
-def _share_beyond(drawn: Float, seen: float) -> float:
-    return float((1 + (np.abs(drawn) >= abs(seen) - 1e-12).sum()) / (1 + len(drawn)))
+def _share_beyond(drawn: Float, observed: float) -> float:
+    """Return the two-sided p of an observed statistic, which counts as a draw itself."""
+    return float((1 + (np.abs(drawn) >= abs(observed) - 1e-12).sum()) / (1 + len(drawn)))
 
 
 class Analysis(Table):
-    """What follows from responses; made by `responses.analyse()`.
+    """Means of the conditions and differences between them; made by `responses.analyse()`.
 
     Scores are 1 for a right answer and 0 otherwise; in trust the step, 1 to 5; in a forced choice 1 where
-    the first condition of the pair was chosen; in remove_words what both sets of words share by what either
-    holds.
+    the first condition of the pair was chosen; in remove_words the Jaccard similarity of the marked words
+    and the words to remove.
 
     Attributes:
         means: A dict for every condition, or pair: condition, other, people, answers, mean, low, high (of the
@@ -171,7 +185,7 @@ class Analysis(Table):
         differences: A dict for every comparison with the reference: condition, reference, difference, low,
             high, p (permutation within people) and p_holm (of all comparisons). In a forced choice the pair,
             and its share less a half.
-        notes: Who was left out, and what is unbalanced.
+        notes: Sentences about people who were left out, answers without a score, and imbalance.
         level: Coverage of the intervals.
     """
 
@@ -184,11 +198,11 @@ class Analysis(Table):
         self.notes = tuple(notes)
 
     def difference(self, condition: str, reference: str | None = None) -> Mapping[str, Any]:
-        """Return a comparison.
+        """Return an entry of `differences`.
 
         Args:
             condition: The condition, or the first of a pair.
-            reference: What it was compared with; None: whatever it was.
+            reference: The reference, or the second of a pair; None: the first entry of the condition.
 
         Raises:
             ValueError: The comparison is unknown.
@@ -209,7 +223,7 @@ class Analysis(Table):
         }
         rows = []
         for mean in self.means:
-            one = next(
+            difference = next(
                 (
                     d
                     for d in self.differences
@@ -218,10 +232,11 @@ class Analysis(Table):
                 compared.get(mean["condition"], {}) if not mean["other"] else {},
             )
             names = ("reference", "difference", "low", "high", "p", "p_holm")
-            rest = {
-                f"difference_{name}" if name in ("low", "high") else name: one.get(name) for name in names
+            columns = {
+                f"difference_{name}" if name in ("low", "high") else name: difference.get(name)
+                for name in names
             }
-            rows.append({**mean, **rest})
+            rows.append({**mean, **columns})
         yield {name: [row[name] for row in rows] for name in rows[0]}
 
     def __str__(self) -> str:
@@ -232,10 +247,10 @@ class Analysis(Table):
             lines.append(f"{name}: {mean['mean']:.2f} {ends}, {mean['answers']} answers")
         for item in self.differences:
             name = "less a half" if self.kind == "forced_choice" else f"less {item['reference']}"
-            said = (
-                f"{item['difference']:+.2f} [{item['low']:+.2f}, {item['high']:+.2f}], p {_p(item['p_holm'])}"
+            ends = f"[{item['low']:+.2f}, {item['high']:+.2f}]"
+            lines.append(
+                f"{item['condition']} {name}: {item['difference']:+.2f} {ends}, p {_p(item['p_holm'])}"
             )
-            lines.append(f"{item['condition']} {name}: {said}")
         return "\n".join([*lines, *self.notes])
 
     def __repr__(self) -> str:
@@ -257,11 +272,11 @@ def outcomes_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Outcomes, list[tuple
         name: i for i, name in enumerate(dict.fromkeys((row["condition"], row["other"]) for row in rows))
     }
     scores = np.full((len(people), len(items)), np.nan)
-    places = np.full(scores.shape, -1, np.int64)
+    numbers = np.full(scores.shape, -1, np.int64)
     for row in rows:
         at = people[row["person"]], items[row["item"]]
-        scores[at], places[at] = row["score"], cells[row["condition"], row["other"]]
-    return Outcomes(scores, places), list(cells)
+        scores[at], numbers[at] = row["score"], cells[row["condition"], row["other"]]
+    return Outcomes(scores, numbers), list(cells)
 
 
 def analyse(
@@ -273,7 +288,7 @@ def analyse(
     keep_inattentive: bool,
     seed: int,
 ) -> Analysis:
-    """Return what follows from responses, see `Responses.analyse`."""
+    """Return the analysis of responses, see `Responses.analyse`."""
     if not 0.5 < level < 1:  # noqa: PLR2004 - an interval
         raise ValueError(f"level={level} is not above 0.5 and below 1.")
     if resamples < _LEAST_RESAMPLES:
@@ -283,12 +298,12 @@ def analyse(
     unscored = sum(row["score"] is None for row in rows)
     rows = [row for row in rows if row["score"] is not None]
     if not rows:
-        what = (
+        advice = (
             "give read_responses(..., study) the study, whose items hold the truth."
             if responses.study is None
             else "no item says what is right (remove=)."
         )
-        raise ValueError(f"no answer has a score: {what}")
+        raise ValueError(f"no answer has a score: {advice}")
     outcomes, cells = outcomes_of(rows)
     if len(outcomes.scores) < 2:  # noqa: PLR2004 - people are resampled
         raise ValueError(f"{len(outcomes.scores)} person is left: an interval needs two or more.")
@@ -346,6 +361,7 @@ def _mean(
     ends: tuple[float, float],
     is_share: bool,
 ) -> dict[str, Any]:
+    """Return the mean of a cell with its intervals, an entry of `Analysis.means`."""
     mask = outcomes.cells == cell
     count = int(mask.sum())
     result = estimate(outcomes, cell, None, level, resamples, rng)
@@ -358,20 +374,20 @@ def _mean(
 
 
 def _in_order(responses: Responses, cells: Sequence[tuple[str, str]]) -> list[int]:
-    """Return the cells in the order of the study's conditions, if it is known."""
+    """Return the cells in the order of the study's conditions; by name without a study."""
     study = responses.study
     if study is None:
         return sorted(range(len(cells)), key=lambda cell: cells[cell])
-    wanted = [study.cell_names(cell) for cell in range(len(study.cells))]
-    return sorted(range(len(cells)), key=lambda cell: wanted.index(cells[cell]))
+    order = [study.cell_names(cell) for cell in range(len(study.cells))]
+    return sorted(range(len(cells)), key=lambda cell: order.index(cells[cell]))
 
 
-def _reference(given: str | None, names: Sequence[str]) -> str:
-    if given is None:
+def _reference(reference: str | None, names: Sequence[str]) -> str:
+    if reference is None:
         return next((name for name in (NONE, RANDOM) if name in names), names[0])
-    if given not in names:
-        raise ValueError(f"reference={given!r} is not one of {list(names)}.{suggest(given, names)}")
-    return given
+    if reference not in names:
+        raise ValueError(f"reference={reference!r} is not one of {list(names)}.{suggest(reference, names)}")
+    return reference
 
 
 def _remarks(

@@ -1,4 +1,4 @@
-"""Item: what a person is shown once: a text, what a model made of it, and its explanations by condition."""
+"""Item: a text that a person reads, a model's prediction for it, and its explanations by condition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 
 NONE, RANDOM = "none", "random"
-"""Conditions that are made from the others: no explanation, and the same numbers on other words."""
+"""Conditions that the study makes itself: no explanation, and another condition's values on other words."""
 _MOST_WORDS = 400
 _MOST_CHARACTERS = 4000
 _DIGITS = 3
@@ -22,21 +22,21 @@ _DIGITS = 3
 
 @dataclass(frozen=True)
 class Item:
-    """One text of a study, with what a model said of it and how this is explained.
+    """A text of a study, with a model's prediction for it and the explanations of this prediction.
 
     Args:
-        text: What is read.
-        explanations: An explanation by condition: Attributions with one target; a MixingMap, of which is
-            shown how much every word is read, averaged over layers, heads and queries; a pair `(words,
-            values)`; or a sentence. "none" and "random" are made by the study. For two models, a pair of
-            explanations, the first model's first.
-        prediction: What the model answered; of two models a pair.
-        label: The true answer, if it is known. It is not shown.
+        text: The text that people read.
+        explanations: An explanation by condition: Attributions with a single target; a MixingMap, shown as
+            the weight of every word, averaged over layers, heads and queries; a pair `(words, values)`; or a
+            sentence. "none" and "random" are made by the study. For two models, a pair of explanations, the
+            first model's first.
+        prediction: The model's answer; of two models a pair.
+        label: The true answer, if there is one. It is not shown.
         changed: The changed text of a counterfactual simulation.
-        changed_prediction: What the model answered for it.
-        better: Which of two models is the better one, 0 or 1.
-        remove: The words that are rightly removed, as texts or as places counted from 0.
-        id: A name, unique in the study; "": its number.
+        changed_prediction: The model's answer for the changed text.
+        better: The index of the better of two models, 0 or 1.
+        remove: The words that are rightly removed, as texts or as indices from 0.
+        id: A name, unique in the study; "": the item's number.
     """
 
     text: str
@@ -51,7 +51,11 @@ class Item:
 
 
 class Shown(NamedTuple):
-    """An explanation as it is drawn: words with values between -1 and 1, or a sentence, or nothing."""
+    """An explanation in the form in which it is drawn.
+
+    `words` have `values` between -1 and 1; or both are empty and `text` is a sentence; or all three are
+    empty.
+    """
 
     words: tuple[str, ...]
     values: tuple[float, ...]
@@ -59,56 +63,56 @@ class Shown(NamedTuple):
 
     @property
     def signed(self) -> bool:
-        """Whether some words speak against."""
+        """Whether a value is negative: the word speaks against the prediction."""
         return any(value < 0 for value in self.values)
 
 
 NOTHING = Shown((), (), "")
 
 
-def item_of(given: Any, number: int) -> Item:
-    """Return an item, or the item that a dict describes.
+def item_of(entry: Any, number: int) -> Item:
+    """Return the `Item` that an entry of a list of items is, or describes as a dict.
 
     Raises:
-        TypeError: It is neither, or has an unknown field.
-        ValueError: Its text is empty or too long.
+        TypeError: The entry is neither an Item nor a dict, or has an unknown field.
+        ValueError: The text is empty or too long.
     """
-    if isinstance(given, Mapping):
-        known = [item.name for item in fields(Item)]
-        refuse_unknown("aw.people.Item", [name for name in given if name not in known], known)
-        given = Item(**given)
-    if not isinstance(given, Item):
-        raise TypeError(f"items[{number}] is a {type(given).__name__}; give an aw.people.Item or a dict.")
-    if not isinstance(given.text, str) or not given.text.strip():
+    if isinstance(entry, Mapping):
+        names = [item.name for item in fields(Item)]
+        refuse_unknown("aw.people.Item", [name for name in entry if name not in names], names)
+        entry = Item(**entry)
+    if not isinstance(entry, Item):
+        raise TypeError(f"items[{number}] is a {type(entry).__name__}; give an aw.people.Item or a dict.")
+    if not isinstance(entry.text, str) or not entry.text.strip():
         raise ValueError(f"items[{number}] has no text.")
-    if max(len(given.text), len(given.changed)) > _MOST_CHARACTERS:
+    if max(len(entry.text), len(entry.changed)) > _MOST_CHARACTERS:
         raise ValueError(f"items[{number}] has more than {_MOST_CHARACTERS:,} characters: give a part of it.")
-    return given
+    return entry
 
 
-def shown_of(given: Any, where: str) -> Shown:
-    """Return an explanation as it is drawn.
+def shown_of(explanation: Any, where: str) -> Shown:
+    """Return an explanation in the form in which it is drawn.
 
     Args:
-        given: See `Item`.
-        where: What it is, for messages.
+        explanation: A sentence, `(words, values)`, Attributions or a MixingMap, see `Item`.
+        where: The expression that names the explanation in messages, such as `items[0].explanations['a']`.
 
     Raises:
-        TypeError: It is not an explanation.
-        ValueError: It has several targets, no words, or a value that is not finite.
+        TypeError: The explanation is none of these types.
+        ValueError: The explanation has several targets, no words, or a value that is not finite.
     """
-    if isinstance(given, str):
-        if not given.strip() or len(given) > _MOST_CHARACTERS:
+    if isinstance(explanation, str):
+        if not explanation.strip() or len(explanation) > _MOST_CHARACTERS:
             raise ValueError(f"{where} is a sentence of 1 to {_MOST_CHARACTERS:,} characters.")
-        return Shown((), (), given)
-    if isinstance(given, (Attributions, MixingMap)):
-        words, values = _of_explanation(given, where)
-    elif isinstance(given, (tuple, list)) and len(given) == 2:  # noqa: PLR2004 - words and values
-        words, values = [str(word) for word in given[0]], np.asarray(given[1], float)
+        return Shown((), (), explanation)
+    if isinstance(explanation, (Attributions, MixingMap)):
+        words, values = _word_values(explanation, where)
+    elif isinstance(explanation, (tuple, list)) and len(explanation) == 2:  # noqa: PLR2004 - words and values
+        words, values = [str(word) for word in explanation[0]], np.asarray(explanation[1], float)
     else:
         raise TypeError(
-            f"{where} is a {type(given).__name__}; give Attributions, a MixingMap, (words, values) or a "
-            "sentence."
+            f"{where} is a {type(explanation).__name__}; give Attributions, a MixingMap, (words, values) or "
+            "a sentence."
         )
     if not 0 < len(words) <= _MOST_WORDS or values.shape != (len(words),):
         raise ValueError(
@@ -123,29 +127,29 @@ def shown_of(given: Any, where: str) -> Shown:
     return Shown(tuple(words), tuple(round(float(value), _DIGITS) for value in scaled), "")
 
 
-def _of_explanation(given: Attributions | MixingMap, where: str) -> tuple[list[str], Any]:
-    """Return words and values of an explanation, without special tokens."""
-    axis = given.axis if isinstance(given, Attributions) else given.key
-    unit_name = "word" if "word" in axis.units else given.unit
+def _word_values(explanation: Attributions | MixingMap, where: str) -> tuple[list[str], Any]:
+    """Return the words of an explanation and its values [word], without special tokens."""
+    axis = explanation.axis if isinstance(explanation, Attributions) else explanation.key
+    unit_name = "word" if "word" in axis.units else explanation.unit
     try:
-        read = given.to(unit_name)
-    except (TypeError, ValueError):  # it is in a coarser unit already
-        read, unit_name = given, given.unit
-    if isinstance(read, Attributions):
-        if read.values.ndim > 1:
-            raise ValueError(f"{where} has {len(read.targets)} targets: choose one with .select(target).")
-        unit, values = read.axis.units[unit_name], np.asarray(read.values, float)
+        by_word = explanation.to(unit_name)
+    except (TypeError, ValueError):  # the explanation is in a coarser unit already
+        by_word, unit_name = explanation, explanation.unit
+    if isinstance(by_word, Attributions):
+        if by_word.values.ndim > 1:
+            raise ValueError(f"{where} has {len(by_word.targets)} targets: choose one with .select(target).")
+        unit, values = by_word.axis.units[unit_name], np.asarray(by_word.values, float)
     else:
-        unit = read.key.units[unit_name]
-        values = np.asarray(read.values, float).reshape(-1, len(unit)).mean(0)
-    own = [index for index, special in enumerate(unit.special) if not special]
-    return [str(unit.labels[place]) for place in own], values[own]
+        unit = by_word.key.units[unit_name]
+        values = np.asarray(by_word.values, float).reshape(-1, len(unit)).mean(0)
+    content = [index for index, special in enumerate(unit.special) if not special]
+    return [str(unit.labels[index]) for index in content], values[content]
 
 
 def placebo(shown: Shown, seed: int) -> Shown:
-    """Return the same numbers on other words: what an explanation looks like that explains nothing."""
+    """Return an explanation with its values permuted over its words, so that it explains nothing."""
     order = np.random.default_rng(seed).permutation(len(shown.values))
-    return shown._replace(values=tuple(shown.values[place] for place in order))
+    return shown._replace(values=tuple(shown.values[index] for index in order))
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -154,33 +158,33 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def gaps(text: str, words: Sequence[str]) -> list[bool]:
-    """Return of every word whether a space stands before it in the text."""
+    """Return for every word whether a space stands before it in the text."""
     result, at = [], 0
     for word in words:
-        place = text.find(word, at)
-        if place < 0:
+        start = text.find(word, at)
+        if start < 0:  # the explanation spells the word in another way
             result.append(True)
             continue
-        result.append(bool(re.search(r"\s", text[at:place])))
-        at = place + len(word)
+        result.append(bool(re.search(r"\s", text[at:start])))
+        at = start + len(word)
     return [False, *result[1:]]
 
 
-def places_to_remove(item: Item, words: Sequence[str], number: int) -> tuple[int, ...]:
-    """Return the places of the words that are rightly removed.
+def words_to_remove(item: Item, words: Sequence[str], number: int) -> tuple[int, ...]:
+    """Return the sorted indices of the words that are rightly removed.
 
     Raises:
-        ValueError: A word is not in the text, or a place is out of range.
+        ValueError: A word is not in the text, or an index is out of range.
     """
-    places: set[int] = set()
-    for wanted in item.remove:
-        if isinstance(wanted, str):
-            same = [index for index, word in enumerate(words) if word == wanted]
+    indices: set[int] = set()
+    for entry in item.remove:
+        if isinstance(entry, str):
+            same = [index for index, word in enumerate(words) if word == entry]
         else:
-            same = [int(wanted)] if 0 <= int(wanted) < len(words) else []
+            same = [int(entry)] if 0 <= int(entry) < len(words) else []
         if not same:
             raise ValueError(
-                f"items[{number}].remove: {quoted(str(wanted))} is not one of its {len(words)} words."
+                f"items[{number}].remove: {quoted(str(entry))} is not one of its {len(words)} words."
             )
-        places.update(same)
-    return tuple(sorted(places))
+        indices.update(same)
+    return tuple(sorted(indices))

@@ -1,4 +1,10 @@
-"""The kinds of studies: their questions, answers and scores, and signs that give an answer away."""
+"""The kinds of studies: their questions, answers and scores, and checks that no item gives its answer away.
+
+`require_fields`, `labels_of`, `truth_of`, `is_answer` and `score` are the definition of a kind. The checks
+are for simulations, in which a person predicts the model's answer: `refuse_named` compares explanations with
+the labels, `refuse_coloured` their summed values with the predictions, `refuse_told` the texts with those
+whose predictions are shown.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import quoted
-from attnwidgets.people.item import Item, places_to_remove
+from attnwidgets.people.item import Item, words_to_remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +26,7 @@ PAIRS = ("forced_choice", "which_model")
 """Kinds in which two explanations stand side by side."""
 
 SIMULATIONS = ("forward", "counterfactual")
-"""Kinds in which a person says what the model will answer."""
+"""Kinds in which a person predicts the model's answer."""
 
 SIDES = ("first", "second")
 STEPS = 5
@@ -38,7 +44,7 @@ CONSENT = (
     "you hand them in yourself. You can stop at any time; then nothing is kept."
 )
 CHECK_WORDS = ("please", "mark", "only", "the", "word", "apple")
-"""The text of an attention check of `remove_words`, whose last word is to be marked."""
+"""The text of an attention check of `remove_words`. The right answer marks its last word."""
 
 _NEEDED = {
     "forced_choice": ("prediction",),
@@ -50,9 +56,10 @@ _NEEDED = {
 }
 
 _TOLD = 0.9
-"""From this balanced accuracy on, the sum counts as a statement of the class."""
+"""From this balanced accuracy on, the summed values count as a statement of the class."""
 
 _FEWEST, _ENOUGH = 4, 8
+"""Items from which on the sums are compared at zero, and at the best threshold."""
 
 
 def require_fields(kind: str, items: Sequence[Item], name: str) -> None:
@@ -73,28 +80,33 @@ def require_fields(kind: str, items: Sequence[Item], name: str) -> None:
             raise TypeError(f"{name}[{number}].prediction is not a text: only 'which_model' takes a pair.")
 
 
-def labels_of(kind: str, items: Sequence[Item], given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return what can be answered in a simulation; () in other kinds.
+def labels_of(kind: str, items: Sequence[Item], labels: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the labels that a person chooses from in a simulation; () in other kinds.
+
+    Args:
+        kind: The kind of the study.
+        items: The items and practice items.
+        labels: The labels of the study; None: the predictions of the items, sorted.
 
     Raises:
-        ValueError: There are fewer than two, one is given twice, or a prediction is not among them.
+        ValueError: There are fewer than two labels, a label is repeated, or a prediction is not a label.
     """
     if kind not in SIMULATIONS:
         return ()
-    result = {str(getattr(item, name)) for item in items for name in _NEEDED[kind] if name != "changed"}
-    labels = tuple(sorted(result)) if given is None else tuple(str(label) for label in given)
+    predictions = {str(getattr(item, name)) for item in items for name in _NEEDED[kind] if name != "changed"}
+    labels = tuple(sorted(predictions)) if labels is None else tuple(str(label) for label in labels)
     if len(labels) < 2 or len(set(labels)) < len(labels):  # noqa: PLR2004 - a choice is of two
         raise ValueError(
             f"labels {list(labels)}: a choice needs two or more labels, each once; give labels=[...], or "
             "items with several predictions."
         )
-    if result - set(labels):
-        raise ValueError(f"labels {list(labels)} lack the predictions {sorted(result - set(labels))}.")
+    if predictions - set(labels):
+        raise ValueError(f"labels {list(labels)} lack the predictions {sorted(predictions - set(labels))}.")
     return labels
 
 
 def truth_of(kind: str, item: Item, words: Sequence[str], number: int) -> Any:
-    """Return the right answer to an item; None if there is none."""
+    """Return the right answer to an item, of the type that `is_answer` accepts; None if there is none."""
     if kind == "forward":
         return item.prediction
     if kind == "counterfactual":
@@ -102,12 +114,12 @@ def truth_of(kind: str, item: Item, words: Sequence[str], number: int) -> Any:
     if kind == "which_model":
         return item.better
     if kind == "remove_words" and item.remove:
-        return places_to_remove(item, words, number)
+        return words_to_remove(item, words, number)
     return None
 
 
 def check_answers(kind: str, labels: Sequence[str], count: int, seed: int) -> list[Any]:
-    """Return what each attention check asks to answer."""
+    """Return the answer that each of `count` attention checks asks for."""
     if kind == "remove_words":
         return [[len(CHECK_WORDS) - 1]] * count
     options: Sequence[Any] = labels or (SIDES if kind in PAIRS else (2, 4, 1, 5))
@@ -115,7 +127,7 @@ def check_answers(kind: str, labels: Sequence[str], count: int, seed: int) -> li
 
 
 def is_answer(kind: str, answer: Any, labels: Sequence[str], words: int) -> bool:
-    """Return whether something is an answer to a trial of this kind."""
+    """Return whether a value is a valid answer to a trial of this kind, whose text has `words` words."""
     if kind == "trust":
         return isinstance(answer, int) and not isinstance(answer, bool) and 1 <= answer <= STEPS
     if kind == "remove_words":
@@ -128,12 +140,12 @@ def is_answer(kind: str, answer: Any, labels: Sequence[str], words: int) -> bool
 
 
 def score(kind: str, truth: Any, answer: Any, side: int) -> float | None:
-    """Return an answer as a number.
+    """Return the score of an answer.
 
     Returns:
-        forced_choice: 1 where the first condition of the pair was chosen; trust: 1 to 5; remove_words: what
-        both sets of words share by what either holds (Jaccard); otherwise 1 where the answer is right. None
-        without a right answer.
+        forced_choice: 1 where the first condition of the pair was chosen; trust: 1 to 5; remove_words: the
+        Jaccard similarity of the marked words and the words to remove; otherwise 1 where the answer is right.
+        None without a right answer.
     """
     if kind == "trust":
         return float(answer)
@@ -150,23 +162,23 @@ def score(kind: str, truth: Any, answer: Any, side: int) -> float | None:
 
 
 def named(label: str, text: str) -> bool:
-    """Return whether a text holds a label as a word of its own, in any case."""
+    """Return whether a text contains a label as a whole word, in upper or lower case."""
     return bool(re.search(rf"(?<!\w){re.escape(label.casefold())}(?!\w)", text.casefold()))
 
 
 def refuse_named(
     items: Sequence[Item], condition: str, shown: Sequence[Shown], labels: Sequence[str]
 ) -> None:
-    """Refuse explanations that hold a label which their text does not hold.
+    """Refuse explanations that contain a label which their text does not contain.
 
     Raises:
         ValueError: The message names item, condition and label.
     """
     for number, (item, entry) in enumerate(zip(items, shown, strict=True)):
-        said = " ".join((*entry.words, entry.text))
-        texts = item.text if entry.words else ""  # a sentence is not a part of the text
+        explanation = " ".join((*entry.words, entry.text))
+        text = item.text if entry.words else ""  # a sentence is not a part of the text
         for label in labels:
-            if label and named(label, said) and not named(label, texts):
+            if label and named(label, explanation) and not named(label, text):
                 raise ValueError(
                     f"items[{number}] in condition {condition!r} gives the answer away: what is shown holds "
                     f"the label {label!r}. Leave the label out of the explanation."
@@ -176,27 +188,28 @@ def refuse_named(
 def refuse_coloured(items: Sequence[Item], condition: str, shown: Sequence[Shown]) -> None:
     """Refuse signed explanations whose colours state the class.
 
-    They do where the sum of the shown values tells the predictions apart, whatever the words are:
-    explanations of one fixed class ("positive" in every item) do, those of each item's own prediction do not.
+    The colours state the class where the sum of the shown values separates the predictions, whatever the
+    words are. Explanations of a fixed class ("positive" in every item) do so; explanations of each item's
+    prediction do not.
 
     Raises:
-        ValueError: The message says in how many items, and what to do.
+        ValueError: The message says in how many items, and how to avoid it.
     """
     if not any(entry.signed for entry in shown):
         return
-    sums = np.array([sum(one.values) for one in shown])
+    sums = np.array([sum(entry.values) for entry in shown])
     answers = np.array([str(item.prediction) for item in items])
     classes = sorted(set(answers.tolist()))
     if len(classes) < 2 or len(items) < _FEWEST:  # noqa: PLR2004 - there is nothing to tell apart
         return
-    # Of a few items, some threshold nearly always tells the classes apart by chance.
+    # With a few items, some threshold nearly always separates the classes by chance.
     limits = sums if len(items) >= _ENOUGH else np.zeros(1)
     for label in classes:
-        own, other = sums[answers == label], sums[answers != label]
-        told = [((own >= limit).mean() + (other < limit).mean()) / 2 for limit in limits]
-        best = int(np.argmax(told))
-        if told[best] >= _TOLD:
-            right = int((own >= limits[best]).sum() + (other < limits[best]).sum())
+        positive, negative = sums[answers == label], sums[answers != label]
+        accuracies = [((positive >= limit).mean() + (negative < limit).mean()) / 2 for limit in limits]
+        best = int(np.argmax(accuracies))
+        if accuracies[best] >= _TOLD:
+            right = int((positive >= limits[best]).sum() + (negative < limits[best]).sum())
             raise ValueError(
                 f"condition {condition!r} gives the answer away: in {right} of {len(items)} items the shown "
                 f"values sum to more exactly where the model answers {label!r}, so the colours state the "
@@ -206,9 +219,10 @@ def refuse_coloured(items: Sequence[Item], condition: str, shown: Sequence[Shown
 
 
 def refuse_told(kind: str, items: Sequence[Item], practice: Sequence[Item]) -> None:
-    """Refuse a simulation that asks for an answer which it shows elsewhere.
+    """Refuse a simulation that asks for a model's answer which it shows elsewhere.
 
-    Practice items tell theirs, and a counterfactual simulation shows what the model made of every text.
+    Practice items show their right answer, and a counterfactual simulation shows the prediction for every
+    unchanged text.
 
     Raises:
         ValueError: The message names the item, and where its answer is shown.
@@ -219,29 +233,29 @@ def refuse_told(kind: str, items: Sequence[Item], practice: Sequence[Item]) -> N
     for name, group in (("items", items), ("practice", practice)):
         for number, item in enumerate(group):
             if kind == "counterfactual":
-                told.setdefault(_read(item.text), (name, number))
+                told.setdefault(_normalised(item.text), (name, number))
             if name == "practice":
-                told.setdefault(_read(_question(kind, item)), (name, number))
+                told.setdefault(_normalised(_question(kind, item)), (name, number))
     for number, item in enumerate(items):
         question = _question(kind, item)
-        name, place = told.get(_read(question), ("", -1))
-        if (name, place) == ("items", number):
+        name, index = told.get(_normalised(question), ("", -1))
+        if (name, index) == ("items", number):
             raise ValueError(f"items[{number}].changed is its own text, whose answer is shown: change it.")
         if name:
             raise ValueError(
-                f"items[{number}] asks what the model answers to {quoted(question)}, and {name}[{place}] "
+                f"items[{number}] asks what the model answers to {quoted(question)}, and {name}[{index}] "
                 "shows it. Leave one of them out."
             )
 
 
 def repeated(kind: str, items: Sequence[Item], practice: Sequence[Item]) -> Iterator[str]:
-    """Yield what is to be said of texts that a person reads twice."""
-    places: dict[tuple[str, str], list[str]] = {}
+    """Yield a note if a person reads a text twice."""
+    names_by_text: dict[tuple[str, str], list[str]] = {}
     for name, group in (("items", items), ("practice", practice)):
         for number, item in enumerate(group):
-            key = (_read(item.text), _read(item.changed) if kind == "counterfactual" else "")
-            places.setdefault(key, []).append(f"{name}[{number}]")
-    twice = [(key, names) for key, names in places.items() if len(names) > 1 and "items" in names[0]]
+            changed = _normalised(item.changed) if kind == "counterfactual" else ""
+            names_by_text.setdefault((_normalised(item.text), changed), []).append(f"{name}[{number}]")
+    twice = [(key, names) for key, names in names_by_text.items() if len(names) > 1 and "items" in names[0]]
     if twice:
         (text, _), names = twice[0]
         more = f" (and so {len(twice) - 1} more)" if len(twice) > 1 else ""
@@ -256,6 +270,6 @@ def _question(kind: str, item: Item) -> str:
     return item.changed if kind == "counterfactual" else item.text
 
 
-def _read(text: str) -> str:
-    """Return a text as people tell it from others: without its case and its spaces."""
+def _normalised(text: str) -> str:
+    """Return a text in lower case with single spaces, since texts that differ in these read the same."""
     return " ".join(text.split()).casefold()

@@ -1,4 +1,10 @@
-"""Reading responses, from files and lines of text in forms (twin: js/src/views/people/payload.ts)."""
+"""Reading responses, from files and lines of text in forms (twin: js/src/views/people/payload.ts).
+
+A payload is the JSON object of a person's responses: its rows are the answers, its digest shows whether they
+were edited. `_Reader` collects payloads from files (`_take` checks them, `add` merges those of a person) and
+turns them into rows (`_rows`), scored where the study is given. Files are untrusted: a payload that cannot be
+read is set aside with a reason, and the other payloads count.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +35,17 @@ _LARGEST = 20_000_000
 VERSION = 1
 FIELDS = ("v", "study", "kind", "code", "finished", "rows", "package")
 ROW = ("role", "item", "condition", "other", "position", "side", "answer", "first_ms", "ms")
-"""What a row of the file holds, in this order."""
+"""The values of a row of a payload, in this order."""
 
 RECEIPT = re.compile(r"\bawp(\d{1,4})\.([A-Za-z0-9_=-]+)(?:\.([0-9A-Za-z]*))?")
-"""Where a person's line may stand in a text, whole or not."""
+"""A person's line within a text, whole or cut: version, body and digest."""
 
 ROLES = ("practice", "item", "check")
 _CODE = re.compile(r"[a-z0-9]{4,16}")
 
 
 def read_responses(files: str | Path | Iterable[str | Path], study: Study | None = None) -> Responses:
-    """Return what people answered.
+    """Return the responses in files that people handed in.
 
     Args:
         files: Files that people downloaded; text files, tables or mails with the lines that they copied
@@ -48,8 +54,8 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
             count.
 
     Returns:
-        Responses. What is wrong is a warning that names the file, and is kept in `.notes`; what does not
-        count is kept in `.set_aside`. Links in a folder are not followed:
+        Responses. Each problem is a warning that names the file, and an entry of `.notes`; answers that do
+        not count are in `.set_aside`. Links in a folder are not followed:
 
         - answers that were edited (their digest does not fit) are set aside;
         - of a person handed in twice, the copy with more answers counts;
@@ -58,7 +64,7 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
 
     Raises:
         FileNotFoundError: The file does not exist.
-        ValueError: No responses were found.
+        ValueError: The files contain no responses.
 
     Example:
         >>> aw.people.read_responses("nowhere.json")
@@ -67,10 +73,10 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
         FileNotFoundError: nowhere.json does not exist
     """
     reader = _Reader(study)
-    several = [files] if isinstance(files, (str, Path)) else list(files)
-    for given in several:
-        for path in _found(Path(given)):
-            if path.is_symlink() and path != Path(given):
+    roots = [files] if isinstance(files, (str, Path)) else list(files)
+    for root in roots:
+        for path in _files(Path(root)):
+            if path.is_symlink() and path != Path(root):
                 reader.notes.append(f"{path.name} is a link, which is not followed: hand in the file itself")
                 continue
             try:
@@ -80,7 +86,7 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
     responses = reader.responses()
     if not responses.rows and not responses.set_aside:
         raise ValueError(
-            f"no responses in {', '.join(map(str, several))}. {' '.join(responses.notes)}".rstrip()
+            f"no responses in {', '.join(map(str, roots))}. {' '.join(responses.notes)}".rstrip()
         )
     for note in responses.notes:
         warnings.warn(f"aw.people.read_responses: {note}.", stacklevel=2)
@@ -88,14 +94,15 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
 
 
 def responses_of(payloads: Iterable[tuple[str, dict[str, Any]]], study: Study) -> Responses:
-    """Return the responses of checked payloads, each with the name of where it comes from."""
+    """Return the responses of checked payloads, each with the name of its source for notes."""
     reader = _Reader(study)
     for name, payload in payloads:
         reader.add(name, payload)
     return reader.responses()
 
 
-def _found(path: Path) -> list[Path]:
+def _files(path: Path) -> list[Path]:
+    """Return a file, or the files and links of a folder whose endings can hold responses."""
     if path.is_dir():
         inside = (file for file in path.rglob("*") if file.suffix.lower() in _ENDINGS)
         return sorted(file for file in inside if file.is_symlink() or file.is_file())
@@ -112,7 +119,7 @@ class _Reader:
         self.people: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def read(self, path: Path) -> None:
-        """Read one file."""
+        """Read the payloads of a file: a JSON file with one or a list of them, or lines in a text."""
         if path.stat().st_size > _LARGEST:
             self.notes.append(f"{path.name} is larger than {_LARGEST // 1_000_000} MB and was not read")
             return
@@ -132,7 +139,7 @@ class _Reader:
             self._take(path.name, lambda line=line: payload_of_line(line[1], line[2], line[3]))
 
     def _take(self, name: str, read: Any) -> None:
-        """Take one person's responses, or say what is wrong with them."""
+        """Add the payload that `read` returns, or note its problem and set its rows aside."""
         try:
             payload = checked(read())
         except PayloadError as error:
@@ -154,15 +161,16 @@ class _Reader:
         self.add(name, payload)
 
     def add(self, name: str, payload: dict[str, Any]) -> None:
-        """Add a person, who may have handed in before."""
+        """Add the payload of a person, who may have handed in before."""
         code = payload["code"]
         same = [key for key in self.people if key == code or key.startswith(f"{code}-")]
         for key in same:
-            before, one = self.people[key]
-            shorter, longer = sorted((one["rows"], payload["rows"]), key=len)
+            before, earlier = self.people[key]
+            shorter, longer = sorted((earlier["rows"], payload["rows"]), key=len)
             if longer[: len(shorter)] == shorter:  # the same person, later
                 self.notes.append(f"{before} and {name} are of one person, {code}: the longer one counts")
-                self.people[key] = (name if longer is payload["rows"] else before, {**one, "rows": longer})
+                longer_name = name if longer is payload["rows"] else before
+                self.people[key] = (longer_name, {**earlier, "rows": longer})
                 return
         if same:
             key = f"{code}-{len(same) + 1}"
@@ -175,7 +183,7 @@ class _Reader:
         self.people[key] = (name, payload)
 
     def _damaged(self, name: str, error: Exception) -> str:
-        """Note that responses are damaged in a way of which no check knows; return the reason."""
+        """Note that responses are damaged in a way that no check covers; return the reason."""
         why = f"it is damaged ({type(error).__name__}: {error})"
         self.notes.append(f"{name}: {why}; set aside")
         return why
@@ -188,7 +196,7 @@ class _Reader:
             )
 
     def responses(self) -> Responses:
-        """Return all that was read."""
+        """Return the responses of all payloads."""
         rows: list[dict[str, Any]] = []
         for key, (name, payload) in self.people.items():
             try:
@@ -205,16 +213,16 @@ class _Reader:
         turns = {} if self.study is None else self._turns(payload["code"])
         seen: set[tuple[str, str]] = set()
         for row in payload["rows"]:
-            one = {**dict.fromkeys(COLUMNS), **dict(zip(ROW, row, strict=True)), "person": person}
-            why = "it was answered twice" if (one["role"], one["item"]) in seen else ""
-            seen.add((one["role"], one["item"]))
+            answer = {**dict.fromkeys(COLUMNS), **dict(zip(ROW, row, strict=True)), "person": person}
+            why = "it was answered twice" if (answer["role"], answer["item"]) in seen else ""
+            seen.add((answer["role"], answer["item"]))
             if self.study is not None and not why:
-                why = self._score(self.study, one, turns)
+                why = self._score(self.study, answer, turns)
             if why:
-                self.notes.append(f"{name}: {one['role']} {quoted(one['item'])} does not count: {why}")
-                self.aside.append({**one, "file": name, "why": why})
+                self.notes.append(f"{name}: {answer['role']} {quoted(answer['item'])} does not count: {why}")
+                self.aside.append({**answer, "file": name, "why": why})
             else:
-                yield one
+                yield answer
 
     def _turns(self, code: str) -> dict[str, Turn]:
         assert self.study is not None  # noqa: S101 - set before this call
@@ -227,10 +235,10 @@ class _Reader:
         if row["role"] == "practice":
             return ""
         if row["role"] == "check":
-            place = row["item"].removeprefix("check ")
-            if not place.isdecimal() or int(place) >= len(study.checks):
+            number = row["item"].removeprefix("check ")
+            if not number.isdecimal() or int(number) >= len(study.checks):
                 return "the check is not in the study"
-            row["passed"] = row["answer"] == study.checks[int(place)]
+            row["passed"] = row["answer"] == study.checks[int(number)]
             return ""
         turn = turns.get(row["item"])
         if turn is None:
@@ -253,7 +261,7 @@ class _Reader:
 
 
 class PayloadError(ValueError):
-    """What is wrong with a person's responses; `.payload` is what could be read of them, or None."""
+    """A problem in a person's responses; `.payload` is the part that could be read, or None."""
 
     def __init__(self, message: str, payload: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -274,10 +282,10 @@ def as_line(payload: Mapping[str, Any]) -> str:
 
 
 def payload_of_line(version: str, body: str, check: str | None) -> dict[str, Any]:
-    """Return the responses that a line holds, with their digest, not yet checked.
+    """Return the payload of a line, with its digest, not yet checked.
 
     Raises:
-        PayloadError: The line was cut, or holds nothing.
+        PayloadError: The line was cut, or contains no JSON object.
     """
     if int(version) > VERSION:
         raise PayloadError(f"its version is {version}: pip install --upgrade attnwidgets")
@@ -291,10 +299,10 @@ def payload_of_line(version: str, body: str, check: str | None) -> dict[str, Any
 
 
 def checked(payload: Any) -> dict[str, Any]:
-    """Return a person's responses, if they are whole.
+    """Return a person's payload as a dict, after its form and its digest were checked.
 
     Raises:
-        PayloadError: They are not of this package, of a later version, malformed, or edited.
+        PayloadError: The payload is not of this package, of a later version, malformed, or edited.
     """
     try:
         require_shallow(payload)
@@ -321,7 +329,7 @@ def checked(payload: Any) -> dict[str, Any]:
 
 
 def _malformed(payload: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the form of responses."""
+    """Return the first problem in the form of a payload, as a message; None if it is well formed."""
     if payload.get("kind") not in KINDS:
         return f"its kind is {payload.get('kind')!r}"
     if not isinstance(payload["study"], str):
@@ -334,7 +342,7 @@ def _malformed(payload: Mapping[str, Any]) -> str | None:
     for row in rows:
         role, item, condition, other, position, side, _, first, ms = row
         texts = all(isinstance(entry, str) for entry in (item, condition, other))
-        times = all(one is None or isinstance(one, (int, float)) for one in (first, ms))
+        times = all(time is None or isinstance(time, (int, float)) for time in (first, ms))
         if role not in ROLES or not texts or not times or not isinstance(position, int) or side not in (0, 1):
             return f"it has a malformed row: {str(row)[:80]}"
     return None

@@ -1,11 +1,12 @@
-"""Responses: the answers of people, a row an answer, and the schedule: who sees which item, and when.
+"""Responses: the answers of people, a row an answer, and schedules: who sees which item, and when.
 
-Who sees what, in which order: it follows from a person's code (twin: js/src/views/people/schedule.ts).
+A person's schedule follows from the code (twin: js/src/views/people/schedule.ts).
 
-A study with n items and C cells (conditions, or pairs of them) has 4 n C places. A place says by how much
-the conditions are shifted along the items, which row of a Williams square orders them, whether it is read
-backwards, and which side a pair begins with. Over all places every item stands in every cell at every
-position equally often, and on either side; C people who differ in the shift alone are a Latin square.
+A study with n items and C cells (conditions, or pairs of them) has 4 n C schedules. A schedule says by how
+much the conditions are shifted along the items, which row of a Williams square orders the items, whether the
+row is read backwards, and which side a pair begins with. Over all schedules every item stands in every cell
+at every position equally often, and on either side; C people who differ in the shift alone are a Latin
+square.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ COLUMNS = (
     *("person", "role", "item", "condition", "other", "position", "side", "answer", "score"),
     *("passed", "first_ms", "ms"),
 )
-"""What a row holds."""
+"""The columns of a row."""
 
 _SHOWN = 10
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
-"""What codes consist of: nothing that is read as something else."""
+"""The characters of codes, without those that look alike: i, l and 1, o and 0."""
 
 CODE_LENGTH = 8
 _WORD = 0xFFFFFFFF
@@ -44,15 +45,16 @@ _OTHER = 0x1B873593  # where the second half of a digest begins
 
 
 class Responses(Table):
-    """What people answered to a study; made by `aw.people.read_responses` and by `study.simulate`.
+    """Answers of people to a study; made by `aw.people.read_responses` and by `study.simulate`.
 
     Attributes:
-        rows: A dict an answer, in the order in which they were given: person (a code), role ("practice",
+        rows: A dict an answer, in the order in which people answered: person (a code), role ("practice",
             "item", "check"), item, condition and other (the second of a pair, or ""), position from 0, side
             (1: the first of a pair stood second), answer, score (see `Analysis`; None without a right
-            answer), passed (of a check), first_ms and ms (until the first choice, and until it was sent).
+            answer), passed (of a check), first_ms and ms (milliseconds until the first choice, and until the
+            answer was sent).
         study: The study, or None.
-        notes: What was wrong, a sentence each.
+        notes: Problems in the files, a sentence each.
         set_aside: Rows that do not count, with the file and the reason under "file" and "why".
         kind: The kind of the study.
     """
@@ -84,7 +86,7 @@ class Responses(Table):
         return tuple(person for person in self.people if person in failed)
 
     def without(self, *people: str) -> Responses:
-        """Return the responses of the others.
+        """Return the responses without those of some people.
 
         Args:
             people: Codes to leave out.
@@ -104,8 +106,7 @@ class Responses(Table):
         counts = Counter((row["item"], row["condition"], row["other"]) for row in rows)
         items = dict.fromkeys(row["item"] for row in rows)
         cells = dict.fromkeys((row["condition"], row["other"]) for row in rows)
-        keys = [(item, one, other) for item in items for one, other in cells]
-        return {key: counts[key] for key in keys}
+        return {(item, *cell): counts[item, *cell] for item in items for cell in cells}
 
     def analyse(
         self,
@@ -119,12 +120,12 @@ class Responses(Table):
         """Return means with intervals, and differences between conditions, see `Analysis`.
 
         Args:
-            reference: The condition that the others are compared with; None: "none", else "random", else the
-                first.
+            reference: The condition with which all other conditions are compared; None: "none", else
+                "random", else the first.
             level: Coverage of the intervals, above 0.5 and below 1.
             resamples: Resamples of the bootstrap, and permutations, at least 100.
             keep_inattentive: Whether people count who failed an attention check.
-            seed: Seed of both.
+            seed: Seed of resamples and permutations.
 
         Raises:
             ValueError: Fewer than two people are left, no answer has a score, a condition is unknown, or an
@@ -155,30 +156,31 @@ def row_of(
 ) -> dict[str, Any]:
     """Return the row of an answer to an item, or, without a turn, to the check number `position`."""
     if turn is None:
-        known: dict[str, Any] = {
+        entries: dict[str, Any] = {
             "role": "check", "item": f"check {position}", "condition": "", "other": "", "side": 0,
             "score": None, "passed": answer == study.checks[position],
         }  # fmt: skip
     else:
-        one, other = study.cell_names(turn.cell)
-        known = {
-            "role": "item", "item": study.ids[turn.item], "condition": one, "other": other, "side": turn.side,
-            "score": score(study.kind, study.truths[turn.item], answer, turn.side), "passed": None,
+        condition, second = study.cell_names(turn.cell)
+        entries = {
+            "role": "item", "item": study.ids[turn.item], "condition": condition, "other": second,
+            "side": turn.side, "score": score(study.kind, study.truths[turn.item], answer, turn.side),
+            "passed": None,
         }  # fmt: skip
-    whole = {
+    row = {
         "first_ms": None,
         "ms": None,
-        **known,
+        **entries,
         **times,
         "person": person,
         "position": position,
         "answer": answer,
     }
-    return {name: whole[name] for name in COLUMNS}
+    return {name: row[name] for name in COLUMNS}
 
 
-class Place(NamedTuple):
-    """What a person's code decides."""
+class Schedule(NamedTuple):
+    """The parts of the order in which a person sees items and cells, see the module's description."""
 
     shift: int
     side: int
@@ -187,7 +189,7 @@ class Place(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One item as one person sees it."""
+    """An item in the cell and on the side in which a person sees it."""
 
     item: int
     cell: int
@@ -209,65 +211,58 @@ def digest(text: str) -> str:
     return f"{hashed(text):08x}{hashed(text, _OTHER):08x}"
 
 
-def size_of(items: int, cells: int) -> int:
-    """Return the number of places."""
-    return 4 * items * cells
+def schedule_number(code: str, salt: str, items: int, cells: int) -> int:
+    """Return the number of a code's schedule in the study with this hash (`salt`): 0 to 4 items cells - 1."""
+    return hashed(f"{salt}:{code}") % (4 * items * cells)
 
 
-def number_of(place: Place, cells: int) -> int:
-    """Return the number of a place, the inverse of `place_of`."""
-    return place.shift + cells * (place.side + 2 * (place.mirrored + 2 * place.row))
-
-
-def place_of(number: int, cells: int) -> Place:
-    """Return the place with this number."""
-    rest, shift = divmod(number, cells)
+def schedule_of_code(code: str, salt: str, items: int, cells: int) -> Schedule:
+    """Return the schedule of a code in the study with this hash (`salt`)."""
+    rest, shift = divmod(schedule_number(code, salt, items, cells), cells)
     rest, side = divmod(rest, 2)
     row, mirrored = divmod(rest, 2)
-    return Place(shift, side, mirrored, row)
+    return Schedule(shift, side, mirrored, row)
 
 
-def place_of_code(code: str, salt: str, items: int, cells: int) -> Place:
-    """Return the place of a code in the study with this hash (`salt`)."""
-    return place_of(hashed(f"{salt}:{code}") % size_of(items, cells), cells)
-
-
-def turns_of(place: Place, items: int, cells: int, *, between: bool) -> list[Turn]:
-    """Return the items of a person in their order."""
+def turns_of(schedule: Schedule, items: int, cells: int, *, between: bool) -> list[Turn]:
+    """Return the turns of a person in their order, one for each item."""
+    # The first row of a Williams square: 0, 1, n-1, 2, n-2, ... Adding a number modulo n gives the other rows.
     zigzag = [(k + 1) // 2 if k % 2 else (items - k // 2) % items for k in range(items)]
-    order = [(step + place.row) % items for step in zigzag]
-    if place.mirrored:
+    order = [(step + schedule.row) % items for step in zigzag]
+    if schedule.mirrored:
         order.reverse()
     return [
         Turn(
-            rank,
-            place.shift if between else (rank + place.shift) % cells,
-            (rank // cells + place.side) % 2,
+            item,
+            schedule.shift if between else (item + schedule.shift) % cells,
+            (item // cells + schedule.side) % 2,
         )
-        for rank in order
+        for item in order
     ]
 
 
 def balanced_codes(count: int, salt: str, items: int, cells: int, seed: int) -> list[str]:
-    """Return codes in blocks of `cells` people, each block a Latin square; all places come up in turn."""
+    """Return codes in blocks of `cells` people, each block a Latin square; all schedules come up in turn."""
     rng = np.random.default_rng(seed)
     rest = rng.permutation(4 * items)  # side, direction and row, the same for the people of a block
-    wanted = [int(rest[person // cells % len(rest)]) * cells + person % cells for person in range(count)]
-    result: dict[int, list[str]] = {}
+    numbers = [int(rest[person // cells % len(rest)]) * cells + person % cells for person in range(count)]
+    # A schedule is a hash of the code: codes are drawn until each schedule has a code, and spare ones are
+    # stored for later people.
+    spare: dict[int, list[str]] = {}
     used: set[str] = set()
     codes = []
-    for number in wanted:
-        while not result.get(number):
+    for number in numbers:
+        while not spare.get(number):
             code = random_code(rng)
             if code not in used:
                 used.add(code)
-                result.setdefault(hashed(f"{salt}:{code}") % size_of(items, cells), []).append(code)
-        codes.append(result[number].pop(0))
+                spare.setdefault(schedule_number(code, salt, items, cells), []).append(code)
+        codes.append(spare[number].pop(0))
     return codes
 
 
 def random_code(rng: np.random.Generator) -> str:
-    """Return a random code."""
+    """Return a random code of `CODE_LENGTH` characters."""
     return "".join(ALPHABET[i] for i in rng.integers(len(ALPHABET), size=CODE_LENGTH))
 
 

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def sheet_of(study: Study, theme: Theme) -> Sheet:
-    """Return what a figure of a study consists of: the question, and its first item in every condition."""
+    """Return the sheet of a study: the question, and its first item in every condition."""
     parts: list[Part] = [Words(study.question)] if study.question != study.title else []
     words = study.words[0]
-    for condition, ones in zip(study.conditions, study.shown[0], strict=True):
-        for item in ones:
-            labels = item.words or words
-            values = np.array(item.values) if item.values else np.zeros(len(labels))
-            colours, norm = strip_colours({}, theme, values, signed=item.signed, top=1.0)
+    for condition, explanations in zip(study.conditions, study.shown[0], strict=True):
+        for explanation in explanations:
+            labels = explanation.words or words
+            values = np.array(explanation.values) if explanation.values else np.zeros(len(labels))
+            colours, norm = strip_colours({}, theme, values, signed=explanation.signed, top=1.0)
             parts += [Words(condition), Text(values[None], labels, colours, norm)]
-            if item.text:
-                parts.append(Words(item.text))
+            if explanation.text:
+                parts.append(Words(explanation.text))
     answers = ", ".join(study.labels)
     count = f"item 1 of {len(study.items)}, in every condition; people see one"
     return Sheet(study.title, parts, f"{count}. Answers: {answers}." if answers else f"{count}.")

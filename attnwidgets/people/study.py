@@ -1,4 +1,10 @@
-"""Study: questions to people about explanations, in a balanced order."""
+"""Study: questions to people about explanations, in a balanced order.
+
+`Study.__init__` checks items, conditions and options, brings every explanation into the form in which it is
+drawn (`Shown`), and shuffles the items by the seed. Who sees which item in which condition, and when, follows
+from a person's code (`turns`, see `responses.py`); simulation and planning are in `agents.py`, the page in
+`study_view.py`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +32,7 @@ from attnwidgets.people.kinds import (
     require_fields,
     truth_of,
 )
-from attnwidgets.people.responses import Turn, balanced_codes, place_of_code, turns_of
+from attnwidgets.people.responses import Turn, balanced_codes, schedule_of_code, turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
 Kind = Literal["forced_choice", "trust", "which_model", "forward", "counterfactual", "remove_words"]
 
 _MOST_CHECKS = 10
-_MOST_WORDS = 4000
+_MOST_LETTERS = 4000
 _COMMON = 0.7
 
 
@@ -49,11 +55,12 @@ class Study:
         kind: The kind of question.
         items: The items in the order that codes begin from, shuffled by the seed.
         conditions: Names of the conditions.
-        cells: What an item can be shown in: a condition each, or pairs of conditions in a forced choice.
-        labels: What can be answered in a simulation.
-        hash: 16 digits that name this study in its responses. Numbers are not in it: a study made anew on
-            another machine, whose numbers differ in the last digits, is the same.
-        notes: What to know before it is shown to people.
+        cells: Indices of the conditions in which an item is shown together: a condition each, or the pairs
+            of conditions in a forced choice.
+        labels: The valid answers in a simulation.
+        hash: 16 digits that name this study in its responses. The values of explanations are not hashed: a
+            study made anew on another machine, whose values differ in the last digits, is the same.
+        notes: Warnings about the study: repeated texts, and a task that is easier than it looks.
     """
 
     def __init__(
@@ -64,25 +71,25 @@ class Study:
         self.seed = int(options["seed"])
         self.conditions = _conditions(kind, conditions)
         self.between = options["design"] == "between"
-        given = [item_of(entry, number) for number, entry in enumerate(items)]
+        unshuffled = [item_of(entry, number) for number, entry in enumerate(items)]
         practice = [item_of(option, number) for number, option in enumerate(options["practice"])]
         self.cells = _cells(kind, self.conditions)
-        _require_balance(given, len(self.cells), between=self.between)
-        require_fields(kind, given, "items")
+        _require_balance(unshuffled, len(self.cells), between=self.between)
+        require_fields(kind, unshuffled, "items")
         require_fields(kind, practice, "practice")
-        refuse_told(kind, given, practice)
-        self.labels = labels_of(kind, [*given, *practice], options["labels"])
+        refuse_told(kind, unshuffled, practice)
+        self.labels = labels_of(kind, [*unshuffled, *practice], options["labels"])
         self.checks = _checks(kind, self.labels, options["checks"], self.seed)
         self.question = _words("question", options["question"] or QUESTIONS[kind])
         self.consent = _words("consent", options["consent"])
         self.title = str(options["title"]) or "A study"
-        shown = self._shown(given, "items", signed=options["signed"])
-        self._refuse_leaks(given, shown)
-        order = np.random.default_rng(self.seed).permutation(len(given))
-        names = _names(given)
-        self.items = tuple(given[place] for place in order)
-        self.ids = tuple(names[place] for place in order)
-        self.shown = tuple(shown[place] for place in order)
+        shown = self._shown(unshuffled, "items", signed=options["signed"])
+        self._refuse_leaks(unshuffled, shown)
+        order = np.random.default_rng(self.seed).permutation(len(unshuffled))
+        names = _names(unshuffled)
+        self.items = tuple(unshuffled[index] for index in order)
+        self.ids = tuple(names[index] for index in order)
+        self.shown = tuple(shown[index] for index in order)
         self.practice = tuple(practice)
         self.practice_shown = tuple(self._shown(practice, "practice", signed=options["signed"]))
         self.words = tuple(map(_text_words, self.items, self.shown))
@@ -91,7 +98,7 @@ class Study:
             truth_of(kind, item, words, number)
             for number, (item, words) in enumerate(zip(self.items, self.words, strict=True))
         )
-        self.notes = (*repeated(kind, given, practice), *self._remarks())
+        self.notes = (*repeated(kind, unshuffled, practice), *self._remarks())
         texts = [[name, item.text, item.changed] for name, item in zip(self.ids, self.items, strict=True)]
         rest = [
             len(self.practice),
@@ -105,7 +112,7 @@ class Study:
     def _shown(
         self, items: Sequence[Item], name: str, *, signed: bool
     ) -> list[tuple[tuple[Shown, ...], ...]]:
-        """Return the explanations [item][condition][one, or one a model]."""
+        """Return the explanations as they are drawn, [item][condition][model]."""
         models = 2 if self.kind == "which_model" else 1
         result = []
         for number, item in enumerate(items):
@@ -119,10 +126,12 @@ class Study:
                         f"{where} is missing: every item needs an explanation in every condition but "
                         f"{NONE!r} and {RANDOM!r}, or it is unbalanced."
                     )
-                one = item.explanations[condition]
-                if models == 2 and not (isinstance(one, (tuple, list)) and len(one) == models):  # noqa: PLR2004
+                by_model = item.explanations[condition]
+                if models == 1:
+                    by_model = (by_model,)
+                elif not (isinstance(by_model, (tuple, list)) and len(by_model) == models):
                     raise TypeError(f"{where} is not a pair: give the explanations of both models.")
-                drawn = [shown_of(part, where) for part in (one if models == 2 else (one,))]  # noqa: PLR2004
+                drawn = [shown_of(explanation, where) for explanation in by_model]
                 by_name[condition] = tuple(drawn if signed else map(_amounts, drawn))
             if RANDOM in self.conditions:
                 source = next(
@@ -135,7 +144,7 @@ class Study:
                 by_name[RANDOM] = tuple(
                     placebo(entry, self.seed + 7 * number + k) for k, entry in enumerate(source)
                 )
-            drawn_words = {one.words for ones in by_name.values() for one in ones if one.words}
+            drawn_words = {entry.words for drawn in by_name.values() for entry in drawn if entry.words}
             if self.kind == "remove_words" and len(drawn_words) > 1:
                 raise ValueError(
                     f"{name}[{number}]: its explanations have different words, and words are marked in all "
@@ -148,21 +157,21 @@ class Study:
         if self.kind != "forward":
             return
         for index, condition in enumerate(self.conditions):
-            ones = [by_condition[index][0] for by_condition in shown]
-            refuse_named(items, condition, ones, self.labels)
-            if condition != RANDOM:
-                refuse_coloured(items, condition, ones)
+            drawn = [by_condition[index][0] for by_condition in shown]
+            refuse_named(items, condition, drawn, self.labels)
+            if condition != RANDOM:  # the sum of permuted values is that of the condition they are from
+                refuse_coloured(items, condition, drawn)
 
     def _remarks(self) -> Iterable[str]:
-        """Say what makes a simulation easier than it looks."""
+        """Yield notes on properties that make a simulation easier than it looks."""
         if self.kind not in SIMULATIONS:
             return
         commonest, count = Counter(self.truths).most_common(1)[0]
         if count > _COMMON * len(self.items):
             share = f"{count} of {len(self.items)} items"
             yield f"always answering {commonest!r} is right in {share}: balance the predictions"
-        known = [item for item in self.items if item.label]
-        if self.kind == "forward" and known and all(item.label == item.prediction for item in known):
+        labelled = [item for item in self.items if item.label]
+        if self.kind == "forward" and labelled and all(item.label == item.prediction for item in labelled):
             yield (
                 "the model is right in every item: who knows the true answer needs no explanation; add items "
                 "that it gets wrong (Hase and Bansal 2020)"
@@ -171,21 +180,21 @@ class Study:
     # -- who sees what -----------------------------------------------------------------------------
 
     def turns(self, code: str) -> list[Turn]:
-        """Return what the person with this code sees: item, cell and side, in order.
+        """Return the turns of the person with this code: item, cell and side, in order.
 
         Args:
             code: The person's code.
 
         Example:
-            >>> one = {"prediction": "yes", "explanations": {"a": "why"}}
-            >>> items = [{"text": f"text {i}", **one} for i in range(4)]
+            >>> answer = {"prediction": "yes", "explanations": {"a": "why"}}
+            >>> items = [{"text": f"text {i}", **answer} for i in range(4)]
             >>> study = aw.people.study("trust", items, ["none", "a"])
             >>> sorted(turn.cell for turn in study.turns("k7m2p9qa"))
             [0, 0, 1, 1]
         """
         items, cells = len(self.items), len(self.cells)
-        place = place_of_code(str(code), self.hash, items, cells)
-        return turns_of(place, items, cells, between=self.between)
+        schedule = schedule_of_code(str(code), self.hash, items, cells)
+        return turns_of(schedule, items, cells, between=self.between)
 
     def codes(self, people: int, *, seed: int = 0) -> list[str]:
         """Return codes to hand out, so that conditions and orders are balanced exactly.
@@ -193,16 +202,16 @@ class Study:
         Codes that the page draws itself are balanced on average only.
 
         Args:
-            people: How many. Of a multiple of the number of cells, every item is seen in every cell equally
-                often.
+            people: The number of codes. With a multiple of the number of cells, every item is seen in every
+                cell equally often.
             seed: Seed of the codes.
 
         Raises:
             ValueError: `people` is below 1.
 
         Example:
-            >>> one = {"prediction": "yes", "explanations": {"a": "why"}}
-            >>> items = [{"text": f"text {i}", **one} for i in range(2)]
+            >>> answer = {"prediction": "yes", "explanations": {"a": "why"}}
+            >>> items = [{"text": f"text {i}", **answer} for i in range(2)]
             >>> len(aw.people.study("trust", items, ["none", "a"]).codes(6))
             6
         """
@@ -211,20 +220,20 @@ class Study:
         return balanced_codes(people, self.hash, len(self.items), len(self.cells), seed)
 
     def cell_names(self, cell: int) -> tuple[str, str]:
-        """Return the condition of a cell, and the other one of a pair ("" if there is none)."""
-        one, *other = self.cells[cell]
-        return self.conditions[one], self.conditions[other[0]] if other else ""
+        """Return the condition of a cell, and the second condition of a pair ("" in other kinds)."""
+        condition, *second = self.cells[cell]
+        return self.conditions[condition], self.conditions[second[0]] if second else ""
 
     # -- trying it ---------------------------------------------------------------------------------
 
     def simulate(self, agent: Agent | Callable[..., Any], *, people: int = 20, seed: int = 0) -> Responses:
-        """Return what simulated people answer: a dry run of the study and of its analysis.
+        """Return the responses of simulated people: a dry run of the study and of its analysis.
 
         Args:
-            agent: An `aw.people.Agent`, whose effects are known; or a function `(trial, rng)`, called for
-                every trial with what a person sees (`aw.people.Trial`'s fields: kind, question, text, words,
-                explanations, prediction, changed, choices), which returns an answer.
-            people: How many.
+            agent: An `aw.people.Agent`, with given effects; or a function `(trial, rng)`, called for every
+                item with an `aw.people.Trial` (fields: kind, question, text, words, explanations,
+                prediction, changed, choices), which returns an answer.
+            people: The number of simulated people.
             seed: Seed of the codes, of people, items and answers.
 
         Returns:
@@ -253,14 +262,14 @@ class Study:
         compare: tuple[str, str] | None = None,
         seed: int = 0,
     ) -> Plan:
-        """Return how often studies of several sizes would find a difference: power, by simulation.
+        """Return how often studies of several sizes would detect a difference: power, by simulation.
 
         Args:
             agent: The effects that you expect.
             people: Numbers of people to try.
             studies: How many studies of each size are simulated.
-            compare: The condition and the one that it is compared with; None: the last and the first. In a
-                forced choice a pair, whose share is compared with a half.
+            compare: The condition and its reference; None: the last and the first condition. In a forced
+                choice a pair, whose share is compared with a half.
             seed: Seed.
 
         Returns:
@@ -315,37 +324,37 @@ def study(
     signed: bool = True,
     seed: int = 0,
 ) -> Study:
-    """Return a study: what people make of explanations.
+    """Return a study, in which people judge explanations or predict a model's answers from them.
 
     Args:
         kind: "forced_choice": which of two explanations is better; "trust": in five steps; "which_model":
-            which of two models is better; "forward": what the model answers; "counterfactual": what it
-            answers for a changed text; "remove_words": which words it should not use.
+            which of two models is better; "forward": the model's answer; "counterfactual": the model's answer
+            for a changed text; "remove_words": which words the model should not use.
         items: Items, or dicts with their fields (see `aw.people.Item`). How many there are is a multiple of
             the number of conditions (of pairs of them, in a forced choice), so that every person sees each
             equally often.
         conditions: Names of the conditions: keys of the items' explanations, "none" (the text alone) and
             "random" (the placebo: the first other condition's values on other words of the text).
-        labels: What can be answered in a simulation; None: the predictions of the items, sorted.
-        design: "within": everybody sees every condition, on different items; "between": everybody sees one.
+        labels: The valid answers in a simulation; None: the predictions of the items, sorted.
+        design: "within": each person sees every condition, on different items; "between": a single condition.
         practice: Items that come first and do not count. The right answer follows each item.
-        checks: Attention checks among the items, which ask for one given answer.
+        checks: Number of attention checks among the items, which ask for a given answer.
         question: The question; None: the default question of the kind.
-        consent: What people agree to before anything begins.
+        consent: The text that people agree to before the first item.
         title: Heading of the study.
-        signed: Whether words that speak against are shown in another colour. False: all values are shown as
-            amounts.
+        signed: Whether words with negative values are shown in another colour. False: all values are shown
+            as amounts.
         seed: Seed of the order that everybody's order is made from, and of the placebo.
 
     Returns:
-        A `Study`. It warns where a text comes twice, and where the task is easier than it looks: one answer
-        is nearly always right, or the model is always right.
+        A `Study`. A warning says where a text comes twice, and where the task is easier than it looks: the
+        same answer is nearly always right, or the model is always right.
 
     Raises:
-        TypeError: An item or an explanation is none.
+        TypeError: An item or an explanation has the wrong type.
         ValueError: The kind or design is unknown; items are unbalanced, or lack what the kind needs; a
             simulation asks for an answer that a practice item or another item shows; or, in
-            "forward", an explanation gives the answer away: it holds a label that is not in the text, or it
+            "forward", an explanation gives the answer away: it contains a label that is not in the text, or it
             is signed and the sum of its values tells the model's answers apart with a balanced accuracy of
             0.9 or more (at the best threshold; of fewer than eight items, at zero), so that the colours state
             the class.
@@ -356,25 +365,25 @@ def study(
 
     Example:
         >>> item = {"text": "A dull film.", "prediction": "negative"}
-        >>> other = {"text": "A fine film.", "prediction": "positive"}
+        >>> second = {"text": "A fine film.", "prediction": "positive"}
         >>> item["explanations"] = {"lrp": (["A", "dull", "film."], [0.0, 0.9, 0.1])}
-        >>> other["explanations"] = {"lrp": (["A", "fine", "film."], [0.0, 0.8, 0.2])}
-        >>> aw.people.study("forward", [item, other], ["none", "lrp"])
+        >>> second["explanations"] = {"lrp": (["A", "fine", "film."], [0.0, 0.8, 0.2])}
+        >>> aw.people.study("forward", [item, second], ["none", "lrp"])
         <Study forward of 2 items in none, lrp; each person every condition; 0 practice items, ...>
     """
     require_choice("design", design, ("within", "between"))
     options = {"labels": labels, "design": design, "practice": practice, "checks": checks, "seed": seed}
     options |= {"question": question, "consent": consent, "title": title, "signed": signed}
-    made = Study(kind, items, conditions, options)
-    for note in made.notes:
+    result = Study(kind, items, conditions, options)
+    for note in result.notes:
         warnings.warn(f"aw.people.study: {note}.", stacklevel=2)
-    return made
+    return result
 
 
-def _conditions(kind: str, given: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise TypeError(f"conditions={given!r} is one name; give a list: conditions=[{given!r}].")
-    names = tuple(str(name) for name in given)
+def _conditions(kind: str, conditions: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(conditions, str):
+        raise TypeError(f"conditions={conditions!r} is one name; give a list: conditions=[{conditions!r}].")
+    names = tuple(str(name) for name in conditions)
     least = 2 if kind == "forced_choice" else 1
     if len(names) < least or len(set(names)) < len(names) or "" in names:
         raise ValueError(f"conditions {list(names)}: give {least} or more names, each once.")
@@ -384,7 +393,7 @@ def _conditions(kind: str, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cells(kind: str, conditions: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """Return what an item can be shown in: places of one condition, or of two."""
+    """Return the cells: tuples of indices of one condition, or of the two of a pair."""
     numbers = range(len(conditions))
     return (
         tuple(combinations(numbers, 2)) if kind == "forced_choice" else tuple((number,) for number in numbers)
@@ -410,10 +419,10 @@ def _checks(kind: str, labels: Sequence[str], count: int, seed: int) -> tuple[An
     return tuple(check_answers(kind, labels, count, seed))
 
 
-def _words(name: str, given: str) -> str:
-    if not isinstance(given, str) or not 0 < len(given.strip()) <= _MOST_WORDS:
-        raise ValueError(f"{name} is not a text of 1 to {_MOST_WORDS:,} characters.")
-    return given
+def _words(name: str, text: str) -> str:
+    if not isinstance(text, str) or not 0 < len(text.strip()) <= _MOST_LETTERS:
+        raise ValueError(f"{name} is not a text of 1 to {_MOST_LETTERS:,} characters.")
+    return text
 
 
 def _names(items: Sequence[Item]) -> list[str]:

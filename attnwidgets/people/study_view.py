@@ -30,24 +30,24 @@ _CODE = re.compile(r"[a-z0-9]{4,16}")
 
 
 class StudyView(StandaloneView):
-    """A study as one person goes through it: consent, practice, items and checks, and what to hand in.
+    """A study as one person goes through it: consent, practice, items and checks, and answers to hand in.
 
-    It works by keyboard alone and on a telephone. Nothing is kept before the person agrees, and afterwards
+    It works by keyboard alone and on a telephone. Nothing is stored before the person agrees, and afterwards
     only in the memory of the page, or of the kernel (`responses`): no name, no cookie, a random code. At the
-    end the answers are a file and a line of text. Right answers do not travel with it, but for those of
-    practice items.
+    end the answers are a file and a line of text. The page contains no right answers except those of practice
+    items.
 
     Args:
         study: Result of `aw.people.study`.
         code: The person's code, of `study.codes`; None: the view draws one, which can be changed.
 
     Raises:
-        TypeError: `study` is none.
+        TypeError: `study` is not a study.
         ValueError: The code is not 4 to 16 small letters and digits.
 
     Example:
-        >>> one = {"prediction": "yes", "explanations": {"a": "why"}}
-        >>> items = [{"text": f"text {i}", **one} for i in range(2)]
+        >>> answer = {"prediction": "yes", "explanations": {"a": "why"}}
+        >>> items = [{"text": f"text {i}", **answer} for i in range(2)]
         >>> aw.people.StudyView(aw.people.study("trust", items, ["none", "a"]))
         StudyView(<Study trust of 2 items in none, a; each person every condition; 0 practice items, ...>)
     """
@@ -73,7 +73,7 @@ class StudyView(StandaloneView):
 
     @property
     def responses(self) -> Responses | None:
-        """What was answered here so far, in a notebook; None before consent and after withdrawing."""
+        """The answers so far, in a notebook; None before consent and after withdrawing."""
         return None if self._payload is None else responses_of([("this view", self._payload)], self._study)
 
     def _own_options(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class StudyView(StandaloneView):
         return {**super()._handlers(), "responses": Handler(self._receive, for_page=tuple)}
 
     def _receive(self, payload: Any = None, count: int = 0) -> Answer:
-        """Take what was answered so far, or forget it; `count` tells equal ones apart."""
+        """Store the answers so far, or forget them; `count` makes equal requests differ."""
         del count
         self._payload = None if payload is None else checked(payload)
         return None, []
@@ -145,20 +145,20 @@ class StudyView(StandaloneView):
         return f"{self._VIEW}({self._study!r})"
 
 
-def _spoken(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+def _spoken(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _item(
     kind: str, name: str, item: Item, words: Sequence[str], shown: Sequence[Sequence[Shown]], truth: Any
 ) -> dict[str, Any]:
-    """Return an item for the browser (`AskedItem` of studies.ts), without what would answer it."""
+    """Return an item for the browser (`AskedItem` of studies.ts), without the fields that answer it."""
     predictions = (item.prediction,) if isinstance(item.prediction, str) else item.prediction
     return {
         "id": name,
         "words": list(words),
         "gaps": gaps(item.text, words),
-        "shown": [[_explanation(entry, item.text, words) for entry in ones] for ones in shown],
+        "shown": [[_explanation(entry, item.text, words) for entry in drawn] for drawn in shown],
         "prediction": [] if kind == "forward" else [text for text in predictions if text],
         "changed": item.changed if kind == "counterfactual" else "",
         "truth": list(truth) if isinstance(truth, tuple) else truth,
@@ -166,10 +166,11 @@ def _item(
 
 
 def _explanation(shown: Shown, text: str, words: Sequence[str]) -> dict[str, Any]:
-    own = None if not shown.words or shown.words == tuple(words) else list(shown.words)
+    """Return an explanation for the browser; `words` is None where they are those of the text."""
+    differing = None if not shown.words or shown.words == tuple(words) else list(shown.words)
     return {
-        "words": own,
-        "gaps": None if own is None else gaps(text, own),
+        "words": differing,
+        "gaps": None if differing is None else gaps(text, differing),
         "values": list(shown.values),
         "text": shown.text,
     }

@@ -12,7 +12,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.people.item import gaps
 from attnwidgets.people.kinds import KINDS, score
-from attnwidgets.people.responses import Place, check_positions, digest, hashed, place_of_code, turns_of
+from attnwidgets.people.responses import Schedule, check_positions, digest, hashed, schedule_of_code, turns_of
 
 from .made import items, study
 
@@ -51,7 +51,7 @@ def test_blocks_of_codes_are_latin_squares_and_nobody_sees_an_item_twice():
 
 def test_of_an_even_number_every_item_follows_every_other_once():
     """The Williams square is balanced for what was seen just before."""
-    orders = [[turn.item for turn in turns_of(Place(0, 0, 0, row), 6, 1, between=False)] for row in range(6)]
+    orders = [[turn.item for turn in turns_of(Schedule(0, 0, 0, row), 6, 1, between=False)] for row in range(6)]
     after = Counter(pair for order in orders for pair in pairwise(order))
     assert set(after.values()) == {1}
     assert len(after) == 6 * 5
@@ -67,7 +67,7 @@ def test_the_hash_is_that_of_the_browser():
     """The same numbers stand in js/test/people.test.ts."""
     assert hashed("") == 2872998923
     assert (digest("aw"), digest("שלום 🙂")) == ("f6a0999204a52403", "dbdacc6deb01b9e1")
-    place = place_of_code("k7m2p9qa", "2d2751fa4a56b271", 6, 3)
+    place = schedule_of_code("k7m2p9qa", "2d2751fa4a56b271", 6, 3)
     assert place == (1, 1, 1, 4)
     turns = [tuple(turn) for turn in turns_of(place, 6, 3, between=False)]
     assert turns == [(1, 2, 1), (2, 0, 1), (0, 1, 1), (3, 1, 0), (5, 0, 0), (4, 2, 0)]
