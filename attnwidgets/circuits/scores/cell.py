@@ -85,7 +85,7 @@ class Cell:
     def attention(self, query: Tensor, keys: Tensor) -> Float:
         """Return the weights [..., key] of queries [..., dim] and keys [..., key, dim] in this row.
 
-        All that is no query and no key stays: soft cap, position bias, mask, sink.
+        Everything but the query and the keys stays: soft cap, position bias, mask, sink.
         """
         row = self.row
         scores = (row.scaling * (keys @ query[..., None])[..., 0]).numpy()
@@ -150,7 +150,7 @@ class Cell:
             queries, keys = self.labels
             raise ValueError(
                 f"{name}: token {self.query} ({quoted(queries[self.query])}) does not read token {key} "
-                f"({quoted(keys[key])}) in layer {self.layer}, where it is masked: there is no score."
+                f"({quoted(keys[key])}) in layer {self.layer}, where it is masked: nothing is split."
             )
 
     def say(self, token: int) -> str:
