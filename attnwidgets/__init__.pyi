@@ -74,6 +74,7 @@ from .intervene.edit_attention import drop_tokens as drop_tokens, suppress as su
 from .sae.steering.steer import steer as steer
 from .tracing.interventions import interventions as interventions
 from . import circuits as circuits
+from .circuits.scores.why import why as why
 from . import concepts as concepts
 
 # Which features fire?

@@ -18,7 +18,8 @@ from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.resolve import spell, token_id
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.blocks import tolerance
-from attnwidgets.tracing.algebra.steps import Norm, apply_steps, read_affine
+from attnwidgets.tracing.algebra.query_key import projections
+from attnwidgets.tracing.algebra.steps import Norm, apply_steps
 from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.recorder import Call
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
 
 _NAME = "head_circuits"
 PAPER = "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits"
-# The last part of a value projection's name, and that of its neighbours.
-_SIBLINGS = {
-    "v_proj": ("q_proj", "k_proj"), "v_lin": ("q_lin", "k_lin"), "value": ("query", "key"), "v": ("q", "k"),
-}  # fmt: skip
 _POSITIONS = ("wpe", "position_embeddings", "embed_positions")
 _SMALL = 64  # tokens of a vocabulary that is shown whole
 _TINY = 1e-12
@@ -226,22 +223,7 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
 def _query_key(block: Block, call: Call) -> tuple[Tensor, Tensor]:
     """Return W_Q [width, head * dim] and W_K [width, kv head * dim], checked against those of a pass."""
     layout, like = block.layout, block.hidden
-    heads, kv = block.n_heads, call.kv_heads
-    size, width = call.query.shape[-1], like.shape[-1]
-    path, _, last = layout.value.rpartition(".")
-    if layout.fused:
-        matrix, bias = read_affine(block.part(layout.value), width, like)
-        columns = torch.arange(matrix.shape[-1], device=matrix.device)
-        if layout.fused == "thirds":
-            columns_of = columns[: heads * size], columns[heads * size : (heads + kv) * size]
-        else:
-            by_head = columns.reshape(kv, 3, size)
-            columns_of = by_head[:, 0].flatten(), by_head[:, 1].flatten()
-        result = [(matrix[:, chosen], None if bias is None else bias[chosen]) for chosen in columns_of]
-    elif last in _SIBLINGS:
-        result = [read_affine(block.part(f"{path}.{name}"), width, like) for name in _SIBLINGS[last]]
-    else:
-        raise UnsupportedModelError(f"{_NAME}: the query projection of {layout.family} is not known.")
+    result = projections(block, _NAME)
     read = block.norm1(like) if layout.order != "post" and block.norm1 is not None else like
     for (matrix, bias), recorded in zip(result, (call.query, call.key), strict=True):
         computed = read[:1] @ matrix if bias is None else read[:1] @ matrix + bias

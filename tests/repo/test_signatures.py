@@ -13,7 +13,7 @@ from .public import classes, functions, public
 
 # Forwards a method's own options, and documents where to find them.
 FORWARDS = {"explain"}
-MOST = 112
+MOST = 113
 
 
 def parameters(item) -> list[inspect.Parameter]:

@@ -1,0 +1,173 @@
+"""aw.why: why does this head look there?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._errors import quoted, require_choice
+from attnwidgets.circuits.scores.cell import NAME, OTHERS, Cell, foil_of, read_cell
+from attnwidgets.circuits.scores.result import Why
+from attnwidgets.tracing.algebra.residual_parts import ComponentParts, SourceParts, Written
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from attnwidgets.explanations.mixing.attention import Float
+    from attnwidgets.tracing.algebra.residual_parts import StateParts
+
+PAPER = "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits"
+BY = ("component", "token", "word")
+_RAW = (
+    "The score itself was split: whatever is added to the scores of all keys alike, such as a bias of the "
+    "keys, changes these parts and leaves attention as it is."
+)
+
+
+def why(
+    trace: Any,
+    query: int | str,
+    key: int | str,
+    *,
+    layer: int,
+    head: int,
+    foil: int | str | None = OTHERS,
+    by: str = "component",
+    stack: str | None = None,
+) -> Why:
+    """Return why a head reads a token: its score as pairs of a part of the query and a part of the key.
+
+    A score is bilinear in the states of both tokens once the deviations of norms are held fixed:
+
+        score(i, j) = sum over a, b of  scaling * q_a(i) . k_b(j)
+
+    where q_a and k_b are the query and the key of a part of each state, after any norm of queries and
+    keys and any rotation by position. Softmax only sees differences of scores, so that a key is compared with
+    others: the foil's keys are subtracted from it, and what all keys have in common drops out.
+
+    Sums are checked on the recorded attention in every call. They are exact for shares with norms held fixed;
+    what attention does without a part is measured by `.without(parts)`, where norms follow.
+
+    Args:
+        trace: A trace made by `aw.trace`.
+        query: The token that reads: its number, or its label if no other has it.
+        key: The token that is read.
+        layer: Number of the layer.
+        head: Number of the head.
+        foil: What the key is compared with: "others", all other keys by the attention that they get; "words",
+            those of them that are no special tokens; "row", all keys of the row alike; a token; or None, the
+            score itself.
+        by: What parts are: "component" (embeddings, every earlier head and MLP, biases); or "token" or
+            "word": those from which states come, as DecompX follows them (exact sums, by its rules for
+            activations and biases). The last part, "constant", is what biases and shifts of norms add.
+        stack: Stack of a model that has several.
+
+    Returns:
+        Why: `.pairs` [query part, key part], their margins `.asks` and `.offers` [part], `.total`, `.given`
+        (position bias, soft cap), `.place`; `.top(k)`, `.to(groups)`, `.without(parts)`. In nats.
+
+    Raises:
+        ValueError: If the key or the foil is masked, the query reads no other token, or several tokens have
+            the label.
+        IndexError: If a number is out of range.
+        UnsupportedModelError: If queries and keys were not recorded, no description fits the blocks, they
+            read another sequence, or parts do not give the recorded attention.
+
+    Source: Elhage et al. 2021, QK circuits; Kamath et al. 2025, Tracing Attention Computation Through Feature
+    Interactions (pairs of features). The foil by attention is ours: its total is the log-odds of the weight
+    plus the entropy of the others.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> trace = aw.trace(model, tokenizer, "fadebcfadeb")
+        >>> why = aw.why(trace, 11, 6, layer=1, head=0, foil=3)
+        >>> why.top(1)
+        [Share(query='token', key='head 0.0', value=77.187...)]
+    """
+    require_choice("by", by, BY)
+    cell = read_cell(trace, query, key, layer, head, stack)
+    return split_cell(cell, foil_of(cell, foil), by)
+
+
+def split_cell(cell: Cell, foil: int | str | None, by: str) -> Why:
+    """Return the score of a cell, by parts of one kind."""
+    states, written = _states(cell, by)
+    weights = cell.foil_weights(foil)
+    asks, whole, offers = cell.split(states, weights)
+    row = cell.row
+    pairs = (row.scaling * asks @ offers.T).numpy()
+    result = Why(
+        cell.layer,
+        cell.head,
+        cell.query,
+        cell.key,
+        (_word(cell, 0, cell.query), _word(cell, 1, cell.key)),
+        foil,
+        weights,
+        by,
+        float(row.recorded[cell.key]),
+        float(row.scores[cell.key]),
+        tuple(part.name for part in written),
+        pairs,
+        (row.scaling * whole @ asks.sum(0)).numpy(),
+        _given(cell, weights),
+        _RAW if foil is None else "",
+        written,
+        cell,
+        states,
+    )
+    expected = float(row.scores[cell.key] - weights[weights > 0] @ row.scores[weights > 0])
+    lengths = row.scaling * float(asks.sum(0).norm() * (whole.sum(0).norm() + offers.sum(0).norm()))
+    if not abs(result.total - expected) <= cell.allowed * max(1.0, lengths):
+        raise UnsupportedModelError(
+            f"{NAME}: parts of layer {cell.layer} sum to {result.total:.6g} instead of {expected:.6g}, so "
+            "that something that the head reads is unknown."
+        )
+    groups = _words_of(cell) if by == "word" else None
+    return result if groups is None else result.to(groups)
+
+
+def _word(cell: Cell, side: int, token: int) -> str:
+    return quoted(cell.labels[side][token].strip(" ␣▁"))
+
+
+def _states(cell: Cell, by: str) -> tuple[StateParts, tuple[Written, ...]]:
+    """Return the parts of states, and their names with that of the constant."""
+    states: StateParts
+    if by == "component":
+        states = ComponentParts(cell.trace, cell.stack, cell.blocks)
+    else:
+        index = len(cell.blocks) - 1
+        names = [f"{label.strip(' ␣▁')} [{number}]" for number, label in enumerate(cell.labels[0])]
+        states = SourceParts(cell.trace, cell.stack, index, cell.reader.states, names, NAME)
+    return states, (*states.names, Written("constant", "constant"))
+
+
+def _given(cell: Cell, weights: Float) -> dict[str, float]:
+    """Return the terms that no pair of parts makes, less those of the foil."""
+    row, some = cell.row, weights > 0
+
+    def contrast(values: Float) -> float:
+        return float(values[cell.key] - weights[some] @ values[some])
+
+    given = {}
+    if row.bias is not None:
+        given["position bias"] = contrast(row.bias)
+    if row.softcap is not None:
+        given["soft cap"] = contrast(row.capped - row.scaled)
+    return given
+
+
+def _words_of(cell: Cell) -> dict[str, str]:
+    """Return the word of each token's part.
+
+    Raises:
+        ValueError: If the text has no words.
+    """
+    axis = cell.trace.axes(cell.stack)[0]
+    require_choice("by", "word", ("component", *axis.units))
+    unit = axis.units["word"]
+    tokens = [f"{label.strip(' ␣▁')} [{number}]" for number, label in enumerate(cell.labels[0])]
+    return {
+        tokens[token]: f"{label} [{number}]"
+        for number, (label, span) in enumerate(zip(unit.labels, unit.spans, strict=True))
+        for token in span
+    }
