@@ -45,9 +45,9 @@ class Agent:
 
     The expected share of right answers (in trust: the mean step, less 1, over 4; in a forced choice: the
     share that prefers the first of a pair) over all people and items is exactly the given effect; people and
-    items differ around it. An answer is right with probability Phi(sqrt(1 + a^2 + b^2) Phi^-1(share) + a p + b i), where
-    p and i are a person's and an item's standard normal numbers: the probit model with crossed random
-    effects.
+    items differ around it. An answer is right with probability
+    Phi(sqrt(1 + a^2 + b^2) Phi^-1(share) + a p + b i), where p and i are a person's and an item's standard
+    normal numbers: the probit model with crossed random effects.
 
     Args:
         effects: The share of right answers by condition, 0 to 1; in trust the mean step, 1 to 5; in a forced

@@ -106,7 +106,7 @@ class Responses(Table):
         counts = Counter((row["item"], row["condition"], row["other"]) for row in rows)
         items = dict.fromkeys(row["item"] for row in rows)
         cells = dict.fromkeys((row["condition"], row["other"]) for row in rows)
-        return {(item, *cell): counts[item, *cell] for item in items for cell in cells}
+        return {(item, *cell): counts[(item, *cell)] for item in items for cell in cells}
 
     def analyse(
         self,
@@ -226,7 +226,7 @@ def schedule_of_code(code: str, salt: str, items: int, cells: int) -> Schedule:
 
 def turns_of(schedule: Schedule, items: int, cells: int, *, between: bool) -> list[Turn]:
     """Return the turns of a person in their order, one for each item."""
-    # The first row of a Williams square: 0, 1, n-1, 2, n-2, ... Adding a number modulo n gives the other rows.
+    # The first row of a Williams square is 0, 1, n-1, 2, n-2, ...; the others add a number modulo n.
     zigzag = [(k + 1) // 2 if k % 2 else (items - k // 2) % items for k in range(items)]
     order = [(step + schedule.row) % items for step in zigzag]
     if schedule.mirrored:

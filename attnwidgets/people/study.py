@@ -354,8 +354,8 @@ def study(
         TypeError: An item or an explanation has the wrong type.
         ValueError: The kind or design is unknown; items are unbalanced, or lack what the kind needs; a
             simulation asks for an answer that a practice item or another item shows; or, in
-            "forward", an explanation gives the answer away: it contains a label that is not in the text, or it
-            is signed and the sum of its values tells the model's answers apart with a balanced accuracy of
+            "forward", an explanation gives the answer away: it contains a label that is not in the text, or
+            it is signed and the sum of its values tells the model's answers apart with a balanced accuracy of
             0.9 or more (at the best threshold; of fewer than eight items, at zero), so that the colours state
             the class.
 

@@ -51,7 +51,9 @@ def test_blocks_of_codes_are_latin_squares_and_nobody_sees_an_item_twice():
 
 def test_of_an_even_number_every_item_follows_every_other_once():
     """The Williams square is balanced for what was seen just before."""
-    orders = [[turn.item for turn in turns_of(Schedule(0, 0, 0, row), 6, 1, between=False)] for row in range(6)]
+    orders = [
+        [turn.item for turn in turns_of(Schedule(0, 0, 0, row), 6, 1, between=False)] for row in range(6)
+    ]
     after = Counter(pair for order in orders for pair in pairwise(order))
     assert set(after.values()) == {1}
     assert len(after) == 6 * 5
