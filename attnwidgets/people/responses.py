@@ -106,7 +106,8 @@ class Responses(Table):
         counts = Counter((row["item"], row["condition"], row["other"]) for row in rows)
         items = dict.fromkeys(row["item"] for row in rows)
         cells = dict.fromkeys((row["condition"], row["other"]) for row in rows)
-        return {(item, *cell): counts[(item, *cell)] for item in items for cell in cells}
+        keys = [(item, *cell) for item in items for cell in cells]
+        return {key: counts[key] for key in keys}
 
     def analyse(
         self,

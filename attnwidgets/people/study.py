@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Kind = Literal["forced_choice", "trust", "which_model", "forward", "counterfactual", "remove_words"]
 
 _MOST_CHECKS = 10
-_MOST_LETTERS = 4000
+_MOST_CHARACTERS = 4000
 _COMMON = 0.7
 
 
@@ -420,8 +420,8 @@ def _checks(kind: str, labels: Sequence[str], count: int, seed: int) -> tuple[An
 
 
 def _words(name: str, text: str) -> str:
-    if not isinstance(text, str) or not 0 < len(text.strip()) <= _MOST_LETTERS:
-        raise ValueError(f"{name} is not a text of 1 to {_MOST_LETTERS:,} characters.")
+    if not isinstance(text, str) or not 0 < len(text.strip()) <= _MOST_CHARACTERS:
+        raise ValueError(f"{name} is not a text of 1 to {_MOST_CHARACTERS:,} characters.")
     return text
 
 

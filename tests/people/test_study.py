@@ -20,7 +20,7 @@ from .made import items, study
 @pytest.mark.parametrize(
     ("kind", "conditions"), [("trust", ("none", "a", "b")), ("forced_choice", ("a", "b", "c"))]
 )
-def test_over_all_places_every_item_stands_in_every_cell_position_and_side_equally_often(kind, conditions):
+def test_over_all_schedules_every_item_stands_in_every_cell_position_and_side_equally_often(kind, conditions):
     made = study(kind, conditions, count=6)
     count, cells = len(made.items), len(made.cells)
     codes = made.codes(4 * count * cells)
@@ -69,9 +69,9 @@ def test_the_hash_is_that_of_the_browser():
     """The same numbers stand in js/test/people.test.ts."""
     assert hashed("") == 2872998923
     assert (digest("aw"), digest("שלום 🙂")) == ("f6a0999204a52403", "dbdacc6deb01b9e1")
-    place = schedule_of_code("k7m2p9qa", "2d2751fa4a56b271", 6, 3)
-    assert place == (1, 1, 1, 4)
-    turns = [tuple(turn) for turn in turns_of(place, 6, 3, between=False)]
+    schedule = schedule_of_code("k7m2p9qa", "2d2751fa4a56b271", 6, 3)
+    assert schedule == (1, 1, 1, 4)
+    turns = [tuple(turn) for turn in turns_of(schedule, 6, 3, between=False)]
     assert turns == [(1, 2, 1), (2, 0, 1), (0, 1, 1), (3, 1, 0), (5, 0, 0), (4, 2, 0)]
     assert check_positions(8, 2) == [3, 5]
     assert check_positions(24, 3) == [6, 12, 18]
