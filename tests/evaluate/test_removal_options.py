@@ -64,4 +64,16 @@ def test_what_is_missing_or_twice_is_said(trace: Any) -> None:
     with pytest.raises(TypeError, match=r"removal takes an aw\.evaluate\.Removal, not 'mask'"):
         aw.evaluate.faithfulness(trace, "saliency", removal="mask")
     with pytest.raises(ValueError, match=r"operator.*'maks'"):
-        aw.evaluate.Removal("maks")  # type: ignore[arg-type]
+        aw.evaluate.Removal("maks")
+
+
+def test_compare_asks_for_an_operator_only_where_it_removes(trace: Any) -> None:
+    removal = aw.evaluate.Removal(seed=1)
+    assert aw.evaluate.compare("saliency", "gini", [trace], removal=removal)["complexity"].n_examples == 1
+    with pytest.raises(ValueError, match="operator is missing"):
+        aw.evaluate.compare("saliency", "deletion", [trace], removal=removal)
+    with (
+        pytest.warns(DeprecationWarning, match="draws"),
+        pytest.raises(ValueError, match="operator is missing"),
+    ):
+        aw.evaluate.compare("saliency", "deletion", [trace], draws=3)

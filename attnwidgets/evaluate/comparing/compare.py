@@ -137,7 +137,7 @@ def compare(
     """
     from attnwidgets._version import __version__
 
-    metric_set = _metric_set(metrics, operator or removal, target, unit)
+    metric_set = _metric_set(metrics, operator or (removal and removal.operator), target, unit)
     protocol = _OPTIONS.protocol(operator, removal)
     keys = MethodKeys(labelled(methods))
     workers_of(jobs)

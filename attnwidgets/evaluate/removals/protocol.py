@@ -58,7 +58,7 @@ class Removal:
     """How metrics remove features: made once, and passed as `removal` to each of them.
 
     Args:
-        operator: {operator}
+        operator: {operator} None is for `compare` by metrics that remove nothing.
         thresholds: Sizes of the sets of top features, as shares of the features, 0 to 1. Default: the
             metric's; of `faithfulness` 0.01, 0.05, 0.1, 0.2 and 0.5.
         score: {score} `infidelity` reads the number unless told otherwise.
@@ -85,7 +85,7 @@ class Removal:
         (2, 2, 2)
     """
 
-    operator: Operator = field(kw_only=False)
+    operator: Operator | None = field(default=None, kw_only=False)
     thresholds: Sequence[float] | None = None
     score: Score | None = None
     rounding: Rounding = "ceil"
@@ -100,7 +100,7 @@ class Removal:
     def __post_init__(self) -> None:
         if self.thresholds is not None:
             object.__setattr__(self, "thresholds", tuple(self.thresholds))
-        RemovalProtocol(self.operator, **self.chosen())
+        RemovalProtocol(self.operator or EVERY[0], **self.chosen())
 
     def chosen(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, without the operator."""
@@ -134,11 +134,6 @@ class RemovalOptions:
             TypeError: If `removal` is not a Removal.
         """
         if removal is None:
-            operator = operator or self._operator
-            if operator is None:
-                raise ValueError(
-                    "operator is missing: say how features are removed (see aw.evaluate.OPERATORS)."
-                )
             removal = Removal(operator)
         elif operator is not None:
             raise ValueError("operator and removal are both given; the operator is part of the removal.")
@@ -152,7 +147,10 @@ class RemovalOptions:
                 f"removal: {self._function} does not read {listed(ignored)}; "
                 f"it reads {listed(('operator', *self._reads))}."
             )
-        return RemovalProtocol(removal.operator, **self._defaults | chosen)
+        operator = removal.operator or self._operator
+        if operator is None:
+            raise ValueError("operator is missing: say how features are removed (see aw.evaluate.OPERATORS).")
+        return RemovalProtocol(operator, **self._defaults | chosen)
 
     def former_keywords(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the metric with its former keywords for these options, which warn."""
@@ -165,7 +163,7 @@ class RemovalOptions:
                 if "removal" in kwargs:
                     raise TypeError(f"{change}, which is given too.")
                 deprecated(change)
-                operator: Any = kwargs.pop("operator", self._operator)
+                operator: Any = kwargs.pop("operator", None)
                 kwargs["removal"] = Removal(operator, **former)
             return function(*args, **kwargs)
 
