@@ -274,6 +274,10 @@ class Stack:
     blocks: tuple[Block, ...] = ()
     mixing: Mapping[int, MixedBlock] = field(default_factory=dict)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Traces that were pickled before other mixers than attention were recorded have no `mixing`.
+        vars(self).update({"mixing": {}} | state)
+
     @property
     def numbers(self) -> tuple[int, ...]:
         """The model's number of every layer."""

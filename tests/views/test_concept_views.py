@@ -310,7 +310,7 @@ def test_a_margin_is_shown_as_readers_have_it(kind):
     )
     view = taught.view()
     features, labels = taught._tests
-    logits = taught._refit.says(features)[:, 0]
+    logits = taught._refit.outputs_for(features)[:, 0]
     shown = asked(view, "tests")
     sign = (2 * labels - 1) if kind == "binary" else 1
     assert shown["measure"] == ("margin" if kind == "binary" else "output")
