@@ -102,7 +102,7 @@ def test_no_gradient_is_needed(classified: Any, method: Any) -> None:
     quantised = aw.trace(model, tiny.wordpiece(), "unbelievable cat")
     with pytest.raises(ValueError, match="quantised"):
         aw.saliency(quantised, 1)
-    with pytest.raises(ValueError, match=r"quantised weights .* attention\.self\.query \(Linear\)"):
+    with pytest.raises(ValueError, match=r"quantised weights .*attention\.self\.query \(Linear\)"):
         aw.decompx(quantised, 1)
     assert method(quantised, 1).values.any()
 
