@@ -341,7 +341,7 @@ def test_a_token_shift_that_is_not_recorded_is_named_and_measures_of_several_lay
     assert said in maps.warning
     assert [group.kind for group in mixers_of(maps)[0].groups] == ["recurrence"]
     assert said in aw.attention_norm(trace).warning
-    for name in ("rollout", "attention_flow", "globenc", "alti_logit", "direct_logit_attribution"):
+    for name in ("rollout", "attention_flow", "globenc", "decompx", "alti_logit", "direct_logit_attribution"):
         with pytest.raises(
             UnsupportedModelError, match=r"\(token shift\) mix tokens is not recorded(?!: partial)"
         ):

@@ -28,14 +28,13 @@ OWN = torch.eye(len(IDS))[:, :, None]  # every token is its own source [source, 
 TARGETS = [3, 5]
 FEED_FORWARD = re.compile(r"\.(mlp|feed_forward|experts|moe|block_sparse_moe|mlp_block|shared_mlp)\.")
 # transformers looks for a compiler in a process of its own.
-RWKV = pytest.param("rwkv", marks=pytest.mark.slow)
 KIMI = pytest.param("kimi_linear", marks=pytest.mark.slow)
 KERNELS = [
     *("mamba", "falcon_mamba", "mamba2", "jamba", "bamba", "falcon_h1", "granitemoehybrid", "qwen3_next"),
     *("qwen3_5_text", "olmo_hybrid", KIMI, "bailing_hybrid", "recurrent_gemma", "lfm2_moe", "lfm3"),
 ]
 # Kernels, blocks without any mixing, latent attention, experts chosen in several ways, gated heads.
-KINDS = [*KERNELS, RWKV, "minimax", "nemotron_h", "deepseek_v3", "gpt_oss", "qwen3_moe", "jetmoe", "afmoe"]
+KINDS = [*KERNELS, "minimax", "nemotron_h", "deepseek_v3", "gpt_oss", "qwen3_moe", "jetmoe", "afmoe"]
 
 
 @cache

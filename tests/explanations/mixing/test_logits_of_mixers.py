@@ -26,12 +26,11 @@ IDS = [21, 34, 55, 47, 90, 63, 21, 30, 44, 70, 12, 9, 77]
 TARGETS = [3, 5]
 LAST_NORMS = ("norm", "norm_f", "embedding_norm")
 # transformers looks for a compiler in a process of its own.
-RWKV = pytest.param("rwkv", marks=pytest.mark.slow)
 KIMI = pytest.param("kimi_linear", marks=pytest.mark.slow)
 # Kernels of every kind, one or several mixers in a block, norms after mixers, scales, experts, soft caps.
 KINDS = [
     *("mamba", "mamba2", "jamba", "falcon_h1", "qwen3_5_text", KIMI, "lfm2_moe", "lfm3"),
-    *(RWKV, "recurrent_gemma", "granitemoehybrid", "olmo_hybrid", "bailing_hybrid"),
+    *("recurrent_gemma", "granitemoehybrid", "olmo_hybrid", "bailing_hybrid"),
     *("deepseek_v3", "qwen3_moe", "glm4", "gemma4_text"),
 ]
 
