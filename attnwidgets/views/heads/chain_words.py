@@ -64,7 +64,7 @@ def shown_chain(row: KernelRow, key: int, labels: Sequence[str]) -> ShownChain:
         UnsupportedModelError: If the kernel has no state.
     """
     chain = row.chain(key)
-    words = f"{_happens(chain, row.query, key, labels)} {_weight(chain)}"
+    words = f"{_happens(chain, row.query, key, labels)} {_weight(chain)}".strip()
     return ShownChain(chain, condensed(chain, _APART), words, _note(chain, row.reach))
 
 
@@ -75,6 +75,8 @@ def _happens(chain: Chain, query: int, key: int, labels: Sequence[str]) -> str:
         return f"{reader} reads what it writes itself."
     if not chain.steps:
         return f"{reader} reads all of what {writer} wrote."
+    if not chain.start:
+        return f"{reader} does not ask for what {writer} wrote: {chain.formula} is 0."
     kept = chain.value / chain.start if chain.start else -1.0
     # Where components or keys cancel each other, no share is left, but some number.
     if 0 <= kept <= 1:
@@ -119,6 +121,8 @@ def _weight(chain: Chain) -> str:
         return f"Weight {weight} = {sum_of} / {number(chain.total)}, the total of the row."
     if chain.steps and chain.start and 0 <= chain.value / chain.start <= 1:
         value = f"{number(chain.start)} × {number(chain.value / chain.start)}"
+    elif chain.steps and not skip:
+        return f"This is the weight, {weight}." if chain.start else ""
     return (
         f"Weight {weight} = {value}{skip}." if skip or chain.steps else f"Weight {weight} = {chain.formula}."
     )

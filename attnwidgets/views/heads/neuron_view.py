@@ -100,9 +100,10 @@ class NeuronView(View):
         opening, shown = selection.opening, self.content.main
         if opening is None or opening.unit != "token" or not isinstance(selection.head, int):
             return None
+        if shown.known("signed"):  # the pair of a linked view is one of its shares, not of these weights
+            return None
         here = opening._replace(layer=selection.layer, head=selection.head)
-        row = None if shown.known("signed") else divided_row(shown, here, all_heads=False)
-        row = row or opening
+        row = divided_row(shown, here, all_heads=False) or opening
         is_here = (row.layer, row.head) == (selection.layer, selection.head)
         if row.pair is None or not is_here:
             return None
@@ -244,14 +245,15 @@ class NeuronView(View):
     ) -> int:
         """Return the key shown without a pin: that of the opening, else the strongest of no special token.
 
-        Of a kernel it is an earlier one than the query, if there is one.
+        Of a kernel it is an earlier one than the query, if the query reads any.
         """
         pair = self._opening_pair(stack, layer, head)
         if pair is not None and pair[0] == query:
             return pair[1]
         special = self.content.trace.axes(stack)[1].units["token"].special
         if isinstance(row, KernelRow):
-            return max(_content(special[: max(query, 1)]), key=lambda key: abs(float(row.weights[key])))
+            earlier = max(_content(special[: max(query, 1)]), key=lambda key: abs(float(row.weights[key])))
+            return earlier if row.weights[earlier] else query
         return max(_content(special), key=lambda key: float(row.recorded[key]))
 
     def _opening_pair(self, stack: str, layer: int, head: int) -> tuple[int, int] | None:
