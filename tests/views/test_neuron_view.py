@@ -221,6 +221,17 @@ def test_the_figure_and_its_words_say_the_same_of_a_kernel(delta):
     assert bars.bars[0].value == pytest.approx(chain["weight"])
 
 
+def test_a_kernel_opens_on_a_weight_of_its_row_beside_a_view_of_shares() -> None:
+    """In this model shares name the letter before the marker, and weights the marker itself."""
+    trace = aw.trace(*aw.zoo.last_marked(), "cf#bd#aheg")
+    aw.Explorer(trace)
+    view = aw.NeuronView(trace)
+    assert view.describe().startswith("“g” reads “#” in layer 0")
+    assert "“g” reads all of what “#” wrote: no token after it changes it." in view.describe()
+    view.selection.pinned = (10, 5)
+    assert "“g” does not ask for what “d” wrote: q · β k is 0." in view.describe()
+
+
 def test_a_kernel_reads_no_later_key(delta):
     view = aw.NeuronView(delta)
     view.selection.pinned = (0, 2)
@@ -285,4 +296,5 @@ def test_what_passes_between_is_said_in_words(factors, words):
     chain = faded("q · k", torch.tensor(2.0).double(), torch.tensor(factors).double(), 1)
     said = _happens(chain, len(factors), 0, list("abcdef"))
     assert said.endswith(words)
-    assert said.startswith(f"“{'abcdef'[len(factors)]}” keeps ")
+    share = "reads all" if words.startswith("no token") else "keeps "
+    assert said.startswith(f"“{'abcdef'[len(factors)]}” {share}")

@@ -80,7 +80,8 @@ def _happens(chain: Chain, query: int, key: int, labels: Sequence[str]) -> str:
     kept = chain.value / chain.start if chain.start else -1.0
     # Where components or keys cancel each other, no share is left, but some number.
     if 0 <= kept <= 1:
-        left = f"{reader} keeps {number(kept)} of what {writer} wrote"
+        share = "reads all" if number(kept) == "1" else f"keeps {number(kept)}"
+        left = f"{reader} {share} of what {writer} wrote"
     else:
         left = f"{reader} reads {number(chain.value)} of what {writer} wrote, {number(chain.start)} at first"
     return f"{left}: {_passes(chain, labels)}."
