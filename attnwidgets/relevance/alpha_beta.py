@@ -1,6 +1,6 @@
 """The propagation rules of Chefer et al. 2021: alpha-beta with alpha 1, as their code has them.
 
-Unlike under `Rules`, what goes back through the graph is relevance itself, not relevance divided by the
+Unlike under `Rules`, relevance itself goes back through the graph, not relevance divided by the
 number it belongs to: the gradient that arrives at a tensor is its relevance. Operations that only move
 numbers need no rule, and branches add up.
 
@@ -162,18 +162,18 @@ def _scaled(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[s
 
 def _product(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Share relevance by what every element adds to the result."""
-    places = [number for number, value in enumerate(args) if live(value)]
-    if not places:
+    indices = [index for index, value in enumerate(args) if live(value)]
+    if not indices:
         return func(*args, **kwargs)
 
     def of_live(*tensors: Tensor) -> Tensor:
-        given = list(args)
-        for position, tensor in zip(places, tensors, strict=True):
-            given[position] = tensor
-        output: Tensor = func(*given, **kwargs)
+        operands = list(args)
+        for position, tensor in zip(indices, tensors, strict=True):
+            operands[position] = tensor
+        output: Tensor = func(*operands, **kwargs)
         return output
 
-    return _Shared.apply(of_live, *(args[place] for place in places))  # type: ignore[no-untyped-call]
+    return _Shared.apply(of_live, *(args[index] for index in indices))  # type: ignore[no-untyped-call]
 
 
 def _chosen(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -242,16 +242,16 @@ def passing_activations(model: torch.nn.Module) -> Any:
     def hooked() -> Any:
         with ExitStack() as undo:
             for module in activation_modules(model):
-                held: list[Tensor] = []
+                inputs: list[Tensor] = []
 
-                def before(_: Any, args: tuple[Any, ...], held: list[Tensor] = held) -> Any:
+                def before(_: Any, args: tuple[Any, ...], inputs: list[Tensor] = inputs) -> Any:
                     if len(args) != 1 or not live(args[0]):
                         return None
-                    held.append(args[0])
+                    inputs.append(args[0])
                     return (args[0].detach(),)
 
-                def after(_: Any, __: Any, output: Any, held: list[Tensor] = held) -> Any:
-                    return _Passed.apply(held.pop(), lambda _: output) if held else None  # type: ignore[no-untyped-call]
+                def after(_: Any, __: Any, output: Any, inputs: list[Tensor] = inputs) -> Any:
+                    return _Passed.apply(inputs.pop(), lambda _: output) if inputs else None  # type: ignore[no-untyped-call]
 
                 undo.callback(module.register_forward_pre_hook(before).remove)
                 undo.callback(module.register_forward_hook(after, prepend=True).remove)

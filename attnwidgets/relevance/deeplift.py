@@ -1,7 +1,7 @@
 """DeepLIFT operation by operation: each passes on the change of its output, exactly, to its inputs.
 
-The model runs twice, on the baseline and on the input. In the first pass every nonlinear operation keeps the
-values that it meets; in the second its gradient becomes the *multiplier* between the two: a number times the
+The model runs twice, on the baseline and on the input. In the first pass every nonlinear operation stores
+its values; in the second its gradient becomes the *multiplier* between the two: a number times the
 change of every input, which sum to the change of the output. Multipliers chain like gradients (Shrikumar et
 al. 2017, equation 3), so the contributions of the embeddings sum to the change of the target.
 
@@ -68,42 +68,42 @@ def _product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[
 
 def _times_inverse(settings: Settings, func: Any, factor: Tensor, inverse: Tensor) -> Tensor:
     """Return a factor times an inverse r, with the multipliers of `_divided` written in r = 1 / b."""
-    one, other = factor.detach(), inverse.detach()
-    kept = baseline_of(settings, func, one, other)
-    if kept is None:
+    a, r = factor.detach(), inverse.detach()
+    baseline = baseline_of(settings, func, a, r)
+    if baseline is None:
         return factor * inverse
-    one0, other0 = kept
-    path = 2 * other * other0 * factor + (other * one + other0 * one0) * inverse
-    return valued(path / (other + other0), one * other)
+    a0, r0 = baseline
+    path = 2 * r * r0 * factor + (r * a + r0 * a0) * inverse
+    return valued(path / (r + r0), a * r)
 
 
 def _two_factors(
     settings: Settings, func: Any, f: Callable[[Any, Any], Tensor], first: Tensor, second: Tensor
 ) -> Tensor:
     """Return f of two live factors, in each of which it is linear, with their multipliers."""
-    one, other = first.detach(), second.detach()
-    kept = baseline_of(settings, func, one, other)
-    if kept is None:
+    a, b = first.detach(), second.detach()
+    baseline = baseline_of(settings, func, a, b)
+    if baseline is None:
         return f(first, second)
-    path = f(first, (other + kept[1]) / 2) + f((one + kept[0]) / 2, second)
-    return valued(path, f(one, other))
+    path = f(first, (b + baseline[1]) / 2) + f((a + baseline[0]) / 2, second)
+    return valued(path, f(a, b))
 
 
 def _contraction(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Contract two factors that depend on the input as their product; more have no rule."""
     flat = [value for group in args for value in (group if isinstance(group, (tuple, list)) else (group,))]
-    places = [index for index, value in enumerate(flat) if live(value)]
-    if len(places) < _PAIR:
+    factors = [index for index, value in enumerate(flat) if live(value)]
+    if len(factors) < _PAIR:
         return func(*args, **kwargs)
-    if len(places) > _PAIR or func.__name__ != "einsum":
+    if len(factors) > _PAIR or func.__name__ != "einsum":
         return run_without_rule(settings, func, args, kwargs)
 
     def f(a: Tensor, b: Tensor) -> Tensor:
-        given = list(flat)
-        given[places[0]], given[places[1]] = a, b
-        return cast("Tensor", func(*given, **kwargs))
+        operands = list(flat)
+        operands[factors[0]], operands[factors[1]] = a, b
+        return cast("Tensor", func(*operands, **kwargs))
 
-    return _two_factors(settings, func, f, flat[places[0]], flat[places[1]])
+    return _two_factors(settings, func, f, flat[factors[0]], flat[factors[1]])
 
 
 def _added_product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -128,11 +128,11 @@ def _quotient(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict
     if kwargs.get("rounding_mode") is not None:
         return run_without_rule(settings, func, args, kwargs)
     result, divisor = above / below, below.detach()
-    kept = baseline_of(settings, func, result, divisor)
-    if kept is None:
+    baseline = baseline_of(settings, func, result, divisor)
+    if baseline is None:
         return result
-    # What is constant drops out of the gradient.
-    return valued(_divided(above, below, (result.detach(), kept[0]), (divisor, kept[1])), result)
+    # The constant terms of a difference drop out of the gradient.
+    return valued(_divided(above, below, (result.detach(), baseline[0]), (divisor, baseline[1])), result)
 
 
 def _linear(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -153,12 +153,12 @@ def _length(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[s
     if order not in (None, 2, "fro"):
         return run_without_rule(settings, func, args, kwargs)
     length = func(*args, **kwargs)
-    kept = baseline_of(settings, func, x, length)
-    if kept is None:
+    baseline = baseline_of(settings, func, x, length)
+    if baseline is None:
         return length
     axes = tuple(range(x.dim())) if dim is None else dim
-    path = ((x.detach() + kept[0]) * x).sum(axes, keepdim=keep)
-    return valued(path / (length.detach() + kept[1]), length)
+    path = ((x.detach() + baseline[0]) * x).sum(axes, keepdim=keep)
+    return valued(path / (length.detach() + baseline[1]), length)
 
 
 def _glu(settings: Settings, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -176,15 +176,15 @@ def _solve_triangular(settings: Settings, func: Any, args: tuple[Any, ...], kwar
         return func(*args, **kwargs)
     if not options.get("left", True) or options.get("out") is not None:
         return run_without_rule(settings, func, args, kwargs)
-    result, one = func(matrix, right, **options), matrix.detach()
-    kept = baseline_of(settings, func, result, one)
-    if kept is None:
+    result, constant = func(matrix, right, **options), matrix.detach()
+    baseline = baseline_of(settings, func, result, constant)
+    if baseline is None:
         return result
-    # The part that is read.
+    # The solver reads one triangle only, without its diagonal if that counts as ones.
     diagonal = int(options.get("unitriangular", False))
-    read = matrix.triu(diagonal) if options["upper"] else matrix.tril(-diagonal)
-    path = right - read @ ((result.detach() + kept[0]) / 2)
-    return valued(func((one + kept[1]) / 2, path, **options), result)
+    triangle = matrix.triu(diagonal) if options["upper"] else matrix.tril(-diagonal)
+    path = right - triangle @ ((result.detach() + baseline[0]) / 2)
+    return valued(func((constant + baseline[1]) / 2, path, **options), result)
 
 
 def _larger(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -240,14 +240,14 @@ def _soft(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str
         return func(*args, **kwargs)
     dim = kwargs.get("dim", args[_SOFTMAX_DIM] if len(args) > _SOFTMAX_DIM else None)
     at = x.detach()
-    kept = baseline_of(settings, func, at)
-    if kept is None:
+    baseline = baseline_of(settings, func, at)
+    if baseline is None:
         return func(*args, **kwargs)
     axis = -1 if dim is None else dim
-    log_p, log_p0 = (_wide(item).log_softmax(axis) for item in (at, kept[0]))
+    log_p, log_p0 = (_wide(item).log_softmax(axis) for item in (at, baseline[0]))
     apart = (log_p - log_p0).abs()
     ratio = torch.where(apart == 0, torch.ones_like(apart), -torch.expm1(-apart) / apart)
-    # What a mask hides in both passes gives infinity less infinity, and has no weight.
+    # Scores that a mask hides in both passes give infinity less infinity, and have no weight.
     mean = (torch.maximum(log_p, log_p0).exp() * ratio).nan_to_num(nan=0.0)
     y = func(*((at, *args[1:]) if args else ()), **(kwargs | ({} if args else {"input": at})))
     shift = (mean * x).sum(axis, keepdim=True) / mean.sum(axis, keepdim=True)
@@ -276,16 +276,16 @@ def _norm(
     *,
     centred: bool,
 ) -> Any:
-    """Norm what is, for each number, a product with the inverse root of the mean square."""
+    """Normalise: for each number, a product with the inverse root of the mean square."""
     x, shape, weight, eps = parts
     if not live(x):
         return func(*args, **kwargs)
-    kept = baseline_of(settings, func, x)
+    baseline = baseline_of(settings, func, x)
     y = func(*args, **kwargs)
-    if kept is None:
+    if baseline is None:
         return y
     axes = tuple(range(-len(tuple(shape)), 0))
-    inputs, inputs0 = _wide(x), _wide(kept[0])
+    inputs, inputs0 = _wide(x), _wide(baseline[0])
     if centred:
         inputs, inputs0 = (item - item.mean(axes, keepdim=True) for item in (inputs, inputs0))
     at = inputs.detach()
@@ -326,29 +326,29 @@ class _Unit:
 
     def __init__(self, rules: Differences) -> None:
         self._rules = rules
-        self._given: list[Tensor] = []
+        self._inputs: list[Tensor] = []
 
     def before(self, _: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Pass the module a constant: a forward pre-hook."""
         if len(args) != 1 or not live(args[0]):
             return None
-        self._given.append(args[0])
+        self._inputs.append(args[0])
         return (args[0].detach(),)
 
     def after(self, module: nn.Module, _: tuple[Any, ...], output: Any) -> Any:
         """Make the module's output a function of its input: a forward hook."""
-        if not self._given:
+        if not self._inputs:
             return None
-        x = self._given.pop()
+        x = self._inputs.pop()
         if not isinstance(output, Tensor) or output.shape != x.shape:
             raise UnsupportedModelError(
                 f"deeplift: {type(module).__name__} looks like an activation and changes the shape"
             )
         with self._rules.paused():
             at, y = x.detach(), output.detach()
-            kept = self._rules.baseline(type(module).__name__, at, y)
-            # The baseline's pass has no gradients to take, but what follows must still depend on the input.
-            factor = torch.ones_like(at) if kept is None else slopes(module.forward, at, y, *kept)
+            baseline = self._rules.baseline(type(module).__name__, at, y)
+            # The baseline's pass takes no gradients, but later operations must still depend on the input.
+            factor = torch.ones_like(at) if baseline is None else slopes(module.forward, at, y, *baseline)
             return valued(x * factor, y)
 
 

@@ -35,7 +35,7 @@ def slopes(f: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, x0: Tensor, y0: 
     Source: Shrikumar et al. 2017, equation 15.
     """
     change = x - x0
-    # Here the rounding of the quotient is as large as what the derivative half-way misses.
+    # At this size the rounding of the quotient equals the error of the derivative half-way.
     tolerance = torch.finfo(x.dtype).eps ** (1 / 3)
     size = torch.maximum(x.abs(), x0.abs()).clamp(max=1)
     near = change.abs() <= tolerance * size
@@ -46,13 +46,13 @@ def slopes(f: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, x0: Tensor, y0: 
 
 
 def _one_live(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], int]:
-    """Return arguments with `input` first, the keywords left, and the place of the only live one, or -1."""
+    """Return arguments with `input` first, the other keywords, and the index of the only live one, or -1."""
     options = dict(kwargs)
     if "input" in options:
         args = (options.pop("input"), *args)
-    places = [index for index, value in enumerate(args) if live(value)]
-    alone = len(places) == 1 and not any(map(live, options.values()))
-    return args, options, places[0] if alone else -1
+    indices = [index for index, value in enumerate(args) if live(value)]
+    is_only = len(indices) == 1 and not any(map(live, options.values()))
+    return args, options, indices[0] if is_only else -1
 
 
 def smooth(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -83,28 +83,28 @@ def _rescaled(
 ) -> Any:
     if not any(map(live, (*args, *kwargs.values()))):
         return func(*args, **kwargs)
-    args, options, place = _one_live(args, kwargs)
-    if place < 0:
+    args, options, index = _one_live(args, kwargs)
+    if index < 0:
         return run_without_rule(settings, func, args, options)
     # F.silu(x, True) and the like write into x.
     flags = [value for value in args if value is True or value is False]
     in_place = bool(options.pop("inplace", False)) or any(flags)
     rest = [value for value in args if value is not True and value is not False]
-    x = rest[place]
+    x = rest[index]
 
     def f(states: Tensor) -> Tensor:
-        output: Tensor = func(*rest[:place], states, *rest[place + 1 :], **options)
+        output: Tensor = func(*rest[:index], states, *rest[index + 1 :], **options)
         return output
 
     at = x.detach()
     y = f(at)
-    kept = baseline_of(settings, func, at, y) if y.shape == at.shape else ()
-    if kept is None:
+    baseline = baseline_of(settings, func, at, y) if y.shape == at.shape else ()
+    if baseline is None:
         output = f(x)
-    elif not kept:
+    elif not baseline:
         return run_without_rule(settings, func, args, options)
     else:
-        output = valued(x * multipliers(f, at, y, *kept), y)
+        output = valued(x * multipliers(f, at, y, *baseline), y)
     return x.copy_(output) if in_place else output
 
 
@@ -153,7 +153,7 @@ class Differences(Rules):
     def __init__(self, table: Mapping[str, Handler | None], *, insist: bool = False) -> None:
         super().__init__("attnlrp", insist=insist)
         self._table = table
-        self._kept: deque[tuple[str, tuple[Tensor, ...]]] = deque()
+        self._baseline: deque[tuple[str, tuple[Tensor, ...]]] = deque()
         self._recording, self._paused = True, False
 
     def __torch_function__(
@@ -178,24 +178,25 @@ class Differences(Rules):
         self._recording = False
 
     def baseline(self, name: str, *values: Tensor) -> tuple[Tensor, ...] | None:
-        """Keep an operation's values and return None; in the second pass return those of the baseline.
+        """Store an operation's values and return None; in the second pass return those of the baseline.
 
         Raises:
             UnsupportedModelError: If the model runs other operations, or other shapes, on the baseline.
         """
         if self._recording:
             # Copies: a model may write into its residual stream.
-            self._kept.append((name, tuple(value.detach().clone() for value in values)))
+            self._baseline.append((name, tuple(value.detach().clone() for value in values)))
             return None
-        other, kept = self._kept.popleft() if self._kept else ("none", ())
-        if other != name or [item.shape for item in kept] != [entry.shape for entry in values]:
-            how = f"gives {name} numbers of another shape" if other == name else f"runs {other} for {name}"
+        operation, stored = self._baseline.popleft() if self._baseline else ("none", ())
+        if operation != name or [item.shape for item in stored] != [entry.shape for entry in values]:
+            is_same = operation == name
+            how = f"gives {name} numbers of another shape" if is_same else f"runs {operation} for {name}"
             raise UnsupportedModelError(
                 f"deeplift: on the baseline the model {how}: which operations it runs depends on the numbers "
                 "that it reads (as the choice of experts does), so differences have nothing to go back "
                 "through; aw.integrated_gradients needs no rules"
             )
-        return kept
+        return stored
 
 
 class _Valued(Function):
@@ -215,7 +216,7 @@ class _Valued(Function):
 
 
 def valued(path: Tensor, value: Tensor) -> Tensor:
-    """Return `value`; its gradient is that of `path`, which is linear in what depends on the input."""
+    """Return `value`; its gradient is that of `path`, which is linear in all that depends on the input."""
     return cast("Tensor", _Valued.apply(path, value.detach()))  # type: ignore[no-untyped-call]  # torch's
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.hooks.hook_point import HookPoint
     from attnwidgets.tracing.trace import Trace
 
-    # (settings, operation, its arguments, its keywords) -> what it returns
+    # (settings, operation, its arguments, its keywords) -> its output
     Handler = Callable[[Settings, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
     # Takes a model's outputs and returns the differentiable numbers to explain.
     Scores = Callable[[Any], Sequence[Tensor]]
@@ -56,16 +56,16 @@ class Rules(TorchFunctionMode):
         super().__init__()
         self.settings = Settings(rule, bias, insist, mode=self, gate=gate)
         self._table = table(bias)
-        self._known: dict[Any, Handler | None] = {}
+        self._handlers: dict[Any, Handler | None] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run one operation under its rule."""
         try:
-            handler = self._known[func]
+            handler = self._handlers[func]
         except KeyError:
-            handler = self._known[func] = self._handler(func)
+            handler = self._handlers[func] = self._handler(func)
         if handler is not None:
             return handler(self.settings, func, args, kwargs or {})
         return func(*args, **kwargs) if kwargs else func(*args)
@@ -163,8 +163,8 @@ class Relevances:
     def total(self, stack: str, layer: int) -> Tensor:
         """Return the total relevance at a layer of a stack [target].
 
-        This includes what the blocks from this layer on receive in addition to their hidden states, or
-        else what enters the other stacks.
+        This includes the other inputs of the blocks from this layer on (in a decoder, the encoder's states),
+        or else the inputs of the other stacks.
         """
         relevance = self.states[stack][:, layer].sum(-1)
         other_inputs = self.other_inputs.get(stack)
@@ -200,8 +200,8 @@ def propagate(
         place: See `differentiable`.
         entry: The stack that is explained; see `differentiable`.
         plane: The input whose numbers are not vectors of tokens but pixels, or bins of a spectrogram.
-        heads: Whether the relevance of the heads' outputs is kept.
-        hook_points: Hook points in the model where states and gradients are kept whole.
+        heads: Whether the relevance of the heads' outputs is returned.
+        hook_points: Hook points in the model where states and gradients are returned whole.
         hidden_states: Whether the scores read hidden states.
         precision: See `differentiable`.
         insist: See `Settings`.
@@ -232,16 +232,16 @@ def propagate(
             raise UnsupportedModelError(f"{purpose}: {cut}")
         values = [score.sum() for score in scores(graph.outputs)]
         tensors = graph.tensors() | {("hooks", name, 0, 0): tensor for name, tensor in passing.items()}
-        kept: dict[At, list[Tensor]] = {at: [] for at in tensors}
+        summaries: dict[At, list[Tensor]] = {at: [] for at in tensors}
         for value in progress(values, "relevance"):
             # The graph is kept even after the last value, for the diagnosis.
             grads = dict(zip(tensors, gradients(value, list(tensors.values()), again=True), strict=True))
             if not usable([grads[at] for at in tensors if at[0] == "inputs"], graph):
                 raise ValueError(diagnosis(value, graph, trace.default_stack, purpose))
             for at, tensor in tensors.items():
-                kept[at].append(_summary(at[0], tensor.detach(), grads[at], whole=at[1] == plane))
+                summaries[at].append(_summary(at[0], tensor.detach(), grads[at], whole=at[1] == plane))
         explained = torch.stack([value.detach().cpu() for value in values])
-    relevances = _relevances(graph, explained, {at: torch.stack(rows) for at, rows in kept.items()})
+    relevances = _relevances(graph, explained, {at: torch.stack(rows) for at, rows in summaries.items()})
     for hook_point in hook_points:
         name = hook_point.name
         if name not in passing:
@@ -249,14 +249,14 @@ def propagate(
                 f"{purpose}: a pass of {type(run.model).__name__} does not reach the hook point {name!r}"
             )
         relevances.values[name] = passing[name].detach()[0].cpu()
-        relevances.gradients[name] = torch.stack(kept["hooks", name, 0, 0])
+        relevances.gradients[name] = torch.stack(summaries["hooks", name, 0, 0])
     return relevances
 
 
 def _keeper(passing: dict[str, Tensor], name: str) -> Callable[[Tensor], Tensor]:
     def keep(states: Tensor) -> Tensor:
         passing[name] = states
-        # The model continues with a copy, so that in-place operations leave the kept states alone.
+        # The model continues with a copy, so that in-place operations leave these states alone.
         return states.clone()
 
     return keep
@@ -276,9 +276,9 @@ def _summary(kind: str, values: Tensor, gradient: Tensor, *, whole: bool) -> Ten
     return relevance.sum(-1).cpu()
 
 
-def _relevances(graph: Graph, scores: Tensor, kept: dict[At, Tensor]) -> Relevances:
+def _relevances(graph: Graph, scores: Tensor, summaries: dict[At, Tensor]) -> Relevances:
     def rows(kind: str, name: str) -> list[Tensor]:
-        return [tensor for at, tensor in kept.items() if at[:2] == (kind, name)]
+        return [tensor for at, tensor in summaries.items() if at[:2] == (kind, name)]
 
     for name in graph.states:
         if len({len(states[0]) for states in rows("states", name)}) > 1:
@@ -288,7 +288,10 @@ def _relevances(graph: Graph, scores: Tensor, kept: dict[At, Tensor]) -> Relevan
     other_inputs = {}
     for stack, blocks in graph.other_inputs.items():
         sums = [
-            sum((kept["other_inputs", stack, block, i] for i in range(len(copies))), torch.zeros_like(scores))
+            sum(
+                (summaries["other_inputs", stack, block, i] for i in range(len(copies))),
+                torch.zeros_like(scores),
+            )
             for block, copies in enumerate(blocks)
         ]
         other_inputs[stack] = torch.stack(sums, dim=1) if sums else torch.zeros(len(scores), 0)

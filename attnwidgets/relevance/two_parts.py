@@ -79,11 +79,11 @@ def _table() -> Mapping[str, Handler | None]:
         (operations.ADDED_PRODUCTS, _added_product),
         (operations.POWERS, _power),
     ]
-    own: dict[str, Handler | None] = {name: handler for names, handler in groups for name in names}
-    own |= dict.fromkeys(("_make_dual", "_unpack_dual"))
+    handlers: dict[str, Handler | None] = {name: handler for names, handler in groups for name in names}
+    handlers |= dict.fromkeys(("_make_dual", "_unpack_dual"))
     return {
         **table("share"),
-        **own,
+        **handlers,
         "linear": _linear,
         "layer_norm": _layer_norm,
         "bilinear": run_without_rule,
@@ -119,8 +119,8 @@ def _product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[
     options = kwargs if len(args) > 1 else {}
     gates = gating(settings, first), gating(settings, second)
     if gates[0] != gates[1]:
-        held = (first.detach(), second) if gates[0] > gates[1] else (first, second.detach())
-        return func(*held, *rest, **options)
+        factors = (first.detach(), second) if gates[0] > gates[1] else (first, second.detach())
+        return func(*factors, *rest, **options)
     return _halves(first, second, lambda a, b: func(a, b, *rest, **options))
 
 
@@ -133,18 +133,18 @@ def _halves(first: Tensor, second: Tensor, multiply: Callable[[Tensor, Tensor], 
 def _contraction(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Contract two factors as a product; more have no rule."""
     flat = [value for group in args for value in (group if isinstance(group, (tuple, list)) else (group,))]
-    places = [index for index, value in enumerate(flat) if live(value)]
-    if len(places) < _PAIR:
+    factors = [index for index, value in enumerate(flat) if live(value)]
+    if len(factors) < _PAIR:
         return func(*args, **kwargs)
-    if len(places) > _PAIR:
+    if len(factors) > _PAIR:
         return run_without_rule(settings, func, (tuple(flat),), kwargs)
 
     def multiply(a: Tensor, b: Tensor) -> Tensor:
-        given = list(flat)
-        given[places[0]], given[places[1]] = a, b
-        return cast("Tensor", func(*given, **kwargs))
+        operands = list(flat)
+        operands[factors[0]], operands[factors[1]] = a, b
+        return cast("Tensor", func(*operands, **kwargs))
 
-    return _halves(flat[places[0]], flat[places[1]], multiply)
+    return _halves(flat[factors[0]], flat[factors[1]], multiply)
 
 
 def _added_product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -209,20 +209,20 @@ class _Unit:
     """Hooks of one activation module that hide its operations and make it one function."""
 
     def __init__(self) -> None:
-        self._given: list[Tensor] = []
+        self._inputs: list[Tensor] = []
 
     def before(self, _: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Pass the module a constant: a forward pre-hook."""
         if len(args) != 1 or not live(args[0]):
             return None
-        self._given.append(args[0])
+        self._inputs.append(args[0])
         return (args[0].detach(),)
 
     def after(self, module: nn.Module, _: tuple[Any, ...], output: Any) -> Any:
         """Make the module's output a function of its input: a forward hook."""
-        if not self._given:
+        if not self._inputs:
             return None
-        x = self._given.pop()
+        x = self._inputs.pop()
         if not isinstance(output, Tensor) or output.shape != x.shape:
             return None
         return parts_of_function(x, module.forward, output.clone())
