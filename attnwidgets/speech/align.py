@@ -247,7 +247,7 @@ def _mirrored(skips: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _lattice(log_p: Float, ids: Sequence[int], blank: int) -> tuple[Float, NDArray[np.bool_]]:
-    """Return scores [frame, state] of ids with blanks around, and the states after a blank to skip [state]."""
+    """Return scores [frame, state] of ids with blanks around, and states that may skip a blank [state]."""
     states = [blank]
     for i in ids:
         states += [i, blank]
