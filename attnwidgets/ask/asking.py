@@ -27,7 +27,7 @@ class QuestionOptions(TypedDict, total=False):
         feedback: Response to an answer as it is submitted: a function of its value, or a dict by value, which
             give True (right), False, words, or (True or False, words). It needs the kernel and is not in
             pages. Students can read it in the notebook: leave it out of an assignment.
-        show_view: Whether the view stands below the question. False: it stands elsewhere in the notebook.
+        show_view: Whether the view is shown below the question. False: it is shown elsewhere in the notebook.
     """
 
     points: float
@@ -39,10 +39,10 @@ class QuestionOptions(TypedDict, total=False):
 _DEFAULTS = {"points": 1, "title": "", "feedback": None, "show_view": True}
 
 
-def _ask(kind: str, prompt: str, id: str, given: Mapping[str, Any], **of_kind: Any) -> Question:
-    unknown = given.keys() - QuestionOptions.__annotations__.keys()
+def _ask(kind: str, prompt: str, id: str, common: Mapping[str, Any], **of_kind: Any) -> Question:
+    unknown = common.keys() - QuestionOptions.__annotations__.keys()
     refuse_unknown(f"aw.ask.{kind}", unknown, signature(globals()[kind]).parameters)
-    return Question(kind, prompt, id, **given, **of_kind)
+    return Question(kind, prompt, id, **common, **of_kind)
 
 
 def head(prompt: str, *, view: Any, id: str, **given: Unpack[QuestionOptions]) -> Question:
@@ -95,7 +95,7 @@ def layer(prompt: str, *, view: Any, id: str, **given: Unpack[QuestionOptions]) 
 def tokens(prompt: str, *, view: Any, id: str, **given: Unpack[QuestionOptions]) -> Question:
     """Ask for tokens: the reader clicks them, more than one with Shift, or types their positions.
 
-    Of a cell of a map its column counts: the token that is read. A word counts as all of its tokens.
+    A cell of a map counts as its column, the token that is read; a word counts as all of its tokens.
 
     Args:
         view: The view in which it is answered; or a trace (an Explorer of it is shown) or an explanation.
@@ -145,7 +145,7 @@ def cell(prompt: str, *, view: Any, id: str, **given: Unpack[QuestionOptions]) -
         view: The view in which it is answered; or a trace (an Explorer of it is shown) or an explanation.
 
     Returns:
-        The question; its `answer` is `[query, key]` in tokens, from 0: the token that reads, the one read.
+        The question; its `answer` is `[query, key]` in tokens, from 0.
 
     Raises:
         TypeError, ValueError: See `aw.ask.head`.
@@ -168,15 +168,15 @@ def order(
     view: Any = None,
     **given: Unpack[QuestionOptions],
 ) -> Question:
-    """Ask for an order: the reader moves the options by dragging or by keys, the first place first.
+    """Ask for an order: the reader moves the options by dragging or by keys, the first at the top.
 
     Args:
-        options: What is put into an order. None: the reader makes a list, typed or, where the view has heads,
-            selected in it one by one.
+        options: The names to be put into an order. None: the reader makes a list, by typing or, where the
+            view has heads, by selecting heads in it.
         view: A view to look at, or to take heads from; or a trace or an explanation.
 
     Returns:
-        The question; its `answer` is a list of names. In code, a list in it holds those that share a place.
+        The question; its `answer` is a list of names. In code, names that tie are a list in it.
 
     Raises:
         TypeError, ValueError: See `aw.ask.head`; or the options are a single text, repeated or more than 100.
@@ -200,7 +200,7 @@ def number(
     view: Any = None,
     **given: Unpack[QuestionOptions],
 ) -> Question:
-    """Ask for a number, which the reader types; six digits of it are kept.
+    """Ask for a number, which the reader types; it is rounded to six digits.
 
     Args:
         unit: Its unit, shown next to the number: "%", "nats".
@@ -233,7 +233,7 @@ def choice(
     """Ask for one of several options, or for several of them.
 
     Args:
-        options: What can be chosen, at most 100.
+        options: The options, at most 100.
         multiple: Whether several may be chosen.
 
     Returns:

@@ -31,24 +31,24 @@ _FINE = 1000
 _MOST_WORDS = 500
 
 
-def view_of(given: Any) -> View | None:
+def view_of(source: Any) -> View | None:
     """Return the view that a question is about.
 
     Raises:
-        TypeError: It is neither a view nor something that a view shows.
+        TypeError: It is neither a view nor a trace or an explanation.
     """
-    if given is None or isinstance(given, View):
-        return given
-    if is_trace(given):
+    if source is None or isinstance(source, View):
+        return source
+    if is_trace(source):
         from attnwidgets.views.explorer import Explorer
 
-        return Explorer(given)
-    made = given.view() if hasattr(given, "view") and callable(given.view) else None
-    if not isinstance(made, View):
+        return Explorer(source)
+    view = source.view() if hasattr(source, "view") and callable(source.view) else None
+    if not isinstance(view, View):
         raise TypeError(
-            f"view is a {type(given).__name__}: give a view, such as aw.Explorer(trace), a trace or a map."
+            f"view is a {type(source).__name__}: give a view, such as aw.Explorer(trace), a trace or a map."
         )
-    return made
+    return view
 
 
 def checked_prompt(prompt: Any) -> str:
@@ -76,11 +76,11 @@ def checked_points(points: Any) -> float:
 
 
 def checked_options(kind: str, options: Any) -> list[str] | None:
-    """Return what can be chosen, as text; None if anything can.
+    """Return the options as text; None if answers are free.
 
     Raises:
-        TypeError: It is a single text.
-        ValueError: There are none or too many, or one of them stands there twice, or is empty.
+        TypeError: `options` is a single text.
+        ValueError: There are no options or too many, or an option is empty or repeated.
     """
     if kind == "choice" and not options:
         raise ValueError(
@@ -101,9 +101,9 @@ def checked_options(kind: str, options: Any) -> list[str] | None:
 def subject_of_view(view: View | None) -> str | None:
     """Return the hash of the model and the text that a view shows; None if it shows neither.
 
-    It is the same in every run, on every machine and with every version of the libraries: of the model count
-    its kind and a sample of every weight, of the text the ids of its tokens, or their names where there are
-    none, and the interventions under which it was recorded.
+    It is the same in every run, on every machine and with every version of the libraries: it is made of the
+    model's kind, a sample of every weight, the ids of the text's tokens (their names if there are no ids),
+    and the interventions under which the trace was recorded.
     """
     if view is None:
         return None
@@ -111,30 +111,31 @@ def subject_of_view(view: View | None) -> str | None:
     if trace is not None:
         ids = trace.input_ids
         words = _names(view) if ids is None else [int(number) for number in ids]
-        given = [] if ids is not None else sorted(_pictures(trace))
-        return subject_of(_model(trace.model), words, list(trace.interventions), given)
+        pictures = [] if ids is not None else sorted(_pictures(trace))
+        return subject_of(_model(trace.model), words, list(trace.interventions), pictures)
     names = _names(view)
     return subject_of([], names, [], []) if names else None
 
 
 def _names(view: View) -> list[list[str]]:
-    """Return the names of the elements of what a view shows, by axis."""
+    """Return the names of the elements of a view's explanation, by axis."""
     sources = view.sources()
     return [[str(label) for label in axis["labels"]] for axis in sources[0].axes()] if sources else []
 
 
 def _model(model: Any) -> list[Any]:
-    """Return a model's kind, and a hash of shapes and samples of its weights, whatever these are called."""
+    """Return a model's kind, and a hash of shapes and samples of its weights, without their names."""
     if model is None or not hasattr(model, "named_parameters"):
         return []
     from attnwidgets.tracing.recording.borrow import unwrap
 
     inner = unwrap(model)
     config = getattr(inner, "config", None)
-    held = sorted(hashlib.sha256(_sample(weight)).hexdigest() for weight in inner.parameters())
+    # Sorted, as libraries rename and reorder parameters between versions.
+    hashes = sorted(hashlib.sha256(_sample(weight)).hexdigest() for weight in inner.parameters())
     return [
         str(getattr(config, "model_type", type(inner).__name__)),
-        hashlib.sha256("".join(held).encode()).hexdigest(),
+        hashlib.sha256("".join(hashes).encode()).hexdigest(),
     ]
 
 
@@ -148,7 +149,7 @@ def _sample(weight: Any) -> bytes:
 
 
 def _pictures(trace: Any) -> Iterator[str]:
-    """Yield a hash of every input of numbers: of an image; two of them have patches of the same names."""
+    """Yield a hash of each floating-point input; the names of patches do not tell pictures apart."""
     for name, value in trace.inputs.items():
         if is_tensor(value) and value.is_floating_point():
             numbers = (value.detach().cpu().double() * _FINE).round().long().numpy().astype("<i8")
@@ -159,21 +160,21 @@ def told_by(feedback: Feedback | None, value: Any) -> tuple[str, bool | None]:
     """Return the feedback on an answer, and whether the answer counts as right; None without a verdict.
 
     Args:
-        feedback: A function of the value, or a dict by value. What either gives is True, False, words, or a
-            pair of both; None says nothing.
-        value: The answer; None: there is none.
+        feedback: A function of the value, or a dict by value; the response is True, False, words, a pair of
+            both, or None for no feedback.
+        value: The answer; None without an answer.
     """
     if feedback is None or value is None:
         return "", None
     if callable(feedback):
         try:
-            given = feedback(value)
-        except Exception as error:  # noqa: BLE001 - whatever the teacher's function raises, the answer is kept
+            response = feedback(value)
+        except Exception as error:  # noqa: BLE001 - a teacher's function must not lose the answer
             return f"the feedback could not be read ({type(error).__name__}: {error})"[:_MOST_WORDS], None
     else:
-        wanted = canonical(value)
-        given = next((told for key, told in feedback.items() if _canonical(key) == wanted), None)
-    return _read(given)
+        written = canonical(value)
+        response = next((item for key, item in feedback.items() if _canonical(key) == written), None)
+    return _read(response)
 
 
 def _canonical(key: Any) -> str:
@@ -183,9 +184,9 @@ def _canonical(key: Any) -> str:
         return ""
 
 
-def _read(given: Any) -> tuple[str, bool | None]:
-    if isinstance(given, bool):
-        return "", given
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], bool):  # noqa: PLR2004 - both
-        return str(given[1])[:_MOST_WORDS], given[0]
-    return ("", None) if given is None else (str(given)[:_MOST_WORDS], None)
+def _read(response: Any) -> tuple[str, bool | None]:
+    if isinstance(response, bool):
+        return "", response
+    if isinstance(response, tuple) and len(response) == 2 and isinstance(response[0], bool):  # noqa: PLR2004 - both
+        return str(response[1])[:_MOST_WORDS], response[0]
+    return ("", None) if response is None else (str(response)[:_MOST_WORDS], None)

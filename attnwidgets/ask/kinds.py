@@ -1,4 +1,8 @@
-"""The kinds of answers: the values of each, its line of code, and how it is read from a view."""
+"""The kinds of answers: their values, their line of code, and how they are read from a view.
+
+`valid` checks a value against its kind and the ranges of the view (`Ranges`); `words` and `code_value` write
+it; `selected_answer` reads it from the selection of the question's view.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +31,14 @@ _MOST_WORDS = 12
 
 
 @dataclass(frozen=True)
-class Places:
-    """What can be chosen in a view.
+class Ranges:
+    """Layers, heads and tokens that can be chosen in a view.
 
     Attributes:
         layers: Layers, by number.
         heads: Heads, by number.
-        queries: Names of the elements that read, in the finest unit.
-        keys: Names of the elements that are read.
+        queries: Names of the queries, in the unit of the explanation.
+        keys: Names of the keys.
         unit: That unit.
         index_base: Whether layers and heads are counted from 0 or from 1.
     """
@@ -52,15 +56,17 @@ class Places:
         return max(self.queries, self.keys, key=len)
 
     @classmethod
-    def of(cls, view: View | None) -> Places:
-        """Return what can be chosen in a view; nothing without one."""
+    def of(cls, view: View | None) -> Ranges:
+        """Return the ranges of a view; empty ranges without a view."""
         sources = [] if view is None else view.sources()
         if view is None or not sources:
             return cls()
-        shown = sources[0].explanation
-        unit = str(shown.unit)
+        explanation = sources[0].explanation
+        unit = str(explanation.unit)
         attributed = sources[0].attributions
-        queries, keys = (shown.axis, shown.axis) if attributed else (shown.query, shown.key)
+        queries, keys = (
+            (explanation.axis, explanation.axis) if attributed else (explanation.query, explanation.key)
+        )
         return cls(
             tuple(sorted({number for source in sources for number in source.layers})),
             tuple(sorted({number for source in sources for number in source.heads or ()})),
@@ -74,51 +80,53 @@ class Places:
 def valid(
     kind: str,
     value: Any,
-    places: Places,
+    ranges: Ranges,
     options: Sequence[str] | None,
     *,
     multiple: bool,
     least: float | None = None,
 ) -> Any:
-    """Return an answer as it is kept.
+    """Return an answer in the form in which it is stored.
 
     Raises:
-        AnswerError: It does not fit its kind, not among the options, or is below the least number.
+        AnswerError: It does not fit its kind, is not among the options, or is below the least number.
         IndexError: The layer, head or position is out of range; the message names the range.
     """
     result = checked(kind, value)
     if kind in OF_VIEWS:
-        _in_view(kind, result, places)
+        _in_view(kind, result, ranges)
     elif kind == "number" and least is not None and result < least:
         raise AnswerError(f"answer={value!r} is below {least:g}, the least that it can be.")
     elif kind == "choice":
         _among(result, options or (), multiple=multiple)
     elif kind == "order" and options is not None:
-        given = [item for place in result for item in (place if isinstance(place, list) else [place])]
-        if sorted(map(str, given)) != sorted(options):
+        names = [name for rank in result for name in (rank if isinstance(rank, list) else [rank])]
+        if sorted(map(str, names)) != sorted(options):
             raise AnswerError(f"answer={value!r} is not an order of all of {', '.join(map(repr, options))}.")
     return result
 
 
-def _in_view(kind: str, found: Any, places: Places) -> None:
+def _in_view(kind: str, answer: Any, ranges: Ranges) -> None:
     if kind == "head":
-        for layer, head in found if isinstance(found[0], list) else [found]:
-            _within("layer", layer, places.layers)
-            _within("head", head, places.heads)
+        for layer, head in answer if isinstance(answer[0], list) else [answer]:
+            _within("layer", layer, ranges.layers)
+            _within("head", head, ranges.heads)
     elif kind == "layer":
-        for layer in found if isinstance(found, list) else [found]:
-            _within("layer", layer, places.layers)
+        for layer in answer if isinstance(answer, list) else [answer]:
+            _within("layer", layer, ranges.layers)
     elif kind == "cell":
-        _below("query", found[0], len(places.queries))
-        _below("key", found[1], len(places.keys))
+        _below("query", answer[0], len(ranges.queries))
+        _below("key", answer[1], len(ranges.keys))
     else:
-        for place in found if kind == "tokens" else (found[0], found[1] - 1):
-            _below("position", place, len(places.names))
+        for position in answer if kind == "tokens" else (answer[0], answer[1] - 1):
+            _below("position", position, len(ranges.names))
 
 
-def _within(name: str, number: int, known: Sequence[int]) -> None:
-    if number not in known:
-        raise IndexError(f"answer: {name} {number} is out of range: the {name}s are {span(tuple(known))}.")
+def _within(name: str, number: int, available: Sequence[int]) -> None:
+    if number not in available:
+        raise IndexError(
+            f"answer: {name} {number} is out of range: the {name}s are {span(tuple(available))}."
+        )
 
 
 def _below(name: str, number: int, size: int) -> None:
@@ -126,21 +134,21 @@ def _below(name: str, number: int, size: int) -> None:
         raise IndexError(f"answer: {name} {number} is out of range: they are 0 to {size - 1}.")
 
 
-def _among(found: Any, options: Sequence[str], *, multiple: bool) -> None:
-    if isinstance(found, list) != multiple:
-        one = "a list of options, as several may be chosen" if multiple else "one option"
-        raise AnswerError(f"answer={found!r} is not {one}: {', '.join(map(repr, options))}.")
-    for name in found if multiple else [found]:
+def _among(answer: Any, options: Sequence[str], *, multiple: bool) -> None:
+    if isinstance(answer, list) != multiple:
+        form = "a list of options, as several may be chosen" if multiple else "one option"
+        raise AnswerError(f"answer={answer!r} is not {form}: {', '.join(map(repr, options))}.")
+    for name in answer if multiple else [answer]:
         if name not in options:
             raise AnswerError(
                 f"answer={name!r} is not one of {', '.join(map(repr, options))}.{suggest(name, options)}"
             )
 
 
-def words(kind: str, value: Any, places: Places, unit: str | None = None) -> str:
+def words(kind: str, value: Any, ranges: Ranges, unit: str | None = None) -> str:
     """Return an answer in words; the twin of `said` in js/src/views/question/kinds.ts."""
     if kind in OF_VIEWS:
-        return _place_words(kind, value, places)
+        return _words_of_view(kind, value, ranges)
     if kind == "number":
         return f"{value:g}{f' {unit}' if unit else ''}"
     if kind == "order":
@@ -152,8 +160,8 @@ def words(kind: str, value: Any, places: Places, unit: str | None = None) -> str
     return quoted(" ".join(value.split()), 200)[1:-1]
 
 
-def _place_words(kind: str, value: Any, places: Places) -> str:
-    base = places.index_base
+def _words_of_view(kind: str, value: Any, ranges: Ranges) -> str:
+    base = ranges.index_base
     if kind == "head":
         heads = value if isinstance(value[0], list) else [value]
         return _counted("head", [f"{layer + base}.{head + base}" for layer, head in heads])
@@ -162,19 +170,19 @@ def _place_words(kind: str, value: Any, places: Places) -> str:
             "layer", [str(layer + base) for layer in (value if isinstance(value, list) else [value])]
         )
     if kind == "cell":
-        return f"{_name(places.queries, value[0])} → {_name(places.keys, value[1])}"
+        return f"{_name(ranges.queries, value[0])} → {_name(ranges.keys, value[1])}"
     chosen = list(range(*value)) if kind == "span" else value
-    said = [_name(places.names, place) for place in chosen[:_MOST_WORDS]]
-    rest = len(chosen) - len(said)
-    return (" ".join(said) + (f" and {rest} more" if rest else "")) or "no token"
+    names = [_name(ranges.names, position) for position in chosen[:_MOST_WORDS]]
+    rest = len(chosen) - len(names)
+    return (" ".join(names) + (f" and {rest} more" if rest else "")) or "no token"
 
 
 def _counted(name: str, items: Sequence[str]) -> str:
     return f"{name}{'s' * (len(items) > 1)} {', '.join(items)}"
 
 
-def _name(names: Sequence[str], place: int) -> str:
-    return f"“{names[place]}”" if 0 <= place < len(names) else f"token {place}"
+def _name(names: Sequence[str], position: int) -> str:
+    return f"“{names[position]}”" if 0 <= position < len(names) else f"token {position}"
 
 
 def code_value(kind: str, value: Any) -> str:
@@ -185,10 +193,10 @@ def code_value(kind: str, value: Any) -> str:
 
 
 def selected_answer(question: Question) -> Any:
-    """Return the answer that the selection of a question's view holds now.
+    """Return the answer that is selected in a question's view.
 
     Raises:
-        ValueError: Nothing that answers the question is chosen there; the message says what to do.
+        ValueError: The selection does not answer the question; the message says what to do.
     """
     view, kind = question.view, question.kind
     if view is None:
@@ -227,7 +235,7 @@ def _pinned(question: Question, state: Selection) -> Any:
     cell = state.pinned
     if cell is None or min(cell) < 0:
         raise ValueError("No cell is pinned in the view: click one in the map.")
-    sides = [part[place] for part, place in zip(_members(question, cell.unit), cell, strict=True)]
+    sides = [members[index] for members, index in zip(_members(question, cell.unit), cell, strict=True)]
     if any(len(side) > 1 for side in sides):
         raise ValueError(f"The pinned cell is of {cell.unit}s of several tokens: let the view show tokens.")
     return [side[0] for side in sides]
@@ -235,8 +243,10 @@ def _pinned(question: Question, state: Selection) -> Any:
 
 def _members(question: Question, unit: str) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
     """Return the tokens behind every query and every key of a unit."""
-    source = question.view.sources()[0]  # type: ignore[union-attr] # who calls this has a view
-    shown = source.explanation
-    axes = (shown.axis, shown.axis) if source.attributions else (shown.query, shown.key)
+    source = question.view.sources()[0]  # type: ignore[union-attr] # callers checked that there is a view
+    explanation = source.explanation
+    axes = (
+        (explanation.axis, explanation.axis) if source.attributions else (explanation.query, explanation.key)
+    )
     queries, keys = ([tuple(span) for span in elements_of(tokens, unit).spans] for tokens in axes)
     return queries, keys

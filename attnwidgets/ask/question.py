@@ -19,7 +19,7 @@ from attnwidgets.ask.given import (
     view_of,
 )
 from attnwidgets.ask.keeping import QUESTIONS, find, keep
-from attnwidgets.ask.kinds import OF_TEXTS, OF_VIEWS, Places, code_value, valid, words
+from attnwidgets.ask.kinds import OF_TEXTS, OF_VIEWS, Ranges, code_value, valid, words
 from attnwidgets.course.errors import AnswerError
 from attnwidgets.course.records import MIME, Record, encode, make_record
 from attnwidgets.course.values import KINDS, checked
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 class Question(StandaloneView):
     """A question that is answered in a view, by keyboard or in code; `aw.ask.head` and its like make it.
 
-    It takes along what the reader chooses in its view, until the reader submits it. The answer is then in
-    three places: in the output of the cell, in `<notebook>.answers.json` next to the notebook, from which it
-    is read when the cell runs again, and as a receipt, a line to paste into any form.
+    The reader's selection in the view becomes the answer when the reader submits it. The answer is then
+    stored in the output of the cell, and in `<notebook>.answers.json` next to the notebook, from which it is
+    read when the cell runs again; and it is shown as a receipt, a line to paste into any form.
 
     Args:
         kind: "head", "layer", "tokens", "span", "cell", "order", "number", "choice" or "text".
@@ -54,16 +54,16 @@ class Question(StandaloneView):
         id: Its name among the answers, unique in the notebook: letters, digits, "_", "-" and ".".
         view: The view it is answered in; or a trace (an Explorer of it is shown) or an explanation.
         points: Points that a right answer gives, as shown.
-        options: What can be chosen, or put into an order.
+        options: The options to choose from, or to put into an order.
         multiple: Whether several options may be chosen.
         unit: Unit of a number, as shown: "%", "nats".
         least: The least number that can be an answer; None: any.
         feedback: Feedback on an answer: a function of its value, or a dict by value; see `aw.ask.head`.
-        show_view: Whether the view stands below the question. False: it stands elsewhere in the notebook.
+        show_view: Whether the view is shown below the question. False: it is shown elsewhere in the notebook.
 
     Raises:
-        TypeError: `view` is none, or is missing where it is needed, or `feedback` is neither a function nor a
-            dict.
+        TypeError: `view` is not a view, trace or explanation, or is missing where it is needed, or `feedback`
+            is neither a function nor a dict.
         ValueError: The kind is unknown, the prompt is empty or too long, the options do not fit the kind, or
             another cell has a question of the same id.
 
@@ -105,8 +105,8 @@ class Question(StandaloneView):
         self.view = view_of(view)
         if self.view is None and kind in OF_VIEWS:
             raise TypeError(f"aw.ask.{kind}() is answered in a view: give view=, such as aw.Explorer(trace).")
-        self._places = Places.of(self.view)
-        self._unit = (self._places.unit if kind in OF_TEXTS else str(unit)) or None
+        self._ranges = Ranges.of(self.view)
+        self._unit = (self._ranges.unit if kind in OF_TEXTS else str(unit)) or None
         self._subject = subject_of_view(self.view)
         self.inner = (self.view,) if self.view is not None and show_view else ()
         self.panels = tuple(Panel(dict, Needs(view.needs.scripts)) for view in self.inner)
@@ -119,7 +119,7 @@ class Question(StandaloneView):
         self._display = uuid4().hex
         self._picture: bytes | None = None
         super().__init__(**display)
-        if self._places.layers:
+        if self._ranges.layers:
             self._start_apart()
 
     # -- the answer --------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Question(StandaloneView):
 
     @property
     def kind(self) -> str:
-        """What kind of answer it takes."""
+        """The kind of its answer."""
         return self._kind
 
     @property
@@ -146,12 +146,12 @@ class Question(StandaloneView):
 
     @property
     def answer(self) -> Any:
-        """The answer as it is kept, or None: `[layer, head]`, positions from 0, a number, a name, a list.
+        """The answer, or None: `[layer, head]`, positions from 0, a number, a name, a list.
 
         Setting it answers the question, as submitting it does; None takes the answer back.
 
         Raises:
-            AnswerError: The value does not fit this kind, or not among the options (a ValueError).
+            AnswerError: The value does not fit this kind, or is not among the options (a ValueError).
             IndexError: The layer, head or position is out of range; the message names the range.
         """
         return self._value
@@ -165,12 +165,12 @@ class Question(StandaloneView):
 
     def _valid(self, value: Any) -> Any:
         return valid(
-            self._kind, value, self._places, self._choices, multiple=self._multiple, least=self._least
+            self._kind, value, self._ranges, self._choices, multiple=self._multiple, least=self._least
         )
 
     @property
     def record(self) -> Record:
-        """The record of the answer, as it is kept: v, id, kind, value, unit, subject and package."""
+        """The record of the answer, as it is stored: v, id, kind, value, unit, subject and package."""
         return make_record(self._id, self._kind, self._value, unit=self._unit, subject=self._subject)
 
     @property
@@ -179,9 +179,9 @@ class Question(StandaloneView):
         return "" if self._value is None else encode(self.record)
 
     def check(self) -> str:
-        """Return whether the question is answered, and what the teacher's feedback says of the answer.
+        """Return whether the question is answered, with the teacher's feedback on the answer.
 
-        Without feedback it says nothing of right or wrong: only that an answer is there, in the right form.
+        Without feedback, it says only that there is an answer of the right form, not whether it is right.
 
         Example:
             >>> question = aw.ask.number("How many tokens?", id="tokens")
@@ -199,10 +199,10 @@ class Question(StandaloneView):
         )
 
     def take(self) -> Any:
-        """Answer with what the view has chosen now, as the button does; return the answer.
+        """Answer with the selection of the view, as the button does; return the answer.
 
         Raises:
-            ValueError: Nothing that answers this question is chosen in the view.
+            ValueError: The selection does not answer this question.
         """
         from attnwidgets.ask.kinds import selected_answer
 
@@ -210,7 +210,7 @@ class Question(StandaloneView):
         return self.answer
 
     def _usable(self, record: Mapping[str, Any] | None) -> Any:
-        """Return the value of a kept record, if the question still takes it."""
+        """Return the value of a stored record, if it is still a valid answer."""
         if record is None:
             return None
         try:
@@ -219,7 +219,7 @@ class Question(StandaloneView):
             return None  # the options were changed since
 
     def _settle(self, value: Any) -> None:
-        """Take an answer over: into the file, into the output of its cell and into the browser."""
+        """Store an answer: in the file, in the output of the cell and in the browser."""
         self._value = value
         self._saved, self._problem = keep(self.record)
         if value is None:
@@ -253,7 +253,7 @@ class Question(StandaloneView):
         if self.view is None:
             return super()._join(start)
         if self.view.comm is None:
-            self.view._reopen()  # noqa: SLF001 - it is shown inside this one
+            self.view._reopen()  # noqa: SLF001 - it is shown inside this view
         store, selection = self.view.store, self.view.selection
         store.acquire(self._holder)
         selection.acquire(self._holder)
@@ -274,13 +274,13 @@ class Question(StandaloneView):
         before.release(self._holder)
 
     def _start_apart(self) -> None:
-        """Let a question about heads begin on their mean: views open on the head of the strongest pattern."""
+        """Open a question about heads on their mean: the head of the strongest pattern may be the answer."""
         state = self.selection
         opening = state.opening
         if self._kind not in ("head", "layer") or opening is None or not opening.words:
             return
         if (state.layer, state.head) == opening[:2]:
-            state.layer, state.head = self._places.layers[0], "mean"
+            state.layer, state.head = self._ranges.layers[0], "mean"
         state.opening = opening._replace(words="", sentence="", value=None)
 
     def _leave(self) -> None:
@@ -298,7 +298,7 @@ class Question(StandaloneView):
         return {**super()._handlers(), "answer": Handler(self._receive, for_page=tuple)}
 
     def _receive(self, value: Any = None, count: int = 0) -> Answer:
-        """Take an answer that the reader submitted; `count` tells equal ones apart."""
+        """Store an answer that the reader submitted; `count` tells repeated submissions apart."""
         del count
         self.answer = value
         return {"saved": self._saved, "problem": self._problem}, []
@@ -309,7 +309,7 @@ class Question(StandaloneView):
     @property
     def said(self) -> str:
         """The answer in words, or "": `head 0.2`."""
-        return "" if self._value is None else words(self._kind, self._value, self._places, self._unit)
+        return "" if self._value is None else words(self._kind, self._value, self._ranges, self._unit)
 
     @property
     def code(self) -> str:
@@ -337,17 +337,17 @@ class Question(StandaloneView):
 
     # -- the output of its cell --------------------------------------------------------------------
 
-    def _ipython_display_(self) -> None:  # type: ignore[override] # what is updated needs a name of its own
+    def _ipython_display_(self) -> None:  # type: ignore[override] # an updated output needs a display id
         from IPython.display import display
 
         data, metadata = self._widget()
-        # The answer is an output of its own: a front end draws an output that is updated anew.
+        # The answer is a second output: front ends draw an updated output anew, and the view must stay.
         display(data, metadata=metadata, raw=True)
-        display(self._kept(), raw=True, display_id=self._display)
+        display(self._answer_output(), raw=True, display_id=self._display)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
         data, metadata = self._widget(include, exclude, **kwargs)
-        return {**data, **self._kept()}, metadata
+        return {**data, **self._answer_output()}, metadata
 
     def _widget(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> tuple[Any, Any]:
         """Return the widget, with the views inside, and the question's text."""
@@ -355,11 +355,11 @@ class Question(StandaloneView):
             view.stand_ready()
         without = {*(exclude or ()), "image/png"}
         data, metadata = super()._repr_mimebundle_(include=include, exclude=without, **kwargs)
-        if not draws_no_views():  # where it stands that nothing is drawn
+        if not draws_no_views():  # else the text says that nothing is drawn
             data["text/plain"] = f"{self._id}: {self._prompt}"
         return data, metadata
 
-    def _kept(self) -> dict[str, Any]:
+    def _answer_output(self) -> dict[str, Any]:
         """Return the record, and question and answer as HTML and as text for viewers without widgets."""
         return {MIME: self.record, "text/html": as_html(self), "text/plain": as_text(self)}
 
@@ -377,7 +377,7 @@ class Question(StandaloneView):
             return
         from IPython.display import display
 
-        display(self._kept(), raw=True, display_id=self._display, update=True)
+        display(self._answer_output(), raw=True, display_id=self._display, update=True)
 
 
 def as_text(question: Question) -> str:
@@ -417,7 +417,7 @@ def as_html(question: Question) -> str:
 
 
 def sheet_of(question: Question) -> Sheet:
-    """Return what a figure of a question consists of: its prompt, and its answer."""
+    """Return the figure of a question: its prompt, and its answer."""
     from attnwidgets.figures.sheet import Sheet, Words
 
     points = f"{question.id} · {question.points:g} point{'s' * (question.points != 1)}"

@@ -1,7 +1,7 @@
-"""Functions with the signatures of other tools, shown by our views: tutorials need one changed line.
+"""Functions with the signatures of other tools, shown by our views: tutorials need a single changed line.
 
 In: the arguments of bertviz and CircuitsVis. Out: views of this package. Begin with `bertviz.py`. Names and
-signatures are theirs; an argument that has no effect here is documented as such.
+signatures are theirs; an argument without effect is documented as such.
 """
 
 from __future__ import annotations

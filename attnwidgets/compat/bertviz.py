@@ -50,12 +50,12 @@ def head_view(
     """Show attention, with the signature of bertviz' `head_view`.
 
     Args:
-        attention: The model's output: one array (1, head, token, token) per layer; or anything else that
+        attention: The model's output: an array (1, head, token, token) per layer; or anything else that
             `aw.from_attentions` accepts (numpy, no batch axis, steps of a generation).
-        tokens: One string per token.
+        tokens: A string per token.
         sentence_b_start: Index of the first token of the second text of a pair.
         prettify_tokens: Replace "Ġ", "▁" and "##" by what they stand for, and bytes by characters.
-        layer: The layer shown first; by default the first included one.
+        layer: The layer shown first; by default the first included layer.
         heads: The heads selected first.
         encoder_attention: Encoder attention of an encoder-decoder, instead of `attention`.
         decoder_attention: Decoder attention of an encoder-decoder.
@@ -136,35 +136,35 @@ def _trace(
     *,
     prettify: bool,
 ) -> GivenTrace:
-    """Return the arguments of both functions as a trace, of one stack or of an encoder-decoder.
+    """Return the arguments of both functions as a trace, of a single stack or of an encoder-decoder.
 
     Args:
-        attention: Attention of a model with one stack.
+        attention: Attention of a model with a single stack.
         tokens: Its tokens.
         second: Index of the first token of the second text.
         by_stack: Attention of the stacks "encoder", "decoder" and "cross".
         sides: Tokens of input and output, "encoder_tokens" and "decoder_tokens".
         prettify: Whether tokens are shown as text rather than as spelled in the vocabulary.
     """
-    given = {name: weights for name, weights in by_stack.items() if weights is not None}
+    passed = {name: weights for name, weights in by_stack.items() if weights is not None}
     if attention is not None:
         if tokens is None:
             raise ValueError("tokens is required: one string for each token of attention.")
-        if also := [f"{name}_attention" for name in given] + [n for n, t in sides.items() if t is not None]:
+        if also := [f"{name}_attention" for name in passed] + [n for n, t in sides.items() if t is not None]:
             raise ValueError(f"attention is for models with one stack and excludes {also[0]}.")
         trace = from_attentions(attention, list(tokens), second_text=second)
     else:
-        if not given:
+        if not passed:
             raise ValueError(
                 "pass attention (with tokens), or encoder_attention, decoder_attention or cross_attention."
             )
-        for name in given:
+        for name in passed:
             for side, labels in sides.items():
                 if labels is None and (name == "cross" or side.startswith(name)):
                     raise ValueError(f"{side} is required with {name}_attention.")
         query, key = sides["decoder_tokens"], sides["encoder_tokens"]
         trace = from_attentions(
-            given,
+            passed,
             query_tokens=None if query is None else list(query),
             key_tokens=None if key is None else list(key),
         )
@@ -172,7 +172,7 @@ def _trace(
 
 
 def _with_spelling(trace: GivenTrace, tokens: Any, sides: dict[str, Any]) -> GivenTrace:
-    """Return the trace with its tokens exactly as given."""
+    """Return the trace with its tokens as the user spelled them."""
     output, source = sides["decoder_tokens"], sides["encoder_tokens"]
     queries = {"self": tokens, "encoder": source, "decoder": output, "cross": output}
     for name, stack in trace.stack_table.items():
@@ -201,7 +201,7 @@ def _maps(
 
 
 def check_action(html_action: str) -> None:
-    """Raise ValueError unless `html_action` is one of bertviz'."""
+    """Raise ValueError unless `html_action` is an action of bertviz."""
     require_choice("html_action", html_action, ACTIONS)
 
 

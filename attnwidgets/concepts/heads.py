@@ -101,6 +101,16 @@ def read_head(inputs: Inputs, *, batch_size: int) -> HeadReading:
     return HeadReading(np.stack(features), np.stack(logits), weight, bias, classes)
 
 
+def predicted_classes(inputs: Inputs, *, batch_size: int) -> Float:
+    """Return the index of the class with the largest logit [text], of any classifier."""
+    classes = np.zeros(len(inputs.reads))
+    with inputs.running(back=False, batch_size=batch_size, desc="predictions") as (_, batches):
+        for batch in batches:
+            best = head_of(batch.call()).argmax(-1).cpu().numpy()
+            classes[[read.index for read in batch.reads]] = best
+    return classes
+
+
 def _head_of(inputs: Inputs) -> str:
     """Return the name of the linear map whose output is the logits."""
     logits = inputs.first.logits
@@ -162,7 +172,10 @@ def labels_of(given: Any, texts: Sequence[Any], classes: Sequence[str], purpose:
     folded = {str(class_name).casefold(): number for number, class_name in enumerate(classes)}
     numbers = []
     for at, label in enumerate(labels):
-        number = folded.get(label.casefold()) if isinstance(label, str) else int(label)
+        if isinstance(label, str):
+            number = folded.get(label.casefold())
+        else:
+            number = int(label) if int(label) == label else None  # 0.7 is not an index
         if number is None or not 0 <= number < len(classes):
             raise ValueError(
                 f"{purpose}: {name}[{at}] is {label!r}; the classes are "

@@ -15,7 +15,13 @@ import numpy as np
 
 from attnwidgets._errors import require_choice, suggests_keywords
 from attnwidgets.concepts.batches import Inputs, texts_of
-from attnwidgets.concepts.heads import gradient_products, labels_of, parameter_names, read_head
+from attnwidgets.concepts.heads import (
+    gradient_products,
+    labels_of,
+    parameter_names,
+    predicted_classes,
+    read_head,
+)
 from attnwidgets.concepts.influence_result import Influence
 from attnwidgets.concepts.refit import Refit, require_room, with_ones
 from attnwidgets.concepts.states import BATCH
@@ -82,7 +88,8 @@ def influence(
         tests: Texts to explain, in the same way.
         labels: Labels of the training texts: names or indices of classes, or numbers for a regression. By
             default their `.label`.
-        test_labels: Labels of the tests; by default their `.label`, or the model's predictions.
+        test_labels: Labels of the tests; by default their `.label`, or the classes that the model predicts.
+            The loss of a regression needs them.
         of: "head" or "gradients".
         l2: Penalty of the head, above 0.
         measure: The influenced quantity: the test's "loss", or its "margin" (logit of its label less the
@@ -100,8 +107,8 @@ def influence(
         `Influence` [test, train].
 
     Raises:
-        ValueError: If a label is missing or unknown, all labels are of a single class, `l2` is not positive
-            (separable data then has no minimum), or memory is short.
+        ValueError: If a label is missing or unknown, tests of a regression have none, all labels are of a
+            single class, `l2` is not positive (separable data then has no minimum), or memory is short.
         UnsupportedModelError: If no linear map gives the model's logits (a ValueError).
 
     Source: Koh and Liang 2017; the leverage correction is the exact Newton step without a text (Pregibon
@@ -130,6 +137,8 @@ def influence(
         test_inputs = Inputs(train_inputs.first.model, train_inputs.first.tokenizer, test_texts, PURPOSE)
         sample = None if is_trace(train_texts[0]) else train_inputs.first
         predicts = test_labels is None and not _labelled(tests)
+        if predicts and measure == "loss":
+            _require_classes(train_inputs)
         if of == "gradients":
             result = _by_gradients(
                 train_inputs, test_inputs, (train, tests), (labels, test_labels), normalize, parameters
@@ -251,8 +260,7 @@ def _by_gradients(
         if logits is not None and logits.dim() == CLASSES:
             classes = class_names(train.first) if len(logits) > 1 else ()
             if class_labels is None and name == "test_labels" and not _labelled(labelled):
-                predictions = _predicted(read_head(inputs, batch_size=BATCH)).astype(int).tolist()
-                y = labels_of(predictions, labelled, classes, PURPOSE, name)
+                y = predicted_classes(inputs, batch_size=BATCH)
             else:
                 y = labels_of(class_labels, labelled, classes, PURPOSE, name)
             spelled.append(_spelled(y, classes))
@@ -286,6 +294,17 @@ def _by_gradients(
         model=train.first.model_id,
         notes=(note,),
     )
+
+
+def _require_classes(inputs: Inputs) -> None:
+    """Raise ValueError if a model predicts a number: with its prediction as the label, its loss is 0."""
+    logits = inputs.first.logits
+    if logits is not None and logits.dim() == CLASSES and len(logits) == 1:
+        raise ValueError(
+            f"{PURPOSE}: the tests have no labels. A regression's loss is 0 at the number it predicts "
+            "and has no gradient there; give test_labels=[...] with a number for every test, or take "
+            "of='head' with measure='margin', the rise of the output, which needs no label."
+        )
 
 
 def _labelled(texts: Sequence[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What can be wrong with an answer, and with the file that keeps it."""
+"""Errors of answers, and of the file that stores them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class AnswerError(ValueError):
 
 
 class NewerVersionError(AnswerError):
-    """An answer that a later version of attnwidgets wrote, which this one cannot read."""
+    """An answer that a later version of attnwidgets wrote, which this version cannot read."""
 
 
 class MarginError(AnswerError):

@@ -1,9 +1,8 @@
-"""The record of an answer as JSON: question, answer, model and text; and a receipt of it, a line of text.
+"""The record of an answer as JSON: question, answer, model and text; and its receipt, a line of text.
 
-Receipts: a record as one line of text, to paste into any form: `aw1.<base64url>.<6 hexadecimal digits>`.
-
-The last six digits are a checksum, so that a receipt that was cut or mistyped is
-noticed. It is not a signature: who can read the record can write another.
+A receipt is the record as a line to paste into any form: `aw1.<base64url>.<6 hexadecimal digits>`. The last
+six digits are a checksum, by which a cut or mistyped receipt is noticed. It is not a signature: anybody who
+can read the record can write another.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _SUBJECT = re.compile(r"[0-9a-f]{8,64}")
 _LARGEST = 1_000_000
 
 RECEIPT = re.compile(r"\baw(\d{1,4})\.([A-Za-z0-9_=-]+)(?:\.([0-9A-Za-z]*))?")
-"""Where a receipt may stand in a text, whole or not."""
+"""A receipt in a text, possibly cut."""
 
 _WHOLE = 6
 
@@ -65,8 +64,8 @@ def make_record(
         id: Id of the question, unique in its notebook: letters, digits, "_", "-" and ".".
         kind: One of `KINDS`.
         value: The answer, checked by its kind (see `values.checked`); None: not answered yet.
-        unit: Unit of the value ("token", "word", "nats"), if it has one.
-        subject: Hash of the model and text that the question is about (`subject_of`), if it is about one.
+        unit: Unit of the value ("token", "word", "nats"); None without.
+        subject: Hash of the model and text that the question is about (`subject_of`); None without.
 
     Returns:
         A `Record`, equal wherever the same answer is given by the same version.
@@ -92,7 +91,7 @@ def make_record(
 
 
 def check_record(record: Any) -> Record:
-    """Return a record that was read somewhere, if it is one.
+    """Return a record after checks of its fields.
 
     Raises:
         NewerVersionError: A later version wrote it.
@@ -114,7 +113,7 @@ def check_record(record: Any) -> Record:
         raise AnswerError(f"id {quoted(str(name))} is not 1 to 64 letters, digits, '_', '-' or '.'")
     kind, value, unit, subject = (record.get(field) for field in ("kind", "value", "unit", "subject"))
     if kind not in KINDS:
-        checked(str(kind), None)  # says which kinds there are
+        checked(str(kind), None)  # raises an error that lists the kinds
     if unit is not None and (not isinstance(unit, str) or not 0 < len(unit) <= _UNIT):
         raise AnswerError(f"unit {quoted(str(unit))} is not a word of at most {_UNIT} characters")
     check_subject(subject)
@@ -137,11 +136,11 @@ def check_subject(subject: Any) -> str | None:
 
 
 def subject_of(*parts: Any) -> str:
-    """Return the hash of what a question is about: 16 hexadecimal digits.
+    """Return the hash of a question's subject, the model and text that it is about: 16 hexadecimal digits.
 
     Args:
-        parts: What the right answer depends on, as text, numbers and lists: a fingerprint of the model, and
-            the ids or the text of its tokens. Numbers count with six digits.
+        parts: Data that the right answer depends on, as text, numbers and lists: a fingerprint of the model,
+            and the ids or the text of its tokens. Numbers count with six digits.
 
     Raises:
         AnswerError: A part is something else.
@@ -167,7 +166,7 @@ def encode(record: Mapping[str, Any]) -> str:
 
 
 def receipt(record: Mapping[str, Any]) -> str:
-    """Return the receipt of a record: one line of text, to paste into any form.
+    """Return the receipt of a record: a line of text to paste into any form.
 
     Args:
         record: A record, as `question.record` and `read_answers` have it.

@@ -1,7 +1,8 @@
 """The file of answers next to a notebook, `<notebook>.answers.json`: it survives a restart and an autograder.
 
-Nothing that somebody wrote is lost: an answer that cannot be read stays in the file as it is, a file that is
-not JSON is kept aside under another name, and a file of a later version is not touched.
+No answer is lost: answers that cannot be read stay in the file unchanged, a file that is not JSON is renamed
+(`_existing`), and a file of a later version is not touched. A lock of the file (`_alone`) lets several
+kernels write answers to it: each reads the file again before it writes.
 """
 
 from __future__ import annotations
@@ -24,35 +25,35 @@ from attnwidgets.course.records import VERSION, Record, check_record
 from attnwidgets.course.values import plain
 
 NAMELESS = "answers.json"
-"""The file where a notebook's name cannot be known."""
+"""Name of the file where the notebook's name is unknown."""
 _SUFFIX = ".answers.json"
 _NAME = re.compile(r"(?:(?P<stem>.+)\.)?answers(?: ?\(\d+\))?\.json")
 """A file of answers, also one that was downloaded a second time: `ps1.answers (1).json`."""
 _LONGEST = 5.0
-"""Seconds that another kernel may hold the file."""
+"""Seconds to wait for another kernel that has locked the file."""
 _LARGEST = 20_000_000
 _TIME = len("2026-01-31 12:00 UTC")
 
 
-class Kept(NamedTuple):
-    """What a file of answers holds."""
+class Contents(NamedTuple):
+    """The contents of a file of answers."""
 
     records: dict[str, Record]
     """The answers, by the id of their question."""
     notes: list[str]
-    """Sentences on what could not be read."""
+    """Sentences on the parts that could not be read."""
     refused: dict[str, str]
-    """Why an answer that is there cannot be read, by id."""
+    """Why an answer could not be read, by id."""
     answered: dict[str, str]
-    """When each was given, by id, where the file says so."""
+    """Time of each answer, by id, where the file has it."""
 
 
 def sidecar_of(notebook: str | Path | None, folder: str | Path = ".") -> Path:
     """Return the file of answers of a notebook.
 
     Args:
-        notebook: The notebook's path; None where it cannot be known.
-        folder: The folder of the file if the notebook is not known.
+        notebook: The notebook's path; None where it is unknown.
+        folder: The folder of the file if the notebook is unknown.
     """
     if notebook is None:
         return Path(folder) / NAMELESS
@@ -61,18 +62,18 @@ def sidecar_of(notebook: str | Path | None, folder: str | Path = ".") -> Path:
 
 
 def is_sidecar(path: PurePath) -> bool:
-    """Return whether a file is one of answers, by its name."""
+    """Return whether a file is a file of answers, by its name."""
     return _NAME.fullmatch(path.name) is not None
 
 
 def notebook_of(path: PurePath) -> str:
-    """Return the notebook of a file of answers, without its ending; `NAMELESS` where it is not known."""
+    """Return the notebook of a file of answers, without its ending; `NAMELESS` where it is unknown."""
     result = _NAME.fullmatch(path.name)
     return (result and result["stem"]) or NAMELESS
 
 
-def read_sidecar(path: str | Path) -> Kept:
-    """Return the answers in a file, and what could not be read of it; none without a file.
+def read_sidecar(path: str | Path) -> Contents:
+    """Return the answers in a file, with notes on parts that could not be read; empty without a file.
 
     Raises:
         NewerVersionError: A later version wrote the file.
@@ -82,10 +83,10 @@ def read_sidecar(path: str | Path) -> Kept:
     try:
         return parse_sidecar(Path(path).read_bytes(), Path(path).name)
     except FileNotFoundError:
-        return Kept({}, [], {}, {})
+        return Contents({}, [], {}, {})
 
 
-def parse_sidecar(data: bytes, name: str) -> Kept:
+def parse_sidecar(data: bytes, name: str) -> Contents:
     """Return the answers in the bytes of a file; see `read_sidecar`."""
     records: dict[str, Record] = {}
     notes: list[str] = []
@@ -103,20 +104,18 @@ def parse_sidecar(data: bytes, name: str) -> Kept:
         elif record["value"] is not None:
             records[key] = record
     answered = {key: str(when)[:_TIME] for key, when in _answered(contents).items()}
-    return Kept(records, notes, refused, answered)
+    return Contents(records, notes, refused, answered)
 
 
 def write_answer(path: str | Path, record: Mapping[str, Any]) -> list[str]:
     """Put an answer into a file, along with those of other questions; a value of None removes it.
 
-    Two kernels may write at once: each reads the file again before it writes.
-
     Returns:
-        Sentences on what had to be kept aside; mostly none.
+        Sentences on a file that had to be renamed; mostly none.
 
     Raises:
-        NewerVersionError: A later version wrote the file, or this answer in it; it is left as it is.
-        AnswerError: The record is none.
+        NewerVersionError: A later version wrote the file, or this answer in it; it is not changed.
+        AnswerError: It is not a record.
         AnswersFileError: The file cannot be written: the folder is read-only, or the disk full.
     """
     whole = check_record(record)
@@ -125,16 +124,20 @@ def write_answer(path: str | Path, record: Mapping[str, Any]) -> list[str]:
     try:
         with _alone(target):
             contents = _existing(target, notes)
-            there = contents["answers"].get(whole["id"])
-            if isinstance(there, Mapping) and isinstance(there.get("v"), int) and there["v"] > VERSION:
-                check_record(there)  # says that it is newer
+            existing = contents["answers"].get(whole["id"])
+            if (
+                isinstance(existing, Mapping)
+                and isinstance(existing.get("v"), int)
+                and existing["v"] > VERSION
+            ):
+                check_record(existing)  # raises NewerVersionError
             answered = _answered(contents)
             if whole["value"] is None:
-                if there is None and not notes:
+                if existing is None and not notes:
                     return notes
                 contents["answers"].pop(whole["id"], None)
                 answered.pop(whole["id"], None)
-            elif whole != there:
+            elif whole != existing:
                 contents["answers"][whole["id"]] = whole
                 answered[whole["id"]] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
             for field, entries in (("answers", contents["answers"]), ("answered", answered)):
@@ -153,7 +156,7 @@ def write_answer(path: str | Path, record: Mapping[str, Any]) -> list[str]:
 
 
 def _existing(path: Path, notes: list[str]) -> dict[str, Any]:
-    """Return what is in the file that will be written; what is not JSON is kept aside."""
+    """Return the JSON of the file that will be written; a file that is not JSON is renamed first."""
     try:
         return _contents(path.read_bytes(), path.name)
     except FileNotFoundError:
@@ -190,7 +193,7 @@ def _contents(data: bytes, name: str) -> dict[str, Any]:
 
 
 def _answered(contents: dict[str, Any]) -> dict[str, Any]:
-    """Return when each answer was given, as a file of answers has it."""
+    """Return the time of each answer, by id, where the file has it."""
     answered = contents.get("answered")
     return answered if isinstance(answered, dict) else {}
 

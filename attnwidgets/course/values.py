@@ -1,9 +1,7 @@
-"""The values that an answer of each kind can have, and JSON that is the same bytes wherever it is written.
+"""The values that an answer of each kind can have (`checked`), and their canonical JSON (`canonical`).
 
-JSON that is the same bytes wherever it is written: RFC 8785, with numbers rounded to six digits.
-
-The browser writes the same text with `JSON.stringify`, so that an answer's receipt does not depend on where
-it was made.
+Canonical JSON has the same bytes wherever it is written: RFC 8785, with numbers rounded to six digits. The
+browser writes the same text with `JSON.stringify`, so that a receipt written there equals one of Python.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _LARGEST = 2**53
 """Whole numbers above this are rounded by JavaScript."""
 
 _DEEPEST = 100
-"""Lists and dicts within each other: far more than an answer has, and far fewer than Python can walk."""
+"""Levels of nested lists and dicts: more than an answer has, and far below Python's recursion limit."""
 
 MOST_ITEMS = 10_000
 MOST_CHARACTERS = 20_000
@@ -87,17 +85,17 @@ def _plain(value: Any) -> Any:  # noqa: PLR0911 - a line for each type
         return [_plain(item) for item in value]
     if hasattr(value, "tolist"):  # numbers and arrays of numpy and torch, which are not imported for this
         return _plain(value.tolist())
-    raise AnswerError(f"a {type(value).__name__} cannot be kept as an answer: give numbers, text or lists")
+    raise AnswerError(f"a {type(value).__name__} cannot be an answer: give numbers, text or lists")
 
 
 def rounded(number: float) -> int | float:
-    """Return a number with six significant digits, as a whole number where it is one.
+    """Return a number with six significant digits, as an int where it is a whole number.
 
     Raises:
         AnswerError: The number is NaN or infinite.
     """
     if not math.isfinite(number):
-        raise AnswerError(f"{number} is not a number that can be kept: give a finite one")
+        raise AnswerError(f"{number} cannot be an answer: give a finite number")
     short = float(f"{number:.{DIGITS}g}")
     return int(short) if short.is_integer() and abs(short) < _LARGEST else short
 
@@ -108,14 +106,16 @@ def _whole(number: int) -> int | float:
     try:
         return rounded(float(number))
     except OverflowError as error:
-        raise AnswerError("a whole number with more than 308 digits cannot be kept") from error
+        raise AnswerError("a whole number with more than 308 digits cannot be an answer") from error
 
 
 def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise AnswerError(f"the text holds half a character, at {error.start}: it cannot be kept") from error
+        raise AnswerError(
+            f"the text holds half a character, at {error.start}: it cannot be an answer"
+        ) from error
     return text
 
 
@@ -131,7 +131,7 @@ def _written(value: Any) -> str:
 
 
 def _as_javascript(number: float) -> str:
-    """Return a number as `String(number)` of JavaScript has it: 0.00001, 1e-7, 1e+21."""
+    """Return a number as JavaScript's `String(number)` writes it: 0.00001, 1e-7, 1e+21."""
     sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     assert isinstance(exponent, int)  # noqa: S101 - it is finite
     text = "".join(map(str, digits))
@@ -146,13 +146,13 @@ def _as_javascript(number: float) -> str:
 
 
 def checked(kind: str, value: Any) -> Any:
-    """Return a value as an answer of its kind is kept.
+    """Return a value in the form in which answers of its kind are stored.
 
     Args:
         kind: `"head"`: `(layer, head)`, or a list of them. `"layer"`: a number from 0, or a list of them.
             `"tokens"`: positions from 0. `"span"`: `(start, stop)` without `stop`. `"cell"`: `(query, key)`.
-            `"order"`: names or numbers, the first place first; a list in it holds those that share a place.
-            `"number"`: a finite number. `"choice"`: a name, or a list of names. `"text"`: what was written.
+            `"order"`: names or numbers, the first rank first; a list in it holds ties. `"number"`: a finite
+            number. `"choice"`: a name, or a list of names. `"text"`: text.
         value: The value. Sets of heads, layers, tokens and choices are sorted, and repeated ones dropped.
 
     Raises:
@@ -165,15 +165,15 @@ def checked(kind: str, value: Any) -> Any:
     return _CHECKS[kind](plain(items))
 
 
-def _count(value: Any, what: str) -> int:
+def _count(value: Any, description: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise AnswerError(f"{what} {quoted(str(value))} is not a number that counts from 0")
+        raise AnswerError(f"{description} {quoted(str(value))} is not a number that counts from 0")
     return value
 
 
-def _list(value: Any, what: str, *, empty: bool = False) -> list[Any]:
+def _list(value: Any, description: str, *, empty: bool = False) -> list[Any]:
     if not isinstance(value, list) or (not value and not empty):
-        raise AnswerError(f"{quoted(str(value))} is not {what}")
+        raise AnswerError(f"{quoted(str(value))} is not {description}")
     _few(len(value))
     return value
 
@@ -183,22 +183,24 @@ def _few(count: int) -> None:
         raise AnswerError(f"{count:,} items are more than an answer can hold ({MOST_ITEMS:,})")
 
 
-def _pair(value: Any, what: str, names: tuple[str, str]) -> list[int]:
+def _pair(value: Any, description: str, names: tuple[str, str]) -> list[int]:
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004
-        raise AnswerError(f"{quoted(str(value))} is not {what}")
+        raise AnswerError(f"{quoted(str(value))} is not {description}")
     return [_count(number, name) for number, name in zip(value, names, strict=True)]
 
 
 def _head(value: Any) -> list[Any]:
     several = isinstance(value, list) and bool(value) and isinstance(value[0], list)
     if not several:
-        return _one_head(value)
+        return _layer_and_head(value)
     return sorted(
-        {tuple(_one_head(item)): _one_head(item) for item in _list(value, "a list of heads")}.values()
+        {
+            tuple(_layer_and_head(item)): _layer_and_head(item) for item in _list(value, "a list of heads")
+        }.values()
     )
 
 
-def _one_head(value: Any) -> list[int]:
+def _layer_and_head(value: Any) -> list[int]:
     return _pair(value, "a head: give (layer, head), each from 0", ("layer", "head"))
 
 
@@ -232,18 +234,19 @@ def _name(value: Any) -> str:
 
 
 def _order(value: Any) -> list[Any]:
-    places = []
-    for place in _list(value, "an order: give a list of names, the first place first"):
-        names = [_label(item) for item in (place if isinstance(place, list) else [place])]
+    ranks: list[Any] = []
+    flat: list[str | int] = []
+    for rank in _list(value, "an order: give a list of names, the first place first"):
+        names = [_label(item) for item in (rank if isinstance(rank, list) else [rank])]
         if not names:
             raise AnswerError("an order holds an empty place")
-        places.append(sorted(names, key=str) if len(names) > 1 else names[0])
-    flat = [name for position in places for name in (position if isinstance(position, list) else [position])]
+        ranks.append(sorted(names, key=str) if len(names) > 1 else names[0])
+        flat += names
     _few(len(flat))
-    seen = Counter(map(str, flat))
-    if len(seen) < len(flat):
-        raise AnswerError(f"{quoted(seen.most_common(1)[0][0])} appears twice in the order")
-    return places
+    counts = Counter(map(str, flat))
+    if len(counts) < len(flat):
+        raise AnswerError(f"{quoted(counts.most_common(1)[0][0])} appears twice in the order")
+    return ranks
 
 
 def _label(value: Any) -> str | int:

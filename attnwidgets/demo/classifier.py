@@ -33,8 +33,8 @@ def minilm_parts(folder: Path) -> tuple[Any, dict[str, Any], Any]:
 
     where = folder / "model"
     state = load_file(where / "model.safetensors")
-    kept = {name: weight for name, weight in state.items() if not name.endswith("position_ids")}
-    return BertConfig.from_pretrained(where), kept, AutoTokenizer.from_pretrained(where)
+    weights = {name: weight for name, weight in state.items() if not name.endswith("position_ids")}
+    return BertConfig.from_pretrained(where), weights, AutoTokenizer.from_pretrained(where)
 
 
 def classifier(folder: Path) -> tuple[Any, Any]:

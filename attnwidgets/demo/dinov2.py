@@ -1,9 +1,7 @@
 """DINOv2 ViT-S/14 from the ONNX file in its package, whose tensors are read without the package onnx.
 
-The tensors and nodes of an ONNX file, read without the package onnx.
-
-An ONNX file is one message of protobuf: pairs of a field's number and its value. The numbers are those of the
-format's definition (onnx.proto, version 3); fields that are not needed here are passed over.
+An ONNX file is a message of protobuf: pairs of a field's number and its value (`_fields`). The numbers are
+those of the format's definition (onnx.proto, version 3); other fields are skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 # ImageNet's, as in the checkpoint's preprocessor_config.json.
 _MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-# The end of a name in the file, and in transformers.
+# Ends of names in the file, and in transformers.
 _RENAMED = {
     "attention.attention.query": "attention.q_proj",
     "attention.attention.key": "attention.k_proj",
@@ -47,13 +45,13 @@ def dinov2(folder: Path) -> tuple[Dinov2Model, Any]:
         hidden_size=384, num_hidden_layers=12, num_attention_heads=6, image_size=518, patch_size=14
     )
     state = _weights(next((folder / "models").glob("*.onnx")))
-    # It stands for patches that are hidden in training, and is in no file for inference.
+    # It replaces patches that are hidden in training, and no file for inference has it.
     state["embeddings.mask_token"] = torch.zeros(1, config.hidden_size)
-    # No random weights: every one is read from the file.
+    # Without random weights: all are read from the file.
     with torch.device("meta"):
         model = Dinov2Model(config)
-    own = model.state_dict()
-    state = {_as_in(name, own): weight for name, weight in state.items()}
+    names = set(model.state_dict())
+    state = {_as_in(name, names): weight for name, weight in state.items()}
     model.load_state_dict(state, assign=True)
     return model, _processor()
 
@@ -61,8 +59,8 @@ def dinov2(folder: Path) -> tuple[Dinov2Model, Any]:
 def _weights(path: Path) -> dict[str, Any]:
     """Return the backbone's weights by their names in the checkpoint.
 
-    Weights of linear layers and position embeddings have no name of their own in the file: the former are
-    found through the bias that is added to what they give, the latter through the operation that reads them.
+    Weights of linear layers and position embeddings have no names in the file: the former are
+    identified by the bias that is added to their product, the latter by the operation that reads them.
     """
     import torch
 
@@ -83,11 +81,11 @@ def _weights(path: Path) -> dict[str, Any]:
     return {name: torch.from_numpy(np.array(value, dtype=np.float32)) for name, value in result.items()}
 
 
-def _as_in(name: str, own: dict[str, Any]) -> str:
-    """Return a weight's name in this version of transformers, which renamed some."""
+def _as_in(name: str, names: set[str]) -> str:
+    """Return a weight's name in this version of transformers, whose names are `names`."""
     for old, new in _RENAMED.items():
         renamed = name.replace(old, new)
-        if renamed != name and renamed in own:
+        if renamed != name and renamed in names:
             return renamed
     return name
 
@@ -95,7 +93,7 @@ def _as_in(name: str, own: dict[str, Any]) -> str:
 def _processor() -> Any:
     import transformers
 
-    # The same arithmetic on any machine: the other one needs torchvision, and warns where it is not there.
+    # The same arithmetic on any machine: the other processor needs torchvision, and warns without it.
     kind = getattr(transformers, "BitImageProcessorPil", None) or transformers.BitImageProcessor
     side = {"height": 224, "width": 224}
     return kind(size={"shortest_edge": 256}, crop_size=side, resample=3, image_mean=_MEAN, image_std=_STD)
@@ -103,7 +101,7 @@ def _processor() -> Any:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation: its name in ONNX ("MatMul"), and the names of what it reads and returns."""
+    """An operation: its name in ONNX ("MatMul"), and the names of its inputs and outputs."""
 
     operation: str
     inputs: tuple[str, ...]
@@ -141,7 +139,7 @@ def _node(message: memoryview) -> Node:
 
 
 def _tensor(message: memoryview) -> dict[str, NDArray[np.float32]]:
-    """Return a tensor by its name; nothing for one of another type, as shapes are."""
+    """Return a tensor by its name; {} for a tensor of another type, such as a shape."""
     shape: list[int] = []
     result: dict[int, int | memoryview] = {}
     for number, value in _fields(message):
@@ -149,7 +147,7 @@ def _tensor(message: memoryview) -> dict[str, NDArray[np.float32]]:
             result[number] = value
         elif isinstance(value, int):
             shape.append(value)
-        else:  # all sizes in one field
+        else:  # all sizes in a packed field
             shape += _numbers(value)
     name, raw = result.get(_NAME), result.get(_RAW)
     if result.get(_KIND) != _FLOAT or not isinstance(name, memoryview) or not isinstance(raw, memoryview):

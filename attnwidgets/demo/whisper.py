@@ -40,17 +40,17 @@ def whisper(folder: Path) -> tuple[WhisperForConditionalGeneration, WhisperProce
     config = WhisperConfig(
         vocab_size=51864, num_mel_bins=80, d_model=_WIDTH, decoder_start_token_id=_START, **sides, **ends
     )
-    # No random weights: every one is read from the file.
+    # Without random weights: all are read from the file.
     with torch.device("meta"):
         model = WhisperForConditionalGeneration(config)
     model.load_state_dict(_weights(_variables(where / "model.bin")), assign=True)
     model.tie_weights()
-    own = json.loads((where / "config.json").read_text(encoding="utf-8"))
-    # Unlike `update`, this keeps what is Whisper's own.
+    settings = json.loads((where / "config.json").read_text(encoding="utf-8"))
+    # `update` would lose the fields that only Whisper has.
     model.generation_config = GenerationConfig(
-        alignment_heads=own["alignment_heads"],
-        suppress_tokens=own["suppress_ids"],
-        begin_suppress_tokens=own["suppress_ids_begin"],
+        alignment_heads=settings["alignment_heads"],
+        suppress_tokens=settings["suppress_ids"],
+        begin_suppress_tokens=settings["suppress_ids_begin"],
         decoder_start_token_id=_START,
         no_timestamps_token_id=_NO_TIMES,
         is_multilingual=False,
@@ -71,7 +71,7 @@ def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
         result[f"{target}.bias"] = variables[f"{source}/layer_norm/beta"]
 
     def linear(targets: dict[str, bool], source: str) -> None:
-        """Divide one matrix among modules, which have a bias or none."""
+        """Divide a matrix among modules, with or without bias."""
         weights, biases = (variables[f"{source}/{kind}"].chunk(len(targets)) for kind in ("weight", "bias"))
         for (target, biased), weight, bias in zip(targets.items(), weights, biases, strict=True):
             result[f"{target}.weight"] = weight.contiguous()
@@ -79,9 +79,9 @@ def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
                 result[f"{target}.bias"] = bias.contiguous()
 
     for side in ("encoder", "decoder"):
-        own = f"model.{side}"
+        prefix = f"model.{side}"
         for number in range(_LAYERS):
-            block, source = f"{own}.layers.{number}", f"{side}/layer_{number}"
+            block, source = f"{prefix}.layers.{number}", f"{side}/layer_{number}"
             at = f"{block}.self_attn"
             queries = {f"{at}.q_proj": True, f"{at}.k_proj": False, f"{at}.v_proj": True}
             linear(queries, f"{source}/self_attention/linear_0")
@@ -96,8 +96,8 @@ def _weights(variables: dict[str, Tensor]) -> dict[str, Tensor]:
             norm(f"{block}.final_layer_norm", f"{source}/ffn")
             linear({f"{block}.fc1": True}, f"{source}/ffn/linear_0")
             linear({f"{block}.fc2": True}, f"{source}/ffn/linear_1")
-        result[f"{own}.embed_positions.weight"] = variables[f"{side}/position_encodings/encodings"]
-        norm(f"{own}.layer_norm", side)
+        result[f"{prefix}.embed_positions.weight"] = variables[f"{side}/position_encodings/encodings"]
+        norm(f"{prefix}.layer_norm", side)
     for number in (1, 2):
         linear({f"model.encoder.conv{number}": True}, f"encoder/conv{number}")
     result["model.decoder.embed_tokens.weight"] = variables["decoder/embeddings/weight"]
@@ -126,7 +126,7 @@ def _variables(path: Path) -> dict[str, Tensor]:
         return data[at - size : at - 1].decode()  # it ends with a zero byte
 
     version, _, _ = number("I"), text(), number("I")
-    if version != 6:  # noqa: PLR2004 - the only one that a package carries
+    if version != 6:  # noqa: PLR2004 - the version in the package
         raise ValueError(f"{path.name} is of version {version}, and version 6 can be read")
     result = {}
     for _ in range(number("I")):

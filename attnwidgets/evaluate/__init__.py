@@ -1,8 +1,8 @@
-"""aw.evaluate: scores of explanations by what they do to the model and what people mark, as `Scorecard`s.
+"""aw.evaluate: scores of explanations, by their effect on the model and by people's marks, as `Scorecard`s.
 
 In: traces or a data set, and explanations by name. Out: a `Scorecard` [example, metric, method, x]. Begin
-with `metrics/` for one score, then `scoring.py` for a data set. Elements are removed in `removals/` alone,
-and a cached result is identified by the content of all that it depends on.
+with `metrics/` for a single score, then `scoring.py` for a data set. Elements are removed in `removals/`
+alone, and a cached result is identified by the content of all that it depends on.
 """
 
 from __future__ import annotations

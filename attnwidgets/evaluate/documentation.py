@@ -11,19 +11,19 @@ SHARED = {
     "of these. Pass a row of a map as `.to_attributions('row', query='cls')`.",
     "methods": "Names in `aw.methods()`, pairs (name, options) or functions of a trace that return "
     "Attributions; or a mapping from names to these. Finished explanations are not accepted.",
-    "target": "The target to score, as every method takes it; by default what the model predicts for the "
-    "whole input. Methods given by name explain it.",
+    "target": "The target to score, as every method takes it; by default the model's prediction for "
+    "the whole input. Methods given by name explain it.",
     "operator": 'How features are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see '
     '`aw.evaluate.OPERATORS`; of pictures also "blur", "mean_image", "zero_image" or "neighbours", see '
     '`aw.evaluate.PICTURE_OPERATORS`; of sound also "silence", see `aw.evaluate.SOUND_OPERATORS`. There is '
     "no default: scores by different operators are not comparable.",
-    "removal": "An `aw.evaluate.Removal`: the operator with further options, in place of `operator`.",
+    "removal": "An `aw.evaluate.Removal`: the operator with further options, instead of `operator`.",
     "score": 'The score f: "probability", "log_probability" or "number" (the logit, or the value of a target '
     "that is not a logit). Default: the probability, or the number if the target is not a single logit.",
     "rounding": 'How share * n is rounded to a number of features: "ceil", "floor" or "nearest". Features '
     "with equal values are ranked in text order.",
     "by": 'Rank by "value", which puts evidence against the target last, or by "magnitude".',
-    "special": "Count special tokens as features. By default they are always kept and never counted.",
+    "special": "Count special tokens as features. By default they are never removed and never counted.",
     "oracle": 'How the baseline "oracle" orders the features: by "leave_one_out" (the drop when a feature '
     'alone is removed) or "greedy" (n(n + 1)/2 passes); None leaves the baseline out. It is the best '
     "possible order only if features do not interact.",

@@ -70,7 +70,7 @@ def minimal_edits(
         tokenizer: Its tokenizer.
         text: The text; its words are separated by single spaces.
         candidates: Words to put in; or a function of the words and an index that returns the words to put
-            there (a masked language model's proposals, say).
+            at this index (a masked language model's proposals, say).
         fluency: A language model and its tokenizer, for the surprisal of flips: a causal model (SmolLM2: all
             tokens after the start), or a masked model (each token from all others, many passes).
         by: How flips are ranked: "surprisal" (the default if `fluency` is given) or "margin".

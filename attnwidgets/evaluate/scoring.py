@@ -277,7 +277,7 @@ class Scores:
 
     @classmethod
     def from_file(cls, path: Any) -> Scores:
-        """Return the scores that `to_bytes` wrote; a damaged file raises one of several errors."""
+        """Return the scores that `to_bytes` wrote; a damaged file raises different errors."""
         from safetensors import safe_open
 
         with safe_open(path, framework="numpy") as file:

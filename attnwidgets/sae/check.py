@@ -71,7 +71,7 @@ class SAECheck:
         explained_variance: At most 1; negative if the mean state would be a better reconstruction.
         dead: Number of features that fired on none of these tokens (normal for most, on a few sentences).
         d_sae: Number of features.
-        warnings: What looks wrong, one sentence each.
+        warnings: A sentence on each result that looks wrong.
     """
 
     site: str
@@ -105,8 +105,8 @@ def check(
 ) -> SAECheck:
     """Measure an SAE on a model's states for a few texts; warn if it was not trained on them.
 
-    The SAE is suspect if it explains too little variance, fires too often, or explains more of the states one
-    layer before or after. Other hook points of the same width are then tried, and the best one is named.
+    The SAE is suspect if it explains too little variance, fires too often, or explains more of the states a
+    layer before or after. Other hook points of the same width are then tried, and the best of them is named.
 
     Args:
         sae: The SAE to check.
@@ -223,7 +223,7 @@ class VarianceAt(NamedTuple):
 
 
 def better_neighbour(sae: SAE, model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> str:
-    """Return a warning if an SAE explains more of the states one layer before or after, else "".
+    """Return a warning if an SAE explains more of the states a layer before or after, else "".
 
     Args:
         sae: The SAE.
@@ -253,12 +253,12 @@ def better_neighbour(sae: SAE, model: nn.Module, corpus: Corpus, hook_point: Hoo
 def best_hook_point(sae: SAE, model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> VarianceAt | None:
     """Return the hook point, with or without centred states, with the highest explained variance.
 
-    None if no other one is clearly better than `hook_point`. For the arguments see `better_neighbour`.
+    None if none is clearly better than `hook_point`. For the arguments see `better_neighbour`.
     """
     others = [other for other in hook_points_of_blocks(model) if other.name != hook_point.name]
     states = _fitting(sae, _states_by_name(model, corpus, [hook_point, *others]))
-    here = measure(sae, states[hook_point.name]).explained_variance if hook_point.name in states else 0.0
-    best, best_score = None, max(here, 0.0) + _BETTER
+    expected = measure(sae, states[hook_point.name]).explained_variance if hook_point.name in states else 0.0
+    best, best_score = None, max(expected, 0.0) + _BETTER
     for name, h in progress(states.items(), "locating the SAE's hook point", len(states)):
         for centre in (False, True) if not sae.centre else (True,):
             newly_centred = centre and not sae.centre
@@ -277,7 +277,7 @@ def _fitting(sae: SAE, states: dict[str, Tensor]) -> dict[str, Tensor]:
 def _states_by_name(model: nn.Module, corpus: Corpus, hook_points: Iterable[HookPoint]) -> dict[str, Tensor]:
     """Return the states [token, width] of tokens that count, by hook point.
 
-    Empty if a hook point does not see one tensor of states per token.
+    Empty if a hook point does not see a tensor with a state per token.
     """
     windows = next(batches(corpus.windows(), _TOKENS))
     states_by_name: dict[str, Tensor] = {}

@@ -24,7 +24,7 @@ WEIGHTS = ("W_enc", "W_dec", "b_dec", "b_enc", "threshold", "b_gate", "b_mag", "
 
 _COMMON = WEIGHTS[:3]
 # Further weights by architecture, each [d_sae].
-_OWN: Mapping[str, tuple[str, ...]] = {
+_FURTHER: Mapping[str, tuple[str, ...]] = {
     "standard": ("b_enc",),
     "topk": ("b_enc",),
     "jumprelu": ("b_enc", "threshold"),
@@ -128,7 +128,7 @@ class Coder(nn.Module):
 
     @property
     def directions(self) -> Tensor:
-        """Vectors that one unit of each feature adds to the (normalised) reconstruction [d_sae, d_in]."""
+        """Vectors that a unit of each feature adds to the (normalised) reconstruction [d_sae, d_in]."""
         if not self.rescale_acts_by_decoder_norm:
             return self.W_dec
         return self.W_dec / self.W_dec.norm(dim=-1, keepdim=True)
@@ -212,7 +212,7 @@ class Coder(nn.Module):
                 `a` is the very tensor that `encode` returned.
 
         Raises:
-            ValueError: If `h` is needed and not given, or the number of features is wrong.
+            ValueError: If `h` is needed and missing, or the number of features is wrong.
         """
         if a.shape[-1] != self.d_sae:
             raise ValueError(f"a has {a.shape[-1]} features, but the SAE has {self.d_sae}.")
@@ -283,7 +283,7 @@ def activate(
 
 def own_weights(architecture: Architecture) -> tuple[str, ...]:
     """Return the names of the encoder weights other than W_enc."""
-    return _OWN[architecture]
+    return _FURTHER[architecture]
 
 
 def require_weights(architecture: Architecture, weights: Mapping[str, Tensor | None]) -> None:
@@ -293,13 +293,13 @@ def require_weights(architecture: Architecture, weights: Mapping[str, Tensor | N
         shape = None if W_enc is None else tuple(W_enc.shape)
         raise ValueError(f"W_enc has shape {shape}; it must be a matrix [d_in, d_sae].")
     d_in, d_sae = W_enc.shape
-    needed = (*_COMMON, *_OWN[architecture])
+    needed = (*_COMMON, *_FURTHER[architecture])
     shapes = {"W_enc": (d_in, d_sae), "W_dec": (d_sae, d_in), "b_dec": (d_in,)}
     for name, tensor in weights.items():
         if (tensor is not None) != (name in needed):
-            what = "requires" if tensor is None else "has no"
+            verb = "requires" if tensor is None else "has no"
             raise ValueError(
-                f"{name}: a {architecture} SAE {what} {name}; its weights are {', '.join(needed)}."
+                f"{name}: a {architecture} SAE {verb} {name}; its weights are {', '.join(needed)}."
             )
         if tensor is not None:
             _require_shape(name, tensor, shapes.get(name, (d_sae,)))
@@ -338,7 +338,7 @@ def normalise(kind: Normalisation, states: Tensor, *, centre: bool = False) -> t
     if kind == "none" and not centre:
         return states, None
     mean = states.mean(dim=-1, keepdim=True)
-    one, zero = torch.ones_like(mean), torch.zeros_like(mean)
+    unit, zero = torch.ones_like(mean), torch.zeros_like(mean)
     shift = zero
     if centre:
         states, shift = states - mean, mean
@@ -352,4 +352,4 @@ def normalise(kind: Normalisation, states: Tensor, *, centre: bool = False) -> t
         states = states - token_mean
         deviation = states.std(dim=-1, keepdim=True)
         return states / (deviation + _EPS), Undo(deviation, token_mean + shift)
-    return states, Undo(one, shift)
+    return states, Undo(unit, shift)

@@ -32,7 +32,7 @@ _BATCHED = 3  # axes of states [window, token, width]
 
 @dataclass(frozen=True)
 class Window:
-    """Consecutive tokens of one text that the model reads together.
+    """Consecutive tokens of a text that the model reads together.
 
     Args:
         ids: Token ids, special tokens included.
@@ -164,7 +164,7 @@ def batches(windows: Iterable[Window], tokens: int, *, sort: int = 1) -> Iterato
 
     Args:
         windows: Windows in order.
-        tokens: Most tokens in a batch; a single longer window is a batch of its own.
+        tokens: Most tokens in a batch; a longer window is a batch by itself.
         sort: Reduce padding by sorting windows by length, over the tokens of this many batches. 1 keeps the
             order.
     """
@@ -195,7 +195,7 @@ def _pack(pool: list[Window], tokens: int, *, sort: bool) -> Iterator[list[Windo
 
 
 def by_token(states: Tensor, windows: Sequence[Window]) -> Tensor:
-    """Return states as [window, token, width]; some modules flatten the batch into one row of tokens."""
+    """Return states as [window, token, width]; some modules flatten the batch into a row of tokens."""
     return states if states.dim() == _BATCHED else states.reshape(len(windows), -1, states.shape[-1])
 
 
@@ -223,7 +223,7 @@ def require_texts(texts: Any) -> None:
 
 
 def text_of(row: str | Sequence[int] | Mapping[str, Any], *, spelled: bool) -> Text:
-    """Return one text, as a string or as token ids.
+    """Return the text of a row, as a string or as token ids.
 
     Args:
         row: A string, token ids, or a row of a data set with "text" or "input_ids".
@@ -245,7 +245,7 @@ def text_of(row: str | Sequence[int] | Mapping[str, Any], *, spelled: bool) -> T
 
 
 class Digest:
-    """A hash of texts in order, updated one by one."""
+    """A hash of texts in order, updated text by text."""
 
     def __init__(self) -> None:
         self._digest = hashlib.blake2b(digest_size=16)

@@ -53,8 +53,8 @@ class FeatureActivations(Explanation):
         stack: Stack the tokens belong to: "self", "encoder", "decoder" or "cross".
         provenance: How the numbers were computed; see `Explanation`.
         trace_id: The trace the numbers belong to.
-        warning: What a reader must know, or "".
-        predictions: What the model predicted, for the views.
+        warning: A caveat, or "".
+        predictions: The model's predictions, for the views.
         dtype: Precision of the numbers: "float32" (default) or "float64".
 
     Raises:
@@ -195,7 +195,7 @@ class FeatureActivations(Explanation):
         return _strongest(numbers, largest[numbers], k)
 
     def feature(self, feature: int | Iterable[int]) -> Attributions:
-        """Return the activations of one feature [token] or of several [feature, token].
+        """Return the activations of a feature [token] or of several [feature, token].
 
         Raises:
             IndexError: If the feature is out of range.
@@ -222,7 +222,7 @@ class FeatureActivations(Explanation):
         Raises:
             TypeError: If spans are not pairs of numbers.
             ValueError: If the unit is unknown, finer than the present one, or does not partition the tokens
-                (one lies in no span or in several, or a span leaves the axis).
+                (a token lies in no span or in several, or a span leaves the axis).
         """
         if not isinstance(unit, str):
             unit = new_unit(unit, self.axis, self.unit, "token")

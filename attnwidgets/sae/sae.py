@@ -1,4 +1,4 @@
-"""SAE: a sparse autoencoder of any origin, computing what its format defines."""
+"""SAE: a sparse autoencoder of any origin, computed as its format defines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _TrainOrMode:
 
 
 class SAE(Coder):
-    """A sparse autoencoder of the states at one hook point of a model.
+    """A sparse autoencoder of the states at a hook point of a model.
 
     With x the normalised states, minus `b_dec` if `apply_b_dec_to_input`, and p = x W_enc + b_enc, the
     activations a are
@@ -66,12 +66,12 @@ class SAE(Coder):
         site: Hook point of the states: a Hugging Face module or a TransformerLens hook, see
             `attnwidgets.tracing.hooks.hook_point`. "" if unknown.
         model_name: Name of the model it was trained on, if known.
-        metadata: Further information from its files (JSON-able); kept and saved.
+        metadata: Further information from its files (JSON-able); saved with it.
         origin: Where the SAE comes from, in words.
 
     Attributes:
         maxima: Largest raw activation of every feature on a corpus [d_sae], or None: the unit of `aw.steer`.
-        history: Measurements of its training, if it was trained here.
+        history: Measurements of its training, if `SAE.train` trained it.
 
     Parameters do not require gradients; call `sae.requires_grad_()` to change that.
 
@@ -119,7 +119,7 @@ class SAE(Coder):
         """Open an SAE from a folder or, if the model hub can be reached, by its hub id.
 
         The formats are those of SAELens (6 and older), Gemma Scope 1 and 2, Llama Scope, dictionary_learning
-        and sparsify, with their own normalisations and biases. Nothing is unpickled.
+        and sparsify, with the normalisations and biases of each. Nothing is unpickled.
 
         Args:
             path: A folder, or a hub id ("google/gemma-scope-2b-pt-res").
@@ -135,9 +135,9 @@ class SAE(Coder):
 
         Raises:
             FileNotFoundError: If the folder or repository does not exist or contains no such SAE; the message
-                lists what there is.
-            SAEFormatError: If the files are in no known format, are not an SAE (a transcoder, ...), or would
-                have to be unpickled (a ValueError).
+                lists its SAEs.
+            SAEFormatError: If the files are in no format that is read, are not an SAE (a transcoder, ...), or
+                would have to be unpickled (a ValueError).
         """
         from attnwidgets.sae.formats import open_sae
         from attnwidgets.sae.formats.saelens import fold
@@ -169,7 +169,7 @@ class SAE(Coder):
     def save_pretrained(self, path: str | Path) -> Path:
         """Write a folder in SAELens' format (cfg.json, sae_weights.safetensors) and return its path.
 
-        What this format has no place for (maxima, training history) is stored where SAELens ignores it.
+        Attributes that SAELens does not have (maxima, training history) are stored where it ignores them.
 
         Args:
             path: The folder to write.

@@ -1,9 +1,10 @@
 """aw.speech.align: when each word of a sound is spoken, by alignment heads or by the path of a CTC.
 
-Word times of a model with CTC outputs: the most probable path that writes a text.
-
-Graves et al. 2006, Connectionist Temporal Classification. A path gives every frame a token or the blank; it
-writes a text if it spells it once repetitions are merged and blanks dropped.
+Encoder-decoders are aligned in `alignment_heads.py`. This file aligns models with CTC outputs by the most
+probable path that writes a text (`by_ctc`; Graves et al. 2006, Connectionist Temporal Classification). A path
+gives every frame a token or the blank; it writes a text if it spells it once repetitions are merged and
+blanks dropped. `best_path` is Viterbi's algorithm over the text's ids with a blank around each, `posteriors`
+the forward-backward algorithm over the same states.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ def align(
     on it.
 
     Args:
-        trace: What `aw.trace(model, processor, audio=...)` returned, of an encoder-decoder with
+        trace: Result of `aw.trace(model, processor, audio=...)`; of an encoder-decoder, with
             `max_new_tokens=` or `target_text=`.
         heads: Alignment heads (layer, head), numbered from 0; by default those that the model names, or all
             of the later half of its layers.
-        text: The transcript, for a CTC model; by default the model's own.
+        text: The transcript, for a CTC model; by default the text that the model hears.
         intervals: Words with their times in seconds, (word, start, end), from another aligner or by hand:
             used without changes.
 
@@ -57,7 +58,7 @@ def align(
         The words in order, a sequence of (word, start, end, probability) and a table.
 
     Raises:
-        ValueError: If the trace has no sound whose frames have known times, the decoder wrote no words, the
+        ValueError: If the trace has no sound whose frames have times, the decoder wrote no words, the
             text does not fit the sound, or intervals overlap or leave the sound.
         TypeError: If `trace` is not a trace, or an option does not belong to its model.
         IndexError: If a head is out of range.
@@ -78,7 +79,7 @@ def align(
     if intervals is not None:
         if heads is not None or text is not None:
             raise TypeError("align() takes intervals alone: heads and text are for finding them.")
-        return _given(trace, intervals)
+        return _from_intervals(trace, intervals)
     if "cross" in trace.stacks:
         if text is not None:
             raise TypeError(
@@ -93,8 +94,12 @@ def align(
     return by_ctc(trace, text)
 
 
-def _given(trace: Trace, intervals: Sequence[tuple[str, float, float]]) -> WordTimes:
-    """Return the word times that a user gave, checked."""
+def _from_intervals(trace: Trace, intervals: Sequence[tuple[str, float, float]]) -> WordTimes:
+    """Return word times from intervals, after checks.
+
+    Raises:
+        ValueError: If intervals are empty, overlap, end before they begin or leave the sound.
+    """
     frames = frame_unit(trace)
     if not len(intervals):
         raise ValueError("intervals is empty: give (word, start, end) for each word, in seconds.")
@@ -155,8 +160,7 @@ def by_ctc(trace: Trace, text: str | None) -> WordTimes:
     groups = _words(ids, divider)
     step = frame_step(trace)
     start, end = (np.array([spans[group[side]][side] for group in groups]) * step for side in (0, -1))
-    own = posteriors(log_p, ids, blank)
-    given = np.array(
+    probability = np.array(
         [np.mean([np.exp(log_p[slice(*spans[i]), ids[i]]).mean() for i in group]) for group in groups]
     )
     labels = _labels(reader, ids)
@@ -167,19 +171,19 @@ def by_ctc(trace: Trace, text: str | None) -> WordTimes:
         words=words,
         start=start,
         end=end,
-        probability=given,
+        probability=probability,
         trace=with_words(trace, words, start, end),
         how="ctc",
         tokens=tuple((group[0], group[-1] + 1) for group in groups),
         token_labels=tuple(labels),
-        matrix=own,
+        matrix=posteriors(log_p, ids, blank),
         path=(tokens, at),
         step=step,
     )
 
 
 def heard(log_p: Float, blank: int) -> list[int]:
-    """Return what a model hears: the most probable id of every frame, merged, without blanks.
+    """Return the ids of the text that a model hears: the best id of every frame, merged, without blanks.
 
     Args:
         log_p: Log-probabilities [frame, id].
@@ -217,17 +221,17 @@ def best_path(log_p: Float, ids: Sequence[int], blank: int) -> list[tuple[int, i
         states.append(state)
     path = np.array(states[::-1])
     result = [np.flatnonzero(path == 2 * number + 1) for number in range(len(ids))]
-    return [(int(places[0]), int(places[-1]) + 1) for places in result]
+    return [(int(frames[0]), int(frames[-1]) + 1) for frames in result]
 
 
 def posteriors(log_p: Float, ids: Sequence[int], blank: int) -> Float:
-    """Return the probability that a frame says each id, given that the text is written [id, frame].
+    """Return the probability of each id at each frame, given the text [id, frame].
 
-    Over all paths that write it, by the forward and the backward sums.
+    The sum over all paths that write the text, by the forward-backward algorithm.
     """
     scores, skips = _lattice(log_p, ids, blank)
     forward = _sums(scores, skips)
-    # Backwards, a state may skip to where one may skip to it from.
+    # The backward sums are the forward sums over the reversed lattice, whose skips lead the other way.
     backward = _sums(scores[::-1, ::-1], _mirrored(skips))[::-1, ::-1]
     joint = forward + backward - scores
     joint -= np.logaddexp.reduce(joint, axis=1, keepdims=True)
@@ -235,7 +239,7 @@ def posteriors(log_p: Float, ids: Sequence[int], blank: int) -> Float:
 
 
 def _mirrored(skips: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which states may be skipped to, with the states in reverse order."""
+    """Return the skips of the reversed lattice [state]."""
     mirrored = np.zeros_like(skips)
     for state in np.flatnonzero(skips):
         mirrored[len(skips) - 1 - (state - 2)] = True
@@ -243,7 +247,7 @@ def _mirrored(skips: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _lattice(log_p: Float, ids: Sequence[int], blank: int) -> tuple[Float, NDArray[np.bool_]]:
-    """Return scores [frame, state] of the ids with a blank around each, and which states may skip a blank."""
+    """Return scores [frame, state] of ids with blanks around, and states that may skip a blank [state]."""
     states = [blank]
     for i in ids:
         states += [i, blank]
@@ -252,11 +256,11 @@ def _lattice(log_p: Float, ids: Sequence[int], blank: int) -> tuple[Float, NDArr
 
 
 def _reached(total: Float, skips: NDArray[np.bool_]) -> Float:
-    """Return the scores with which every state is reached: from itself, from the one before, over a blank."""
-    one, two = np.full_like(total, -np.inf), np.full_like(total, -np.inf)
-    one[1:] = total[:-1]
-    two[2:] = total[:-2]
-    return np.stack([total, one, np.where(skips, two, -np.inf)])
+    """Return the scores of reaching each state from itself, the previous state, over a blank [3, state]."""
+    previous, skipped = np.full_like(total, -np.inf), np.full_like(total, -np.inf)
+    previous[1:] = total[:-1]
+    skipped[2:] = total[:-2]
+    return np.stack([total, previous, np.where(skips, skipped, -np.inf)])
 
 
 def _sums(scores: Float, skips: NDArray[np.bool_]) -> Float:
@@ -287,7 +291,7 @@ def _ids_of(reader: Any, text: str) -> list[int]:
 
 
 def _words(ids: Sequence[int], divider: int | None) -> list[list[int]]:
-    """Return the places of the ids of every word; without a divider, each id is one."""
+    """Return the indices of the ids of every word; without a divider, each id is a word."""
     if divider is None:
         return [[index] for index in range(len(ids))]
     groups: list[list[int]] = [[]]

@@ -1,15 +1,13 @@
-"""Word times of an encoder-decoder from its alignment heads, as openai/whisper's `timing.py` has them.
+"""Word times of an encoder-decoder from its alignment heads, as openai/whisper's `timing.py` computes them.
 
-In words: the decoder reads `start, no timestamps, text, end`. In each alignment head, the attention of every
-token over the frames of the sound (without padding) is divided by its sum, standardised over tokens (all of
-them, also the start), and smoothed by a median over seven frames; the path of least cost through the mean
-over heads, with the sign turned, says when each token begins. The row that writes a token is the one before
-it; that of the end is left out.
+The decoder reads `start, no timestamps, text, end`. In each alignment head, the attention of every
+token over the frames of the sound (without padding) is divided by its sum, standardised over all
+tokens (the start included), and smoothed by a median over seven frames (`standardised`); the path of least
+cost through the negated mean over heads says when each token begins (`warp`). A token is predicted by the row
+before it; the row of the end is left out.
 
-Dynamic time warping, and the median filter that smooths attention before it.
-
-Both compute what openai/whisper's `timing.py` does, ties included: word times follow from them, and must be
-the same.
+`warp` (dynamic time warping) and `median_filter` break ties as `timing.py` does, so that word times agree
+with Whisper's.
 """
 
 from __future__ import annotations
@@ -35,25 +33,24 @@ if TYPE_CHECKING:
 _WIDTH = 7  # frames of the median
 _PURPOSE = "speech.align"
 
-_BOTH, _ROW, _COLUMN = 0, 1, 2  # the step that led to a cell
+_BOTH, _ROW, _COLUMN = 0, 1, 2  # steps into a cell
 
 
 @dataclass(frozen=True)
 class Spoken:
-    """What the decoder of a trace wrote, and what it must read to be aligned.
+    """The text of a decoder, and the ids that it reads to be aligned.
 
     Attributes:
         ids: start, no timestamps, text, end.
-        before: How many of them stand before the text.
-        places: Places of the text's tokens among the decoder's tokens [token].
-        end: Id of the end.
-        ordinary: Ids from which the text is written begin at 0 and end before this one; None: any.
+        before: Number of ids before the text.
+        positions: Positions of the text's tokens among the decoder's tokens [token].
+        ordinary: Number of ordinary ids, which begin at 0 and among which probabilities are computed; None:
+            all ids.
     """
 
     ids: list[int]
     before: int
-    places: list[int]
-    end: int
+    positions: list[int]
     ordinary: int | None
 
 
@@ -69,33 +66,37 @@ def by_heads(trace: Trace, heads: Sequence[tuple[int, int]] | None) -> WordTimes
     path = warp(-matrix)
     jumps = np.diff(path[0], prepend=-1).astype(bool)
     step = frame_step(trace)
-    begins = path[1][jumps] / (1 / step)  # whole frames in a second, so that times have no rounding
+    begins = path[1][jumps] / (
+        1 / step
+    )  # a whole number of frames in a second avoids rounding errors of times
     axis = trace.axes("decoder")[0]
-    rank = {place: number for number, place in enumerate(spoken.places)}
+    row_of = {at: row for row, at in enumerate(spoken.positions)}
     tokens, words = [], []
     for label, span, special in zip(*_columns(axis.units["word"]), strict=True):
-        own = [rank[place] for place in span if place in rank]
-        if own and not special:
+        word_tokens = [row_of[at] for at in span if at in row_of]
+        if word_tokens and not special:
             words.append(label)
-            tokens.append((own[0], own[-1] + 1))
+            tokens.append((word_tokens[0], word_tokens[-1] + 1))
     start, end = (np.array([begins[pair[side]] for pair in tokens]) for side in (0, 1))
     outside = weights[:, rows, count:].mean(axis=0).sum(axis=-1)
-    given = _probabilities(logits, spoken)
-    means = [np.array([values[first:last].mean() for first, last in tokens]) for values in (given, outside)]
+    by_token = (_probabilities(logits, spoken), outside)
+    probability, padding = (
+        np.array([values[first:last].mean() for first, last in tokens]) for values in by_token
+    )
     return WordTimes(
         words=tuple(words),
         start=start,
         end=end,
-        probability=means[0],
+        probability=probability,
         trace=with_words(trace, words, start, end),
         how="cross-attention",
         tokens=tuple(tokens),
-        token_labels=(*(axis.tokens[place] for place in spoken.places), "[end]"),
+        token_labels=(*(axis.tokens[at] for at in spoken.positions), "[end]"),
         matrix=matrix,
         path=path,
         step=step,
         heads=chosen,
-        padding=means[1] if weights.shape[-1] > count else None,
+        padding=padding if weights.shape[-1] > count else None,
         note=note,
     )
 
@@ -109,7 +110,7 @@ def standardised(weights: NDArray[np.floating]) -> NDArray[np.float64]:
     shares = weights.astype(np.float64)
     shares = shares / shares.sum(axis=-1, keepdims=True)
     spread = shares.std(axis=-2, keepdims=True)
-    # A frame that every token reads alike says nothing.
+    # A frame that every token reads alike does not tell them apart: 0 instead of 0 / 0.
     above = np.divide(
         shares - shares.mean(axis=-2, keepdims=True), spread, out=np.zeros_like(shares), where=spread > 0
     )
@@ -121,40 +122,40 @@ def _columns(unit: Unit) -> tuple[Any, ...]:
 
 
 def _spoken(trace: Trace) -> Spoken:
-    """Return what the decoder read.
+    """Return the ids of the decoder's text, and those around it.
 
     Raises:
-        ValueError: If it wrote no words.
+        ValueError: If the text has no words.
     """
     ids = [int(i) for i in trace.inputs["decoder_input_ids"][0]]
     special = trace.axes("decoder")[0].units["token"].special
-    # Positions without tokens (of an adapter) come before those with one.
+    # Positions without tokens (of an adapter) come before those with a token.
     extra = len(special) - len(ids)
-    # The first id begins the text and is none of it, also where no tokenizer says so.
-    places = [place for place in range(extra + 1, len(special)) if not special[place]]
-    if not places:
+    # The first id begins the text and is not a part of it, also where no tokenizer marks it as special.
+    positions = [at for at in range(extra + 1, len(special)) if not special[at]]
+    if not positions:
         raise ValueError(
             "the decoder wrote no words to align: trace with max_new_tokens=..., or with the transcript as "
             "target_text=..."
         )
-    config = getattr(trace.model, "generation_config", None)
-    own = getattr(trace.model, "config", None)
-    end = getattr(config, "eos_token_id", None) or getattr(own, "eos_token_id", None)
+    generation = getattr(trace.model, "generation_config", None)
+    config = getattr(trace.model, "config", None)
+    end = getattr(generation, "eos_token_id", None) or getattr(config, "eos_token_id", None)
     end = int(end[0] if isinstance(end, (list, tuple)) else end or 0)
-    silent = getattr(config, "no_timestamps_token_id", None)
-    prefix = ids[: places[0] - extra]
-    start = getattr(own, "decoder_start_token_id", None)
-    if start in prefix:  # what stands before it is a prompt
+    silent = getattr(generation, "no_timestamps_token_id", None)
+    prefix = ids[: positions[0] - extra]
+    start = getattr(config, "decoder_start_token_id", None)
+    if start in prefix:  # ids before the start are a prompt
         prefix = prefix[len(prefix) - 1 - prefix[::-1].index(start) :]
     if silent is not None:
         prefix = [i for i in prefix if i < silent] + [int(silent)]
-    text = [ids[place - extra] for place in places]
+    text = [ids[at - extra] for at in positions]
     ordinary = end if silent is not None and silent > end else None
-    return Spoken([*prefix, *text, end], len(prefix), places, end, ordinary)
+    return Spoken([*prefix, *text, end], len(prefix), positions, ordinary)
 
 
 def _heads(trace: Trace, heads: Sequence[tuple[int, int]] | None) -> tuple[Heads, str]:
-    """Return the heads that are read, and what readers must know of them.
+    """Return the alignment heads as (layer, head), and a note if the model names none.
 
     Raises:
         ValueError: If there are none.
@@ -163,8 +164,8 @@ def _heads(trace: Trace, heads: Sequence[tuple[int, int]] | None) -> tuple[Heads
     layers, count = trace.layers("cross"), trace.n_heads("cross")
     note = ""
     if heads is None:
-        own = getattr(getattr(trace.model, "generation_config", None), "alignment_heads", None)
-        heads = [(int(layer), int(head)) for layer, head in own or ()]
+        named = getattr(getattr(trace.model, "generation_config", None), "alignment_heads", None)
+        heads = [(int(layer), int(head)) for layer, head in named or ()]
     if not heads:
         heads = [(layer, head) for layer in layers[len(layers) // 2 :] for head in range(count)]
         note = "the model names no alignment heads: all of the later half of its layers are read"
@@ -213,7 +214,7 @@ def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.flo
 
 
 def _frames_heard(trace: Trace, frames: Unit) -> int:
-    """Return how many frames lie wholly in the sound, as Whisper counts them: without a last part."""
+    """Return the number of frames that lie wholly in the sound, as Whisper counts them."""
     sound = trace.sound
     if sound is None or sound.hop is None:
         return sum(not special for special in frames.special)
@@ -246,8 +247,8 @@ def warp(cost: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]
     rows, columns = cost.shape
     total = np.full((rows + 1, columns + 1), np.inf, dtype=np.float32)
     total[0, 0] = 0.0
-    came = np.full((rows + 1, columns + 1), _COLUMN, dtype=np.int8)
-    # The cells of an anti-diagonal depend on those before it alone.
+    step_to = np.full((rows + 1, columns + 1), _COLUMN, dtype=np.int8)
+    # The cells of an anti-diagonal depend only on earlier anti-diagonals, and are computed together.
     for diagonal in range(2, rows + columns + 1):
         i = np.arange(max(1, diagonal - columns), min(rows, diagonal - 1) + 1)
         j = diagonal - i
@@ -255,14 +256,14 @@ def warp(cost: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]
         step = np.where(
             (both < row) & (both < column), _BOTH, np.where((row < both) & (row < column), _ROW, _COLUMN)
         )
-        came[i, j] = step
+        step_to[i, j] = step
         total[i, j] = cost[i - 1, j - 1].astype(np.float64) + np.choose(step, (both, row, column))
-    came[0], came[:, 0] = _COLUMN, _ROW
+    step_to[0], step_to[:, 0] = _COLUMN, _ROW
     path = []
     row_at, column_at = rows, columns
     while row_at > 0 or column_at > 0:
         path.append((row_at - 1, column_at - 1))
-        move = int(came[row_at, column_at])
+        move = int(step_to[row_at, column_at])
         row_at -= move != _COLUMN
         column_at -= move != _ROW
     result = np.array(path[::-1], dtype=np.intp)

@@ -1,4 +1,9 @@
-"""Cues in speech: how much of a word's context lies on its cue, and its worth when the cue is silenced."""
+"""Cues in speech: how much of a word's context lies on its cue, and its probability without the cue.
+
+`cue_contribution` reads the target's row in maps by words (`word_rows`), in which each word is the sum of its
+frames or tokens, and everything that is not a word is left out. `blank_out` runs the model once for four
+conditions in a batch, with the cue's frames silenced, its tokens replaced, or both.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +52,7 @@ class BlankedOut(Table):
         target: The word.
         cue: The words that were removed.
         probability: Mean probability of the word's tokens [condition], in the order of `conditions`.
-        note: What readers must know; "" if nothing.
+        note: A caveat; "" without.
     """
 
     target: str
@@ -58,7 +63,7 @@ class BlankedOut(Table):
 
     @property
     def drop(self) -> NDArray[np.float64]:
-        """How much of the probability is lost in each condition [condition]: 0 as it is."""
+        """Probability as it is, less that of each condition [condition]."""
         return self.probability[0] - self.probability
 
     def _columns(self) -> Iterator[Columns]:
@@ -80,7 +85,7 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
     "He ate a pear": *pear* and *pair* sound alike, and *ate* tells them apart. The sound of the cue is
     replaced by zeros from its start to its end; its tokens in the decoder are replaced by the tokenizer's
     unknown token. A probability that falls says that the model used the cue, and from where: the sound, or
-    what it wrote before.
+    the text before the word.
 
     Args:
         times: Result of `aw.speech.align` for an encoder-decoder.
@@ -88,7 +93,7 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
         cue: Number of the word that is removed, or several.
 
     Raises:
-        ValueError: If the trace has no decoder, no model or no processor, or target and cue are one word.
+        ValueError: If the trace has no decoder, no model or no processor, or the target is its cue.
         IndexError: If the word is out of range.
 
     Source: Mohebbi et al. 2023, section 5 (blanking out cues).
@@ -127,32 +132,32 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
         gone[3] |= inside
     inputs = silenced_inputs(trace, "encoder", gone)
     ids: Any = inputs["decoder_input_ids"].clone()
-    places = _places(times)
+    positions = _positions(times)
     blank = _unknown(trace)
     for item in cues:
         for token in range(*times.tokens[item]):
-            ids[[2, 3], places[token]] = blank
+            ids[[2, 3], positions[token]] = blank
     inputs["decoder_input_ids"] = ids
     require_same_model(trace, _PURPOSE)
     model = unwrap(trace.model)
     with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE), no_grad():
         outputs = trace.call(twin, inputs, {"return_dict": True, "use_cache": False}, {})
-    chosen = [places[token] for token in range(*times.tokens[word])]
+    targets = [positions[token] for token in range(*times.tokens[word])]
     log_p = cast("torch.Tensor", logits_in(outputs)).double().log_softmax(-1)
-    # Every token is written by the row before it; what it is did not change, as the target is not a cue.
-    own = [log_p[:, place - 1, int(ids[0, place])].exp() for place in chosen]
+    # A token is predicted by the row before it. The target is not a cue, so that its ids were not replaced.
+    by_token = [log_p[:, at - 1, int(ids[0, at])].exp() for at in targets]
     later = [times.words[entry] for entry in cues if entry > word]
     note = f"{', '.join(map(repr, later))} follows the target, whose text cannot see it" if later else ""
     return BlankedOut(
         times.words[word],
-        tuple(times.words[one] for one in cues),
-        np.asarray(torch.stack(own).mean(0).cpu()),
+        tuple(times.words[entry] for entry in cues),
+        np.asarray(torch.stack(by_token).mean(0).cpu()),
         note,
     )
 
 
-def _places(times: WordTimes) -> list[int]:
-    """Return the places of the text's tokens among the decoder's ids."""
+def _positions(times: WordTimes) -> list[int]:
+    """Return the positions of the text's tokens among the decoder's ids [token]."""
     special = times.trace.axes("decoder")[0].units["token"].special
     extra = len(special) - int(times.trace.inputs["decoder_input_ids"].shape[1])
     return [index - extra for index in range(len(special)) if not special[index]]
@@ -177,7 +182,7 @@ class SpokenCues(Table):
         values: [example, stack, method, layer], 0 to 1; NaN where a stack has fewer layers, or a cue of the
             decoder follows the target.
         stacks: Names of the stacks.
-        methods: Names of the methods, the last of which is "random": a map that knows nothing.
+        methods: Names of the methods, the last of which is "random": equal shares of all words.
     """
 
     values: Float
@@ -187,13 +192,13 @@ class SpokenCues(Table):
     @property
     def mean(self) -> Float:
         """Mean over examples [stack, method, layer]."""
-        known = np.isfinite(self.values)
-        total = np.where(known, self.values, 0).sum(axis=0)
-        count = known.sum(axis=0)
+        defined = np.isfinite(self.values)
+        total = np.where(defined, self.values, 0).sum(axis=0)
+        count = defined.sum(axis=0)
         return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield stack, method, layer, contribution (the mean) and n (examples that count)."""
+        """Yield stack, method, layer, contribution (the mean) and n (examples with a value)."""
         stack, method, layer = (axis.reshape(-1) for axis in np.indices(self.values.shape[1:]))
         yield {
             "stack": np.asarray(self.stacks, dtype=object)[stack],
@@ -217,11 +222,11 @@ def cue_contribution(
 ) -> SpokenCues:
     """Return how much of a word's context lies on its cues, layer by layer, in each stack of a speech model.
 
-    Of homophones (*pear*, *pair*), the sound says nothing, and a cue (*ate*) decides. The row of the target
-    over all words is divided by its sum; its values on the cues are added. In the encoder the row is that of
-    the target's frames, over the frames of words; in cross-attention that of the tokens which write it, over
-    the frames of words; in the decoder, over the words written before. Silence, padding and special tokens
-    take no part.
+    Homophones (*pear*, *pair*) sound alike, and a cue (*ate*) tells them apart. The row of the target
+    over all words is divided by its sum; its values on the cues are added. In the encoder it is the row of
+    the target's frames over the frames of all words; in cross-attention, of the positions that predict its
+    tokens, over the frames of all words; in the decoder, over the earlier words. Silence, padding and special
+    tokens are left out.
 
     Value zeroing is computed by words: the values of all frames of a word are zeroed together (with the final
     norm in the last layer, as the authors do). Other methods' maps are summed over a word's frames.
@@ -238,7 +243,7 @@ def cue_contribution(
 
     Raises:
         ValueError: If examples are empty, a stack is unknown, a method does not support the model, or the
-            target is its own cue.
+            target is its cue.
         IndexError: If the word is out of range.
 
     Source: Mohebbi et al. 2023, section 4. There a frame on the border belongs to both words; here it belongs
@@ -249,17 +254,17 @@ def cue_contribution(
         >>> noise = np.random.default_rng(0).normal(0, 0.1, 16_000).astype("float32")
         >>> trace = aw.trace(*aw.demo_model("speech"), audio=noise, target_text=" Rain on leaves.")
         >>> times = aw.speech.align(trace)
-        >>> found = aw.speech.cue_contribution([(times, 2, 0)], methods=["attention"], stacks=["cross"])
-        >>> found.values.shape, float(found.mean[0, -1, 0])  # one of four words
+        >>> shares = aw.speech.cue_contribution([(times, 2, 0)], methods=["attention"], stacks=["cross"])
+        >>> shares.values.shape, float(shares.mean[0, -1, 0])  # one of four words
         ((1, 1, 2, 4), 0.25)
     """
-    given = list(examples)
-    if not given:
+    examples = list(examples)
+    if not examples:
         raise ValueError("examples is empty: give (times, target, cues) for at least one sound.")
     for stack in stacks:
         require_choice("stacks", stack, STACKS)
     scores = []
-    for times, target, cue in given:
+    for times, target, cue in examples:
         word = position(target, range(len(times)), "target")
         cues = [position(item, range(len(times)), "cue") for item in ([cue] if isinstance(cue, int) else cue)]
         if word in cues:
@@ -276,7 +281,7 @@ def cue_contribution(
 def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
     """Return how much of every word is in every word [layer, word, word]; rows sum to one, or are zero.
 
-    See `cue_contribution` for which rows and columns these are.
+    `cue_contribution` says which frames and tokens are the rows and columns of a word.
 
     Args:
         times: The words of a sound.
@@ -285,7 +290,7 @@ def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
     """
     trace = times.trace
     query, key = trace.axes(stack)
-    rows, columns = (_spans(times, axis.units, len(axis)) for axis in (query, key))
+    rows, columns = (_spans(times, axis.units) for axis in (query, key))
     units = (_unit(rows[1], len(query)), _unit(columns[0], len(key)))
     if stack == "encoder":
         units = (units[1], units[1])
@@ -294,16 +299,16 @@ def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
     zeroed: Any
     if method == "value_zeroing":
         zeroed = explain(trace, method, unit=units, final_norm=stack == "encoder", normalize=False, **options)
-        whole = np.stack([zeroed.layer(number) for number in zeroed.layers])[:, : len(times), : len(times)]
+        shares = np.stack([zeroed.layer(number) for number in zeroed.layers])[:, : len(times), : len(times)]
     else:
         result = explain(trace, method, **options)
         result = result if result.heads is None else result.mean("head")
         by_layer = []
         for number in result.layers:
-            places = [place for span in units[0].spans[: len(times)] for place in span]
-            values = np.asarray(result.rows(number, None, places), dtype=np.float64)
+            queries = [query for span in units[0].spans[: len(times)] for query in span]
+            values = np.asarray(result.rows(number, None, queries), dtype=np.float64)
             owners = np.repeat(np.arange(len(times)), [len(span) for span in units[0].spans[: len(times)]])
-            read = np.stack(
+            by_query = np.stack(
                 [
                     values[owners == word].mean(axis=0)
                     if (owners == word).any()
@@ -311,46 +316,48 @@ def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
                     for word in range(len(times))
                 ]
             )
-            by_layer.append(sum_groups(read, units[1].spans[: len(times)]))
-        whole = np.stack(by_layer)
-    whole = np.abs(whole)
+            by_layer.append(sum_groups(by_query, units[1].spans[: len(times)]))
+        shares = np.stack(by_layer)
+    shares = np.abs(shares)
     if stack == "decoder":
-        whole = whole * np.tri(len(times), k=-1)  # what is written is not read while it is written
-    totals = whole.sum(axis=-1, keepdims=True)
-    return np.divide(whole, totals, out=np.zeros_like(whole), where=totals > 0)
+        shares = shares * np.tri(len(times), k=-1)  # a word is not read by the rows that predict it
+    totals = shares.sum(axis=-1, keepdims=True)
+    return np.divide(shares, totals, out=np.zeros_like(shares), where=totals > 0)
 
 
 def _of_stack(times: WordTimes, word: int, cues: list[int], methods: Sequence[str], stack: Stack) -> Float:
-    """Return the contribution of cues to a word [method, layer], chance last."""
-    seen = range(word) if stack == "decoder" else range(len(times))
-    inside = [cue for cue in cues if cue in seen]
+    """Return the contribution of cues to a word [method, layer], the last method being "random"."""
+    visible = range(word) if stack == "decoder" else range(len(times))
+    visible_cues = [cue for cue in cues if cue in visible]
     rows = [word_rows(times, method, stack)[:, word] for method in methods]
-    values = np.stack([row[:, inside].sum(axis=-1) for row in rows])
-    chance = np.full((1, values.shape[1]), len(inside) / max(1, len(seen)))
-    whole = np.concatenate([values, chance])
-    return whole if inside else np.full_like(whole, np.nan)
+    values = np.stack([row[:, visible_cues].sum(axis=-1) for row in rows])
+    chance = np.full((1, values.shape[1]), len(visible_cues) / max(1, len(visible)))
+    result = np.concatenate([values, chance])
+    return result if visible_cues else np.full_like(result, np.nan)
 
 
-def _spans(times: WordTimes, units: Any, count: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the places of every word on an axis, as what is read and as what writes it."""
+def _spans(times: WordTimes, units: Any) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the positions of every word on an axis that are read as keys, and those of its queries.
+
+    A word's frames are both; a token is read at its position and predicted by the position before it.
+    """
     if "frame" in units:
         unit = units["frame"]
         begins = np.array([np.inf if span is None else span[0] for span in unit.times]) + 1e-6
-        known = [
+        by_word = [
             np.flatnonzero((start <= begins) & (begins < end) & ~np.asarray(unit.special)).tolist()
             for start, end in zip(times.start, times.end, strict=True)
         ]
-        return known, known
-    del count
+        return by_word, by_word
     special = units["token"].special
-    places = [index for index in range(len(special)) if not special[index]]
-    read = [[places[token] for token in range(*pair)] for pair in times.tokens]
-    return read, [[place - 1 for place in span] for span in read]
+    positions = [index for index in range(len(special)) if not special[index]]
+    keys = [[positions[token] for token in range(*pair)] for pair in times.tokens]
+    return keys, [[at - 1 for at in span] for span in keys]
 
 
 def _unit(spans: list[list[int]], count: int) -> Unit:
-    """Return words as the first elements, and everything else, each alone or together, as the last ones."""
-    used = {place for span in spans for place in span}
+    """Return a unit of all words, and one last element of all other positions."""
+    used = {at for span in spans for at in span}
     rest = tuple(index for index in range(count) if index not in used)
     every = (*(tuple(span) for span in spans), *((rest,) if rest else ()))
     names = tuple(str(number) for number in range(len(every)))

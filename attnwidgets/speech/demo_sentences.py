@@ -1,9 +1,9 @@
-"""Six spoken sentences, each with a word that sounds like another one, and the word that tells them apart.
+"""Six spoken sentences, each with a word that sounds like another word, and a cue that tells them apart.
 
 Written for this package, and spoken by eSpeak NG 1.52 (voice en-us, 140 words a minute): a synthetic voice.
-The sound is kept as music players keep it: a modified discrete cosine transform of windows of 40 ms (Princen,
-Johnson and Bradley 1987), whose coefficients are rounded after a power of 3/4, so that soft ones keep more
-places; packed by LZMA. What is lost lies 32 dB below the sound. 51 kB instead of 320.
+The sound is compressed as in MP3: a modified discrete cosine transform of windows of 40 ms (Princen, Johnson
+and Bradley 1987), whose coefficients are rounded after a power of 3/4, which rounds small coefficients less;
+packed by LZMA. The error lies 32 dB below the sound. 51 kB instead of 320.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _HOP = 320  # samples from one window to the next; each is twice as long
 _STEP, _POWER = 0.005, 4 / 3
-# The word in brackets is the cue, the last one the target; then what sounds like it, and the windows.
+# The word in brackets is the cue, the last word the target; then its homophone and the number of windows.
 _SENTENCES = """
 The [postman] brought the mail. male 89
 The [female] sees the male. mail 81
@@ -37,8 +37,8 @@ class SpokenSentence:
 
     Attributes:
         text: The sentence.
-        target: Number of the word that sounds like another one.
-        cue: Number of the word that tells which of the two it is.
+        target: Number of the word that has a homophone, from 0.
+        cue: Number of the word that tells which of the two it is, from 0.
         homophone: The other word.
         wave: The sound, float32 [sample] at 16 kHz, -1 to 1.
     """
@@ -51,10 +51,10 @@ class SpokenSentence:
 
 
 def demo_sentences() -> tuple[SpokenSentence, ...]:
-    """Return six spoken English sentences whose last word is a homophone, and an earlier one decides it.
+    """Return six spoken English sentences whose last word is a homophone, which an earlier word decides.
 
-    The voice is synthetic (eSpeak NG), 16 kHz, one to two seconds each. They were chosen among 38 because
-    Whisper tiny.en writes them down right: of a word that it gets wrong nobody can ask how it was decided.
+    The voice is synthetic (eSpeak NG), 16 kHz, one to two seconds each. They are those of 38 sentences that
+    Whisper tiny.en transcribes without an error.
 
     Returns:
         The sentences, each with the numbers of its target and its cue, and the word that the target might be.

@@ -24,7 +24,8 @@ PADDING = "[PAD]"
 _SAME = 1e-6  # seconds; times of frames are multiples of a step, in floating point
 
 How = Literal["cross-attention", "ctc", "given"]
-_KNOWN: WeakValueDictionary[str, WordTimes] = WeakValueDictionary()
+# Results of `align` by the id of their trace, as long as the user has them: views read them from here.
+_ALIGNED: WeakValueDictionary[str, WordTimes] = WeakValueDictionary()
 
 
 class WordTime(NamedTuple):
@@ -34,7 +35,7 @@ class WordTime(NamedTuple):
         word: The word.
         start: Second at which it begins.
         end: Second at which it ends.
-        probability: What the model gave it: the mean over its tokens; NaN if times were given.
+        probability: Mean probability of its tokens; NaN if times were given.
     """
 
     word: str
@@ -48,29 +49,28 @@ class WordTimes(Sequence[WordTime], Table):
     """The words of a sound, in order, with their times; `aw.speech.align` makes it.
 
     `.trace` is the trace with the unit "word" on the frames of its sound: words by their times, silence
-    between them ("[SIL]"), and all padding as one special element ("[PAD]"). Whatever reads a trace then
-    reads its sound by words: `aw.attention(times.trace, stack="encoder").to("word")`,
+    between them ("[SIL]"), and all padding as one special element ("[PAD]"). Explanations of this trace have
+    its sound by words: `aw.attention(times.trace, stack="encoder").to("word")`,
     `aw.value_zeroing(times.trace, stack="encoder", unit="word")`, every view.
 
     Args:
         words: The words [word].
         start: Seconds [word].
         end: Seconds [word].
-        probability: What the model gave each word, the mean over its tokens [word]; NaN if times were given.
+        probability: Mean probability of the tokens of each word [word]; NaN if times were given.
         trace: The trace that was aligned, with words of its sound.
         how: "cross-attention", "ctc" or "given".
         tokens: Tokens of which each word is made, as rows of `matrix`: (first, last + 1) [word].
         token_labels: Display strings of the rows of `matrix`.
-        matrix: What the alignment was read from [token, frame], 0 to the end of the sound. Of
-            cross-attention: the mean over alignment heads of how far a frame's attention lies above that of
-            the other tokens, in standard deviations. Of CTC: the probability that a frame says a token.
-            Without rows if times were given.
+        matrix: Scores from which words were aligned [token, frame], from 0 to the end of the sound. Of
+            cross-attention: attention standardised over tokens, in standard deviations, the mean over
+            alignment heads. Of CTC: the probability of a token at a frame. Without rows if times were given.
         path: Tokens [step] and frames [step] through the matrix.
         step: Seconds from one frame to the next.
         heads: Heads that were read, as (layer, head).
-        padding: Share of these heads' attention that lies on padding after the sound [word], which took no
-            part; None if there is none.
-        note: What readers must know about how words were found; "" if nothing.
+        padding: Share of these heads' attention that lies on padding after the sound [word], which is
+            not aligned; None without padding.
+        note: A caveat of the alignment; "" without.
     """
 
     words: tuple[str, ...]
@@ -89,7 +89,7 @@ class WordTimes(Sequence[WordTime], Table):
     note: str = ""
 
     def __post_init__(self) -> None:
-        _KNOWN[self.trace.id] = self
+        _ALIGNED[self.trace.id] = self
 
     @property
     def seconds(self) -> float:
@@ -101,16 +101,16 @@ class WordTimes(Sequence[WordTime], Table):
         return len(self.words)
 
     @overload
-    def __getitem__(self, place: int) -> WordTime: ...
+    def __getitem__(self, index: int) -> WordTime: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[WordTime]: ...
+    def __getitem__(self, index: slice) -> list[WordTime]: ...
 
-    def __getitem__(self, place: int | slice) -> WordTime | list[WordTime]:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(len(self)))]
-        numbers = (float(column[place]) for column in (self.start, self.end, self.probability))
-        return WordTime(self.words[place], *numbers)
+    def __getitem__(self, index: int | slice) -> WordTime | list[WordTime]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        numbers = (float(column[index]) for column in (self.start, self.end, self.probability))
+        return WordTime(self.words[index], *numbers)
 
     def __iter__(self) -> Iterator[WordTime]:
         return (self[index] for index in range(len(self)))
@@ -133,15 +133,15 @@ class WordTimes(Sequence[WordTime], Table):
 
 
 def known_times(trace: Trace) -> WordTimes | None:
-    """Return the words that a trace was given by `align`, if they are still held by something."""
-    return _KNOWN.get(trace.id)
+    """Return the `WordTimes` whose trace this is; None if there is none, or the user dropped it."""
+    return _ALIGNED.get(trace.id)
 
 
 def frame_unit(trace: Trace) -> Unit:
     """Return the frames of the sound that a trace's model read.
 
     Raises:
-        ValueError: If no stack reads a sound whose frames have known times.
+        ValueError: If no stack reads a sound whose frames have times.
     """
     for stack in ("encoder", *trace.stacks):
         for axis in trace.axes(stack) if stack in trace.stacks else ():
@@ -166,10 +166,10 @@ def frame_step(trace: Trace) -> float:
 def with_words(
     trace: Trace, words: Sequence[str], start: NDArray[np.float64], end: NDArray[np.float64]
 ) -> Trace:
-    """Return a trace with the unit "word" on every axis of frames; the given one is left as it was.
+    """Return a trace with the unit "word" on every axis of frames; `trace` is not changed.
 
-    A frame belongs to the word in which it begins, so that each belongs to one; words shorter than a frame
-    may have none, and are not elements.
+    A frame belongs to the word in which it begins, and so to at most one word. Words shorter than a frame may
+    have no frames, and are then not elements.
     """
     import uuid
 
@@ -180,7 +180,7 @@ def with_words(
     def worded(axis: TokenAxis) -> TokenAxis:
         if axis.units.get("frame") != frames:
             return axis
-        # One object stays one: views and maps tell by it that both sides are the same.
+        # An axis that is query and key stays one object: views and maps see by it that both are the same.
         return changed.setdefault(id(axis), replace(axis, units={**axis.units, "word": unit}))
 
     stacks = {
@@ -204,26 +204,26 @@ def _word_unit(
             owner, label = int(inside[0]), words[int(inside[0])]
         else:
             owner, label = "silence", SILENCE
-        known = next((element for element in elements if element[0] == owner and owner != "silence"), None)
-        if known is None and elements and elements[-1][0] == owner:
-            known = elements[-1]
-        if known is None:
+        same = next((element for element in elements if element[0] == owner and owner != "silence"), None)
+        if same is None and elements and elements[-1][0] == owner:
+            same = elements[-1]  # silence goes on; a later silence is another element
+        if same is None:
             elements.append((owner, label, [number]))
         else:
-            known[2].append(number)
+            same[2].append(number)
     times = frames.times or ()
 
-    def bounds(owner: Any, places: list[int]) -> tuple[float, float] | None:
+    def bounds(owner: Any, numbers: list[int]) -> tuple[float, float] | None:
         if isinstance(owner, int):
             return float(start[owner]), float(end[owner])
-        first, last = times[places[0]], times[places[-1]]
+        first, last = times[numbers[0]], times[numbers[-1]]
         return None if first is None or last is None else (first[0], last[1])
 
     return Unit(
         "word",
         tuple(label for _, label, _ in elements),
-        tuple(tuple(places) for _, _, places in elements),
+        tuple(tuple(numbers) for _, _, numbers in elements),
         tuple(owner == "padding" for owner, _, _ in elements),
-        times=tuple(bounds(owner, places) for owner, _, places in elements),
+        times=tuple(bounds(owner, numbers) for owner, _, numbers in elements),
         rule="given",
     )

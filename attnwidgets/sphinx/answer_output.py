@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class AnswerOutput:
-    """A plugin of MyST-NB, found by its entry point; without it every question is an unknown output.
+    """A plugin of MyST-NB, loaded by its entry point; without it every question is an unknown output.
 
     The record of an answer is stored next to the view and the static copy of its question, which the page
     shows.
@@ -21,5 +21,5 @@ class AnswerOutput:
 
     @staticmethod
     def handle_mime(renderer: Any, data: Any, inline: bool) -> list[Any] | None:  # noqa: ARG004
-        """Return no nodes for the record of an answer, and None for what others render."""
+        """Return no nodes for the record of an answer, and None for other outputs."""
         return [] if data.mime_type == MIME else None

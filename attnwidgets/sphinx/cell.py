@@ -1,4 +1,4 @@
-"""The last cell of a notebook: what a page without a kernel holds for the views that the notebook shows.
+"""The last cell of a notebook: it packs the data of the notebook's views for a page without a kernel.
 
 It runs in the notebook's kernel, where there may be no Sphinx.
 """
@@ -19,28 +19,30 @@ if TYPE_CHECKING:
 
 MIME = "application/vnd.attnwidgets.views+json"
 PREFIX = "cell-"
-"""What the names of models that come from cells begin with."""
+"""Prefix of the names of models in a notebook's page."""
 
 
 def shown_views(budget: int) -> HTML:
     """Return the views that this kernel's cells show, packed for a page.
 
     Args:
-        budget: How many bytes they may take, about.
+        budget: Size limit in bytes, about.
     """
-    places = {model: list(_views_in(widget)) for model, widget in open_widgets().items() if _is_shown(widget)}
-    views = list(dict.fromkeys(view for listed in places.values() for view in listed))
-    written: dict[str, Any] = {"places": {}}
+    views_of = {
+        model: list(_views_in(widget)) for model, widget in open_widgets().items() if _is_shown(widget)
+    }
+    views = list(dict.fromkeys(view for listed in views_of.values() for view in listed))
+    content: dict[str, Any] = {"places": {}}
     if views:
-        held = pack(views, Choice.of(views, "all", "all"), budget, PREFIX)
-        name_of = dict(zip(views, held.state["views"], strict=True))
-        named = {model: [name_of[view] for view in listed] for model, listed in places.items() if listed}
-        written = held.described() | {"places": named}
-    return HTML(f'<script type="{MIME}">{json_text(written)}</script>')
+        packed = pack(views, Choice.of(views, "all", "all"), budget, PREFIX)
+        name_of = dict(zip(views, packed.state["views"], strict=True))
+        names = {model: [name_of[view] for view in listed] for model, listed in views_of.items() if listed}
+        content = packed.described() | {"places": names}
+    return HTML(f'<script type="{MIME}">{json_text(content)}</script>')
 
 
 def open_widgets() -> dict[str, Any]:
-    """Return ipywidgets' own record of the widgets that are not closed, by model id."""
+    """Return ipywidgets' record of the widgets that are not closed, by model id."""
     from ipywidgets.widgets import widget
 
     # ipywidgets 8 warns of the public name that 7 has for them.
@@ -48,7 +50,7 @@ def open_widgets() -> dict[str, Any]:
 
 
 def _is_shown(widget: Any) -> bool:
-    """Return whether a cell shows a widget. Of other people's widgets nobody knows: any may be shown."""
+    """Return whether a cell shows a widget; True for any box, of which ipywidgets does not record it."""
     return widget.was_shown if isinstance(widget, View) else hasattr(widget, "children")
 
 

@@ -1,4 +1,8 @@
-"""The directive `attnwidgets`: a view of a saved explanation; and the nodes of documents with views."""
+"""The directive `attnwidgets`: a view of a saved explanation; and the nodes of documents with views.
+
+A view leaves a `ViewPlace` in the document, the element in which the browser draws it. When the document is
+read, `add_data` packs its views into a `ViewData`, written as scripts at the end of the page.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +31,10 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 KEY = "attnwidgets"
-"""Under which a document keeps its views while it is read."""
+"""Key of a document's views in Sphinx's `temp_data` while the document is read."""
 
 PREFIX = "file-"
-"""What the names of models that come from files begin with."""
+"""Prefix of the names of models that come from files."""
 
 
 def literal(text: str | None) -> Any:
@@ -47,7 +51,7 @@ def literal(text: str | None) -> Any:
 
 
 class AnyOption(dict[str, "Callable[[str | None], Any]"]):
-    """The options of a directive that takes every name: the view that is made says which it knows."""
+    """The options of a directive that takes every name: the view itself refuses unknown options."""
 
     def __missing__(self, name: str) -> Callable[[str | None], Any]:
         return literal
@@ -61,7 +65,7 @@ class ViewDirective(SphinxDirective):
     option_spec: ClassVar[AnyOption] = AnyOption(view=str)
 
     def run(self) -> list[Node]:
-        """Return the place of the view; nothing, and a warning with file and line, if there is none."""
+        """Return a `ViewPlace`; without a view, [] after a warning with file and line."""
         try:
             view = self._view()
         except (OSError, ValueError, TypeError, IndexError) as error:
@@ -76,77 +80,79 @@ class ViewDirective(SphinxDirective):
         return [place]
 
     def _view(self) -> View:
-        given = self.arguments[0]
-        written, file = self.env.relfn2path(given)
+        name = self.arguments[0]
+        path, file = self.env.relfn2path(name)
         if not Path(file).exists():
-            raise FileNotFoundError(f"file {given!r} does not exist; its path would be {written}")
-        self.env.note_dependency(written)
+            raise FileNotFoundError(f"file {name!r} does not exist; its path would be {path}")
+        self.env.note_dependency(path)
         options = dict(self.options)
         kind = options.pop("view", None)
         explanation = aw.load(file)
-        return explanation.view(**options) if kind is None else _made(kind, explanation, options)
+        return explanation.view(**options) if kind is None else _view_of_kind(kind, explanation, options)
 
 
-def _made(kind: str, explanation: Explanation, options: dict[str, Any]) -> View:
-    known = {name: result for name in dir(aw) if _is_view(result := getattr(aw, name))}
-    if kind not in known:
-        raise ValueError(f"unknown view {kind!r}.{suggest(kind, known)} The views are {', '.join(known)}.")
-    view: View = known[kind](explanation, **options)
+def _view_of_kind(kind: str, explanation: Explanation, options: dict[str, Any]) -> View:
+    kinds = {name: result for name in dir(aw) if _is_view(result := getattr(aw, name))}
+    if kind not in kinds:
+        raise ValueError(f"unknown view {kind!r}.{suggest(kind, kinds)} The views are {', '.join(kinds)}.")
+    view: View = kinds[kind](explanation, **options)
     return view
 
 
-def _is_view(found: Any) -> bool:
-    return isinstance(found, type) and issubclass(found, View) and found is not View
+def _is_view(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, View) and value is not View
 
 
-def keep(app: Sphinx, document: nodes.document) -> None:
-    """Add to a document what its page holds for the views of its directives."""
+def add_data(app: Sphinx, document: nodes.document) -> None:
+    """Add the packed data of its directives' views to a document."""
     views = app.env.temp_data.pop(KEY, [])
     if not views:
         return
     try:
-        held = pack(views, Choice.of(views, "all", "all"), app.config.attnwidgets_budget, PREFIX)
+        packed = pack(views, Choice.of(views, "all", "all"), app.config.attnwidgets_budget, PREFIX)
     finally:
         for view in views:
             view.close()
-    document += ViewData(packs=[held.described()])
+    document += ViewData(packs=[packed.described()])
 
 
 class ViewPlace(nodes.General, nodes.Element):
-    """The place of a view: the name of its model, and what stands there without JavaScript and in print."""
+    """The element of a view: the name of its model, and its text for print and without JavaScript."""
 
 
 class ViewData(nodes.Invisible, nodes.Element):
-    """What a page holds for its views: packs, as `Packed` describes them."""
+    """The data of a page's views: packs, as `Packed` describes them."""
 
 
 def visit_place(translator: Any, node: Element) -> None:
-    """Write a place into a page, with what readers without JavaScript see."""
+    """Write the element of a view into a page, and open its text for readers without JavaScript."""
     height = f' style="min-height:{node["height"]:d}px"' if node.get("height") else ""
     translator.body.append(f'<div class="aw-view" data-model="{node["model"]}"{height}></div>\n<noscript>')
 
 
 def depart_place(translator: Any, node: Element) -> None:
-    """End what readers without JavaScript see."""
+    """Close the text for readers without JavaScript."""
     del node
     translator.body.append("</noscript>\n")
 
 
 def visit_data(translator: Any, node: Element) -> None:
-    """Write into a page what it holds for its views; all of it is text that no browser runs."""
-    held = joined(node["packs"])
-    state = f'<script type="application/json" id="aw-state">{json_text(held.state)}</script>'
-    translator.body.append("\n".join([state, *held.elements(first=True), *held.elements(first=False), ""]))
+    """Write the data of its views into a page, as JSON and text that no browser runs."""
+    packed = joined(node["packs"])
+    state = f'<script type="application/json" id="aw-state">{json_text(packed.state)}</script>'
+    translator.body.append(
+        "\n".join([state, *packed.elements(first=True), *packed.elements(first=False), ""])
+    )
     raise nodes.SkipNode
 
 
 def ignore(translator: Any, node: Element) -> None:
-    """Write nothing: what a view's place contains stands for it."""
+    """Write nothing around a node: its children are written."""
     del translator, node
 
 
 def skip(translator: Any, node: Element) -> None:
-    """Write nothing of a node."""
+    """Write neither a node nor its children."""
     ignore(translator, node)
     raise nodes.SkipNode
 
@@ -158,13 +164,14 @@ def joined(packs: Iterable[dict[str, Any]]) -> Packed:
     first: frozenset[str] = frozenset()
     for item in packs:
         for name, value in item["state"].items():
-            known = state.get(name, type(value)())
+            # Integers are settings, the same in all packs; dicts and lists are merged.
+            earlier = state.get(name, type(value)())
             state[name] = (
                 value
                 if isinstance(value, int)
-                else {**known, **value}
+                else {**earlier, **value}
                 if isinstance(value, dict)
-                else [*known, *value]
+                else [*earlier, *value]
             )
         blobs |= item["blobs"]
         first |= frozenset(item["first"])

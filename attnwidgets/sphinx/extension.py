@@ -1,4 +1,4 @@
-"""The extension: its settings, the runtime that all pages of a site share, and what happens when."""
+"""The extension: its settings, the runtime that all pages of a site share, and its events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 BUDGET = 850_000
-"""Default size limit of what a page holds for its views, in bytes."""
+"""Default size limit of the data of a page's views, in bytes."""
 
 _SCRIPT, _STYLE = "attnwidgets.js", "attnwidgets.css"
 
@@ -51,7 +51,7 @@ def connect(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", _write_runtime)
     app.connect("source-read", notebooks.add_cell)
     app.connect("doctree-read", notebooks.place_views)
-    app.connect("doctree-read", directive.keep)
+    app.connect("doctree-read", directive.add_data)
     app.connect("html-page-context", _add_runtime)
     return {"version": __version__, "parallel_read_safe": True, "parallel_write_safe": True}
 

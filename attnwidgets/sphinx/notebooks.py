@@ -1,4 +1,4 @@
-"""Notebooks: one more cell packs the views that a notebook shows, and the outputs become their places.
+"""Notebooks: an added cell packs the views that a notebook shows, and its outputs become `ViewPlace` nodes.
 
 It serves myst-nb and nbsphinx: both write a widget as the same script element.
 """
@@ -56,48 +56,48 @@ def _with_cell(text: str, code: str) -> str:
 
 
 def place_views(app: Sphinx, document: nodes.document) -> None:
-    """Put the places of views where a document has the outputs of widgets, and keep what they need."""
-    held = [result for _, result in _scripts(document, MIME)]
+    """Replace the outputs of widgets by `ViewPlace` nodes, and add the data of their views."""
+    packed = [result for _, result in _scripts(document, MIME)]
     added = [node for node in document.findall(nodes.literal_block) if node.astext().startswith(_IMPORT)]
     for cell in {_cell_of(node) for node in [*added, *(node for node, _ in _scripts(document, MIME))]}:
         cell.parent.remove(cell)
-    packs = [item for item in held if item["places"]]
-    places = {model: names for pack in packs for model, names in pack["places"].items()}
+    packs = [item for item in packed if item["places"]]
+    names_of = {model: names for pack in packs for model, names in pack["places"].items()}
     models = {name: model["state"] for pack in packs for name, model in pack["state"]["models"].items()}
     others = 0
     for output, result in _scripts(document, _WIDGET):
         shown = _bundle_of(output)
-        names = places.get(result.get("model_id"), ())
+        names = names_of.get(result.get("model_id"), ())
         ours: list[nodes.Node] = [
             ViewPlace(model=name, height=models[name]["options"]["height"]) for name in names
         ]
         if len(ours) == 1:
             ours[0].extend(_picture_in(shown))
-        elif added and not held:
+        elif added and not packed:
             ours = _picture_in(shown)
         if ours:
             shown.parent.replace(shown, ours)
         others += not ours
-    if added and not held:
+    if added and not packed:
         words = "attnwidgets: this notebook was not executed: its views are the pictures that are saved in it"
         LOGGER.warning(words, location=app.env.docname, type="attnwidgets", subtype="notebook")
     for pack in packs:
         document += ViewData(packs=[pack])
     if packs and not others:
-        # What ipywidgets needs, and myst-nb and nbsphinx add to such a page, is then of no use.
+        # myst-nb and nbsphinx add ipywidgets' scripts to a page with widgets; views do not need them.
         getattr(app.env, "nb_metadata", {}).get(app.env.docname, {}).pop("js_files", None)
         getattr(app.env, "nbsphinx_widgets", set()).discard(app.env.docname)
 
 
 def _scripts(document: nodes.document, mime: str) -> list[tuple[Element, Any]]:
-    """Return the raw nodes that are one script element of a type, with what is in it."""
+    """Return the raw nodes that are a script element of a MIME type, with its JSON."""
     raw = [node for node in document.findall(nodes.raw) if "html" in node.get("format", "")]
     result = [(node, _SCRIPT.fullmatch(node.astext())) for node in raw]
     return [(node, json.loads(item["json"])) for node, item in result if item and item["mime"] == mime]
 
 
 def _cell_of(node: Element) -> Element:
-    """Return the cell around a node: the outermost node that is a part of one."""
+    """Return the cell around a node: the outermost node that is a part of a cell."""
     around, at = node, node
     while not isinstance(at, (nodes.document, nodes.section)):
         if _CELLS & set(at.get("classes", ())):

@@ -42,9 +42,9 @@ class FreeAttention(Table):
         queries: Positions of the queries.
         movable: Share of a row that moves to other keys, 0 to 1 [layer, head, query]: half the sum of
             |a' - a|.
-        rows: Alternative rows a' [key] by (layer, head, query); not negative, and each sums to one.
+        rows: Alternative rows a' [key] by (layer, head, query); not negative, with a sum of 1.
         identifiable: Largest number of keys for which rows are unique [layer, head]: the rank of [V, 1], at
-            most the head's dimension plus one.
+            most the head's dimension plus 1.
     """
 
     trace: Trace
@@ -103,7 +103,7 @@ class FreeAttention(Table):
         )
 
     def intervention(self, amount: float = 1.0) -> Intervention:
-        """Return the intervention that gives the model these rows of one layer; predictions do not change.
+        """Return the intervention that gives the model these rows of a layer; predictions do not change.
 
         Raises:
             ValueError: If there are several layers: the values of a layer depend on the layers below it to
@@ -131,13 +131,13 @@ def free_attention(
     *,
     stack: str | None = None,
 ) -> FreeAttention:
-    """How much of attention rows can move to other tokens without changing what heads return.
+    """Return the share of attention rows that can move to other tokens without changing the heads' output.
 
     With V the values of a head [key, dim] and a row a, every a' with a' V = a V gives the same output. If
     there are more keys than dimensions, such a' exist, and attention says less than it seems to. Here a' has
-    to be as valid as attention: not negative, with a sum of one, and only on keys that the query may read.
-    Among these, the row that overlaps least with a is found: the linear program min a . a' (its vertices have
-    no more non-zero keys than the rank of [V, 1]). The share of a that moves is a lower bound of what can.
+    to be as valid as attention: not negative, with a sum of 1, and only on keys that the query may read. The
+    row that overlaps least with a solves the linear program min a . a' (its vertices have no more non-zero
+    keys than the rank of [V, 1]). The share of a that it moves is a lower bound.
 
     Rows of a head are independent: any subset of them may move. n rows of n keys take n programs of some
     milliseconds each; for long texts pass the rows of interest.
@@ -199,7 +199,7 @@ def effective_attention(trace: Any, layer: int, head: int, *, stack: str | None 
 
     Returns:
         Rows projected on the space that V's columns span, [query, key] in float64. Entries may be negative,
-        and rows need not sum to one. High: read with effect. Near zero: no effect on the head's output.
+        and rows need not sum to 1. High: read with effect. Near zero: no effect on the head's output.
 
     Raises:
         IndexError: If the layer or head is out of range.
@@ -265,7 +265,7 @@ def _basis(values: Float, *, ones: bool = True) -> Float:
 
 
 def _values(trace: Trace, stack: str, layer: int, head: int) -> tuple[Float, Bools]:
-    """Return a head's values [key, dim] and which keys every query may read [query, key]."""
+    """Return a head's values [key, dim] and a mask of the keys that every query may read [query, key]."""
     from attnwidgets.tracing.block_replay import captured
 
     block = captured(trace, stack, "free_attention").layers[layer]

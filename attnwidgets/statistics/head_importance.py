@@ -1,4 +1,4 @@
-"""Head importance: what a target loses without each head, exactly and by a first-order estimate."""
+"""Head importance: the fall of a target without each head, exactly and by a first-order estimate."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def head_importance(
     stack: str | None = None,
     batch_size: int = 32,
 ) -> HeadStatistics:
-    """Return what a target loses without each head, as a layer x head table.
+    """Return the fall of a target without each head, as a layer x head table.
 
         removal             f(x) - f(x without the head), one pass from its layer on for each head
         removal_estimate    sum over tokens of (the head's output) . (df / d output), one backward pass
@@ -145,7 +145,7 @@ def head_importance(
 
 
 def _agreement(values: Float) -> float:
-    """Return the rank correlation of the sizes of two tables [2, layer, head]; NaN if one is constant."""
+    """Return the rank correlation of the sizes of two tables [2, layer, head]; NaN if either is constant."""
     sizes = np.abs(values).reshape(_TWO, -1)
     sizes = sizes[:, ~np.isnan(sizes).any(axis=0)]
     constant = sizes.shape[1] < _TWO or bool((sizes == sizes[:, :1]).all(axis=1).any())
@@ -153,7 +153,7 @@ def _agreement(values: Float) -> float:
 
 
 def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched: bool) -> Float:
-    """Return what the target loses without each head [layer, head]; NaN for heads a layer does not have."""
+    """Return the fall of the target without each head [layer, head]; NaN for heads a layer does not have."""
     from attnwidgets.intervene.heads import HeadIntervention
     from attnwidgets.intervene.preview import Replay
 
@@ -166,14 +166,14 @@ def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched
             for start in range(0, count, batch_size):
                 heads = range(start, min(count, start + batch_size))
                 each_head = HeadIntervention(
-                    trace, "ablate_heads", "each head alone", stack, {layer: heads}, write=_without_one_each
+                    trace, "ablate_heads", "each head alone", stack, {layer: heads}, write=_one_head_zeroed
                 )
                 outputs = replay.run((each_head,), copies=len(heads), target=target)
                 losses[row, heads.start : heads.stop] = whole - target.score(outputs).double().cpu().numpy()
     return losses
 
 
-def _without_one_each(_: Seen, output: Tensor, heads: list[int]) -> Tensor:
+def _one_head_zeroed(_: Seen, output: Tensor, heads: list[int]) -> Tensor:
     """Set a different head's output to zero in every copy of a text [copy, head, query, dim]."""
     output = output.clone()
     output[range(len(heads)), heads] = 0

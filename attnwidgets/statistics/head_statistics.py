@@ -1,4 +1,8 @@
-"""aw.head_statistics: numbers that say how every head of a trace or map reads; and heads like a head."""
+"""aw.head_statistics: statistics of every head's attention, their mean over texts, and similar heads.
+
+The statistics themselves are functions of rows in the files next to this one (`rows.py`, `sinks.py`), which
+register themselves (`statistic.py`). Maps are read layer by layer in chunks of heads (`row_shares.py`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,6 @@ from attnwidgets.statistics.table import HeadStatistics, RankedHead
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.statistics.row_shares import Rows
 
 
@@ -29,24 +32,24 @@ def head_statistics(
     layers: Any = None,
     queries: Queries = "all",
 ) -> HeadStatistics:
-    """Return what every head does: where it attends, how broadly, to which kinds of elements.
+    """Return statistics of every head: where it attends, how broadly, to which kinds of elements.
 
     A row a_i of the map holds the shares that query i gives to every key: rows are divided by their sum
-    (attention rows sum to one already). A statistic is a mean over queries. Not counted are
+    (attention rows already sum to 1). A statistic is a mean over queries. Not counted are
 
-    - queries that see only one key, whose share is always 1: the first of a causal map;
+    - queries that see a single key, whose share is always 1: the first query of a causal map;
     - rows of zeros (a fully masked query); a head without any other row has NaN;
-    - queries without the element in question: the first has no previous one.
+    - queries without the element in question: the first has no previous element.
 
     If the map is read by word, rows and distances are in words: the share of a word is the sum over its
-    pieces, and a word's row is the mean over its pieces' rows (Clark et al. 2019, section 3). Only one layer
-    is in memory at a time, beyond those the trace keeps in its own byte budget.
+    pieces, and a word's row is the mean over its pieces' rows (Clark et al. 2019, section 3). A single
+    layer is in memory at a time, besides those that the trace caches within its byte budget.
 
     Args:
         shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
         names: Names of some statistics (`aw.statistics.statistics()` lists them with their definitions); by
             default all that are defined for this map.
-        unit: Read the map by "word", "sentence", ...; by default in its own unit.
+        unit: Read the map by "word", "sentence", ...; by default in the unit of the map.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Numbers of some layers; all by default.
         queries: "all", or "text" to leave out the rows of special elements ([CLS], [SEP]).
@@ -55,7 +58,7 @@ def head_statistics(
         HeadStatistics [statistic, layer, head]: `stats["entropy"]`, `stats.top("previous_token", 5)`,
         `stats.to_dataframe()`, `stats.figure()`. Statistics that are not defined here (no special tokens,
         only one sentence) are in `.left_out`, with the reason. `stats.statistics` has range and meaning.
-        For a list, a list in the same order; `aw.statistics.averaged` makes one table of it.
+        For a list, a list in the same order, which `aw.statistics.averaged` averages.
 
     Raises:
         ValueError: If a statistic is unknown or named but not defined here, values are negative, or the unit,
@@ -98,11 +101,11 @@ def head_statistics(
 def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
     """Return the mean of head statistics over texts, all with equal weight.
 
-    Statistics that are not defined for one of the texts are left out. A value is NaN only if it is NaN for
+    Statistics that are not defined for every text are left out. A value is NaN only if it is NaN for
     every text.
 
     Args:
-        tables: Head statistics of the same model, in the same unit; one for each text.
+        tables: Head statistics of the same model, in the same unit; a table for each text.
 
     Returns:
         HeadStatistics [statistic, layer, head]; range and meaning are those of each statistic.
@@ -127,20 +130,20 @@ def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
                 f"tables[{number}] is a {type(table).__name__}, not a table of heads: average "
                 "aw.head_statistics(traces), or aw.head_importance(traces), which averages by itself."
             )
-        for what in ("layers", "heads", "unit"):
-            here, expected = getattr(table, what), getattr(first, what)
-            if here != expected:
-                raise ValueError(f"tables[{number}] has {what} {here!r}, but the first has {expected!r}.")
+        for axis in ("layers", "heads", "unit"):
+            labels, expected = getattr(table, axis), getattr(first, axis)
+            if labels != expected:
+                raise ValueError(f"tables[{number}] has {axis} {labels!r}, but the first has {expected!r}.")
     names = [name for name in first.names if all(name in table for table in tables)]
     if not names:
         raise ValueError("no statistic is in all of the tables.")
     stack = np.array([[table[name] for name in names] for table in tables])
-    known = ~np.isnan(stack)
+    defined = ~np.isnan(stack)
     missing = {name: reason for table in tables for name, reason in table.left_out.items()}
     history = plain(first.provenance)
     history["steps"] = [*history["steps"], f"mean over {len(tables)} texts"]
     return HeadStatistics(
-        divided(np.where(known, stack, 0.0).sum(axis=0), known.sum(axis=0)),
+        divided(np.where(defined, stack, 0.0).sum(axis=0), defined.sum(axis=0)),
         names=names,
         layers=first.layers,
         heads=first.heads,
@@ -162,11 +165,11 @@ def similar_heads(
     unit: str | None = None,
     stack: str | None = None,
 ) -> list[RankedHead]:
-    """Return the heads whose attention is nearest to that of one head, nearest first.
+    """Return the heads whose attention is nearest to that of a head, nearest first.
 
     The distance of two heads is the Jensen-Shannon divergence of their rows, 1/2 KL(p, m) + 1/2 KL(q, m) with
-    m = (p + q) / 2, as a mean over queries that are not special (and see more than one key). Rows are whole:
-    attention to special elements counts.
+    m = (p + q) / 2, as a mean over queries that are not special (and see more than one key). Attention
+    to special elements counts as a part of the rows.
 
     Args:
         shown: A trace (its attention), or a MixingMap without negative values.
@@ -175,7 +178,7 @@ def similar_heads(
         other: Another trace or map to search, such as that of a fine-tuned model; by default `shown` itself,
             without the head. It needs the same numbers of queries and keys.
         k: Largest number of heads; None: all.
-        unit: Read the maps by "word", "sentence", ...; by default in their own unit.
+        unit: Read the maps by "word", "sentence", ...; by default in the unit of each map.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
 
     Returns:
@@ -190,40 +193,34 @@ def similar_heads(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
-        >>> [(found.layer, found.head) for found in aw.statistics.similar_heads(trace, 0, 2, k=1)]
+        >>> [(other.layer, other.head) for other in aw.statistics.similar_heads(trace, 0, 2, k=1)]
         [(2, 11)]
     """
     source, unit = source_of(shown, stack, None, unit, "similar_heads")
     roles = Roles(source.to(unit), "text")
-    own = _rows_of(source, layer, head, unit, roles)
-    among = source if other is None else source_of(other, stack, None, unit, "similar_heads")[0]
-    sizes = Roles(among.to(unit), "text")
+    [(_, _, reference)] = by_layer(source.select(layer=layer, head=head), unit, roles, "similar heads")
+    searched = source if other is None else source_of(other, stack, None, unit, "similar_heads")[0]
+    sizes = Roles(searched.to(unit), "text")
     if (sizes.queries, sizes.keys) != (roles.queries, roles.keys):
         raise ValueError(
             f"other has {sizes.queries} queries and {sizes.keys} keys, this map {roles.queries} and "
             f"{roles.keys}: rows can be compared only if they are over the same elements."
         )
     result: list[RankedHead] = []
-    for index, first, rows in by_layer(among, unit, roles, "similar heads"):
-        number = among.layers[index]
-        for position, value in enumerate(_divergence(own, rows), first):
-            name = None if among.heads is None else among.heads[position]
+    for index, first, rows in by_layer(searched, unit, roles, "similar heads"):
+        number = searched.layers[index]
+        for position, value in enumerate(_divergence(reference, rows), first):
+            name = None if searched.heads is None else searched.heads[position]
             if not np.isnan(value) and (other is not None or (number, name) != (layer, head)):
                 result.append(RankedHead(number, name, float(value)))
-    return sorted(result, key=lambda one: one.value)[:k]
+    return sorted(result, key=lambda ranked: ranked.value)[:k]
 
 
-def _rows_of(source: MixingMap, layer: int, head: int, unit: str, roles: Roles) -> Rows:
-    one = source.select(layer=layer, head=head)
-    [(_, _, rows)] = by_layer(one, unit, roles, "similar heads")
-    return rows
-
-
-def _divergence(own: Rows, rows: Rows) -> Float:
-    """Return the mean Jensen-Shannon divergence from one head's rows [head]."""
+def _divergence(reference: Rows, rows: Rows) -> Float:
+    """Return the mean Jensen-Shannon divergence from the rows of a reference head [head]."""
     from scipy.special import xlogy
 
-    p, q = own.shares, rows.shares
+    p, q = reference.shares, rows.shares
     middle = (p + q) / 2
     total = (xlogy(p, p) + xlogy(q, q)).sum(axis=2) / 2 - xlogy(middle, middle).sum(axis=2)
-    return rows.mean(np.maximum(np.where(own.filled, total, 0.0), 0.0), own.filled[0])
+    return rows.mean(np.maximum(np.where(reference.filled, total, 0.0), 0.0), reference.filled[0])

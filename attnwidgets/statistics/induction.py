@@ -65,7 +65,7 @@ def induction_score(
         length: Tokens in a copy (the authors use 25).
         repeats: Number of copies (the authors use 4).
         sequences: Number of sequences to average over.
-        start: Id of a start token; True: the tokenizer's own, if it has one; False: none.
+        start: Id of a start token; True: the tokenizer's, if it has one; False: none.
         vocabulary: Ids to draw from; by default the middle eight tenths of the vocabulary, without special
             tokens (the authors leave out the most and the least common tokens, which are at the ends of
             byte-pair and WordPiece vocabularies).
@@ -76,7 +76,7 @@ def induction_score(
         stack: "encoder" or "decoder" of an encoder-decoder.
 
     Returns:
-        HeadStatistics with one statistic, "induction" [layer, head], a share from 0 to 1. High: an induction
+        HeadStatistics with the statistic "induction" [layer, head], a share from 0 to 1. High: an induction
         head, see `.top("induction")`. Low: attends elsewhere. `aw.head_statistics(trace).join(...)` adds it
         to other statistics.
 
@@ -84,8 +84,8 @@ def induction_score(
         ValueError: If an option is out of range, or there are too few tokens to draw from.
 
     Source: Olsson et al. 2022, "Head activation evaluators: prefix matching". They write that the pattern
-    attends "to the tokens that preceded", but describe and plot heads that attend to what followed; that is
-    measured here, and by TransformerLens.
+    attends "to the tokens that preceded", but describe and plot heads that attend to the tokens that
+    followed; these are measured here, and by TransformerLens.
 
     Example:
         >>> scores = aw.induction_score(*aw.demo_model("encoder"), length=8, repeats=2, sequences=1)
@@ -137,7 +137,7 @@ def repeated_tokens(
         length: Tokens in a copy, at least 2.
         repeats: Number of copies, at least 2.
         sequences: Number of sequences.
-        start: Id of a start token; True: the tokenizer's own, if it has one; False: none.
+        start: Id of a start token; True: the tokenizer's, if it has one; False: none.
         vocabulary: Ids to draw from; by default the middle eight tenths of the vocabulary, without special
             tokens.
         seed: Seed of the random tokens.

@@ -1,4 +1,4 @@
-"""Figures of head statistics: one panel of layers x heads per statistic."""
+"""Figures of head statistics: a panel of layers x heads per statistic."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def panels(stats: HeadStatistics, *, title: str | None = None) -> Figure:
     columns = min(_COLUMNS, len(stats.names))
     rows = math.ceil(len(stats.names) / columns)
     figure = figure_of(None, 3.2 * columns + 0.4, 2.5 * rows + 0.6)
-    places = figure.subplots(rows, columns, squeeze=False).reshape(-1)
-    for axes in places[len(stats.names) :]:
+    grid = figure.subplots(rows, columns, squeeze=False).reshape(-1)
+    for axes in grid[len(stats.names) :]:
         axes.set_axis_off()
-    for axes, about in zip(places, stats.statistics, strict=False):
+    for axes, about in zip(grid, stats.statistics, strict=False):
         values = stats[about.name].reshape(len(stats.layers), -1)
         image = axes.imshow(values, aspect="auto", cmap=heat_map("", signed=False), interpolation="nearest")
         figure.colorbar(image, ax=axes, fraction=0.06, pad=0.02)
@@ -41,10 +41,10 @@ def panels(stats: HeadStatistics, *, title: str | None = None) -> Figure:
             axis.set_label_text(name, fontsize=8)
             axis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
             axis.set_major_formatter(
-                lambda place, _, labels=labels: (
-                    str(labels[int(place)]) if place == int(place) and 0 <= place < len(labels) else ""
+                lambda tick, _, labels=labels: (
+                    str(labels[int(tick)]) if tick == int(tick) and 0 <= tick < len(labels) else ""
                 )
             )
             axis.set_tick_params(labelsize=7)
-    heading(places[0], title or stats.title)
+    heading(grid[0], title or stats.title)
     return figure

@@ -1,4 +1,10 @@
-"""Patterns of heads by name: what a head reads, ranked, from one recorded text."""
+"""Patterns of heads by name: how clearly each head reads the previous token, the first, itself, and so on.
+
+A pattern with `targets` names the keys that each query reads by it: its value is the mean share that goes to
+these cells, which are few, so that large maps are cheap to name (`towards`). The patterns without targets
+("sink", "no token", "broad") need whole rows (`_DENSE`). `HeadPatterns.own` names each head by its strongest
+pattern.
+"""
 
 from __future__ import annotations
 
@@ -44,17 +50,18 @@ MIXED = "mixed"
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a head may read.
+    """A pattern that a head may show.
 
     Attributes:
         name: Name in `aw.statistics.head_patterns`.
         title: Title in menus.
-        words: What such a head does, after its name: "head 0.2 reads the token before".
-        definition: What is measured, in one line.
-        targets: Returns the keys of a query that the pattern reads; None if it is measured otherwise.
+        words: Verb phrase that follows a head's name: "head 0.2 reads the token before".
+        definition: Definition in a line.
+        targets: Returns the keys that a query reads by the pattern; None for patterns of whole rows.
         refusal: Returns why a text or map does not have it, or "".
-        outside: Whether it relates different elements of the text: not special tokens, the first token and
-            sinks, which take what is not needed elsewhere, nor the query itself, nor breadth.
+        outside: Whether it relates different elements of the text. False for special tokens, the first token
+            and sinks, which take attention that is not needed elsewhere, for the query itself, and for
+            breadth.
         paper: Source.
     """
 
@@ -191,13 +198,13 @@ PATTERNS: tuple[Pattern, ...] = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeadPatterns(Table):
-    """How clearly every head shows every pattern that applies to its text.
+    """Strength of every pattern that applies to a text in every head.
 
     Attributes:
         values: [pattern, layer, head] in float64, from 0 to 1; NaN for a head that a layer does not have.
         patterns: The patterns that apply, in the order of `values`.
         left_out: The others by name, with the reason.
-        special: Names of those that are about special tokens here.
+        special: Names of the patterns that concern special tokens in this text.
         layers: Original layer numbers.
         heads: Original head numbers; None if the map has no head axis (`values` then has one head).
     """
@@ -215,7 +222,7 @@ class HeadPatterns(Table):
         return tuple(pattern.name for pattern in self.patterns)
 
     def __getitem__(self, name: str) -> Float:
-        """Return the values of one pattern [layer, head].
+        """Return the values of a pattern [layer, head].
 
         Raises:
             ValueError: If the table lacks the pattern.
@@ -266,22 +273,22 @@ class HeadPatterns(Table):
         broad, mixed, none = len(self.names), len(self.names) + 1, len(self.names) + 2
         breadth = self["broad"] if "broad" in self.names else np.zeros(self.values.shape[1:])
         result = np.where(np.nan_to_num(breadth) >= BROAD, broad, mixed)
-        for among in (of_special, of_text):
-            shares = np.where(np.array(among)[:, None, None], np.nan_to_num(self.values), 0.0)
-            if any(among):
+        for included in (of_special, of_text):
+            shares = np.where(np.array(included)[:, None, None], np.nan_to_num(self.values), 0.0)
+            if any(included):
                 result = np.where(shares.max(axis=0) >= CLEAR, shares.argmax(axis=0), result)
         result = np.where(np.isnan(self.values).all(axis=0), none, result)
-        return [[str(names[place]) for place in layer] for layer in result]
+        return [[str(names[index]) for index in layer] for layer in result]
 
     def strongest(self) -> tuple[Pattern, RankedHead] | None:
         """Return the head with the strongest pattern outside special tokens, and the pattern.
 
-        Those relate different elements of the text: previous, next, same word, duplicate. Ties: the first
-        pattern, then the first layer and head. None if none applies, or no head has a value.
+        These patterns relate different elements of the text: previous, next, same word, duplicate. Ties: the
+        first pattern, then the first layer and head. None if none of them applies, or no head has a value.
         """
         result = [(pattern, self.top(pattern.name, 1)) for pattern in self.patterns if pattern.outside]
         ranked = [(pattern, heads[0]) for pattern, heads in result if heads]
-        return max(ranked, key=lambda one: one[1].value, default=None)
+        return max(ranked, key=lambda entry: entry[1].value, default=None)
 
     def _ranked(self, at: tuple[int, ...], values: Float) -> RankedHead:
         head = None if self.heads is None else self.heads[at[1]]
@@ -292,17 +299,17 @@ class HeadPatterns(Table):
 def head_patterns(
     shown: Any, *, unit: str | None = None, stack: str | None = None, layers: Any = None
 ) -> HeadPatterns:
-    """Return how clearly every head shows patterns with names: previous, next, first, self, same word, ...
+    """Return the strength of named patterns in every head: previous, next, first, self, same word, ...
 
-    Special elements ([CLS], [SEP], start, end) count like this: their rows are left out of every mean. What
-    content queries give to them stays in the denominator, so that a head that rests on [SEP] has a low value
-    everywhere else; it counts as a pattern only for "first" and "separator". An element before or after that
-    is special is neither "previous" nor "next". Queries without a target (the first has no previous one, a
-    word of one piece no other) and queries that see only one key are left out of a pattern's mean.
+    Rows of special elements ([CLS], [SEP], start, end) are left out of every mean. The attention of other
+    queries to special elements stays in the denominator, so that a head that rests on [SEP] has a low value
+    everywhere else; only "first" and "separator" count it as a pattern. A special element before or after a
+    query is neither "previous" nor "next". Queries without a target (the first has no previous element, a
+    word may have a single piece) and queries that see a single key are left out of a pattern's mean.
 
     Args:
         shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
-        unit: Read the map by "word", "sentence", ...; by default in its own unit.
+        unit: Read the map by "word", "sentence", ...; by default in the unit of the map.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Numbers of some layers; all by default.
 
@@ -317,8 +324,8 @@ def head_patterns(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
-        >>> found = aw.statistics.head_patterns(trace)
-        >>> found.names[:2], found.top("previous", 1)[0][:2]
+        >>> patterns = aw.statistics.head_patterns(trace)
+        >>> patterns.names[:2], patterns.top("previous", 1)[0][:2]
         (('previous', 'next'), (0, 2))
     """
     source, unit = source_of(shown, stack, layers, unit, "head_patterns")
@@ -326,19 +333,19 @@ def head_patterns(
 
 
 def patterns_of(
-    source: MixingMap, unit: str, among: Iterable[Pattern], queries: int | None = None
+    source: MixingMap, unit: str, candidates: Iterable[Pattern], queries: int | None = None
 ) -> HeadPatterns:
-    """Return some patterns of a map in a unit; those read from a few cells of each row cost little.
+    """Return the strength of some patterns in a map; patterns with `targets` read few cells and cost little.
 
     Args:
         source: The map.
         unit: The unit to read it in.
-        among: The patterns; with `queries` only those that have `targets`.
+        candidates: The patterns; with `queries`, patterns with `targets` only.
         queries: Number of evenly spaced queries that are read; None: all. Means are then over these.
     """
     roles = Roles(source.to(unit), "text")
-    reasons = {item.name: reason for item in among if (reason := item.refusal(roles))}
-    patterns = tuple(item for item in among if item.name not in reasons)
+    reasons = {item.name: reason for item in candidates if (reason := item.refusal(roles))}
+    patterns = tuple(item for item in candidates if item.name not in reasons)
     counted = np.flatnonzero(roles.counted)
     read = (
         None if queries is None else counted[np.unique(np.linspace(0, len(counted) - 1, queries, dtype=int))]
@@ -352,7 +359,7 @@ def patterns_of(
     heads = 1 if source.heads is None else len(source.heads)
     values = np.full((len(patterns), len(source.layers), heads), np.nan)
     for layer, first, numbers in values_by_layer(source, unit, roles, "head patterns", read):
-        # With a sink, rows are shares as they are.
+        # With a sink, rows are shares already, and need not sum to 1.
         totals = np.ones(numbers.shape[:2]) if roles.sink else numbers.sum(axis=2, dtype=np.float64)
         whole = rows_of(numbers, roles, "a layer") if len(pairs) < len(patterns) else None
         for index, pattern in enumerate(patterns):
@@ -369,15 +376,15 @@ Pairs = tuple["NDArray[np.intp]", "NDArray[np.intp]"]
 
 
 def _pairs(roles: Roles, targets: Callable[[Roles, int], list[int]], rows: NDArray[np.intp]) -> Pairs:
-    """Return places among rows and the keys that these read by a pattern, as two lists of one length."""
+    """Return the cells of a pattern, as indices into `rows` [cell] and keys [cell]."""
     counted = [(index, int(query)) for index, query in enumerate(rows) if roles.counted[query]]
     result = [(at, key) for at, q in counted for key in targets(roles, q) if key <= q or not roles.causal]
-    both = np.array(result, dtype=np.intp).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
+    cells_of_pattern = np.array(result, dtype=np.intp).reshape(-1, 2)
+    return cells_of_pattern[:, 0], cells_of_pattern[:, 1]
 
 
 def towards(values: Any, totals: Float, pairs: Pairs) -> Float:
-    """Return the mean share that goes to the keys of pairs, over the rows that have any [head]."""
+    """Return the mean share that goes to the cells of `pairs`, over the rows that have any [head]."""
     queries, keys = pairs
     of_pairs = totals[:, queries]
     shares = np.maximum(values[:, queries, keys], 0.0) / np.where(of_pairs > 0, of_pairs, 1.0)

@@ -92,7 +92,7 @@ def retrieval_score(
         recall: Share of the answer's words that the model must say for a prompt to count.
 
     Returns:
-        HeadStatistics with one statistic, "retrieval" [layer, head], a share from 0 to 1. High: copies from
+        HeadStatistics with the statistic "retrieval" [layer, head], a share from 0 to 1. High: copies from
         the text into the answer. Low: does not. `.provenance["prompts"]` has the model's answers.
 
     Raises:
@@ -234,7 +234,7 @@ def _find(trace: Any, needle: str | tuple[int, int]) -> _Needle:
 
 
 def _positions(text: Text, needle: str, boundary: int) -> tuple[int, ...]:
-    """Return the prompt's tokens that spell the needle; case and spaces may be the tokenizer's own."""
+    """Return the prompt's tokens that spell the needle; in any case and with any spaces."""
     pattern = r"\s*".join(re.escape(part) for part in re.findall(r"\w+|[^\w\s]", needle))
     match = re.search(pattern, text.texts[0], re.IGNORECASE) if pattern else None
     if match is None:

@@ -1,4 +1,9 @@
-"""Rows of attention as shares: how much every query attends to every key, and which rows count."""
+"""Rows of attention as shares: how much every query attends to every key, and which rows count.
+
+`Roles` describes the elements of a map (special, word, sentence, position); `Rows` are some heads of a layer
+as shares, with means over the rows that count. `by_layer` yields them in chunks, so that a long text needs
+the memory of a few heads.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +33,9 @@ Queries = Literal["all", "text"]
 
 QUERIES: tuple[Queries, ...] = ("all", "text")
 _CHUNK_BYTES = 64_000_000
-"""Bytes of shares processed at a time; further heads follow."""
+"""Most bytes of shares in a chunk of heads."""
 _WHOLE_LAYER = 2**22
-"""Number of values up to which a layer is read as a whole and kept by its trace."""
+"""Number of values up to which a layer is read as a whole and cached by its trace."""
 _NOT_NEGATIVE = -1e-6
 
 
@@ -64,7 +69,7 @@ class Roles:
 
     @cached_property
     def counted(self) -> Bool:
-        """Which rows count [query]: not those that see only one key, whose share is always 1.
+        """Rows that count [query]: not those that see a single key, whose share is always 1.
 
         If the map has a single key, all rows count.
         """
@@ -84,25 +89,25 @@ class Roles:
 
     @cached_property
     def occurrences(self) -> dict[str, list[int]]:
-        """The places of every label, in order; special elements are left out."""
-        places: dict[str, list[int]] = {label: [] for label in self.labels}
+        """The positions of every label, ascending; special elements are left out."""
+        positions: dict[str, list[int]] = {label: [] for label in self.labels}
         for index, label in enumerate(self.labels):
             if not self.special[index]:
-                places[label].append(index)
-        return places
+                positions[label].append(index)
+        return positions
 
     @cached_property
     def rank(self) -> list[int]:
         """How often the label of every key occurred before it [key]; 0 for special elements."""
         result = [0] * self.keys
-        for places in self.occurrences.values():
-            for before, position in enumerate(places):
+        for positions in self.occurrences.values():
+            for before, position in enumerate(positions):
                 result[position] = before
         return result
 
     @cached_property
     def sentences(self) -> NDArray[np.int64] | None:
-        """The sentence of every key [key], -1 for special elements; None if that is not known."""
+        """The sentence of every key [key], -1 for special elements; None if it is unknown."""
         sentences = self._owner("sentence")
         return None if sentences is None else np.where(self.special, -1, sentences)
 
@@ -114,7 +119,7 @@ class Roles:
         return np.where(self.special, -1, texts)
 
     def _owner(self, name: str) -> NDArray[np.int64] | None:
-        """Return the element of another unit that every key is a part of [key]; None if it is none."""
+        """Return the element of another unit that contains every key [key]; None without such a unit."""
         unit = self._axis.units.get(name)
         groups = None if unit is None else regroup(self._axis.units[self.unit], unit)
         if groups is None:
@@ -127,13 +132,13 @@ class Roles:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some heads of one layer.
+    """Some heads of a layer.
 
     Attributes:
         shares: Rows divided by their sums [head, query, key] in float64; a row of zeros stays zero. With a
-            sink they are not divided: what they lack to one goes to no key.
-        filled: Which rows are not zero [head, query]: the row of a fully masked query is. With a sink all
-            count: a row of zeros gave everything to it.
+            sink they are not divided: the rest to 1 goes to the sink.
+        filled: Rows that are not zero, unlike that of a fully masked query [head, query]. With a sink all are
+            True, as a row of zeros gives everything to the sink.
         roles: Roles of the elements.
     """
 
@@ -143,7 +148,7 @@ class Rows:
 
     @cached_property
     def to_sink(self) -> Float:
-        """What every row gives to no key [head, query]; zeros without a sink."""
+        """Share of every row that goes to the sink [head, query]; zeros without a sink."""
         if not self.roles.sink:
             return np.zeros(self.filled.shape)
         rest: Float = (1.0 - self.shares.sum(axis=2)).clip(0.0, 1.0)
@@ -153,7 +158,7 @@ class Rows:
         """Return the mean over the rows that count [head]; NaN for a head without any.
 
         Args:
-            values: One number for every row [head, query].
+            values: A number for every row [head, query].
             where: Restrict the mean to these rows [query].
         """
         counted = self.roles.counted if where is None else self.roles.counted & where
@@ -203,12 +208,12 @@ def source_of(
 
 
 def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[tuple[int, int, Rows]]:
-    """Yield (index of the layer, index of the first head, rows of some heads), one layer at a time.
+    """Yield (index of the layer, index of the first head, rows of some heads), layer by layer.
 
-    Layers are not kept.
+    Layers are not cached.
 
     Args:
-        source: The map; its layers are computed here, with a progress bar.
+        source: The map; its layers are computed, with a progress bar.
         unit: The unit to read it in.
         roles: Roles of the elements in that unit.
         desc: Description of the progress bar.
@@ -238,9 +243,9 @@ def values_by_layer(
                 some = source.select(layer=number, head=of_layer[first : first + heads])
                 yield index, first, some.to(unit).rows(number, queries=rows)
             continue
-        # A map of this layer only, so that aggregation to words keeps nothing in memory.
-        one = source.select(layer=number).to(unit)
-        values = one.layer(number) if rows is None else one.rows(number, queries=rows)
+        # A map of this layer alone: its aggregation to words is freed with it.
+        of_number = source.select(layer=number).to(unit)
+        values = of_number.layer(number) if rows is None else of_number.rows(number, queries=rows)
         values = values if source.heads is not None else values[None]
         for first in range(0, len(values), heads):
             yield index, first, values[first : first + heads]
@@ -250,8 +255,8 @@ def _is_long(source: MixingMap) -> bool:
     return len(source.heads or ()) * len(source.query) * len(source.key) > _WHOLE_LAYER
 
 
-def rows_of(values: Any, roles: Roles, what: str) -> Rows:
-    """Return heads [head, query, key] as shares.
+def rows_of(values: Any, roles: Roles, name: str) -> Rows:
+    """Return values [head, query, key] as rows of shares; `name` is for the message.
 
     Raises:
         ValueError: If a value is negative.
@@ -259,7 +264,7 @@ def rows_of(values: Any, roles: Roles, what: str) -> Rows:
     shares = np.array(values, dtype=np.float64)
     if shares.size and shares.min() < _NOT_NEGATIVE:
         raise ValueError(
-            f"{what} has negative values (down to {shares.min():.3g}): shares cannot be negative."
+            f"{name} has negative values (down to {shares.min():.3g}): shares cannot be negative."
         )
     np.maximum(shares, 0.0, out=shares)
     if roles.sink:

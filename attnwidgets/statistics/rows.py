@@ -1,4 +1,8 @@
-"""Statistics of rows of attention: entropy, distance and neighbours, kinds of elements, related tokens."""
+"""Statistics of rows of attention: entropy, distance and neighbours, kinds of elements, related tokens.
+
+Each statistic is a function of `Rows` under `@statistic`, whose docstring is also the text of menus, tables
+and documentation. A `refusal` returns why a statistic is not defined for a map, or "".
+"""
 
 from __future__ import annotations
 
@@ -51,7 +55,7 @@ def entropy_of_rows(rows: Rows) -> Float:
 
 
 def most_entropy(roles: Roles) -> Float:
-    """Return the entropy of a row that gives the same share to all it can, at least ln 2 [query]."""
+    """Return the entropy of a row with equal shares of all visible keys, at least ln 2 [query]."""
     most: Float = np.log(np.maximum(roles.visible + roles.sink, 2))
     return most
 
@@ -110,8 +114,8 @@ def has_next(roles: Roles) -> str:
 def mean_distance(rows: Rows) -> Float:
     """How many elements away a query attends on average: mean over queries i of sum_j a_ij |i - j|.
 
-    Vig and Belinkov divide the sum over all rows by the sum of all weights, which is the same if rows sum to
-    one.
+    Vig and Belinkov divide the sum over all rows by the sum of all weights, which is the same if rows sum
+    to 1.
 
     Range: 0 to n - 1 elements (tokens, or words where the map is read by word)
     High: attends far away
@@ -174,7 +178,7 @@ def first_token(rows: Rows) -> Float:
 
 
 def has_sink(roles: Roles) -> str:
-    """Return why rows give nothing to a sink of the model's own, or ""."""
+    """Return why no row gives a share to a sink of the model, or ""."""
     return "" if roles.sink else "rows go to keys alone: no layer has a sink of its own"
 
 
@@ -222,8 +226,8 @@ def _has_texts(roles: Roles) -> str:
     return places_compare(roles) or _several(roles.texts, "text")
 
 
-def _several(owner: NDArray[np.int64], what: str) -> str:
-    return "" if len(set(owner[owner >= 0].tolist())) > 1 else f"there is only one {what}"
+def _several(group: NDArray[np.int64], name: str) -> str:
+    return "" if len(set(group[group >= 0].tolist())) > 1 else f"there is only one {name}"
 
 
 @statistic(refusal=_has_special)
@@ -254,8 +258,8 @@ def separators(rows: Rows) -> Float:
 def other_sentences(rows: Rows) -> Float:
     """Share of a query in the text that goes to the text of other sentences: mean of their summed shares.
 
-    Special elements belong to no sentence: they do not count as queries here, and attention to them counts
-    for no sentence. In causal maps, queries that see no other sentence (those of the first) are left out. A
+    Special elements belong to no sentence: they do not count as queries, and attention to them counts for
+    no sentence. In causal maps, queries that see no other sentence (those of the first) are left out. A
     sink at the first word of a text without a start token counts as its sentence: compare `first_token`.
 
     Range: 0 to 1, a share of the query's attention
@@ -279,9 +283,9 @@ def other_text(rows: Rows) -> Float:
     return _across(rows, rows.roles.texts)
 
 
-def _across(rows: Rows, owner: NDArray[np.int64]) -> Float:
-    """Return the mean share that goes to elements of another owner [head]; owner -1 is left out."""
-    other = (owner[:, None] != owner) & (owner[:, None] >= 0) & (owner >= 0)
+def _across(rows: Rows, group: NDArray[np.int64]) -> Float:
+    """Return the mean share that goes to elements of another group [head]; group -1 is left out."""
+    other = (group[:, None] != group) & (group[:, None] >= 0) & (group >= 0)
     seen = np.tril(other) if rows.roles.causal else other
     return rows.mean(rows.mass(other), seen.any(axis=1))
 
@@ -318,7 +322,7 @@ def has_pieces(roles: Roles) -> str:
 
 def has_repeats(roles: Roles) -> str:
     """Return why no element occurs twice, or ""."""
-    repeats = any(len(places) > 1 for places in roles.occurrences.values())
+    repeats = any(len(positions) > 1 for positions in roles.occurrences.values())
     return places_compare(roles) or ("" if repeats else "no element occurs twice")
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 THRESHOLD = 0.3
 """Importance above which Gu et al. call an element a sink (their epsilon)."""
+
+# A mean over few queries says little: an element must be seen by 8 other queries, and by a quarter of them.
 _FEWEST = 8
 _PART = 4
 
@@ -69,7 +71,7 @@ def _fewest(roles: Roles) -> int:
 
 
 def _candidates(roles: Roles, *, inside: bool) -> NDArray[np.bool_]:
-    """Return which elements enough other queries see [key]."""
+    """Return a mask of the elements that enough other queries see [key]."""
     positions = np.arange(roles.keys)
     others = roles.queries - 1 - positions if roles.causal else np.full(roles.keys, roles.queries - 1)
     seen_enough: NDArray[np.bool_] = others >= _fewest(roles)
@@ -95,12 +97,12 @@ def sink_importance(
     """Return the mean share that goes to each element from the queries that see it [layer, head, key].
 
     With T elements, alpha_k = 1/(T - k + 1) sum_{i >= k} A_ik for k = 1 ... T of a causal map, including the
-    element's own row; for an encoder the mean over all rows. Late elements of a causal map are seen by few
+    element's row; for an encoder the mean over all rows. Late elements of a causal map are seen by few
     queries, so that their values are large.
 
     Args:
         shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
-        unit: Read the map by "word", "sentence", ...; by default in its own unit.
+        unit: Read the map by "word", "sentence", ...; by default in the unit of the map.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Numbers of some layers; all by default.
 
@@ -115,7 +117,7 @@ def sink_importance(
         >>> aw.statistics.sink_importance(trace).shape
         (6, 12, 9)
     """
-    importance, source, _ = _importance(shown, stack, layers, unit, own_row=True)
+    importance, source, _ = _importance(shown, stack, layers, unit, with_itself=True)
     return importance if source.heads is not None else importance[:, 0]
 
 
@@ -135,7 +137,7 @@ def sink_rate(
         shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
         position: Index of the element, from 0.
         threshold: Importance above which an element is a sink (epsilon; the authors use 0.3, at 64 tokens).
-        unit: Read the map by "word", "sentence", ...; by default in its own unit.
+        unit: Read the map by "word", "sentence", ...; by default in the unit of the map.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Numbers of some layers; all by default.
 
@@ -152,7 +154,7 @@ def sink_rate(
         >>> 0 <= aw.statistics.sink_rate(trace, position=0) <= 1
         True
     """
-    importance, _, roles = _importance(shown, stack, layers, unit, own_row=True)
+    importance, _, roles = _importance(shown, stack, layers, unit, with_itself=True)
     if not -roles.keys <= position < roles.keys:
         raise IndexError(f"position {position} is out of range: there are elements 0 to {roles.keys - 1}.")
     values = importance[..., position]
@@ -170,25 +172,25 @@ def attention_sinks(
 ) -> list[Sink]:
     """Return the sinks of every head, strongest first: at the start, at special elements, inside the text.
 
-    An element is a sink if other queries attend to it with a mean share above `threshold`, not counting its
-    own row, and at least max(8, n/4) other queries see it (in texts of up to eight elements: all of them).
+    An element is a sink if other queries attend to it with a mean share above `threshold`, and at least
+    max(8, n/4) other queries see it (in texts of up to eight elements: all of them).
 
     Args:
         shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
         threshold: Mean share above which an element is a sink.
-        unit: Read the map by "word", "sentence", ...; by default in its own unit.
+        unit: Read the map by "word", "sentence", ...; by default in the unit of the map.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Numbers of some layers; all by default.
 
     Returns:
-        One `Sink` (layer, head, position, label, importance) for each, importance from 0 to 1.
+        A `Sink` (layer, head, position, label, importance) for each, importance from 0 to 1.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
         >>> aw.statistics.attention_sinks(trace)[0].label
         '[CLS]'
     """
-    importance, source, roles = _importance(shown, stack, layers, unit, own_row=False)
+    importance, source, roles = _importance(shown, stack, layers, unit, with_itself=False)
     enough = _candidates(roles, inside=False) if roles.square else np.ones(roles.keys, bool)
     if not enough.any():
         enough[0] = True
@@ -208,7 +210,7 @@ def attention_sinks(
 
 
 def _importance(
-    shown: Any, stack: str | None, layers: Any, unit: str | None, *, own_row: bool
+    shown: Any, stack: str | None, layers: Any, unit: str | None, *, with_itself: bool
 ) -> tuple[Float, Any, Roles]:
     """Return importance [layer, head, key], the map and its roles; a map without heads counts as one head."""
     source, read_unit = source_of(shown, stack, layers, unit, "sink_importance")
@@ -217,7 +219,7 @@ def _importance(
     importance = np.full((len(source.layers), heads, roles.keys), np.nan)
     causal = np.tril(np.ones((roles.queries, roles.keys), bool)) if roles.causal else np.ones((1, 1), bool)
     for layer, head, rows in by_layer(source, read_unit, roles, "attention sinks"):
-        means = _from_others(rows) if roles.square and not own_row else None
+        means = _from_others(rows) if roles.square and not with_itself else None
         if means is None:
             means = _mean_over_queries(rows.shares, rows.filled[:, :, None] & causal)
         importance[layer, head : head + len(means)] = means

@@ -26,11 +26,11 @@ class Statistic:
     Attributes:
         name: Name in `aw.head_statistics`.
         title: Title in menus.
-        definition: Definition in one line.
+        definition: Definition in a line.
         scale: Range and unit, in words.
         high: Meaning of a high value, in words.
-        paper: Source, or "" for a definition of our own.
-        measure: Takes the rows of some heads, returns [head]; None if the statistic needs a text of its own
+        paper: Source, or "" for a definition of this package.
+        measure: Takes the rows of some heads, returns [head]; None if the statistic needs a special text
             (`aw.induction_score`, `aw.retrieval_score`).
         refusal: Returns why a map does not have it, or "".
         made_by: The call that measures it, if it is not read from a map.
@@ -68,7 +68,7 @@ _SHARED = """
 
 Args:
     shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
-    unit: Read the map by "word", "sentence", ...; by default in its own unit.
+    unit: Read the map by "word", "sentence", ...; by default in the unit of the map.
     stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
     layers: Numbers of some layers; all by default.
     queries: "all", or "text" to leave out the rows of special elements ([CLS], [SEP]).
@@ -90,7 +90,7 @@ Example:
     >>> aw.statistics.{name}(trace).shape
     (6, 12)
 """
-# In the order of tables and menus: position, relation, kind of element, breadth, texts of their own.
+# In the order of tables and menus: position, relation, kind of element, breadth, special texts.
 _ORDER = (
     *("mean_distance", "diagonal", "previous_token", "next_token", "first_token", "inner_sink"),
     "no_token",
@@ -114,7 +114,7 @@ def statistic(
     """Register a measure of rows as a statistic, and return it as a function of a trace or a map.
 
     The docstring of the measure begins with the definition that menus show, and has the paragraphs "Range:",
-    "High:", "Low:" and perhaps "Source:". An "Example:" at its end takes the place of the shared one.
+    "High:", "Low:" and perhaps "Source:". An "Example:" at its end replaces the shared example.
 
     Args:
         title: Title in menus; by default the name of the measure.
@@ -157,7 +157,7 @@ def statistic(
 
 
 def _paragraph(documentation: str, word: str) -> str:
-    """Return the text after "word:" in a docstring as one line, without its full stop."""
+    """Return the text after "word:" in a docstring as a line, without its full stop."""
     text = re.search(rf"^{word}: (.*?)(?=\n\S|\n\n|\Z)", documentation, re.MULTILINE | re.DOTALL)
     return " ".join(text[1].split()).removesuffix(".") if text else ""
 
@@ -192,7 +192,7 @@ def named(names: Any) -> list[Statistic]:
     """Return statistics of maps by name; all of them for None.
 
     Raises:
-        ValueError: If one is unknown, or needs a text of its own.
+        ValueError: If a statistic is unknown, or needs a special text.
     """
     table = statistics()
     of_maps = [name for name, described in table.items() if described.measure is not None]

@@ -45,7 +45,7 @@ class RankedHead(NamedTuple):
 class HeadStatistics(Explanation):
     """Statistics of heads [statistic, layer, head]; without "head" if the map has no head axis.
 
-    `stats["entropy"]` is one of them [layer, head]. NaN means that there is nothing to measure: the layer
+    `stats["entropy"]` is a statistic [layer, head]. NaN means that there is nothing to measure: the layer
     does not have this head (pruned), or all rows that count are masked.
 
     Args:
@@ -59,8 +59,8 @@ class HeadStatistics(Explanation):
         stack: Stack of the heads: "self", "encoder", "decoder" or "cross".
         provenance: How the numbers were computed; see `Explanation`.
         trace_id: The trace the numbers belong to.
-        warning: What a reader must know, or "".
-        predictions: What the model predicted, for the views.
+        warning: A caveat, or "".
+        predictions: The model's predictions, for the views.
         dtype: Precision of `.values`: "float32" (default) or "float64".
 
     Raises:
@@ -204,9 +204,9 @@ class HeadStatistics(Explanation):
         Raises:
             ValueError: If layers or heads differ, or a statistic is in both tables.
         """
-        for what in ("layers", "heads"):
-            if getattr(self, what) != getattr(other, what):
-                raise ValueError(f"{what} differ: {getattr(self, what)} here, {getattr(other, what)} there.")
+        for axis in ("layers", "heads"):
+            if getattr(self, axis) != getattr(other, axis):
+                raise ValueError(f"{axis} differ: {getattr(self, axis)} here, {getattr(other, axis)} there.")
         if both := [name for name in other.names if name in self.names]:
             raise ValueError(
                 f"statistic {both[0]!r} is in both tables; leave it out of one with .select(...)."
@@ -237,7 +237,7 @@ class HeadStatistics(Explanation):
         yield columns | {"value": self._exact.reshape(-1)}
 
     def figure(self, names: str | Iterable[str] | None = None, *, title: str | None = None) -> Figure:
-        """Return a matplotlib figure: a panel of layers x heads for every statistic, each on its own scale.
+        """Return a matplotlib figure: a panel of layers x heads for every statistic, with separate scales.
 
         Args:
             names: Names of some statistics; all by default.
@@ -283,11 +283,11 @@ def html_of(stats: HeadStatistics) -> str:
     return table(head, rows, [" · ".join(filter(None, notes))], left=(0, 4, 5))
 
 
-def _row(stats: HeadStatistics, place: int) -> list[str]:
-    about, name = stats.statistics[place], stats.names[place]
+def _row(stats: HeadStatistics, index: int) -> list[str]:
+    about, name = stats.statistics[index], stats.names[index]
     values = stats[name]
-    known = values[~np.isnan(values)]
-    numbers = (known.min(), known.mean(), known.max()) if known.size else (np.nan,) * 3
+    defined = values[~np.isnan(values)]
+    numbers = (defined.min(), defined.mean(), defined.max()) if defined.size else (np.nan,) * 3
     heads = ", ".join(spoken(head) for head in stats.top(name, _LEAD))
     tooltip = f"{about.definition} Range: {about.scale}. {about.paper}"
     return [

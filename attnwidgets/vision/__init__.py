@@ -1,4 +1,4 @@
-"""aw.vision: what is particular to pictures: Grad-CAM, the norms of tokens, and registers.
+"""aw.vision: methods for pictures: Grad-CAM, the norms of tokens, and registers.
 
 In: a trace of a picture. Out: maps of patches, norms of tokens, registers. Begin with `token_norms.py`. The
 layout of a model's patches belongs in `tracing/media/patches.py`.

@@ -1,6 +1,6 @@
-"""A picture and its captions: where each is seen in the picture.
+"""A picture and its captions: the patches that speak for each caption.
 
-The words of one caption stand among the methods, so that `aw.explain` and menus find them by name.
+`caption_words` explains the words of a caption. It is a method, so that `aw.explain` and menus offer it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["caption_words", "captions"]
 
 
 def captions(traces: Sequence[Trace], *, start_layer: int = 0) -> Attributions:
-    """Where the picture speaks for each of several captions, and which caption fits best.
+    """Return the relevance of patches for each of several captions, and the captions' probabilities.
 
         traces = aw.trace(model, processor, ["a cat", "a dog"], image=picture)
         aw.ImageView(aw.vision.captions(traces))
@@ -38,16 +38,17 @@ def captions(traces: Sequence[Trace], *, start_layer: int = 0) -> Attributions:
     picture.
 
     Args:
-        traces: One trace for each caption, of one model and one picture.
+        traces: A trace for each caption, of the same model and picture.
         start_layer: As in `aw.chefer`; -1 is the default of the authors' notebook for CLIP.
 
     Returns:
         Attributions [caption, token], not negative; the targets are the captions. `.predictions` are the
-        probabilities of the captions among each other (softmax; each on its own where the model was trained
-        so, as SigLIP was), `.provenance["logits_per_image"]` the similarities in the order of the captions.
+        probabilities of the captions among each other (softmax; of each separately where the model was
+        trained so, as SigLIP was), `.provenance["logits_per_image"]` the similarities in the order of the
+        captions.
 
     Raises:
-        ValueError: If traces are empty, or not of one model and one picture.
+        ValueError: If traces are empty, or not of the same model and picture.
         UnsupportedModelError: If the model compares no picture with a caption.
         TypeError: If `traces` is a trace, or an item is not a trace.
         IndexError: If `start_layer` is out of range.
@@ -92,7 +93,7 @@ def captions(traces: Sequence[Trace], *, start_layer: int = 0) -> Attributions:
     apart = getattr(first.model, "logit_bias", None) is not None
     shares = logits.sigmoid() if apart else logits.softmax(-1)
     order = shares.argsort(descending=True).tolist()
-    said = Outcomes("caption", tuple(Prediction(names[i], float(shares[i]), i) for i in order))
+    outcomes = Outcomes("caption", tuple(Prediction(names[i], float(shares[i]), i) for i in order))
     common = provenance_of(
         first,
         "vision",
@@ -107,5 +108,5 @@ def captions(traces: Sequence[Trace], *, start_layer: int = 0) -> Attributions:
         axis=first.axes("vision")[0],
         target=names,
         unit="patch",
-        **(common | {"predictions": said}),
+        **(common | {"predictions": outcomes}),
     )

@@ -22,9 +22,9 @@ PAPER = "Caron et al. 2021, Emerging Properties in Self-Supervised Vision Transf
 
 
 def class_attention(trace: Trace, layer: int = -1) -> Attributions:
-    """What every head of the class token attends to: the row of [CLS] in one layer, as it is.
+    """Return the attention of the class token in a layer: the row of [CLS] of every head, unchanged.
 
-    The row is not divided by what patches have of it. The share of class and register tokens is reported: a
+    The row is not divided by the sum over patches. The share of class and register tokens is reported: a
     map of patches in which it is left out can look sharp while the head hardly reads the picture.
 
     Args:
@@ -70,7 +70,7 @@ def class_attention(trace: Trace, layer: int = -1) -> Attributions:
     rows = np.asarray(trace.attention_rows(layer, queries=[row], stack=stack))[:, 0]
     elsewhere = rows[:, np.asarray(unit.special)].astype(float).sum(-1)
     least, most = (f"{share:.0%}" for share in (elsewhere.min(), elsewhere.max()))
-    said = least if least == most else f"{least} to {most}"
+    shares = least if least == most else f"{least} to {most}"
     extras = [label for label, special in zip(unit.labels, unit.special, strict=True) if special]
     shown = extras[0] if len(extras) == 1 else f"{extras[0]} to {extras[-1]}"
     number = pick(layer, trace.layers(stack), "layer")[0]
@@ -86,7 +86,7 @@ def class_attention(trace: Trace, layer: int = -1) -> Attributions:
             title=f"attention of [CLS] in layer {number}",
             paper=PAPER,
             options={"layer": number},
-            notes=[f"{said} of the attention is on {shown}, not on patches"],
+            notes=[f"{shares} of the attention is on {shown}, not on patches"],
             facts={"elsewhere": elsewhere.tolist()},
         ),
     )

@@ -25,7 +25,7 @@ _EDGES = "Adebayo et al. 2018, Sanity Checks for Saliency Maps (an edge detector
 
 
 def centre_prior(trace: Trace) -> Attributions:
-    """A Gaussian in the middle of the picture: photographers put there what a picture is of.
+    """Return a Gaussian in the middle of the picture, where photographers put their subject.
 
     A method that is not better than this has shown where objects usually are. Its sigma is a quarter of each
     side.
@@ -47,7 +47,7 @@ def centre_prior(trace: Trace) -> Attributions:
         >>> config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1])
         >>> model = transformers.ResNetForImageClassification(config).eval()
         >>> trace = aw.trace(model, None, image=torch.rand(3, 40, 40))
-        >>> aw.vision.centre_prior(trace).values.argmax()  # the middle one of 5 x 5
+        >>> aw.vision.centre_prior(trace).values.argmax()  # the middle patch of 5 x 5
         np.int64(12)
     """
     unit = _patches(trace, "centre_prior")
@@ -58,16 +58,16 @@ def centre_prior(trace: Trace) -> Attributions:
 
 
 def edges(trace: Trace) -> Attributions:
-    """The edges of the picture: how much its brightness changes from pixel to pixel, averaged over patches.
+    """Return the edges of the picture: the change of brightness from pixel to pixel, averaged over patches.
 
-    Many maps look right because they show edges, which need no model to be found.
+    Many maps look right because they show edges, which need no model.
 
     Args:
         trace: A trace of a picture that is read by patches.
 
     Returns:
-        Attributions [source] over patches, the mean length of the gradient of the channels' mean in what the
-        model reads; class and register tokens have 0.
+        Attributions [source] over patches, the mean length of the gradient of the channels' mean in the
+        model's input; class and register tokens have 0.
 
     Raises:
         ValueError: If the trace holds no picture's patches.

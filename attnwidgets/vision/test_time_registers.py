@@ -1,6 +1,8 @@
 """Test-time registers: tokens without a patch, to which the activations of register neurons are moved.
 
-Jiang et al. 2025, Vision Transformers Don't Need Trained Registers, section 4.
+Jiang et al. 2025, Vision Transformers Don't Need Trained Registers, section 4. Hooks widen the input of the
+first block and the masks of all blocks (`_widened`), move activations in the MLPs (`_moved`), and remove the
+new tokens before the first module after the last block (`_narrowed`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.hooks.hook_point import HookPoint
     from attnwidgets.tracing.trace import Trace
 
-# Families that add positions before their blocks, so that a token more changes nothing else.
+# Families that add positions before their blocks, so that another token changes nothing else.
 _ABSOLUTE = (
     "vit vit_msn deit dinov2 dinov2_with_registers ijepa clip_vision_model siglip_vision_model "
     "mlcd_vision_model chinese_clip_vision_model altclip_vision_model"
@@ -40,7 +42,7 @@ def test_time_registers(
     count: int = 1,  # noqa: PT028
     scale: float = 1.0,  # noqa: PT028
 ) -> Intervention:
-    """Move register neurons from the patches to tokens of their own, while a `with` block runs.
+    """Move register neurons from the patches to additional tokens, while a `with` block runs.
 
         neurons = aw.vision.find_register_neurons(traces)
         with aw.vision.test_time_registers(trace, neurons):
@@ -48,7 +50,8 @@ def test_time_registers(
 
     A token of zeros is appended before the first block and removed after the last. In the hidden units of
     the MLPs, each of `neurons` gets at the new tokens its strongest activation over all tokens (with its
-    sign) times `scale`, and 0 at every patch. No weight changes. Class and own register tokens keep theirs.
+    sign) times `scale`, and 0 at every patch. No weight changes, nor do activations at class and trained
+    register tokens.
 
     Args:
         trace: A trace of a picture by the model.
@@ -63,8 +66,8 @@ def test_time_registers(
     Raises:
         ValueError: If neurons are empty, or count is below 1.
         IndexError: If a layer or unit does not exist.
-        UnsupportedModelError: If the family adds positions inside its blocks (rotary, relative ones), where a
-            token more would have none.
+        UnsupportedModelError: If the family adds positions inside its blocks (rotary or relative), which
+            another token would lack.
         TypeError: If `trace` is not a trace.
 
     Source: Jiang et al. 2025, section 4 (the maximum there is that of the absolute value, in the authors'
@@ -104,12 +107,15 @@ class _TestTimeRegisters(Intervention):
             )
         layers = trace.n_layers(stack)
         total = sum(map(len, units.values()))
-        said = (
+        description = (
             f"{count} test-time register{'s' * (count > 1)} for {total} neuron{'s' * (total > 1)}"
             f"{'' if scale == 1 else f', scale {scale:g}'}"
         )
         super().__init__(
-            trace, "vision.test_time_registers", said, frozenset((stack, layer) for layer in range(layers))
+            trace,
+            "vision.test_time_registers",
+            description,
+            frozenset((stack, layer) for layer in range(layers)),
         )
         _require_absolute(self._model, trace, stack)
         self.adds = count
@@ -148,12 +154,12 @@ class _TestTimeRegisters(Intervention):
             yield
 
     def _widened(
-        self, own: Callable[[], bool], first: bool, _: Any, args: Any, kwargs: dict[str, Any]
+        self, is_own: Callable[[], bool], first: bool, _: Any, args: Any, kwargs: dict[str, Any]
     ) -> Any:
         """Append tokens of zeros to the input of the first block, and room for them to masks: a pre-hook."""
         from torch import nn
 
-        if not own():
+        if not is_own():
             return None
         pad = (0, self.adds)
         states = args[0] if args else kwargs["hidden_states"]
@@ -162,7 +168,7 @@ class _TestTimeRegisters(Intervention):
         def room(value: Any) -> Any:
             if getattr(value, "dim", int)() != _MAPS or value.shape[-1] != length - self.adds:
                 return value
-            # What is added to scores is 0 there; what says that a token may be read, True.
+            # A mask that is added to scores is 0 for the new tokens, a mask of readable tokens True.
             return nn.functional.pad(value, (*pad, *pad), value=float(not value.is_floating_point()))
 
         args = tuple(map(room, args))
@@ -176,16 +182,16 @@ class _TestTimeRegisters(Intervention):
                 kwargs["hidden_states"] = longer
         return args, kwargs
 
-    def _ended(self, own: Callable[[], bool], _: Any, __: Any, output: Any) -> None:
-        """Note how many tokens leave the last block: a forward hook."""
-        if own():
+    def _ended(self, is_own: Callable[[], bool], _: Any, __: Any, output: Any) -> None:
+        """Record the number of tokens that leave the last block: a forward hook."""
+        if is_own():
             states = output[0] if isinstance(output, tuple) else output
             self._pass.length = states.shape[1]
 
-    def _narrowed(self, own: Callable[[], bool], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Take the tokens away before the first module after the last block that reads all: a pre-hook."""
+    def _narrowed(self, is_own: Callable[[], bool], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Remove the new tokens before the first module after the last block that reads all: a pre-hook."""
         length = getattr(self._pass, "length", None)
-        if length is None or not own():
+        if length is None or not is_own():
             return None
         for number, value in enumerate(args):
             if getattr(value, "dim", int)() == _STATES and value.shape[1] == length:
@@ -222,7 +228,7 @@ def _require_absolute(model: Any, trace: Trace, stack: str) -> None:
 
 
 def _ends(trace: Trace, model: nn.Module, stack: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return the paths of the first and the last block, and of all."""
+    """Return the paths of the first block, of the last, and of all blocks."""
     from attnwidgets.tracing.anatomy.block_names import block_names
 
     names = block_names(trace, model)[stack]

@@ -1,10 +1,8 @@
-"""The norms of tokens, layer by layer, the outliers among them, and the register neurons that make them.
+"""The norms of tokens, layer by layer, the outliers among them, and the register neurons that cause them.
 
-Darcet et al. 2024, Vision Transformers Need Registers, section 2.1.
-
-Register neurons: units of MLPs that fire at tokens of high norm, and make them.
-
-Jiang et al. 2025, Vision Transformers Don't Need Trained Registers, section 3.
+`token_norms` and `outlier_tokens` follow Darcet et al. 2024, Vision Transformers Need Registers, section 2.1.
+`find_register_neurons` follows Jiang et al. 2025, Vision Transformers Don't Need Trained Registers, section
+3: register neurons are units of MLPs that fire at tokens of high norm in the blocks before the norms grow.
 """
 
 from __future__ import annotations
@@ -34,25 +32,25 @@ if TYPE_CHECKING:
 
 NORMS_PAPER = "Darcet et al. 2024, Vision Transformers Need Registers"
 TIMES = 3.0
-"""How many times the patches' median norm an outlier has by default."""
+"""Default threshold of outliers, in multiples of the patches' median norm."""
 
 NEURONS_PAPER = "Jiang et al. 2025, Vision Transformers Don't Need Trained Registers"
 
 
 def token_norms(trace: Trace, *, stack: str | None = None) -> Attributions:
-    """The length of every token's state, layer by layer: outliers hold little of their own patch.
+    """Return the length of every token's state, layer by layer: outliers encode little of their patch.
 
     Args:
         trace: Trace returned by `aw.trace`.
-        stack: Stack of a model that has several; by default the one that reads a picture, else the trace's
-            default.
+        stack: Stack of a model that has several; by default the stack that reads a picture, else the default
+            stack of the trace.
 
     Returns:
         Attributions [layer, token], the L2 norms |x| of the states after every block, before the model's last
         norm; the targets are "layer 0", "layer 1", ...
 
     Raises:
-        ValueError: If the stack is unknown, the blocks of the model are not found, or interventions have
+        ValueError: If the stack is unknown, the blocks of the model are unknown, or interventions have
             changed since the trace.
         TypeError: If `trace` is not a trace.
 
@@ -87,7 +85,7 @@ def token_norms(trace: Trace, *, stack: str | None = None) -> Attributions:
 
 
 def passing(trace: Trace, purpose: str) -> Any:
-    """Return a context that yields the states of one more pass over a trace's input, without gradients."""
+    """Return a context that yields the states of another pass over a trace's input, without gradients."""
     from contextlib import contextmanager
 
     from attnwidgets.tracing.gradients.differentiable import differentiable
@@ -102,7 +100,7 @@ def passing(trace: Trace, purpose: str) -> Any:
 
 @dataclass(frozen=True)
 class OutlierTokens(Table):
-    """Tokens whose norm lies above a threshold, in one layer.
+    """Tokens whose norm lies above a threshold, in a layer.
 
     Attributes:
         layer: The layer.
@@ -148,8 +146,8 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
 
     Args:
         norms: Result of `aw.vision.token_norms`, or a trace.
-        threshold: The norm. Published ones were read off a histogram, and differ by model (150 for DINOv2-g;
-            30 for CLIP-B). By default three times the patches' median.
+        threshold: The norm. Published thresholds were read off a histogram, and differ by model (150 for
+            DINOv2-g; 30 for CLIP-B). By default three times the patches' median.
         layer: Number of the layer; negative numbers count from the last block, attending or not, whose
             norms are those before the model's last norm.
 
@@ -168,22 +166,22 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
     values: NDArray[np.floating] = np.atleast_2d(result.values)
     layer = position(layer, range(len(values)), "layer")
     unit = result.source_unit
-    places = [index for index, special in enumerate(unit.special) if not special]
+    patches = [index for index, special in enumerate(unit.special) if not special]
     row = values[layer]
-    median = float(np.median(row[places]))
+    median = float(np.median(row[patches]))
     if threshold is None:
         threshold = TIMES * median
     if not threshold > 0:
         raise ValueError(f"threshold must be a norm above 0, not {threshold}.")
-    above = [place for place in places if row[place] > threshold]
+    above = [patch for patch in patches if row[patch] > threshold]
     return OutlierTokens(
         layer,
         float(threshold),
-        tuple(unit.spans[place][0] for place in above),
-        tuple(unit.labels[place] for place in above),
-        tuple(float(row[place]) for place in above),
+        tuple(unit.spans[patch][0] for patch in above),
+        tuple(unit.labels[patch] for patch in above),
+        tuple(float(row[patch]) for patch in above),
         median,
-        len(places),
+        len(patches),
     )
 
 
@@ -216,7 +214,7 @@ def find_register_neurons(
         score(l, u) = mean over pictures of mean over outlier tokens p of |a_pu|
 
     with a the activation of hidden unit u of block l at token p. The highest scores among the first blocks
-    count: later units read the outliers instead of making them. A unit with the same activation elsewhere
+    count: later units read the outliers instead of causing them. A unit with the same activation elsewhere
     (`.elsewhere`) is not a register neuron.
 
     Args:
@@ -224,17 +222,17 @@ def find_register_neurons(
         k: Number of units (the authors take 10 in a ViT-B and 50 in a ViT-L).
         layer: The layer after which norms are read, as for `outlier_tokens`.
         threshold: The norm above which a token is an outlier; by default three times the patches' median.
-        up_to: The last block whose units count, negative ones counted from the model's last; by default
-            that after which outliers appear first, in any picture.
+        up_to: The last block whose units count; negative numbers count from the model's last. By default the
+            block after which outliers appear first; of several pictures the latest.
 
     Returns:
         Units, the highest score first.
 
     Raises:
         ValueError: If no picture has an outlier, the traces are of several models, k is below 1, or the MLPs
-            of the model are not known.
+            of the model are unknown.
         IndexError: If the layer is out of range.
-        TypeError: If something else than traces is given.
+        TypeError: If an item is not a trace.
 
     Example:
         >>> import torch, transformers
@@ -316,13 +314,13 @@ def _activations(trace: Trace) -> list[NDArray[np.float64]]:
     from attnwidgets.tracing.gradients.differentiable import differentiable
     from attnwidgets.tracing.hooks.hook import hooked
 
-    kept: list[NDArray[np.float64]] = []
+    activations: list[NDArray[np.float64]] = []
 
-    def keep(states: Tensor) -> None:
-        kept.append(states.detach().reshape(-1, states.shape[-1]).abs().double().cpu().numpy())
+    def record(states: Tensor) -> None:
+        activations.append(states.detach().reshape(-1, states.shape[-1]).abs().double().cpu().numpy())
 
     with differentiable(trace, "find_register_neurons", back=False) as run, ExitStack() as undo:
         for point in hidden_units(trace, run.model):
-            undo.enter_context(hooked(run.model, point, keep))
+            undo.enter_context(hooked(run.model, point, record))
         run()
-    return kept
+    return activations

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 
 import attnwidgets as aw
 from attnwidgets.concepts.heads import HeadReading
 from attnwidgets.concepts.influence import of_features
 from attnwidgets.concepts.refit import Refit, with_ones
 from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass
@@ -194,6 +198,84 @@ def test_gradients_are_those_of_single_losses() -> None:
         result.leave_one_out()
 
 
+def sequence_classifier(make: Any = hf.BertForSequenceClassification, labels: int = 1) -> Any:
+    config = hf.BertConfig(
+        vocab_size=40,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_labels=labels,
+        initializer_range=0.5,  # so that texts have different outputs
+    )
+    return tiny.build(lambda: make(config))
+
+
+def products(
+    model: Any, train: list[Any], tests: list[Any], losses: Callable[[torch.Tensor, Any], torch.Tensor]
+) -> np.ndarray:
+    """The products of gradients by the head's parameters [test, train], by autograd on the model itself."""
+
+    def slope(item: tuple[list[int], Any]) -> torch.Tensor:
+        ids, label = item
+        loss = losses(model(input_ids=torch.tensor([ids])).logits, label)
+        parts = torch.autograd.grad(loss, list(model.classifier.parameters()))
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    return (
+        torch.stack([slope(item) for item in tests]) @ torch.stack([slope(item) for item in train]).T
+    ).numpy()
+
+
+def test_a_regression_is_influenced_through_its_labels_which_are_not_rounded() -> None:
+    model = sequence_classifier()
+    train_ids, test_ids = [[2, at + 4, 9, 3] for at in range(6)], [[2, 20, 7, 3], [2, 30, 8, 3]]
+    train, tests = ([aw.trace(model, None, input_ids=ids) for ids in each] for each in (train_ids, test_ids))
+    labels, test_labels = [0.3, -0.6, 1.7, 0.9, -1.4, 0.2], [0.45, -1.25]
+    result = aw.concepts.influence(
+        None, None, train, tests, labels=labels, test_labels=test_labels, of="gradients",
+        parameters=["classifier"],
+    )  # fmt: skip
+    expected = -products(
+        model, list(zip(train_ids, labels, strict=True)), list(zip(test_ids, test_labels, strict=True)),
+        lambda logits, label: 0.5 * (logits[0, 0] - label) ** 2,
+    )  # fmt: skip
+    np.testing.assert_allclose(result.values, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    assert result.test_labels == ("0.45", "-1.25")
+    for of in ("head", "gradients"):
+        with pytest.raises(ValueError, match=r"has no gradient there; give test_labels=.*measure='margin'"):
+            aw.concepts.influence(None, None, train, tests, labels=labels, of=of)
+    rises = aw.concepts.influence(None, None, train, tests, labels=labels, measure="margin")
+    assert rises.test_labels == tuple(f"{float(trace.logits[0]):g}" for trace in tests)
+
+
+class Doubled(hf.BertForSequenceClassification):
+    """A classifier none of whose linear maps gives the logits."""
+
+    def forward(self, *args: Any, **options: Any) -> Any:
+        outputs = super().forward(*args, **options)
+        outputs.logits = 2 * outputs.logits
+        return outputs
+
+
+def test_gradients_take_the_predicted_classes_of_any_classifier() -> None:
+    model = sequence_classifier(Doubled, labels=3)
+    train_ids, test_ids = [[2, at + 4, 9, 3] for at in range(4)], [[at, 7, at + 1] for at in range(2, 38, 6)]
+    train, tests = ([aw.trace(model, None, input_ids=ids) for ids in each] for each in (train_ids, test_ids))
+    labels = [0, 2, 1, 0]
+    result = aw.concepts.influence(
+        None, None, train, tests, labels=labels, of="gradients", parameters=["classifier"]
+    )
+    predicted = [int(trace.logits.argmax()) for trace in tests]
+    assert len(set(predicted)) > 1
+    assert result.test_labels == tuple(f"LABEL_{label}" for label in predicted)
+    expected = -products(
+        model, list(zip(train_ids, labels, strict=True)), list(zip(test_ids, predicted, strict=True)),
+        lambda logits, label: torch.nn.functional.cross_entropy(logits, torch.tensor([label])),
+    )  # fmt: skip
+    np.testing.assert_allclose(result.values, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
 def test_a_language_model_needs_no_labels() -> None:
     model = tiny.build(tiny.TEXT["GPT-2"])
     traces = [aw.trace(model, None, input_ids=ids) for ids in ([3, 4, 5, 6], [9, 8, 7], [3, 4, 5, 6])]
@@ -221,6 +303,7 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
         ({"labels": [1, 0, float("nan"), 1, 0, 1]}, r"labels\[2\] has no label"),
         ({"labels": ["positiv"] * 6}, "Did you mean 'positive'"),
         ({"labels": [2] * 6}, "the classes are"),
+        ({"labels": [0, 1, 0.7, 1, 0, 1]}, r"labels\[2\] is 0.7; the classes are"),
         ({"train": []}, "train is empty"),
         ({"train": train[:1]}, "the one training text has the label"),
         ({"train": [text.text for text in train]}, r"text 0 has no label \(6 of 6 have none\); give labels="),

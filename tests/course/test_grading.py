@@ -228,7 +228,7 @@ def test_points_are_added_and_the_table_says_what_counts():
     [
         (lambda: course.exact(1, points=0), "points=0"),
         (lambda: course.exact(float("nan")), "finite"),
-        (lambda: course.exact(object()), "object cannot be kept"),
+        (lambda: course.exact(object()), "object cannot be an answer"),
         (lambda: course.exact(1, subject="my sentence"), "not a hash"),
         (course.any_of, "one at least"),
         (lambda: course.any_of({"a": "x"}), "'x' is not a number from 0 to 1"),

@@ -33,7 +33,7 @@ def attention_heads(
 
     Args:
         attention: [head, destination, source]: rows are queries, columns are keys.
-        tokens: One string per token.
+        tokens: A string per token.
         attention_head_names: Names of the heads, shown in the title: 0 is the first.
         max_value: Ignored with a warning: the range is that of the numbers.
         min_value: Ignored with a warning.
@@ -69,10 +69,10 @@ def attention_pattern(
     positive_color: str | None = None,
     mask_upper_tri: bool | None = None,
 ) -> Heatmap:
-    """Show one head as a heatmap, with the signature of CircuitsVis' `attention_pattern` (tokens first).
+    """Show a head as a heatmap, with the signature of CircuitsVis' `attention_pattern` (tokens first).
 
     Args:
-        tokens: One string per token.
+        tokens: A string per token.
         attention: [destination, source]: rows are queries, columns are keys.
         max_value: Ignored with a warning: the range is that of the numbers.
         min_value: Ignored with a warning.
@@ -99,7 +99,7 @@ def attention_patterns(tokens: Sequence[str], attention: Any) -> HeadGrid:
     """Show a group of heads, with the signature of CircuitsVis' deprecated `attention_patterns`.
 
     Args:
-        tokens: One string per token.
+        tokens: A string per token.
         attention: [head, destination, source].
     """
     return attention_heads(attention, tokens)
@@ -117,9 +117,9 @@ def _map(attention: Any, tokens: Sequence[str], dimensions: int, shape: str, mas
         )
     warning = ""
     if mask:
-        total, kept = np.abs(values).sum(), np.tril(values)
-        hidden = 1 - np.abs(kept).sum() / total if total else 0.0
-        values = kept
+        total, lower = np.abs(values).sum(), np.tril(values)
+        hidden = 1 - np.abs(lower).sum() / total if total else 0.0
+        values = lower
         if hidden > 0:
             warning = f"mask_upper_tri=True hides {hidden:.1%} of the attention: this is not a causal map"
     return MixingMap(
@@ -138,9 +138,9 @@ def say_unused(function: str, **options: object) -> None:
         function: Name of the function.
         options: The options it ignores, None if they were not passed.
     """
-    if given := [name for name, value in options.items() if value is not None]:
+    if passed := [name for name, value in options.items() if value is not None]:
         warnings.warn(
-            f"{function}() ignores {', '.join(given)}: colours are those of the notebook's theme, and their "
+            f"{function}() ignores {', '.join(passed)}: colours are those of the notebook's theme, and their "
             "range is printed next to them.",
             UserWarning,
             stacklevel=3,

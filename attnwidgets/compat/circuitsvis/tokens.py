@@ -24,10 +24,10 @@ def colored_tokens(
     negative_color: str | None = None,
     positive_color: str | None = None,
 ) -> TokenStrip:
-    """Show text coloured by one value per token, with the signature of CircuitsVis' `colored_tokens`.
+    """Show text coloured by a value per token, with the signature of CircuitsVis' `colored_tokens`.
 
     Args:
-        tokens: One string per token.
+        tokens: A string per token.
         values: Values [token].
         min_value: Ignored with a warning: the range is that of the numbers.
         max_value: Ignored with a warning.
@@ -53,7 +53,7 @@ def colored_tokens_multi(
     """Show text coloured by one of several values per token, as CircuitsVis' `colored_tokens_multi`.
 
     Args:
-        tokens: One string per token.
+        tokens: A string per token.
         values: Values [token, series].
         labels: Names of the series; by default 0, 1, ...
 

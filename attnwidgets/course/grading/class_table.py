@@ -41,13 +41,13 @@ _MOST_CHARACTERS = 2000
 
 
 class Item(NamedTuple):
-    """What a question tells about a class."""
+    """Statistics of a question over a class."""
 
     right: float
     """The mean share, from 0 to 1: how easy it was."""
     discrimination: float
     """Correlation of its points with those of all other questions, from -1 to 1 (corrected item-total
-    correlation); NaN for fewer than three students, or where one of both is the same for all."""
+    correlation); NaN for fewer than three students, or if either is the same for all."""
     wrong: Any
     """The commonest answer whose share is below 1, other than those with a proposed mark; or None."""
     times: int
@@ -57,7 +57,7 @@ class Item(NamedTuple):
 
 
 class ClassGrades(Mapping[str, Grades], Table):
-    """The grades of a class, by submission, with what each question tells in `.statistics`.
+    """The grades of a class, by submission, with the statistics of each question in `.statistics`.
 
     Args:
         grades: The grades of every submission, by one key.
@@ -110,7 +110,7 @@ class ClassGrades(Mapping[str, Grades], Table):
 
     @property
     def statistics(self) -> dict[str, Item]:
-        """What each question tells about the class, by its id."""
+        """Statistics of each question over the class, by its id."""
         points = self.points
         return {name: self._item(name, points, column) for column, name in enumerate(self.questions)}
 
@@ -118,8 +118,10 @@ class ClassGrades(Mapping[str, Grades], Table):
         marks = [grades[name] for grades in self._grades.values()]
         decided = [mark for mark in marks if mark.answer is not None and not mark.proposed]
         wrong = Counter(canonical(mark.answer) for mark in decided if mark.share < 1)
-        said, times = min(wrong.most_common(), key=lambda pair: (-pair[1], pair[0]), default=("", 0))
-        answer = next((mark.answer for mark in decided if times and canonical(mark.answer) == said), None)
+        commonest, times = min(wrong.most_common(), key=lambda pair: (-pair[1], pair[0]), default=("", 0))
+        answer = next(
+            (mark.answer for mark in decided if times and canonical(mark.answer) == commonest), None
+        )
         return Item(
             float(np.mean([mark.share for mark in marks])) if marks else math.nan,
             _correlation(points[:, column], np.delete(points, column, axis=1).sum(axis=1)),
@@ -134,9 +136,9 @@ class ClassGrades(Mapping[str, Grades], Table):
             "submission": list(self._grades),
             **{name: [item[name].points for item in grades] for name in self.questions},
             "points": [entry.points for entry in grades],
-            "of": [one.of for one in grades],
-            "proposed": [each.proposed for each in grades],
-            "reasons": [_reasons(one) for one in grades],
+            "of": [entry.of for entry in grades],
+            "proposed": [entry.proposed for entry in grades],
+            "reasons": [_reasons(entry) for entry in grades],
         }
 
     def __repr__(self) -> str:
@@ -168,10 +170,10 @@ class ClassGrades(Mapping[str, Grades], Table):
             style = LINE if number == 0 else ""
             cells = [cell(line(item), style=style, limit=30) for item in statistics]
             rows.append([cell(name, header=True, style=style), *cells, cell("", style=style)])
-        said = [note for grades in self._grades.values() for note in grades.notes]
+        notes = [note for grades in self._grades.values() for note in grades.notes]
         if any(grades.proposed for grades in self._grades.values()):
-            said.insert(0, "?: only proposed, until you confirm it. .proposals lists these answers.")
-        return table([text(name) for name in ("submission", *self.questions, "points")], rows, said)
+            notes.insert(0, "?: only proposed, until you confirm it. .proposals lists these answers.")
+        return table([text(name) for name in ("submission", *self.questions, "points")], rows, notes)
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -200,8 +202,8 @@ _LINES = {"share right": _percent, "discrimination": _discrimination, "commonest
 
 
 def _reasons(grades: Grades) -> str:
-    said = [f"{name}: {mark.reason}" for name, mark in grades.items() if mark.reason]
-    return "; ".join([*said, *grades.notes])
+    reasons = [f"{name}: {mark.reason}" for name, mark in grades.items() if mark.reason]
+    return "; ".join([*reasons, *grades.notes])
 
 
 def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
@@ -236,7 +238,7 @@ def grade_class(
 
     Raises:
         TypeError: `answers` are not those of a class, or `key` holds no rules.
-        KeyError: `marks` names a submission that there is not.
+        KeyError: `marks` names an unknown submission.
         AnswerError: A share in `marks` is not from 0 to 1, or of a question that the key does not have; or a
             row of its table cannot be read.
 
@@ -262,7 +264,7 @@ def grade_class(
     unknown = next((name for name in by_hand if name not in answers), None)
     if unknown is not None:
         raise KeyError(f"marks names {unknown!r}, which is not a submission.{suggest(unknown, answers)}")
-    graded = {name: grade(given, rules, marks=by_hand.get(name)) for name, given in answers.items()}
+    graded = {name: grade(records, rules, marks=by_hand.get(name)) for name, records in answers.items()}
     if marks is not None and not isinstance(marks, Mapping):
         confirm_from(marks, graded)
     return ClassGrades(graded)
@@ -330,8 +332,8 @@ def confirm_from(path: str | os.PathLike[str], grades: Mapping[str, Grades]) -> 
         raise AnswerError(f"{Path(path).name} has no column {', '.join(sorted(missing))}: see .proposals")
     names = {**{spreadsheet_label(name): name for name in grades}, **{name: name for name in grades}}
     for row in rows:
-        given = (row["confirmed"] or "").strip()
-        if not given:
+        confirmed = (row["confirmed"] or "").strip()
+        if not confirmed:
             continue
         where = f"{Path(path).name}, line {rows.line_num}"
         submission, question = names.get(row["submission"] or ""), row["question"] or ""
@@ -344,10 +346,10 @@ def confirm_from(path: str | os.PathLike[str], grades: Mapping[str, Grades]) -> 
             )
             continue
         try:
-            points = None if given.casefold() in _AS_PROPOSED else float(given.replace(",", "."))
+            points = None if confirmed.casefold() in _AS_PROPOSED else float(confirmed.replace(",", "."))
             grades[submission].confirm(question, points)
         except ValueError as error:
-            raise AnswerError(f"{where}: {quoted(given)} is neither points nor 'ok' ({error})") from error
+            raise AnswerError(f"{where}: {quoted(confirmed)} is neither points nor 'ok' ({error})") from error
 
 
 def _text(mark: Mark) -> str:

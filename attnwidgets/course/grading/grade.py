@@ -32,7 +32,7 @@ def shown(points: float) -> str:
 
 
 class Mark(NamedTuple):
-    """What an answer is worth."""
+    """The points of an answer."""
 
     share: float
     """From 0 to 1."""
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
     of: float
     """The points of a share of 1."""
     answer: Any
-    """The value, or None where there is none that counts."""
+    """The value, or None without an answer that counts."""
     reason: str = ""
     """Why it counts nothing, or the basis of a proposed share."""
     proposed: bool = False
@@ -60,7 +60,7 @@ class Grades(Mapping[str, Mark], Table):
 
     Args:
         marks: The marks.
-        notes: What could not be read, for the teacher.
+        notes: Sentences for the teacher, on parts that could not be read.
         sources: Where each answer was read, by the id of the question.
     """
 
@@ -131,12 +131,12 @@ class Grades(Mapping[str, Mark], Table):
         mark = self[question]
         if points is None and mark.unread:
             raise AnswerError(f"{question}: give points=, as a criterion is left to you ({mark.reason})")
-        given = mark.points if points is None else points
-        if not 0 <= given <= mark.of:
-            raise AnswerError(f"{question}: {given} points are not from 0 to {mark.of:g}")
-        reason = "confirmed" if given == mark.points else "by hand"
-        made = Mark(round(given / mark.of, 6), float(given), mark.of, mark.answer, reason)
-        self._marks = MappingProxyType({**self._marks, question: made})
+        decided = mark.points if points is None else points
+        if not 0 <= decided <= mark.of:
+            raise AnswerError(f"{question}: {decided} points are not from 0 to {mark.of:g}")
+        reason = "confirmed" if decided == mark.points else "by hand"
+        confirmed = Mark(round(decided / mark.of, 6), float(decided), mark.of, mark.answer, reason)
+        self._marks = MappingProxyType({**self._marks, question: confirmed})
 
     @property
     def evidence(self) -> Evidence:

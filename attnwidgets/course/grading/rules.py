@@ -1,4 +1,9 @@
-"""What counts as right: a rule for each question of a key, which gives an answer a share from 0 to 1."""
+"""Rules of a key: for each question, a function that gives an answer a share from 0 to 1.
+
+Every public function returns a `Rule`, whose `judge` marks the value of an answer, whose `code` is the call
+that returns the rule again (for key files and other graders), and whose `steps` are the shares that it can
+give (for graders that count tests).
+"""
 
 from __future__ import annotations
 
@@ -29,13 +34,13 @@ _BASIS = 60
 _TENTHS = tuple(round(step / 10, 1) for step in range(1, 11))
 
 
-def somers_d(right: Sequence[int], given: Sequence[int]) -> float:
-    """Return how far two lists of ranks agree, from -1 to 1, by the pairs that `right` does not tie.
+def somers_d(right: Sequence[int], answered: Sequence[int]) -> float:
+    """Return Somers' D of two lists of ranks, -1 to 1: agreement over the pairs that `right` does not tie.
 
-    It is Kendall's tau where neither has ties; `scipy.stats.somersd` gives the same.
+    It is Kendall's tau where neither has ties; `scipy.stats.somersd` returns the same.
     """
     agreeing = untied = 0
-    for (a, b), (c, d) in combinations(zip(right, given, strict=True), 2):
+    for (a, b), (c, d) in combinations(zip(right, answered, strict=True), 2):
         agreeing += ((a > c) - (a < c)) * ((b > d) - (b < d))
         untied += a != c
     return agreeing / untied if untied else 0.0
@@ -59,7 +64,7 @@ class Criterion(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A share from 0 to 1, a sentence where there is more to say, and the criteria of a rubric."""
+    """A share from 0 to 1, a reason or "", and the criteria of a rubric."""
 
     share: float
     reason: str = ""
@@ -68,16 +73,16 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """What is right for one question; made by `exact`, `any_of`, `overlap`, `kendall`, `near` and `rubric`.
+    """The rule of a question; made by `exact`, `any_of`, `overlap`, `kendall`, `near` and `rubric`.
 
     Attributes:
-        name: The function that made it.
-        arguments: What it was made with, as code, without points and subject.
+        name: The function that returned it.
+        arguments: The arguments of the call, as code, without points and subject.
         points: Points for a share of 1.
         subject: The hash of the model and text that an answer must be about; None: any.
         judge: The share of a value of a kind, with a reason; it raises AnswerError where the value is
             of a kind that cannot be right.
-        unit: The unit in which it must be given; None: any.
+        unit: The unit in which the answer must be given; None: any.
     """
 
     name: str
@@ -88,11 +93,11 @@ class Rule:
     unit: str | None = None
 
     steps: tuple[float, ...] = _TENTHS
-    """Shares that it can give, rising, where there are few; else tenths, for graders that count tests."""
+    """Shares that it can give, ascending, if they are few; else tenths."""
     margin: float | None = None
-    """How far the runner-up is behind, if it was computed (`key_of`)."""
+    """Distance of the runner-up from the right answer, if it was computed (`key_of`)."""
     runner_up: Any = None
-    """Which it is."""
+    """The best answer that is not right, if it was computed."""
 
     def __repr__(self) -> str:
         more = () if self.subject is None else (f"subject={self.subject!r}",)
@@ -100,7 +105,7 @@ class Rule:
 
     @property
     def code(self) -> str:
-        """The expression that makes it again.
+        """The call that returns an equal rule.
 
         Raises:
             AnswerError: It contains a function.
@@ -111,13 +116,13 @@ class Rule:
 
 
 def exact(value: Any, *, points: float = 1, subject: str | None = None) -> Rule:
-    """Return the rule that one answer is right: share 1 for it, 0 for others.
+    """Return the rule of a single right answer: share 1 for it, 0 for others.
 
     Args:
         value: The right answer, in any form that the question takes: `(5, 9)`, `{3, 4}`, `"ALTI"`. Numbers
             are compared in six significant digits; sets in any order.
         points: Points for the right answer, above 0.
-        subject: The hash of the model and text that the answer must be about (`record["subject"]` of your own
+        subject: The hash of the model and text that the answer must be about (`record["subject"]` of your
             answer); None: not compared.
 
     Returns:
@@ -137,7 +142,7 @@ def any_of(*values: Any, points: float = 1, subject: str | None = None) -> Rule:
     """Return the rule that each of several answers is right, or right in part.
 
     Args:
-        values: The right answers; or one dict from an answer to its share, from 0 to 1.
+        values: The right answers; or a dict from an answer to its share, from 0 to 1.
         points: Points for a share of 1, above 0.
         subject: The hash of the model and text that the answer must be about; None: not compared.
 
@@ -161,16 +166,18 @@ def any_of(*values: Any, points: float = 1, subject: str | None = None) -> Rule:
 
 
 def _among(name: str, pairs: list[tuple[Any, float]], points: float, subject: str | None) -> Rule:
-    wanted = [(_given(value), share) for value, share in pairs]
+    right_answers = [(_plain_list(value), share) for value, share in pairs]
 
     def judge(kind: str, value: Any) -> Verdict:
-        return Verdict(max((share for right, share in wanted if _same(kind, right, value)), default=0.0))
+        return Verdict(
+            max((share for right, share in right_answers if _same(kind, right, value)), default=0.0)
+        )
 
-    shares = [share for _, share in wanted]
+    shares = [share for _, share in right_answers]
     if set(shares) == {1.0}:
-        code = tuple(repr(_hashable(item)) for item, _ in wanted)
+        code = tuple(repr(_hashable(item)) for item, _ in right_answers)
     else:
-        code = (repr({_hashable(item): share for item, share in wanted}),)
+        code = (repr({_hashable(item): share for item, share in right_answers}),)
     return _rule(name, code, points, subject, judge, steps=tuple(sorted(set(shares) - {0.0})))
 
 
@@ -190,8 +197,8 @@ def overlap(
 
     Args:
         values: The right set: positions, heads, layers or names; or a span `(start, stop)`.
-        candidates: How many can be chosen in all. Give it where more than half of them are right: else an
-            answer of all candidates has a share above 0.
+        candidates: Number of all candidates, right and wrong. Give it where more than half of them are right:
+            else an answer of all candidates has a share above 0.
         points: Points for the same set, above 0.
         subject: The hash of the model and text that the answer must be about; None: not compared.
 
@@ -208,24 +215,24 @@ def overlap(
         >>> round(aw.course.overlap({5, 6, 11}, candidates=12).judge("tokens", [5, 6, 7]).share, 3)
         0.556
     """
-    wanted = _given(values)
-    if not isinstance(wanted, list):
+    right_set = _plain_list(values)
+    if not isinstance(right_set, list):
         raise AnswerError(f"overlap takes a set of answers, not {quoted(str(values))}")
-    if candidates is not None and candidates <= len(wanted):
-        raise AnswerError(f"candidates={candidates} are not more than the {len(wanted)} that are right")
+    if candidates is not None and candidates <= len(right_set):
+        raise AnswerError(f"candidates={candidates} are not more than the {len(right_set)} that are right")
 
     def judge(kind: str, value: Any) -> Verdict:
         if kind not in ("tokens", "span", "head", "layer", "choice"):
             raise AnswerError(f"a set is right here, and {quoted(kind)} is not a set")
-        right, given = _elements(kind, wanted), _elements(kind, value)
+        right, chosen = _elements(kind, right_set), _elements(kind, value)
         if not right:
-            return Verdict(float(not given))
+            return Verdict(float(not chosen))
         others = len(right) if candidates is None else max(1, candidates - len(right))
-        return Verdict(max(0.0, len(right & given) / len(right) - len(given - right) / others))
+        return Verdict(max(0.0, len(right & chosen) / len(right) - len(chosen - right) / others))
 
-    sizes = {len(wanted)}
-    if len(wanted) == 2 and all(isinstance(edge, int) for edge in wanted):  # noqa: PLR2004 - it may be a span
-        sizes.add(abs(wanted[1] - wanted[0]))
+    sizes = {len(right_set)}
+    if len(right_set) == 2 and all(isinstance(edge, int) for edge in right_set):  # noqa: PLR2004 - it may be a span
+        sizes.add(abs(right_set[1] - right_set[0]))
     steps = {
         round(hits / size - others / wrong, 9)
         for size in sizes
@@ -234,7 +241,7 @@ def overlap(
         for others in range(wrong + 1)
         if hits / size - others / wrong > _LEAST
     }
-    code = (repr(wanted), *(() if candidates is None else (f"candidates={candidates}",)))
+    code = (repr(right_set), *(() if candidates is None else (f"candidates={candidates}",)))
     return _rule("overlap", code, points, subject, judge, steps=_few(steps or {1.0}))
 
 
@@ -242,43 +249,43 @@ def kendall(order: Iterable[Any], *, points: float = 1, subject: str | None = No
     """Return the rule of how far two orders agree: Kendall's tau, and 0 where it is negative.
 
     Args:
-        order: The right order, the first place first; a list in it holds those that share a place.
+        order: The right order, the first rank first; a list in it holds ties.
         points: Points for the same order, above 0.
         subject: The hash of the model and text that the answer must be about; None: not compared.
 
     Returns:
-        A rule, for a key. It counts pairs: those in the same order, less those in the opposite one, by the
-        number of pairs that the right order does not tie (Kendall's tau; with ties, Somers' D). One exchange
-        of neighbours among four items gives 4/6. Items that tie in the right order may be
-        given in any order. A pair that only the answer ties counts 0, the mean of guessing it. An answer with
-        other items has a share of 0.
+        A rule, for a key. It counts pairs: those in the same order, less those in the opposite order, divided
+        by the number of pairs that the right order does not tie (Kendall's tau; with ties, Somers' D). One
+        exchange of neighbours among four items gives 4/6. Items that tie in the right order may be given in
+        any order. A pair that only the answer ties counts 0, the mean of guessing it. An answer with other
+        items has a share of 0.
 
     Raises:
-        AnswerError: The order holds fewer than two places.
+        AnswerError: The order holds fewer than two ranks.
 
     Example:
         >>> rule = aw.course.kendall(["same", "all", "different"])
         >>> round(rule.judge("order", ["all", "same", "different"]).share, 3)
         0.333
     """
-    wanted = checked("order", list(order))
-    if len(wanted) < 2:  # noqa: PLR2004
+    right_order = checked("order", list(order))
+    if len(right_order) < 2:  # noqa: PLR2004
         raise AnswerError("kendall takes an order of two places or more")
-    right = _places(wanted)
+    right = _ranks(right_order)
 
     def judge(kind: str, value: Any) -> Verdict:
         if kind != "order":
             raise AnswerError(f"an order is right here, and {quoted(kind)} is not an order")
-        given = _places(value)
-        if set(given) != set(right):
-            odd = sorted(set(given) ^ set(right))
+        ranks = _ranks(value)
+        if set(ranks) != set(right):
+            odd = sorted(set(ranks) ^ set(right))
             return Verdict(0.0, f"other items were to be put in order: {', '.join(odd)}")
         names = list(right)
-        return Verdict(max(0.0, somers_d([right[name] for name in names], [given[name] for name in names])))
+        return Verdict(max(0.0, somers_d([right[name] for name in names], [ranks[name] for name in names])))
 
     pairs = sum(first != second for first, second in combinations(right.values(), 2))
     steps = _few({pair / pairs for pair in range(1, pairs + 1)})
-    return _rule("kendall", (repr(wanted),), points, subject, judge, steps=steps)
+    return _rule("kendall", (repr(right_order),), points, subject, judge, steps=steps)
 
 
 def near(
@@ -290,7 +297,7 @@ def near(
     points: float = 1,
     subject: str | None = None,
 ) -> Rule:
-    """Return the rule that a number is right nearby: share 1 within `full`, 0 beyond `none`, a line between.
+    """Return the rule of a number: share 1 within `full` of the right one, 0 beyond `none`, linear between.
 
     Args:
         value: The right number.
@@ -330,7 +337,7 @@ def near(
 def rubric(
     criteria: Mapping[str, Test | tuple[float, Test]], *, points: float = 1, subject: str | None = None
 ) -> Rule:
-    """Return the rule of several criteria, each of which counts by its weight: for what is written.
+    """Return the rule of several criteria, each of which counts by its weight, for texts.
 
     It proposes a mark, with the words that each criterion rests on; a person confirms it
     (`ClassGrades.confirm`, or `marks` of `grade`). An empty answer has a share of 0.
@@ -385,7 +392,7 @@ def _tested(test: Test, text: str) -> tuple[float | None, str]:
         return (1.0, _whole_words(text, *match.span())) if match else (0.0, "")
     try:
         return _share(float(test(text))), ""
-    except Exception as error:  # noqa: BLE001 - whatever the teacher's function raises, the answer is marked
+    except Exception as error:  # noqa: BLE001 - a teacher's function must not end the grading
         return None, f"to be marked by hand ({type(error).__name__}: {error})"
 
 
@@ -423,7 +430,8 @@ def _rule(
     return Rule(name, arguments, float(worth), check_subject(subject), judge, unit, steps)
 
 
-def _given(value: Any) -> Any:
+def _plain_list(value: Any) -> Any:
+    """Return a value as canonical JSON has it, sets and ranges as sorted lists."""
     if isinstance(value, (set, frozenset, range)):
         value = sorted(value, key=str)
     return plain(value)
@@ -445,25 +453,25 @@ def _share(share: float) -> float:
 
 
 def _same(kind: str, right: Any, value: Any) -> bool:
-    """Return whether a value is the right one, each in the one form of its kind."""
+    """Return whether a value equals the right one, both in the stored form of their kind."""
     return canonical(checked(kind, right)) == canonical(value)
 
 
 def _elements(kind: str, value: Any) -> set[str]:
-    known = checked(kind, value)
+    elements = checked(kind, value)
     if kind == "span":
-        return set(map(str, range(*known)))
-    if not isinstance(known, list) or (kind == "head" and known and not isinstance(known[0], list)):
-        known = [known]
-    return {canonical(item) for item in known}
+        return set(map(str, range(*elements)))
+    if not isinstance(elements, list) or (kind == "head" and elements and not isinstance(elements[0], list)):
+        elements = [elements]
+    return {canonical(element) for element in elements}
 
 
-def _places(order: list[Any]) -> dict[str, int]:
-    """Return the place of every item; items that share one have the same."""
+def _ranks(order: list[Any]) -> dict[str, int]:
+    """Return the rank of every item, from 0; ties have the same rank."""
     return {
         str(name): number
-        for number, place in enumerate(order)
-        for name in (place if isinstance(place, list) else [place])
+        for number, rank in enumerate(order)
+        for name in (rank if isinstance(rank, list) else [rank])
     }
 
 

@@ -1,1 +1,1 @@
-"""Handouts from one source, keys with margins, and what other graders need."""
+"""Handouts from one source, keys with margins, and files for other graders."""

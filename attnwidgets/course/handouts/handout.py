@@ -39,19 +39,19 @@ def handout(
 ) -> Path:
     """Write the student's version of a teacher's notebook.
 
-    Cells tagged `solution` or `key` are left out. What stands between the lines `### BEGIN SOLUTION` and
+    Cells tagged `solution` or `key` are left out. The text between the lines `### BEGIN SOLUTION` and
     `### END SOLUTION` (in text cells `<!-- BEGIN SOLUTION -->`) is replaced by a line to fill in. Outputs,
-    counts and metadata go. Then the result is searched, outputs and the text in pictures included: nothing is
-    written if a line of a solution or key, the value of an answer, `feedback=`, or an answer in an output is
-    left. Values are compared, not how they are written: 0.847 is also `.8470`, `84.7 %` and `8.47e-1`, and
-    (5, 9) is also `[5,9]`, `5.9`, `L5H9` and `head 9 of layer 5`. Not searched for are names, as a question
-    must name its options, numbers of fewer than three digits, and numbers in words.
+    counts and metadata are removed. Then the result is searched, outputs and the text in pictures included:
+    nothing is written if a line of a solution or key, the value of an answer, `feedback=`, or an answer in an
+    output is left. Values are compared, not how they are written: 0.847 is also `.8470`, `84.7 %` and
+    `8.47e-1`, and (5, 9) is also `[5,9]`, `5.9`, `L5H9` and `head 9 of layer 5`. Not searched for are names,
+    as a question must name its options, numbers of fewer than three digits, and numbers in words.
 
     Args:
         source: The teacher's notebook (.ipynb).
         student: The file to write.
         outputs: Keep outputs, other than those of cells with a solution in them. They are searched, too.
-        placeholder: The line that takes a solution's place.
+        placeholder: The line that replaces a solution.
         allow: Lines of solutions, and values, that may stay because the text gives them anyway; "feedback".
         key: The key, or its file (`write_key`): its values are searched for, too. Give it where the source
             computes answers.
@@ -77,17 +77,19 @@ def handout(
         >>> [cell["source"] for cell in json.loads(path.read_text())["cells"]]
         [['# Which layer?']]
     """
-    given, target = Path(source), Path(student)
-    if target.exists() and target.samefile(given):
+    path, target = Path(source), Path(student)
+    if target.exists() and target.samefile(path):
         raise AnswerError(f"student={str(student)!r} is the source itself: the solutions would be lost")
     try:
-        notebook = json.loads(given.read_text(encoding="utf-8"))
+        notebook = json.loads(path.read_text(encoding="utf-8"))
         cells = notebook["cells"]
     except (ValueError, KeyError, TypeError) as error:
-        raise AnswerError(f"{given.name} is not a notebook of format 4 (.ipynb)") from error
+        raise AnswerError(f"{path.name} is not a notebook of format 4 (.ipynb)") from error
     rules = None if key is None else checked_key(key)
-    made = student_version(notebook, cells, outputs=outputs, placeholder=placeholder, allow=allow, key=rules)
-    text = json.dumps(made, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    result = student_version(
+        notebook, cells, outputs=outputs, placeholder=placeholder, allow=allow, key=rules
+    )
+    text = json.dumps(result, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     write_bytes(target, text.encode())
     return target
 
@@ -102,7 +104,7 @@ def student_version(
     key: Mapping[str, Rule] | None = None,
 ) -> dict[str, Any]:
     """Return the student's version of a notebook, as JSON; see `handout`."""
-    kept: list[dict[str, Any]] = []
+    student_cells: list[dict[str, Any]] = []
     secrets: list[str] = []
     for number, cell in enumerate(cells, 1):
         tags = _tags(cell, number)
@@ -115,7 +117,7 @@ def student_version(
         keeps = outputs and not hidden
         clean: dict[str, Any] = {
             "cell_type": cell["cell_type"],
-            "id": f"cell-{len(kept) + 1}",
+            "id": f"cell-{len(student_cells) + 1}",
             "metadata": {},
             "source": open_text.splitlines(keepends=True),
         }
@@ -123,18 +125,18 @@ def student_version(
             clean |= {"execution_count": None, "outputs": cell.get("outputs", []) if keeps else []}
         elif cell.get("attachments"):
             clean["attachments"] = cell["attachments"]
-        kept.append(clean)
+        student_cells.append(clean)
     kernel = notebook.get("metadata", {}).get("kernelspec") or {}
     if not {"name", "display_name"} <= set(kernel):
         kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    made = {
-        "cells": kept,
+    result = {
+        "cells": student_cells,
         "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
         "nbformat": 4,
         "nbformat_minor": 5,
     }
     values, computed = values_in_code(secrets)
-    leak = find_leak(made, secrets, [*values, *values_in_key(key or {})], set(allow))
+    leak = find_leak(result, secrets, [*values, *values_in_key(key or {})], set(allow))
     if leak:
         raise AnswerError(f"nothing was written: {leak}")
     unsearched = [question for question in computed if question not in (key or {})]
@@ -144,7 +146,7 @@ def student_version(
             "key= takes the key, or the file that aw.course.write_key wrote",
             stacklevel=3,
         )
-    return made
+    return result
 
 
 def source_of(cell: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""Keys from the scores of all candidates, and as other graders need them: otter-grader and nbgrader.
+"""Keys from the scores of all candidates, and in the formats of otter-grader and nbgrader.
 
-What other graders need to use a key: tests for otter-grader, graded cells for nbgrader.
-
-Both run a notebook again and drop its outputs, so that the file of answers has to be handed in with it.
+`key_of` and `order_of` derive rules with a margin from scores. `to_otter` writes a key as tests for
+otter-grader, `to_nbgrader` as graded cells for nbgrader. Both graders run a notebook again and drop its
+outputs, so that the file of answers has to be handed in with it.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def key_of(
         scores: A score for every candidate: a dict; or an array [layer, head], whose candidates are heads, or
             [layer] or [token], whose candidates are numbers. NaN: not a candidate.
         best: `"max"` or `"min"`.
-        shares: What the best is worth, the second best, and so on: `(1, 0.5)` where the two are close.
-        margin: The least margin. It is the distance between the last that is worth something and the first
-            that is not, by the larger of their magnitudes: 0.1 is 10 %.
+        shares: Shares of the best candidate, the second best, and so on: `(1, 0.5)` where the two are close.
+        margin: The least margin. It is the distance between the last candidate with a share and the first
+            without, divided by the larger of their magnitudes: 0.1 is 10 %.
         points: Points for a share of 1.
         subject: The hash of the model and text that the answer must be about; None: not compared.
 
@@ -102,8 +102,8 @@ def order_of(
         question: Id of the question, for the message.
         scores: A score for every name.
         best: Which comes first: `"max"` or `"min"`.
-        tie: Scores within this margin share a place.
-        margin: The least margin between neighbours that do not; see `key_of`.
+        tie: Scores within this margin tie.
+        margin: The least margin between neighbours that do not tie; see `key_of`.
         points: Points for a share of 1.
         subject: The hash of the model and text that the answer must be about; None: not compared.
 
@@ -112,7 +112,7 @@ def order_of(
 
     Raises:
         MarginError: Two neighbours are too near for an order, and too far apart for a tie.
-        AnswerError: There are fewer than two places.
+        AnswerError: There are fewer than two ranks.
 
     Example:
         >>> aw.course.order_of("q4", {"same": 0.5, "all": 0.25, "different": 0.0})
@@ -120,7 +120,7 @@ def order_of(
     """
     require_choice("best", best, ("max", "min"))
     ranked = sorted(_candidates(scores), key=lambda pair: -pair[1] if best == "max" else pair[1])
-    places: list[list[str]] = []
+    ranks: list[list[str]] = []
     least = np.inf
     for number, (name, value) in enumerate(ranked):
         apart = _apart(ranked[number - 1][1], value) if number else np.inf
@@ -131,11 +131,11 @@ def order_of(
                 f"apart, and {margin:.0%} are needed: leave one of them out"
             )
         if number and apart <= tie:
-            places[-1].append(name)
+            ranks[-1].append(name)
         else:
-            places.append([name])
+            ranks.append([name])
             least = min(least, apart)
-    order = [position if len(position) > 1 else position[0] for position in places]
+    order = [names if len(names) > 1 else names[0] for names in ranks]
     return dataclasses.replace(kendall(order, points=points, subject=subject), margin=float(least))
 
 
@@ -144,7 +144,7 @@ def _candidates(scores: Any) -> Iterable[tuple[Any, float]]:
         pairs = list(scores.items())
     else:
         array = np.asarray(scores, dtype=float)
-        pairs = [(place if array.ndim > 1 else place[0], score) for place, score in np.ndenumerate(array)]
+        pairs = [(index if array.ndim > 1 else index[0], score) for index, score in np.ndenumerate(array)]
     return [(candidate, float(score)) for candidate, score in pairs if np.isfinite(score)]
 
 
@@ -163,7 +163,7 @@ def to_otter(key: Mapping[str, Rule], folder: str | os.PathLike[str]) -> Path:
 
     Args:
         key: A rule for every question that counts, by id.
-        folder: The folder to write to; made if it is not there.
+        folder: The folder to write to; created if it does not exist.
 
     Returns:
         The folder, which now holds `tests/<question>.py` and `otter_config.json`.
@@ -213,7 +213,7 @@ def to_nbgrader(
     """Write a notebook for nbgrader: the student's version with a graded cell after every question.
 
     The graded cells hold the key as hidden tests, whose value is the number of points, so that partial credit
-    counts as it is. `nbgrader generate_assignment` takes them out of what students get.
+    counts as it is. `nbgrader generate_assignment` removes them from the students' version.
 
     Args:
         key: A rule for every question that counts, by id.
@@ -238,20 +238,22 @@ def to_nbgrader(
         'course/source/ps1/ps1.ipynb'
     """
     rules = checked_key(key)
-    given = Path(source)
-    notebook = json.loads(given.read_text(encoding="utf-8"))
-    made = student_version(notebook, notebook["cells"], key=rules)
+    path = Path(source)
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    student = student_version(notebook, notebook["cells"], key=rules)
     cells: list[dict[str, Any]] = []
     left = dict(rules)
-    for cell in made["cells"]:
+    for cell in student["cells"]:
         cells.append(cell)
         names = [name for name in left if cell["cell_type"] == "code" and _asks(source_of(cell), name)]
         cells.extend(_graded_cell(name, left.pop(name)) for name in names)
     if left:
-        raise AnswerError(f"{given.name} asks no question with id={next(iter(left))!r}, which the key has")
-    target = Path(folder) / "source" / given.stem / given.name
+        raise AnswerError(f"{path.name} asks no question with id={next(iter(left))!r}, which the key has")
+    target = Path(folder) / "source" / path.stem / path.name
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(target, (json.dumps({**made, "cells": cells}, ensure_ascii=False, indent=1) + "\n").encode())
+    write_bytes(
+        target, (json.dumps({**student, "cells": cells}, ensure_ascii=False, indent=1) + "\n").encode()
+    )
     return target
 
 

@@ -67,13 +67,13 @@ def find_leak(
         notebook: The student's version, as JSON.
         secrets: The text of solutions and keys, of which no line may be left.
         values: The values of answers, which may not be left in any notation.
-        allow: Lines and values that may be there.
+        allow: Lines and values that may stay.
     """
     texts = list(_texts(notebook))
     answered = Collector("")
     read_notebook(json.dumps(notebook).encode(), answered)
-    if answered.found:
-        return f"an output or text holds the answer to {quoted(next(iter(answered.found)))}"
+    if answered.answers:
+        return f"an output or text holds the answer to {quoted(next(iter(answered.answers)))}"
     allowed = {" ".join(line.split()) for line in allow}
     for where, text, is_code, _ in texts:
         if is_code and "feedback" not in allowed and _gives_feedback(text):

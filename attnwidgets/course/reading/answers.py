@@ -1,4 +1,8 @@
-"""Answers of one submission: records by id, from a notebook's outputs and from pasted receipts."""
+"""Answers of a submission: records by id, from a notebook's outputs and from pasted receipts.
+
+A `Collector` gathers the records of a submission's files, which are read in the order of trust: a later
+record of a question replaces an earlier one, with a note if they differ.
+"""
 
 from __future__ import annotations
 
@@ -25,34 +29,33 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 class Source(NamedTuple):
-    """Where an answer was read, and when it was given."""
+    """The file in which an answer was read, and the time of the answer."""
 
     file: str
     """The file, by its path from the folder, archive or table that was read."""
     part: str = ""
     """The part of it: "cell 3", "row 2"."""
     answered: str = ""
-    """When it was answered, as the file of answers says; "" where no file says so."""
+    """Time of the answer by the file of answers; "" without."""
     saved: str = ""
-    """When the file was last written: later than the answer, and the date of a download at worst."""
+    """Time at which the file was last written: later than the answer, at worst the time of a download."""
 
     def __str__(self) -> str:
         return f"{self.file}, {self.part}" if self.part else self.file
 
 
 class Answers(dict[str, Record]):
-    """The answers of one submission: a dict from the id of a question to its `Record`.
+    """The answers of a submission: a dict from the id of a question to its `Record`.
 
-    `record["value"]` or `record.value` is the answer. `notes` are sentences on what could not be read or was
-    found in two forms, `refused` says, by id, why an answer that is there does not count, and `sources`, by
-    id, where each was read.
+    `record["value"]` or `record.value` is the answer. `notes` are sentences on parts that could not be
+    read and on questions with two answers, `refused` says, by id, why an answer does not count, and
+    `sources`, by id, where each answer was read.
 
     Args:
         records: The records.
         notes: Sentences for the reader.
         refused: A reason by id.
         sources: A `Source` by id.
-
     """
 
     def __init__(
@@ -78,24 +81,25 @@ class Answers(dict[str, Record]):
 
 
 class Collector:
-    """Puts together what the files of one submission hold, the most trusted file last.
+    """Gathers the answers in the files of a submission, the most trusted file last.
 
     Attributes:
-        file: The file that is read, by its path.
-        saved: When it was last written.
+        answers: The answers that were read so far.
+        file: Path of the file that is being read.
+        saved: Time at which it was last written.
     """
 
     def __init__(self, name: str) -> None:
         self.name = self.file = name
         self.saved = ""
-        self.found = Answers()
+        self.answers = Answers()
         self._notes: set[str] = set()
         self._count = 0
 
     def note(self, text: str) -> None:
         """Add a sentence for the reader, once; of many, their number."""
         self._notes.add(text)
-        notes, more = self.found.notes, len(self._notes) - _MOST_NOTES
+        notes, more = self.answers.notes, len(self._notes) - _MOST_NOTES
         sentence = f"{self.name}: {text if more <= 0 else f'and {more:,} more of these'}"
         if sentence not in notes:
             notes[_MOST_NOTES:] = []
@@ -112,43 +116,43 @@ class Collector:
             raise AnswerError(f"it holds more than {_MOST_RECORDS:,} answers, and no others are read")
 
     def raw(self, raw: Any, part: str) -> None:
-        """Add what claims to be a record."""
+        """Add a record that was not checked yet, or the reason why it is refused."""
         try:
             self.add(check_record(raw), part)
         except AnswerError as error:
             self.note(f"{part}: {error}")
             name = raw.get("id") if isinstance(raw, dict) else None
             if isinstance(name, str):
-                self.found.refused.setdefault(name, str(error))
+                self.answers.refused.setdefault(name, str(error))
 
     def add(self, record: Record, part: str = "", answered: str = "") -> None:
-        """Add a record; where it differs from one that is there, it replaces it and both are named.
+        """Add a record; it replaces an earlier record of the question, with a note if they differ.
 
         Args:
             record: The record.
-            part: The part of the file that holds it, or "".
-            answered: When it was answered, or "".
+            part: The part of the file in which it was read, or "".
+            answered: Time of the answer, or "".
         """
         name, source = record["id"], Source(self.file, part, answered, self.saved)
         if record["value"] is None:  # a question without an answer
             return
-        before = self.found.get(name)
+        before = self.answers.get(name)
         if before is not None and _meaning(before) != _meaning(record):
             self.note(
                 f"question {quoted(name)} has two answers: {_shown(record)} in {_near(source)}, which "
-                f"counts, and {_shown(before)} in {_near(self.found.sources[name])}"
+                f"counts, and {_shown(before)} in {_near(self.answers.sources[name])}"
             )
-        self.found[name], self.found.sources[name] = record, source
-        self.found.refused.pop(name, None)
+        self.answers[name], self.answers.sources[name] = record, source
+        self.answers.refused.pop(name, None)
 
 
 def _near(source: Source) -> str:
-    """Return a source as a note of its submission names it."""
+    """Return the part of a source, or else the name of its file, for a note on the submission."""
     return source.part or source.file.rpartition("/")[2]
 
 
 def _meaning(record: Record) -> str:
-    """Return what makes two records the same answer, whichever version of the package wrote them."""
+    """Return a record as text without the version of the package: equal for the same answer."""
     return canonical({name: value for name, value in record.items() if name != "package"})
 
 
@@ -157,7 +161,7 @@ def _shown(record: Record) -> str:
 
 
 def read_notebook(data: bytes, into: Collector) -> None:
-    """Add the answers of a notebook: receipts in its text cells first, then what its outputs hold.
+    """Add the answers of a notebook: receipts in its text cells first, then records in its outputs.
 
     Raises:
         AnswerError: It is not a notebook, or holds too much.
@@ -173,13 +177,13 @@ def read_notebook(data: bytes, into: Collector) -> None:
         for raw in records:
             into.count()
             into.raw(_parsed(raw), f"the output of cell {number}")
-        if not records:  # a front end that keeps only HTML
+        if not records:  # some front ends save only HTML
             for bundle in bundles:
                 read_receipts(_joined(bundle.get("text/html")), into, f"the output of cell {number}")
 
 
 def read_receipts(text: str, into: Collector, part: str = "") -> None:
-    """Add every receipt of a text, and say of those that cannot be read why.
+    """Add every receipt of a text, or a note on why it cannot be read.
 
     Raises:
         AnswerError: There are too many.
@@ -202,9 +206,10 @@ _MOST_VALUES = 10_000_000
 
 
 def text_of_page(data: bytes) -> str:
-    """Return the text of an HTML page in which receipts are looked for, without tags and with them.
+    """Return the text of an HTML page without tags, followed by the page with tags.
 
-    No page escapes the characters of a receipt.
+    Receipts are searched in both, as a tag may divide a receipt and an attribute may contain one. None of a
+    receipt's characters is escaped in HTML.
     """
     text = decoded(data)
     return f"{_TAG.sub('', text)}\n{text}"
@@ -249,7 +254,7 @@ def _bundles(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _parsed(raw: Any) -> Any:
-    """Return a record from an output; some front ends keep JSON as text or as a list of lines."""
+    """Return a record from an output; some front ends save JSON as text or as a list of lines."""
     if isinstance(raw, (str, list)):
         try:
             return json.loads(_joined(raw))

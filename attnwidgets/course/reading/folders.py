@@ -1,4 +1,8 @@
-"""Where files lie, in a folder or a zip archive, and which of them make one submission."""
+"""The files of a folder or a zip archive, and the submissions that they make.
+
+`Folder` and `Zip` list and read files within a `Budget` of bytes, so that a hostile archive cannot exhaust
+the memory. `submissions_of` groups their names into submissions by folder and stem.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +31,16 @@ _FREE = 20_000_000
 """Bytes of a submission that do not count against those of the class."""
 
 _SHARED = 1_000_000_000
-"""Bytes of all submissions beyond their free ones."""
+"""Bytes of all submissions beyond `_FREE` each."""
 
 _MOST_FILES = 10_000
 """Files of an archive."""
 
 _TRUST = (".md", ".txt", ".htm", ".html", ".py", ".ipynb", ".json")
-"""From receipts that were pasted, to what the questions themselves wrote when they were answered."""
+"""Suffixes in the order of trust: pasted receipts first, the file that questions write last."""
 
 _TELLING = (".ipynb", ".html", ".htm", ".py", ".txt", ".md", ".json")
-"""Whose name a submission has."""
+"""Suffixes in the order in which a file gives a submission its name."""
 
 
 class Budget:
@@ -101,11 +105,11 @@ class Folder:
     def names(self) -> list[str]:
         """Return the paths of the files that may hold answers, sorted."""
         for folder, inner, files in os.walk(self._path, onerror=self._unreadable):
-            here = Path(folder)
-            if here == self._path:
-                self.skipped |= {_shown(name): _LINK for name in inner if (here / name).is_symlink()}
+            current = Path(folder)
+            if current == self._path:
+                self.skipped |= {_shown(name): _LINK for name in inner if (current / name).is_symlink()}
             inner[:] = [name for name in inner if self._deep and not _is_hidden(name)]
-            for path in (here / name for name in files if _may_hold(name)):
+            for path in (current / name for name in files if _may_hold(name)):
                 if path.is_symlink() or path.is_file():
                     self._add(path)
         return sorted(self._paths)
@@ -215,7 +219,7 @@ def _may_hold(name: str) -> bool:
 
 
 class Submission(NamedTuple):
-    """The files of one submission, the most trusted last."""
+    """The files of a submission, the most trusted last."""
 
     name: str
     files: tuple[str, ...]
@@ -225,14 +229,14 @@ class Submission(NamedTuple):
 def submissions_of(names: Iterable[str], *, mixed: bool = False) -> list[Submission]:
     """Return the submissions in the files of one or several folders, in the order of their names.
 
-    Files of one folder and one stem belong together: `ps1.ipynb`, `ps1.html`, `ps1.answers.json`. A file of
-    answers that has the name of no notebook belongs to the only notebook in its folder. Next to several
+    Files with the same folder and stem belong together: `ps1.ipynb`, `ps1.html`, `ps1.answers.json`. A file
+    of answers that has the name of no notebook belongs to the only notebook in its folder. Next to several
     notebooks it is a submission by itself, with a note: it may be of any of them.
 
     Args:
         names: The paths of the files.
         mixed: Whether files of several students may lie side by side in the outermost folder, so that a file
-            of answers there is only of the notebook whose name it has.
+            of answers in it belongs only to the notebook of its name.
     """
     folders: dict[PurePosixPath, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name in names:

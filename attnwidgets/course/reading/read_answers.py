@@ -41,10 +41,10 @@ _LARGEST_CELL = 10_000_000
 def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
     """Return the answers in a file, or those of every submission in a folder; nothing is run.
 
-    A notebook's answers stand in three places: `<notebook>.answers.json` next to it, the outputs of its
-    cells, and receipts that were pasted into its text. Where they differ, the file next to it counts, for a
-    question writes it at every answer, while outputs are saved with the notebook; then the outputs; then
-    receipts. A record holds no time: an old file of answers next to a newer notebook wins, and a warning
+    A notebook's answers are stored three times: in `<notebook>.answers.json` next to it, in the outputs of
+    its cells, and in receipts that were pasted into its text. Where they differ, the file next to it counts,
+    for a question writes it at every answer, while outputs are saved with the notebook; then the outputs;
+    then receipts. A record holds no time: an old file of answers next to a newer notebook wins, and a warning
     names both answers.
 
     Args:
@@ -57,8 +57,8 @@ def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
         `Answers`, a dict from the id of a question to its record: `answers["q1"]["value"]`. Of a folder, a
         table, or an archive with several submissions: a dict of `Answers`, by path or by a row's first
         column; rows of a table in a folder by the path of the table and that. Files of one folder with one
-        stem are one submission. What could not be read is in `.notes`, and costs no other submission
-        anything; where each answer was read, and when it was given, is in `.sources`. Links are not followed.
+        stem are a submission. A file that cannot be read is named in `.notes` and does not affect
+        other submissions; `.sources` has the file and the time of each answer. Links are not followed.
 
     Warns:
         UserWarning: Something could not be read, or a question has two answers; the message names it.
@@ -74,40 +74,42 @@ def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
         >>> aw.course.read_answers("ada.txt")["q1"]["value"]
         [5, 9]
     """
-    given = Path(path)
-    if not given.exists():
-        raise FileNotFoundError(f"file {str(given)!r} does not exist")
-    if given.is_dir():
-        read: Answers | dict[str, Answers] = _by_name(_of_files(Folder(given)))
+    source = Path(path)
+    if not source.exists():
+        raise FileNotFoundError(f"file {str(source)!r} does not exist")
+    if source.is_dir():
+        read: Answers | dict[str, Answers] = _by_name(_of_files(Folder(source)))
     else:
-        suffix = given.suffix.lower()
+        suffix = source.suffix.lower()
         if suffix not in SUFFIXES:
             raise AnswerError(
-                f"{given.name} cannot hold answers: give a folder, or one of {', '.join(sorted(SUFFIXES))}"
+                f"{source.name} cannot hold answers: give a folder, or one of {', '.join(sorted(SUFFIXES))}"
             )
         try:
-            read = _of_file(given, suffix)
+            read = _of_file(source, suffix)
         except AnswerError as error:
-            raise type(error)(f"{given.name}: {error}") from error
-    each = [read] if isinstance(read, Answers) else read.values()
-    for note in chain.from_iterable(answers.notes for answers in each):
+            raise type(error)(f"{source.name}: {error}") from error
+    submissions = [read] if isinstance(read, Answers) else read.values()
+    for note in chain.from_iterable(answers.notes for answers in submissions):
         warnings.warn(note, UserWarning, stacklevel=2)
     return read
 
 
-def _of_file(given: Path, suffix: str) -> Answers | dict[str, Answers]:
-    folder = Folder(given.parent, deep=False)
+def _of_file(path: Path, suffix: str) -> Answers | dict[str, Answers]:
+    folder = Folder(path.parent, deep=False)
     names = folder.names()
     if suffix == ".csv":
-        return _by_name(_of_table(folder, given.name, root=""))
+        return _by_name(_of_table(folder, path.name, root=""))
     if suffix == ".zip":
-        inside = _by_name(_of_files(Zip(folder.read(given.name), "", folder.budget)))
+        inside = _by_name(_of_files(Zip(folder.read(path.name), "", folder.budget)))
         return next(iter(inside.values())) if len(inside) == 1 else inside
     if suffix == ".json":
-        return _gathered(folder, Submission(given.name, (given.name,)), strict=True)
-    whole = next(each for each in submissions_of(_plain(names, given.name)) if given.name in each.files)
-    files = tuple(name for name in whole.files if name == given.name or is_sidecar(Path(name)))
-    return _gathered(folder, whole._replace(name=given.name, files=files), strict=True)
+        return _gathered(folder, Submission(path.name, (path.name,)), strict=True)
+    whole = next(
+        submission for submission in submissions_of(_plain(names, path.name)) if path.name in submission.files
+    )
+    files = tuple(name for name in whole.files if name == path.name or is_sidecar(Path(name)))
+    return _gathered(folder, whole._replace(name=path.name, files=files), strict=True)
 
 
 def _plain(names: list[str], always: str = "") -> list[str]:
@@ -190,11 +192,11 @@ def _few(submissions: Iterable[tuple[str, Answers]]) -> list[tuple[str, Answers]
 
 
 def _gathered(files: Files, submission: Submission, *, strict: bool = False) -> Answers:
-    """Return the answers of one submission.
+    """Return the answers of a submission.
 
     Args:
-        files: Where its files are.
-        submission: Which they are.
+        files: The folder or archive of its files.
+        submission: The names of its files.
         strict: Raise where its main file cannot be read, instead of noting it.
 
     Raises:
@@ -207,17 +209,17 @@ def _gathered(files: Files, submission: Submission, *, strict: bool = False) -> 
         try:
             into.file, into.saved = f"{files.root}{name}", files.saved(name)
             _add(files.read(name), name, into)
-        except Exception as error:  # noqa: PERF203 - whatever a file raises, the others count
+        except Exception as error:  # noqa: PERF203 - a damaged file must not cost the others
             if strict and name == submission.name:
                 if isinstance(error, AnswerError):
                     raise
                 raise AnswerError(_reason(error)) from error
             into.note(f"{PurePosixPath(name).name} cannot be read: {_reason(error)}")
-    return into.found
+    return into.answers
 
 
 def _reason(error: Exception) -> str:
-    """Return why a file cannot be read, in words if they are ours."""
+    """Return why a file cannot be read: our message, that of the system, or the error's name."""
     if isinstance(error, AnswerError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
@@ -245,7 +247,7 @@ def _add_sidecar(data: bytes, name: str, into: Collector) -> None:
     for note in read.notes:
         into.note(note)
     for key, reason in read.refused.items():
-        into.found.refused.setdefault(key, reason)
+        into.answers.refused.setdefault(key, reason)
     for key, record in read.records.items():
         into.add(record, answered=read.answered.get(key, ""))
 
@@ -268,9 +270,9 @@ def _of_table(files: Files, name: str, root: str) -> Iterator[tuple[str, Answers
             into.file, into.saved = table, saved
             for cell in row:
                 read_receipts(cell, into, f"row {number}")
-            if into.found or into.found.notes:
+            if into.answers or into.answers.notes:
                 label = row[0].strip() if "aw1." not in row[0] else ""
-                rows.append((number, label or f"(row {number})", into.found))
+                rows.append((number, label or f"(row {number})", into.answers))
             if len(rows) > _MOST_ROWS:
                 raise AnswerError(f"it has more than {_MOST_ROWS:,} rows")
     except csv.Error as error:

@@ -1,4 +1,4 @@
-"""Compare several methods by several metrics over a data set: in shared batches, kept on disk, resumed."""
+"""Compare several methods by several metrics over a data set: in shared batches, cached, resumed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.model_parcel import Carried
 
 WINDOW = 16
-"""Texts per shard, at most: their variants share batches, and their scores are kept in one file."""
+"""Texts per shard, at most: their variants share batches, and their scores are stored in a file."""
 LONG = 2_000
 """Characters after which a shard ends: long texts fill batches alone, and an interrupt should cost little."""
 EVERY = {name: family for family, names in FAMILIES.items() for name in names}
@@ -86,14 +86,14 @@ def compare(
     """Score several methods by several metrics over a data set; `aw.compare` shows explanations side by side.
 
     All variants of a text, for all methods, metrics and shares at once, run in batches that texts share;
-    equal inputs run once. With `cache` scores are kept on disk under a hash of all they depend on: the
+    equal inputs run once. With `cache` scores are stored on disk under a hash of all they depend on: the
     model's weights, the tokenizer's vocabulary and rules, the text, the method's code and options. So an
     interrupted run continues where it stopped, another method or text costs only itself, and several
     processes or machines may fill one folder.
 
-    Texts are read as they are needed, in shards of at most 16 (fewer if they are long), and not kept; memory
-    grows by 8 bytes per text, metric, method and share. Shards do not depend on `jobs`, so that scores are
-    equal to the last bit for any number of workers with the same number of threads each.
+    Texts are read as they are needed, in shards of at most 16 (fewer if they are long), and then freed;
+    memory grows by 8 bytes per text, metric, method and share. Shards do not depend on `jobs`, so that scores
+    are equal to the last bit for any number of workers with the same number of threads each.
 
     Args:
         methods: Names in `aw.methods()`, (name, options), functions of a trace that return Attributions; or a
@@ -110,10 +110,10 @@ def compare(
         tokenizer: Its tokenizer.
         operator: {operator} Required by metrics that remove features.
         removal: {removal}
-        target: As every method takes it; "label" for each text's own label (then fidelity is that of the
-            phenomenon). By default what the model predicts.
+        target: As every method takes it; "label" for the label of each text (then fidelity is that of the
+            phenomenon). By default the model's prediction.
         unit: {unit}
-        cache: A folder to keep scores in; None keeps nothing.
+        cache: A folder to store scores in; None stores nothing.
         jobs: Number of processes that share the texts, each with a copy of the model and one thread; or a
             `concurrent.futures.Executor`, such as Dask's `client.get_executor()`. For workers on other
             machines, name the model's folder or hub id. See docs/scale.md.
@@ -131,8 +131,8 @@ def compare(
     Example:
         >>> methods = {"gradient": "saliency", "lrp": "lrp"}
         >>> texts = ["A fine film.", "A dull story."]
-        >>> found = aw.evaluate.compare(methods, "gini", texts, *aw.demo_model("classifier"))
-        >>> found["complexity"].methods
+        >>> comparison = aw.evaluate.compare(methods, "gini", texts, *aw.demo_model("classifier"))
+        >>> comparison["complexity"].methods
         ('gradient', 'lrp', 'uniform', 'one element')
     """
     from attnwidgets._version import __version__
@@ -196,7 +196,7 @@ class _Scorer:
 
 
 class _Source:
-    """The entries of a data set, as often as it can be read."""
+    """The entries of a data set, checked; a stream can be read once, a collection again."""
 
     def __init__(self, dataset: Any, metrics: MetricSet, model: Any, jobs: int | Executor) -> None:
         if isinstance(dataset, str) or not hasattr(dataset, "__iter__"):
@@ -209,11 +209,11 @@ class _Source:
         """Yield the entries.
 
         Raises:
-            ValueError: If one is empty, or lacks what the metrics need.
-            TypeError: If it is not an entry.
+            ValueError: If an entry is empty, or lacks a label or rationale that the metrics need.
+            TypeError: If an item is not an entry.
         """
-        for number, given in enumerate(self._dataset):
-            item = item_of(given, number, self._metrics)
+        for number, entry in enumerate(self._dataset):
+            item = item_of(entry, number, self._metrics)
             if item.trace is None and self._model is None:
                 raise ValueError("model is missing: the data set has texts; pass model and tokenizer.")
             if item.trace is not None and self._jobs != 1:
@@ -284,7 +284,7 @@ def _card(
     protocol: RemovalProtocol,
     fingerprint: str,
 ) -> Scorecard:
-    """Return the scorecard of one family of metrics."""
+    """Return the scorecard of a family of metrics."""
     baselines = _baselines(family, protocol)
     samples = keys.rows(results.values[family]).swapaxes(1, 2)
     curve: dict[str, Any] = {"x": protocol.thresholds, "x_name": "share"} if family == "removal" else {}

@@ -1,4 +1,10 @@
-"""One text of a comparison: its entry in the data set, and its scores by all families of metrics."""
+"""A text of a comparison: its entry in the data set, and its scores by all families of metrics.
+
+Families that remove features are generators of questions (`ordering.py`). `answer_together` runs those of
+several texts in rounds: each round collects the variants that the model has not answered yet, runs them in
+shared batches, and sends every family its answers. `ComparedText` stores answers, so that a variant which
+several families need runs once.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +60,7 @@ _DRAWS = 100  # where draws cost no forward pass
 
 @dataclass(frozen=True)
 class MetricSet:
-    """What is scored of every text.
+    """The metrics of a comparison, with their target and unit.
 
     Attributes:
         families: Names of metrics by family.
@@ -68,19 +74,19 @@ class MetricSet:
 
     @property
     def by_label(self) -> bool:
-        """Whether the target is each text's own label."""
+        """Whether the target is the label of each text."""
         return isinstance(self.target, str) and self.target == "label"
 
 
 @dataclass(frozen=True)
 class Item:
-    """One entry of a data set.
+    """An entry of a data set.
 
     Attributes:
         text: The text; "" for a trace.
         label: Its label, or None.
         rationale: Spans or elements that a person names, or None.
-        trace: The trace, if one was given.
+        trace: The trace, if the entry is a trace.
     """
 
     text: str
@@ -94,7 +100,7 @@ class Item:
         return self.text if self.trace is None else self.trace.text
 
     def content(self, metrics: MetricSet) -> Any:
-        """Return what the scores of this entry depend on: its label and rationale only where they matter."""
+        """Return the content on which the scores depend: label and rationale only if the metrics use them."""
         label = self.label if metrics.by_label else None
         rationale = self.rationale if "plausibility" in metrics.families else None
         if rationale is not None:
@@ -107,7 +113,7 @@ class Item:
         return [inputs, label, rationale]
 
 
-def item_of(given: Any, number: int, metrics: MetricSet) -> Item:
+def item_of(entry: Any, number: int, metrics: MetricSet) -> Item:
     """Return an entry of a data set.
 
     Raises:
@@ -115,18 +121,18 @@ def item_of(given: Any, number: int, metrics: MetricSet) -> Item:
         TypeError: If it is not an entry.
     """
     name = f"dataset[{number}]"
-    if hasattr(given, "stack_table"):
-        item = Item("", trace=given)
-    elif isinstance(given, str):
-        item = Item(given)
-    elif isinstance(given, Mapping):
-        item = Item(given.get("text", ""), given.get("label"), given.get("rationale"))
-    elif hasattr(given, "text"):
-        item = Item(given.text, getattr(given, "label", None), getattr(given, "rationale", None))
-    elif isinstance(given, Sequence) and len(given) == 2:  # noqa: PLR2004 - text and label
-        item = Item(given[0], given[1])
+    if hasattr(entry, "stack_table"):
+        item = Item("", trace=entry)
+    elif isinstance(entry, str):
+        item = Item(entry)
+    elif isinstance(entry, Mapping):
+        item = Item(entry.get("text", ""), entry.get("label"), entry.get("rationale"))
+    elif hasattr(entry, "text"):
+        item = Item(entry.text, getattr(entry, "label", None), getattr(entry, "rationale", None))
+    elif isinstance(entry, Sequence) and len(entry) == 2:  # noqa: PLR2004 - text and label
+        item = Item(entry[0], entry[1])
     else:
-        kind = type(given).__name__
+        kind = type(entry).__name__
         raise TypeError(f"{name} is a {kind}, not a text, an object with one, (text, label) or a trace.")
     if item.trace is None and (not isinstance(item.text, str) or not item.text.strip()):
         raise ValueError(f"{name} has an empty text; leave it out.")
@@ -142,8 +148,8 @@ def traced(model: Any, tokenizer: Any, items: Sequence[Item]) -> list[Trace]:
     from attnwidgets.tracing.recording.run import trace
 
     texts = [item.text for item in items if item.trace is None]
-    made = iter(trace(model, tokenizer, texts) if texts else [])
-    return [next(made) if item.trace is None else item.trace for item in items]
+    new_traces = iter(trace(model, tokenizer, texts) if texts else [])
+    return [next(new_traces) if item.trace is None else item.trace for item in items]
 
 
 def answer_together(texts: Sequence[ComparedText], batch_size: int) -> None:
@@ -157,7 +163,7 @@ def answer_together(texts: Sequence[ComparedText], batch_size: int) -> None:
             try:
                 pending[number] = next(questions) if answer is None else questions.send(answer)
             except StopIteration as end:
-                text.keep(family, end.value)
+                text.store(family, end.value)
         by_text: dict[ComparedText, list[Bools]] = {}
         for number, removed in pending.items():
             by_text.setdefault(asking[number][0], []).append(removed)
@@ -165,11 +171,11 @@ def answer_together(texts: Sequence[ComparedText], batch_size: int) -> None:
         removals = [(text.case.removal, removed) for text, removed in zip(by_text, unknown, strict=True)]
         for text, removed, new in zip(by_text, unknown, answer_all(removals, batch_size), strict=True):
             text.learn(removed, new)
-        answers = {number: asking[number][0].known(removed) for number, removed in pending.items()}
+        answers = {number: asking[number][0].answers_to(removed) for number, removed in pending.items()}
 
 
 class ComparedText:
-    """One text, its explanations, and its scores.
+    """A text, its explanations, and its scores.
 
     Attributes:
         scores: By family [metric, method and then baseline, x].
@@ -181,7 +187,7 @@ class ComparedText:
         item: Its entry in the data set.
         seed: Seed of its draws.
         specs: The methods by name.
-        metrics: What is scored.
+        metrics: The metrics.
         protocol: How features are removed.
     """
 
@@ -230,21 +236,21 @@ class ComparedText:
             yield "single_removals", infidelity.single_questions(changed(draws=_DRAWS), names)
 
     def unknown(self, removed: Bools) -> Bools:
-        """Return which variants [variant, element] the model has not answered yet, each once."""
+        """Return the variants that the model has not answered yet [variant, element], each once."""
         rows = {row.tobytes(): row for row in removed}
         left = [row for key, row in rows.items() if key not in self._answers]
         return np.stack(left) if left else removed[:0]
 
     def learn(self, removed: Bools, answers: Answers) -> None:
-        """Remember the answers to variants."""
+        """Store the answers to variants."""
         self._answers |= {row.tobytes(): kinds for row, kinds in zip(removed, answers.table().T, strict=True)}
 
-    def known(self, removed: Bools) -> Answers:
-        """Return the remembered answers to variants."""
+    def answers_to(self, removed: Bools) -> Answers:
+        """Return the stored answers to variants."""
         return Answers.of(np.stack([self._answers[row.tobytes()] for row in removed], axis=1))
 
-    def keep(self, family: str, scores: Any) -> None:
-        """Keep the scores of a family [metric, method, x]; one of a single metric has no first axis."""
+    def store(self, family: str, scores: Any) -> None:
+        """Store the scores of a family [metric, method, x]; a single metric may lack the first axis."""
         array = np.asarray(scores, dtype=np.float64)
         array = array[None] if array.ndim == 1 else array
         self.scores[family] = array[..., None] if array.ndim == 2 else array  # noqa: PLR2004 - without x
@@ -253,7 +259,7 @@ class ComparedText:
 
     def _keep_card(self, family: str, card: Scorecard) -> None:
         self.notes |= dict.fromkeys(filter(None, [card.warning]))
-        self.keep(family, card.samples[0])
+        self.store(family, card.samples[0])
 
     def _score_without_removal(self) -> None:
         """Score the families that remove nothing."""

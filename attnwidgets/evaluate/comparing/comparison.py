@@ -1,4 +1,4 @@
-"""Comparison: the result of `compare`, as scorecards by family of metrics and one table over all of them."""
+"""Comparison: the result of `compare`, as scorecards by family of metrics and a table over all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Comparison(Mapping[str, Scorecard], Table, Viewable):
     """Scorecards of the same methods and texts by family: "removal", "single_removals", "plausibility", ...
 
-    It holds the families of which a metric was scored. `.table` has one number for every metric.
+    It holds the families of which a metric was scored. `.table` has a number for every metric.
 
     Args:
         cards: Scorecards by family.
@@ -45,13 +45,13 @@ class Comparison(Mapping[str, Scorecard], Table, Viewable):
 
     @classmethod
     def merge(cls, parts: Sequence[Comparison]) -> Comparison:
-        """Merge comparisons of different texts, by the same methods and metrics, into one.
+        """Merge comparisons of different texts, by the same methods and metrics.
 
         Args:
             parts: In the order of the texts.
 
         Raises:
-            ValueError: If there are none, or they differ in methods, metrics, options or model.
+            ValueError: If `parts` is empty, or they differ in methods, metrics, options or model.
         """
         if not parts:
             raise ValueError("parts is empty: give at least one comparison.")
@@ -80,7 +80,7 @@ class Comparison(Mapping[str, Scorecard], Table, Viewable):
 
     @property
     def table(self) -> Scorecard:
-        """One number for every metric and method [metric, method, 1]; curves are their mean (AOPC).
+        """A number for every metric and method [metric, method, 1]; curves are their mean (AOPC).
 
         The baselines are chance and the oracle; NaN for metrics without them.
         """
@@ -119,12 +119,12 @@ class Comparison(Mapping[str, Scorecard], Table, Viewable):
         vmax: float | None = None,
         numbers: bool | None = None,
     ) -> Figure:
-        """Return a matplotlib figure of one family's scores.
+        """Return a matplotlib figure of a family's scores.
 
         Args:
-            family: The family; by default "removal", or the first there is.
-            kind: "lines", one panel per metric, or "table", a row for every method.
-            title: Heading; by default what was evaluated and on how many examples.
+            family: The family; by default the first.
+            kind: "lines", a panel per metric, or "table", a row for every method.
+            title: Heading; by default the title of the scores and the number of examples.
             cmap: For "table": colour map; by default paper to ink.
             vmax: For "table": value of the last colour; by default the largest that a method reaches.
             numbers: For "table": whether cells show their value; by default if there is room.

@@ -55,7 +55,7 @@ def require_choices(options: Mapping[str, str]) -> None:
 
 
 def departures(options: Mapping[str, str], *, masked: bool, rankings: Sequence[str] = ()) -> list[str]:
-    """Return in words what a reader must know of how scores were computed."""
+    """Return the differences from the paper's computation, in words."""
     words = {
         "target masked": masked,
         "row of the token before the target": options["row"] == "before",
@@ -75,7 +75,7 @@ class Reading:
     Attributes:
         model: The model.
         tokenizer: Its tokenizer.
-        unit: What indices count.
+        unit: Unit of the indices.
         pieces: Which tokens of a cue count.
         causal: Whether the model reads from left to right; if so, cues after the target are left out.
         mask: Whether targets are masked.
@@ -90,16 +90,16 @@ class Reading:
     mask: bool
     layers: int
 
-    def examples(self, given: Iterable[Any]) -> Iterator[Example]:
+    def examples(self, sources: Iterable[Any]) -> Iterator[Example]:
         """Yield examples as the model reads them.
 
         Raises:
-            ValueError: If one does not fit; the message names it.
+            ValueError: If an example does not fit; the message names it.
         """
-        for number, item in enumerate(given):
+        for number, item in enumerate(sources):
             example = self._read(item, number)
             if not example.cues:
-                raise ValueError(self._blind(number, given))
+                raise ValueError(self._blind(number, sources))
             yield example
 
     def _read(self, item: Any, number: int) -> Example:
@@ -110,21 +110,21 @@ class Reading:
             return example
         return replace(example, cues=tuple(cue for cue in example.cues if cue < min(example.target)))
 
-    def _blind(self, number: int, given: Iterable[Any]) -> str:
-        told = ""
-        if isinstance(given, Sized):
-            count = sum(not self._read(item, index).cues for index, item in enumerate(given))
-            told = f" (as in {count} of {len(given)} examples)"
+    def _blind(self, number: int, sources: Iterable[Any]) -> str:
+        counted = ""
+        if isinstance(sources, Sized):
+            count = sum(not self._read(item, index).cues for index, item in enumerate(sources))
+            counted = f" (as in {count} of {len(sources)} examples)"
         return (
             f"examples[{number}]: every cue follows the target, and this model reads from left to right"
-            f"{told}; leave them out."
+            f"{counted}; leave them out."
         )
 
 
 def reading(
     model: Any, tokenizer: Any, first: Any, unit: str, pieces: Pieces, mask_target: bool | None
 ) -> Reading:
-    """Return how examples are read, given the first of them.
+    """Return the `Reading` of a model's examples, checked on the first of them.
 
     Raises:
         ValueError: If it does not fit, or cannot be masked.
@@ -166,7 +166,7 @@ def sink_warning(first: int, of: int) -> str:
 
 
 def rests(example: Example) -> bool:
-    """Return whether a cue is the first token, and not a special one."""
+    """Return whether a cue is the first token, and this token is not special."""
     return 0 in example.cues and not example.special[0]
 
 

@@ -1,4 +1,4 @@
-"""The row of one target, method by method: the strips of "aggregated scores for one example".
+"""The row of a target, method by method: the strips of "aggregated scores for one example".
 
 Mohebbi et al. 2023, Quantifying Context Mixing in Transformers.
 """
@@ -32,7 +32,7 @@ def example_scores(
     pieces: Literal["first", "all"] = "first",
     normalize: Literal["row", "none"] = "row",
 ) -> Scorecard:
-    """Return what each method finds in the context of one target: its row over tokens, a strip per method.
+    """Return the row of a target over tokens by each method, a strip per method.
 
     For cumulative maps (rollout, GlobEnc, `("alti", {"rolled_out": True})`) these are the scores aggregated
     over the layers up to `layer`. `.figure("table")` draws the strips.
@@ -40,18 +40,18 @@ def example_scores(
     Args:
         model: As `aw.trace` takes it.
         tokenizer: Its tokenizer.
-        example: One example, as `cue_contribution` takes it.
+        example: An example, as `cue_contribution` takes it.
         methods: As `cue_contribution` takes them.
-        layer: Which layer; the last by default.
-        unit: What the indices count, "word" or "token".
+        layer: Number of the layer; the last by default.
+        unit: Unit of the indices, "word" or "token".
         mask_target: Mask tokens of the target; see `cue_contribution`.
-        row: Whose row is read, "target" or "before"; for several target tokens the mean.
+        row: The row that is read, "target" or "before"; for several target tokens the mean.
         pieces: Which tokens of a cue word are marked, the "first" or "all".
-        normalize: "row" divides rows by the sums of their absolute values; "none" takes them as they are.
+        normalize: "row" divides rows by the sums of their absolute values; "none" leaves them unchanged.
 
     Returns:
-        A Scorecard of one example [metric "score", method, token]; `.x_notes` marks target and cues. The
-        baselines are a uniform row and one that lies on the cues alone.
+        A Scorecard of an example [metric "score", method, token]; `.x_notes` marks target and cues. The
+        baselines are a uniform row, and a row that lies on the cues alone.
 
     Raises:
         ValueError: As `cue_contribution` does.

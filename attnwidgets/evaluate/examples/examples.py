@@ -29,7 +29,7 @@ _PAIR = 2
 
 @dataclass(frozen=True)
 class Example:
-    """One example as the model reads it.
+    """An example as the model reads it.
 
     Attributes:
         number: Its number in the data.
@@ -47,9 +47,9 @@ class Example:
 
 
 def read(
-    model: Any, tokenizer: Any, given: Any, number: int, *, unit: str, pieces: Pieces, mask: bool
+    model: Any, tokenizer: Any, source: Any, number: int, *, unit: str, pieces: Pieces, mask: bool
 ) -> Example:
-    """Return one example located among the model's tokens.
+    """Return an example located among the model's tokens.
 
     Raises:
         ValueError: If a field is missing or an index out of range; the message names the example.
@@ -57,13 +57,13 @@ def read(
     from attnwidgets.tracing.recording.inputs import encode, limit_of, text_tokenizer, words_text
 
     name = f"examples[{number}]"
-    words, text = _field(given, "words", name, needed=False), _field(given, "text", name, needed=False)
+    words, text = _field(source, "words", name, needed=False), _field(source, "text", name, needed=False)
     if words is None and text is None:
         raise ValueError(
             f"{name} has neither words (a list) nor text; it needs one of them, a target and cues."
         )
-    target = _indices(_field(given, "target", name), f"{name}: target")
-    cues = _indices(_field(given, "cues", name), f"{name}: cues")
+    target = _indices(_field(source, "target", name), f"{name}: target")
+    cues = _indices(_field(source, "cues", name), f"{name}: cues")
     if both := sorted(set(target) & set(cues)):
         raise ValueError(f"{name}: {both[0]} is both target and cue; a target cannot be its own cue.")
     reader = text_tokenizer(tokenizer)
@@ -93,32 +93,32 @@ def read(
     )
 
 
-def _field(given: Any, field: str, example: str, *, needed: bool = True) -> Any:
+def _field(source: Any, field: str, example: str, *, needed: bool = True) -> Any:
     """Return a field of a mapping or an object, under any of its names."""
     names = _NAMES[field]
-    if isinstance(given, Mapping):
-        fields = {str(key): value for key, value in given.items()}
+    if isinstance(source, Mapping):
+        fields = {str(key): value for key, value in source.items()}
     else:
-        fields = {key: None for key in dir(given) if not key.startswith("_")}
-        fields |= {key: getattr(given, key, None) for key in names}
+        fields = {key: None for key in dir(source) if not key.startswith("_")}
+        fields |= {key: getattr(source, key, None) for key in names}
     value = next((fields[key] for key in names if fields.get(key) is not None), None)
     if value is None and needed:
-        there = [key for key in fields if isinstance(given, Mapping) or hasattr(given, key)]
+        present = [key for key in fields if isinstance(source, Mapping) or hasattr(source, key)]
         raise ValueError(
-            f"{example} has no {field} (accepted too: {', '.join(names[1:])}); it has {', '.join(there)}."
-            f"{suggest(field, there)}"
+            f"{example} has no {field} (accepted too: {', '.join(names[1:])}); it has {', '.join(present)}."
+            f"{suggest(field, present)}"
         )
     return value
 
 
-def _indices(given: Any, what: str) -> tuple[int, ...]:
-    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+def _indices(value: Any, name: str) -> tuple[int, ...]:
+    several = value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
     try:
         indices = tuple(operator.index(index) for index in several)
     except TypeError as error:
-        raise ValueError(f"{what} must be an index or several, not {given!r}.") from error
+        raise ValueError(f"{name} must be an index or several, not {value!r}.") from error
     if not indices:
-        raise ValueError(f"{what} is empty; leave out examples without it.")
+        raise ValueError(f"{name} is empty; leave out examples without it.")
     return tuple(dict.fromkeys(indices))
 
 
@@ -142,23 +142,23 @@ def _tokens_of_words(
 
 
 def _tokens_of(
-    indices: Iterable[int], elements: Sequence[tuple[int, ...]], what: str, unit: str
+    indices: Iterable[int], elements: Sequence[tuple[int, ...]], name: str, unit: str
 ) -> list[tuple[int, ...]]:
     for index in indices:
         if not 0 <= index < len(elements):
-            raise ValueError(f"{what} {index} is out of range: there are {unit}s 0 to {len(elements) - 1}.")
+            raise ValueError(f"{name} {index} is out of range: there are {unit}s 0 to {len(elements) - 1}.")
         if not elements[index]:
-            raise ValueError(f"{what} {index} has no token of its own in this tokenizer.")
+            raise ValueError(f"{name} {index} has no token of its own in this tokenizer.")
     return [elements[index] for index in indices]
 
 
 def rationale_elements(trace: Trace, rationale: Any, unit: str | Unit = "token") -> tuple[int, ...]:
     """Return the elements of a unit that a rationale covers, in order.
 
-    An element is covered if the rationale covers one of its characters.
+    An element is covered if the rationale covers any of its characters.
 
     Args:
-        trace: Trace returned by `aw.trace`; for spans of characters, of one text by a fast tokenizer.
+        trace: Trace returned by `aw.trace`; for spans of characters, of a single text by a fast tokenizer.
         rationale: Spans (start, stop) of characters in the text; numbers of elements of the unit; or an
             object with such a `rationale` (`aw.demo_texts()`).
         unit: The unit, of the trace's default stack: "token", "word", ...
@@ -175,21 +175,21 @@ def rationale_elements(trace: Trace, rationale: Any, unit: str | Unit = "token")
         (2,)
     """
     elements = trace.units[unit] if isinstance(unit, str) else unit
-    given = getattr(rationale, "rationale", rationale)
-    if not isinstance(given, Sequence) or isinstance(given, str):
+    spans = getattr(rationale, "rationale", rationale)
+    if not isinstance(spans, Sequence) or isinstance(spans, str):
         raise TypeError(
-            f"rationale is a {type(given).__name__}; give a list of spans (start, stop) or of elements."
+            f"rationale is a {type(spans).__name__}; give a list of spans (start, stop) or of elements."
         )
-    if all(hasattr(number, "__index__") for number in given):
-        for number in given:
+    if all(hasattr(number, "__index__") for number in spans):
+        for number in spans:
             if not 0 <= number < len(elements):
                 raise ValueError(
                     f"rationale has element {number}; there are {elements.name}s 0 to {len(elements) - 1}."
                 )
-        return tuple(sorted({int(number) for number in given}))
+        return tuple(sorted({int(number) for number in spans}))
     token_spans = _character_spans(trace)
     tokens: set[int] = set()
-    for span in given:
+    for span in spans:
         if len(span) != _PAIR or not 0 <= span[0] < span[1] <= len(trace.text):
             raise ValueError(
                 f"rationale has {span!r}; a span is (start, stop) of characters, 0 to {len(trace.text)} here."

@@ -1,4 +1,9 @@
-"""Inputs of an evaluation: traces with their explanations by name, and methods as evaluations take them."""
+"""Inputs of an evaluation: traces with their explanations by name, and methods as evaluations take them.
+
+`explained` pairs every trace with the vectors of its explanations, which are given, computed by methods, or
+both, and checks that all are over the same elements. `labelled` gives methods the names of tables; a method
+is a name, a pair (name, options) or a function of a trace, so that it can travel to other processes.
+"""
 
 from __future__ import annotations
 
@@ -33,43 +38,43 @@ if TYPE_CHECKING:
 _MATRICES = 3  # dimensions of [layer, query, key]
 
 
-def labelled(given: Specs) -> dict[str, Spec]:
-    """Return methods as they were given, by the names that tables give them; these can travel to workers.
+def labelled(specs: Specs) -> dict[str, Spec]:
+    """Return methods by the names that tables give them; they can travel to workers.
 
     Args:
-        given: One method or several: a name in `aw.methods()`, a pair (name, options), a function of a trace;
+        specs: A method or several: a name in `aw.methods()`, a pair (name, options), a function of a trace;
             or a mapping from labels to any of these.
 
     Raises:
-        ValueError: If a method is unknown, none is given, or two share a name.
-        TypeError: If something else is given.
+        ValueError: If a method is unknown, there is none, or two share a name.
+        TypeError: If an item is not a method.
     """
-    if isinstance(given, Mapping):
-        pairs = [(str(label) or name_of(spec), spec) for label, spec in given.items()]
+    if isinstance(specs, Mapping):
+        pairs = [(str(label) or name_of(spec), spec) for label, spec in specs.items()]
     else:
-        single = isinstance(given, str) or callable(given) or _is_pair(given)
-        several: Any = [given] if single else given
+        single = isinstance(specs, str) or callable(specs) or _is_pair(specs)
+        several: Any = [specs] if single else specs
         pairs = [(name_of(spec), spec) for spec in several]
-    specs: dict[str, Spec] = {}
+    by_label: dict[str, Spec] = {}
     for name, spec in pairs:
         name_of(spec)
-        if name in specs:
+        if name in by_label:
             raise ValueError(
                 f"methods has {name!r} twice; give a mapping from labels to methods to tell them apart."
             )
-        specs[name] = spec
-    if not specs:
+        by_label[name] = spec
+    if not by_label:
         raise ValueError("methods is empty; name at least one of aw.methods().")
-    return specs
+    return by_label
 
 
-def functions_by_name(given: Specs) -> dict[str, Callable[[Any], Any]]:
+def functions_by_name(specs: Specs) -> dict[str, Callable[[Any], Any]]:
     """Return functions of a trace by the names that tables give them; for the forms, see `labelled`."""
-    return {name: function_of(spec) for name, spec in labelled(given).items()}
+    return {name: function_of(spec) for name, spec in labelled(specs).items()}
 
 
 def name_of(spec: Any) -> str:
-    """Return the name of a method with its options, as tables give it.
+    """Return the name of a method with its options, as in tables.
 
     Raises:
         ValueError: If the method is unknown.
@@ -80,15 +85,15 @@ def name_of(spec: Any) -> str:
     if _is_pair(spec):
         name, options = spec
         methods()[name]
-        told = ", ".join(_option_text(key, value) for key, value in options.items())
-        return f"{name} ({told})" if told else str(name)
+        settings = ", ".join(_option_text(key, value) for key, value in options.items())
+        return f"{name} ({settings})" if settings else str(name)
     if callable(spec):
         return str(getattr(spec, "__name__", type(spec).__name__))
     raise TypeError(f"methods takes names, (name, options) and functions of a trace, not {spec!r}.")
 
 
 def function_of(spec: Any) -> Callable[[Any], Any]:
-    """Return the function of a trace that a method is."""
+    """Return a method as a function of a trace."""
     if callable(spec):
         return spec
     name, options = (spec, {}) if isinstance(spec, str) else spec
@@ -96,12 +101,12 @@ def function_of(spec: Any) -> Callable[[Any], Any]:
     return lambda trace: method.function(trace, **options)
 
 
-def _is_pair(given: Any) -> bool:
+def _is_pair(spec: Any) -> bool:
     return (
-        isinstance(given, tuple)
-        and len(given) == len(("name", "options"))
-        and isinstance(given[0], str)
-        and isinstance(given[1], Mapping)
+        isinstance(spec, tuple)
+        and len(spec) == len(("name", "options"))
+        and isinstance(spec[0], str)
+        and isinstance(spec[1], Mapping)
     )
 
 
@@ -116,7 +121,7 @@ def rows_of(result: Any, rows: Sequence[int], n: int, name: str) -> dict[int, Fl
 
     Args:
         result: A MixingMap by tokens, or an array [layer, query, key].
-        rows: Which rows.
+        rows: Indices of the rows.
         n: Number of tokens.
         name: The method, for messages.
 
@@ -154,14 +159,14 @@ def rows_of(result: Any, rows: Sequence[int], n: int, name: str) -> dict[int, Fl
 
 @dataclass(frozen=True)
 class ExplainedInput:
-    """One input with its explanations.
+    """An input with its explanations.
 
     Attributes:
         trace: The trace.
         values: The values of each explanation [element], by name.
         unit: The elements.
         stack: The stack they belong to.
-        explained: What each explanation says it is of, in words; "" if nothing.
+        explained: The label of each explanation's target; "" without.
     """
 
     trace: Trace
@@ -171,19 +176,19 @@ class ExplainedInput:
     explained: tuple[str, ...] = ()
 
     def target(self, function: str) -> Target:
-        """Return what the explanations are of: by default what the model predicts.
+        """Return the target of the explanations; if they name none, the model's prediction.
 
         Raises:
-            ValueError: If they are of several targets, or of one that their label does not determine.
+            ValueError: If they are of several targets, or their label does not determine the target.
         """
         return target_of(self.trace, self.explained, function)
 
 
 def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> Target:
-    """Return the target that explanations are of, by their labels; what the model predicts if they name none.
+    """Return the target of explanations by their labels; the model's prediction if they name none.
 
     Raises:
-        ValueError: If they are of several targets, or of one that its label does not determine.
+        ValueError: If they are of several targets, or their label does not determine the target.
     """
     labels = list(dict.fromkeys(label for label in explained_labels if label))
     if not labels:
@@ -204,7 +209,7 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
 
 
 def target_label(explanation: Any) -> str:
-    """Return the label of the target that an explanation is of; "" if it is of none.
+    """Return the label of an explanation's target; "" without.
 
     Vectors of a map are labelled by their layers; their provenance names the target of the map. A token in an
     earlier row than the next token's is identified by the tokens that it depends on.
@@ -217,9 +222,9 @@ def target_label(explanation: Any) -> str:
     return label if is_whole else f"{label} at {reach[0] - 1}"
 
 
-def as_list(given: Any) -> list[Any]:
-    """Return one thing, or a list or tuple of things, as a list."""
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+def as_list(values: Any) -> list[Any]:
+    """Return a list or tuple as a list; any other value as a list of length 1."""
+    return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
 def require_one_each(name: str, values: Sized, traces: Sized) -> None:
@@ -235,15 +240,17 @@ def explained(
 
     Args:
         traces: A trace, or several.
-        explanations: Attributions of the trace, or a list of them, one per trace; a name in `aw.methods()`, a
-            pair (name, options), or a function of a trace; or a mapping from names to any of these.
+        explanations: Attributions of the trace, or a list of them, as long as the traces; a name in
+            `aw.methods()`, a pair (name, options), or a function of a trace; or a mapping from names to any
+            of these.
         target: The target that methods given by name explain.
         function: Name of the calling function, for messages.
-        unit: The unit to read all of them in; None for the unit they are in.
+        unit: The unit to read all of them in; None for their present unit.
 
     Raises:
-        TypeError: If an explanation is a map (the message says how to make a vector of it), or none at all.
-        ValueError: If one has several targets or belongs to another input, or units differ.
+        TypeError: If an explanation is a map (the message says how to make a vector of it), or not an
+            explanation.
+        ValueError: If an explanation has several targets or belongs to another input, or units differ.
     """
     traces = list(traces) if isinstance(traces, Sequence) else [traces]
     if not traces:
@@ -261,7 +268,7 @@ def explained(
             single = require_single(source(number, trace), name)
             singles[name] = single if unit is None else single.to(unit)
         if unit is None and {single.unit for single in singles.values()} == {"token", "patch"}:
-            # Of a picture, both are the same elements: methods differ in the name only.
+            # In a picture, tokens and patches may be the same elements under two names.
             singles = {name: _by_patch(single) for name, single in singles.items()}
         stacks = {
             name: stack_of_axis(single.axis, single.stack, trace, name, f"traces[{number}]")
@@ -281,7 +288,7 @@ def explained(
 
 
 def _by_patch(single: Attributions) -> Attributions:
-    """Return an explanation by token as one by patch, where tokens are the elements of the picture."""
+    """Return an explanation by token in the unit "patch", if tokens and patches are the same elements."""
     patches, tokens = (single.axis.units.get(name) for name in ("patch", "token"))
     same = patches is not None and tokens is not None and patches.spans == tokens.spans
     return single.to("patch") if same and single.unit == "token" else single
@@ -298,9 +305,9 @@ def is_constant(values: Float) -> bool:
 
 
 def by_name(explanations: Any) -> Mapping[Any, Any]:
-    """Return explanations, or methods that make them, by the names that tables give them.
+    """Return explanations, or methods that compute them, by the names that tables give them.
 
-    A list of Attributions holds one per trace; a list of methods holds several methods.
+    A list of Attributions is a single method's, one for each trace; a list of methods holds several methods.
     """
     if isinstance(explanations, Mapping):
         return explanations
@@ -316,7 +323,7 @@ def result_name(explanation: Any) -> str:
 
 
 def _is_finished(explanation: Any) -> bool:
-    """Return whether this is an explanation, or a list of them, and not a method."""
+    """Return whether a value is an explanation, or a list of them, and not a method."""
     first = explanation[0] if isinstance(explanation, list) and explanation else explanation
     return isinstance(first, (Attributions, MixingMap))
 
@@ -324,18 +331,18 @@ def _is_finished(explanation: Any) -> bool:
 def source_of(
     explanation: Any, n: int, name: str, target: Any, *, finished: bool = True
 ) -> Callable[[int, Trace], Any]:
-    """Return a function of a trace's number and the trace that gives an explanation.
+    """Return a function of a trace's number and the trace, which returns an explanation.
 
     Args:
         explanation: An explanation, a list of them, or a method.
         n: Number of traces.
         name: Its name, for messages.
         target: The target that methods given by name explain.
-        finished: Whether explanations that are computed already are accepted.
+        finished: Whether computed explanations are accepted.
 
     Raises:
-        TypeError: If they are not.
-        ValueError: If there is not one per trace.
+        TypeError: If computed explanations are not accepted.
+        ValueError: If their number is not that of the traces.
     """
     if _is_finished(explanation):
         if not finished:
@@ -358,7 +365,7 @@ def source_of(
 
 
 def require_single(explanation: Any, name: str) -> Attributions:
-    """Return an explanation of one target.
+    """Return an explanation of a single target.
 
     Raises:
         TypeError: If it is a map (the message says how to make a vector of it), or no explanation.

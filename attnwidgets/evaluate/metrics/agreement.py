@@ -1,4 +1,8 @@
-"""aw.agreement: how alike methods rank tokens, and what that does and does not show."""
+"""aw.agreement: how alike methods rank tokens.
+
+Items become rows of vectors over the same elements (`_rows`); each pair of items is scored row by row, and
+the mean is an entry of the matrix. `Agreement.caveat` says which conclusions the numbers do not allow.
+"""
 
 from __future__ import annotations
 
@@ -49,27 +53,27 @@ def agreement(
     over: Literal["rows", "all"] = "rows",
     special: bool = True,
 ) -> Agreement:
-    """Return how alike explanations of one text rank its elements, each against every other.
+    """Return how alike explanations of a text rank its elements, for every pair of explanations.
 
     Args:
-        items: Attributions, or maps of one layer and one head (`.select(layer=3).mean()`), all of the same
+        items: Attributions, or maps of a single layer and head (`.select(layer=3).mean()`), all of the same
             elements; a mapping names them.
         measure: "spearman" (rank correlation, equal values sharing their mean rank), "kendall" (tau-b) or
-            "top_k" (the share of the k highest elements in common; ties for the last place count in part).
+            "top_k" (the share of the k highest elements in common; ties for the last of these count in part).
         names: Names of the items; by default their titles.
-        k: For "top_k": how many; by default a quarter of the elements, at least one.
+        k: For "top_k": number of elements; by default a quarter of all, at least one.
         by: Rank by "value", which puts the most negative last, or by "magnitude", as is common for signed
             attributions.
-        over: For maps: the mean over "rows" (how every query ranks its keys), or one ranking of "all"
+        over: For maps: the mean over "rows" (how every query ranks its keys), or a single ranking of "all"
             entries, in which rows of a causal map differ by their length alone. Rows too short to rank are
             left out: those of fewer than two keys, or for "top_k" of at most k keys.
-        special: Count special elements ([CLS], [SEP]); a sink in one makes methods agree.
+        special: Count special elements ([CLS], [SEP]); a sink at such an element makes methods agree.
         force: {force}
 
     Returns:
-        Agreement [item, item], symmetric, with ones on the diagonal, never NaN: a constant vector ranks
+        Agreement [item, item], symmetric, with 1 on the diagonal, never NaN: a constant vector ranks
         nothing, correlates 0 with others, and is named in `.warning`. Causal maps are compared in the entries
-        that all of them can see. Read `.caveat` with it: what agreement does not show.
+        that all of them can see. `.caveat` says which conclusions it does not allow.
 
     Raises:
         TypeError: If an item is neither Attributions nor a map, or both kinds are mixed.
@@ -81,8 +85,8 @@ def agreement(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")
-        >>> found = aw.agreement({"gradient": aw.saliency(trace), "lrp": aw.lrp(trace)})
-        >>> found.names, found.shape
+        >>> alike = aw.agreement({"gradient": aw.saliency(trace), "lrp": aw.lrp(trace)})
+        >>> alike.names, alike.shape
         (('gradient', 'lrp'), (2, 2))
     """
     require_choice("measure", measure, MEASURES)
@@ -90,9 +94,9 @@ def agreement(
     require_choice("over", over, ("rows", "all"))
     if k is not None and measure != "top_k":
         raise ValueError(f"k={k!r} is for measure='top_k', not {measure!r}.")
-    labels, given = _named(items, names)
-    _require_alike(labels, given)
-    rows = _rows(given, labels, over=over, special=special)
+    labels, explanations = _named(items, names)
+    _require_alike(labels, explanations)
+    rows = _rows(explanations, labels, over=over, special=special)
     if by == "magnitude":
         rows = [[np.abs(vector) for vector in row] for row in rows]
     longest = max(len(row[0]) for row in rows)
@@ -101,19 +105,19 @@ def agreement(
         if not 1 <= k < longest:
             raise ValueError(f"k must be 1 to {longest - 1} of these {longest} elements, not {k!r}.")
     least = _TWO if k is None else k + 1
-    kept = [row for row in rows if len(row[0]) >= least]
-    if not kept:
+    counted = [row for row in rows if len(row[0]) >= least]
+    if not counted:
         raise ValueError(f"there is nothing to rank: {longest} elements, and {least} are needed.")
     score = partial(top_k_overlap, k=k or 1) if measure == "top_k" else _CORRELATIONS[measure]
-    constant = [name for item, name in enumerate(labels) if all(is_constant(row[item]) for row in kept)]
-    first = given[0]
+    constant = [name for item, name in enumerate(labels) if all(is_constant(row[item]) for row in counted)]
+    first = explanations[0]
     return Agreement(
-        _matrix(kept, score),
+        _matrix(counted, score),
         names=labels,
         measure=measure,
         k=k,
-        n_elements=max(len(row[0]) for row in kept),
-        n_rows=len(kept),
+        n_elements=max(len(row[0]) for row in counted),
+        n_rows=len(counted),
         unit=first.unit,
         stack=first.stack,
         trace_id=first.trace_id,
@@ -123,7 +127,7 @@ def agreement(
             "paper": PAPERS[measure],
             "text": first.provenance.get("text", ""),
             "model": first.provenance.get("model", ""),
-            "of": [dict(item.provenance) for item in given],
+            "of": [dict(item.provenance) for item in explanations],
         },
     )
 
@@ -149,29 +153,29 @@ def _named(
     if isinstance(items, Mapping):
         names = list(items) if names is None else names
         items = list(items.values())
-    given = list(items)
-    for number, item in enumerate(given):
+    explanations = list(items)
+    for number, item in enumerate(explanations):
         if not isinstance(item, (MixingMap, Attributions)):
             raise TypeError(
                 f"items[{number}] is a {type(item).__name__}, neither Attributions nor a MixingMap."
             )
-    if len(given) < _TWO:
-        raise ValueError(f"items has {len(given)}: agreement is between two or more.")
-    labels = [item.title for item in given] if names is None else [str(name) for name in names]
-    if len(labels) != len(given):
-        raise ValueError(f"names has {len(labels)} entries for {len(given)} items.")
+    if len(explanations) < _TWO:
+        raise ValueError(f"items has {len(explanations)}: agreement is between two or more.")
+    labels = [item.title for item in explanations] if names is None else [str(name) for name in names]
+    if len(labels) != len(explanations):
+        raise ValueError(f"names has {len(labels)} entries for {len(explanations)} items.")
     if names is not None and len(set(labels)) < len(labels):
         raise ValueError(f"names has one twice: {listed(labels)}.")
     counts = [labels[: number + 1].count(label) for number, label in enumerate(labels)]
     return [
         f"{label} ({count})" if count > 1 else label for label, count in zip(labels, counts, strict=True)
-    ], given
+    ], explanations
 
 
-def _require_alike(names: list[str], given: list[Any]) -> None:
+def _require_alike(names: list[str], explanations: list[Any]) -> None:
     """Raise an error if two items are not about the same elements."""
-    first = given[0]
-    for name, item in zip(names, given, strict=True):
+    first = explanations[0]
+    for name, item in zip(names, explanations, strict=True):
         if isinstance(item, MixingMap) is not isinstance(first, MixingMap):
             raise TypeError(
                 f"{names[0]!r} and {name!r} are a map and attributions: make vectors of maps first, "
@@ -215,26 +219,30 @@ def _labels(item: Any) -> dict[str, tuple[str, ...]]:
     return {"source": item.labels}
 
 
-def _rows(given: list[Any], names: list[str], *, over: str, special: bool) -> list[list[Float]]:
-    """Return what is ranked: for every row (query, or target) the vector of every item."""
-    first = given[0]
+def _rows(explanations: list[Any], names: list[str], *, over: str, special: bool) -> list[list[Float]]:
+    """Return the vectors that are ranked: for every row (query, or target) the vector of every item."""
+    first = explanations[0]
     if isinstance(first, Attributions):
         keys = np.array(first.source_unit.special, dtype=bool)
-        tables = [np.atleast_2d(np.asarray(item.values, dtype=np.float64)) for item in given]
-        seen = np.ones(tables[0].shape, dtype=bool)
+        tables = [np.atleast_2d(np.asarray(item.values, dtype=np.float64)) for item in explanations]
+        visible = np.ones(tables[0].shape, dtype=bool)
         over = "rows"
     else:
         keys = np.array(first.key_unit.special, dtype=bool)
-        tables = [np.asarray(item.matrix(), dtype=np.float64).reshape(item.shape[-2:]) for item in given]
-        seen = np.ones(tables[0].shape, dtype=bool)
-        if all(item.causal for item in given):
-            seen = np.tril(seen)
+        tables = [
+            np.asarray(item.matrix(), dtype=np.float64).reshape(item.shape[-2:]) for item in explanations
+        ]
+        visible = np.ones(tables[0].shape, dtype=bool)
+        if all(item.causal for item in explanations):
+            visible = np.tril(visible)
         if not special:
-            seen[np.array(first.query_unit.special, dtype=bool)] = False
+            visible[np.array(first.query_unit.special, dtype=bool)] = False
     if not special:
-        seen[:, keys] = False
-    if not seen.any():
+        visible[:, keys] = False
+    if not visible.any():
         raise ValueError(f"special=False leaves no element of {names[0]!r} to rank.")
     if over == "all":
-        return [[table[seen] for table in tables]]
-    return [[table[row][seen[row]] for table in tables] for row in range(len(seen)) if seen[row].any()]
+        return [[table[visible] for table in tables]]
+    return [
+        [table[row][visible[row]] for table in tables] for row in range(len(visible)) if visible[row].any()
+    ]

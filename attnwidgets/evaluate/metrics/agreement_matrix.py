@@ -39,22 +39,22 @@ _LABELS = ("names", "measure", "k", "n_elements", "n_rows")
 
 
 class Agreement(Explanation):
-    """How alike explanations rank their elements [item, item]: symmetric, ones on the diagonal, never NaN.
+    """How alike explanations rank their elements [item, item]: symmetric, 1 on the diagonal, never NaN.
 
     Args:
         values: [item, item]; copied.
         names: Names of the items.
         measure: "spearman", "kendall" (-1 to 1, 0 by chance) or "top_k" (0 to 1, see `chance`).
-        k: How many elements "top_k" compares.
+        k: Number of elements that "top_k" compares.
         n_elements: Number of elements ranked, in the longest row.
         n_rows: Number of rankings averaged over.
         unit: Unit of the elements.
         method: Name of the method.
         stack: Stack of the elements.
-        provenance: How the numbers came about.
+        provenance: How the numbers were computed; see `Explanation`.
         trace_id: The trace that they belong to.
-        warning: What a reader must know, or "".
-        predictions: What the model predicted.
+        warning: A caveat, or "".
+        predictions: The model's predictions.
         dtype: "float32" or "float64".
 
     Raises:
@@ -134,7 +134,7 @@ class Agreement(Explanation):
 
     @property
     def caveat(self) -> str:
-        """What agreement does and does not show."""
+        """The conclusions that agreement does and does not allow."""
         return CAVEAT
 
     @property

@@ -132,11 +132,11 @@ def _edited(trace: Trace, layers: tuple[int, ...], kind: str, stack: str, seed: 
     from attnwidgets.intervene.edit_attention import edit_attention, rearranged
     from attnwidgets.intervene.preview import preview
 
-    given = reruns_of(trace)
-    if given is None:
+    supplied = reruns_of(trace)
+    if supplied is None:
         change = edit_attention(trace, dict.fromkeys(layers, "all"), kind, stack=stack, seed=seed)
         return preview(trace, change).logits
-    weights = given.weights.clone()
+    weights = supplied.weights.clone()
     generator = torch.Generator().manual_seed(seed)
     for layer in layers:
         old = weights[layer]
@@ -145,19 +145,19 @@ def _edited(trace: Trace, layers: tuple[int, ...], kind: str, stack: str, seed: 
         uniform = readable / readable.sum(-1, keepdim=True).clamp_min(1)
         weights[layer] = uniform if kind == "uniform" else rearranged(old, readable, noise)
     with no_grad():
-        return given.answer(weights).cpu()
+        return supplied.answer(weights).cpu()
 
 
 @dataclass(frozen=True)
 class AdversarialAttention(Table):
-    """Attention as far from the model's as the search found, with nearly the same prediction.
+    """The attention of a search for weights far from the model's with nearly the same prediction.
 
     Attributes:
         layers: The layers that were changed.
         attention: The other weights [head, query, key], by layer.
         divergence: Jensen-Shannon divergence from the model's rows, 0 to log 2: the mean over heads, queries
             and layers.
-        total_variation: How far the prediction moved, 0 to 1; at most `epsilon`.
+        total_variation: Total variation between the two predictions, 0 to 1; at most `epsilon`.
         epsilon: How far it was allowed to move.
     """
 
@@ -193,7 +193,7 @@ def adversarial_attention(
 
     Gradient ascent on the logits of all rows of the chosen layers maximises the Jensen-Shannon divergence of
     the rows less `penalty` times the total variation beyond epsilon. The result is the farthest step within
-    epsilon. The search gives a lower bound: attention farther away may exist even if none was found.
+    epsilon. The search gives a lower bound: attention farther away may exist.
 
     Args:
         trace: Trace returned by `aw.trace`.
@@ -231,7 +231,7 @@ def adversarial_attention(
     layers = _layers(trace, layer, name)
     generator = torch.Generator().manual_seed(seed)
     attention = {number: trace.attention_layer(number, name) for number in layers}
-    # A row may not read what it does not read at all.
+    # Keys with a weight of zero are not free: the model may mask them.
     free = {
         number: (
             torch.where(weights > 0, weights.clamp_min(1e-30).log(), -torch.inf)
@@ -275,12 +275,12 @@ def _attending(trace: Trace, stack: str, free: Mapping[int, Tensor]) -> Iterator
     from attnwidgets.tracing.gradients.differentiable import differentiable
     from attnwidgets.tracing.interventions import Intervention
 
-    given = reruns_of(trace)
-    if given is not None:
+    supplied = reruns_of(trace)
+    if supplied is not None:
 
         def answer() -> Tensor:
-            rows = [free[n].softmax(-1) if n in free else own for n, own in enumerate(given.weights)]
-            logits: Tensor = given.answer(torch.stack(rows))
+            rows = [free[n].softmax(-1) if n in free else old for n, old in enumerate(supplied.weights)]
+            logits: Tensor = supplied.answer(torch.stack(rows))
             if not logits.requires_grad:
                 raise ValueError(
                     "adversarial_attention takes gradients, and rerun returned logits that do not depend on "
@@ -329,7 +329,7 @@ def _is_undefined(trace: Trace) -> bool:
 
 
 def _probabilities(trace: Trace, logits: Any) -> Float:
-    """Return the probabilities at the place of the prediction."""
+    """Return the probabilities at the position of the prediction."""
     target = resolve_target(trace, None, method="attention_permutation")
     row = logits.double() if logits.dim() == 1 else logits[target.position].double()
     return trace.answer.probabilities(row).numpy()

@@ -1,4 +1,8 @@
-"""How many elements an explanation spreads over, and how many of them the model needs."""
+"""How many elements an explanation spreads over, and how many of them the model needs.
+
+`sparsity`, `entropy`, `gini` and `features_above` are numbers of a vector; `complexity` makes a Scorecard of
+them. `effective_complexity` runs the model on the top features instead, with the protocol of removals.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ def sparsity(values: Any, threshold: float = THRESHOLD) -> float:
     """Return the share of elements that an explanation leaves out: 1 - |M| / n, 0 to 1 - 1/n.
 
     Args:
-        values: Attributions of one target, or numbers [element].
+        values: Attributions of a single target, or numbers [element].
         threshold: M is where |a| is above this share of the largest |a|, from 0 and below 1.
 
     Returns:
@@ -53,14 +57,14 @@ def sparsity(values: Any, threshold: float = THRESHOLD) -> float:
 
 
 def features_above(values: Any, threshold: float = THRESHOLD) -> float:
-    """Return how many elements have |a| above `threshold` times the largest |a|; NaN if all are zero.
+    """Return the number of elements with |a| above `threshold` times the largest |a|; NaN if all are zero.
 
     Quantus calls this effective complexity, and divides by the largest value of a whole batch, so that a
-    score depends on the rest of the batch; here it is the explanation's own. For the measure of Nguyen and
-    Martinez, which asks the model, see `effective_complexity`.
+    score depends on the rest of the batch; here the largest value is that of the explanation. For the measure
+    of Nguyen and Martinez, which runs the model, see `effective_complexity`.
 
     Args:
-        values: Attributions of one target, or numbers [element].
+        values: Attributions of a single target, or numbers [element].
         threshold: A share of the largest |a|, from 0 and below 1.
 
     Raises:
@@ -78,10 +82,10 @@ def features_above(values: Any, threshold: float = THRESHOLD) -> float:
 
 
 def entropy(values: Any) -> float:
-    """Return -sum p log p in nats, with p = |a| / sum |a|: 0 for one element, log n for n equal ones.
+    """Return -sum p log p in nats, with p = |a| / sum |a|: 0 for a single element, log n for n equal values.
 
     Args:
-        values: Attributions of one target, or numbers [element].
+        values: Attributions of a single target, or numbers [element].
 
     Returns:
         The entropy; NaN if all values are zero.
@@ -104,10 +108,10 @@ def gini(values: Any) -> float:
     """Return the Gini index of |a|: sum_i (2 i - n - 1) |a|_(i) / (n sum |a|), in ascending order.
 
     Args:
-        values: Attributions of one target, or numbers [element].
+        values: Attributions of a single target, or numbers [element].
 
     Returns:
-        0 if all are equal, 1 - 1/n if one has everything; NaN if all values are zero.
+        0 if all are equal, 1 - 1/n if a single element has everything; NaN if all values are zero.
 
     Source: Hurley and Rickard 2009, Comparing Measures of Sparsity; Chalasani et al. 2020, Concise
     Explanations of Neural Networks Using Adversarial Training.
@@ -140,7 +144,7 @@ def complexity(
     threshold: float = THRESHOLD,
     special: bool = False,
 ) -> Scorecard:
-    """Measure over how many elements explanations spread, without asking the model.
+    """Measure over how many elements explanations spread, without running the model.
 
     `sparsity`, `entropy`, `gini` and `features_above` describe the metrics. A simple explanation can still be
     wrong: read these metrics along with `faithfulness`.
@@ -153,12 +157,12 @@ def complexity(
         special: Count special tokens as elements.
 
     Returns:
-        A Scorecard [metric, method, 1]. The baselines give every element the same, and everything to one
-        element. NaN if all values are zero.
+        A Scorecard [metric, method, 1]. The baselines "uniform" and "one element" give all elements the same
+        value, and all value to an element. NaN if all values are zero.
 
     Raises:
         ValueError: If a metric is unknown, a threshold is out of range, or lists differ in length.
-        TypeError: If an explanation is a map, or no explanation at all.
+        TypeError: If an explanation is a map, or not an explanation.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
@@ -166,17 +170,17 @@ def complexity(
         ('saliency', 'uniform', 'one element')
     """
     names = metric_names(metrics, METRICS)
-    given = {str(name): as_list(explanation) for name, explanation in by_name(explanations).items()}
-    counts = {name: len(explanations) for name, explanations in given.items()}
+    lists = {str(name): as_list(explanation) for name, explanation in by_name(explanations).items()}
+    counts = {name: len(explanations) for name, explanations in lists.items()}
     if len(set(counts.values())) != 1 or not next(iter(counts.values())):
         entries = ", ".join(f"{name!r} has {count}" for name, count in counts.items()) or "there are none"
         raise ValueError(f"explanations need one entry per input, equally many for every name; {entries}.")
     options = {name: {"threshold": threshold} if name in _WITH_THRESHOLD else {} for name in names}
     samples = []
     notes: dict[str, None] = {}
-    for explanations_of_input in zip(*given.values(), strict=True):
+    for explanations_of_input in zip(*lists.values(), strict=True):
         columns = []
-        for name, explanation in zip(given, explanations_of_input, strict=True):
+        for name, explanation in zip(lists, explanations_of_input, strict=True):
             single = require_single(explanation, name)
             ignored = np.asarray(single.source_unit.special) & (not special)
             values = np.asarray(single.values, dtype=np.float64)[~ignored]
@@ -187,13 +191,13 @@ def complexity(
         n = len(columns[0])
         columns += [np.ones(n), np.eye(n)[0]]
         samples.append([[[METRICS[m](values, **options[m])] for values in columns] for m in names])
-    first = next(iter(given.values()))[0]
+    first = next(iter(lists.values()))[0]
     return scored(
         samples,
         "complexity",
         model=first.provenance.get("model", ""),
         metrics=names,
-        methods=[*given, *BASELINES],
+        methods=[*lists, *BASELINES],
         baselines=BASELINES,
         unit=first.unit,
         notes=notes,
@@ -231,7 +235,7 @@ def effective_complexity(
     """Count the top features that the model needs, k*: the fewer, the better the explanation.
 
         kept      k* = min k with loss(M_k alone) < epsilon
-        deleted   k* = min k with loss(all but M_k) >= epsilon, as one reading of the definition has it
+        deleted   k* = min k with loss(all but M_k) >= epsilon, another reading of the definition
 
     The loss is the change |f(x) - f(part)|, or "log_loss", -log p(part).
 
@@ -239,11 +243,11 @@ def effective_complexity(
         traces: {traces}
         explanations: {explanations}
         target: {target}
-        operator: {operator} It stands in for the paper's expectation over other values.
+        operator: {operator} It replaces the paper's expectation over other values.
         removal: {removal}
         epsilon: The loss that is tolerated.
         selected: Whether the top features are kept or deleted.
-        loss: What is compared with epsilon.
+        loss: The loss that is compared with epsilon.
         unit: {unit}
         force: {force}
 
@@ -253,7 +257,7 @@ def effective_complexity(
 
     Raises:
         ValueError: If an option is unknown, or an explanation belongs to another input or unit.
-        TypeError: If an explanation is a map, or no explanation at all.
+        TypeError: If an explanation is a map, or not an explanation.
 
     Source: Nguyen and Martinez 2020, definition 4.
 
@@ -290,11 +294,11 @@ def effective_complexity(
 def needed_questions(
     case: RemovalCase, epsilon: float, *, keep: bool = True, log_loss: bool = False
 ) -> Questions[list[float]]:
-    """Yield what is removed from one input, and return k* of every method, baselines last."""
+    """Yield the elements to remove from an input, and return k* of every method, baselines last."""
     features = case.features
     best = yield from case.oracle_order(keep=keep, longest=len(features))
-    given = [[] if order is None else [order] for order in case.given_orders().values()]
-    rows = [*given, case.random_orders(), best]
+    explained_orders = [[] if order is None else [order] for order in case.given_orders().values()]
+    rows = [*explained_orders, case.random_orders(), best]
     ks = range(len(features) + 1)
     variants = [steps_removed(case.n, features, order, ks, keep=keep) for row in rows for order in row]
     answers = yield np.concatenate([np.zeros((1, case.n), dtype=bool), *variants])

@@ -30,12 +30,12 @@ def consistency(
 ) -> Scorecard:
     """Measure whether models trained alike, from other seeds, get the same explanations.
 
-    The score is Spearman's rank correlation of the explanations of one text, averaged over pairs of models.
+    The score is Spearman's rank correlation of the explanations of a text, averaged over pairs of models.
 
     Args:
         traces: For every model, its traces of the same texts: [[model 1's], [model 2's], ...].
         methods: {methods}
-        target: What is explained; by default what each model predicts.
+        target: The explained target; by default the prediction of each model.
         unit: The unit to compare in; by default the unit of the explanations.
         seed: Seed of the baseline "random".
         force: {force}
@@ -67,8 +67,8 @@ def consistency(
                 f"text {number} has {sorted(sizes)} elements in different models; compare by unit='word'."
             )
         random = np.random.default_rng([seed, number]).normal(size=(len(versions), sizes.pop()))
-        given = [[version.values[name] for version in versions] for name in versions[0].values]
-        samples.append([*(_mean_correlation(vectors) for vectors in [*given, list(random)]), 1.0])
+        by_method = [[version.values[name] for version in versions] for name in versions[0].values]
+        samples.append([*(_mean_correlation(vectors) for vectors in [*by_method, list(random)]), 1.0])
     return scored_explanations(
         inputs[0],
         np.array(samples)[:, None],
@@ -94,7 +94,7 @@ def implementation_invariance(
         trace: A trace, or a list of them.
         twin: Traces of the same texts by the other model.
         methods: {methods}
-        target: What is explained; by default what each model predicts.
+        target: The explained target; by default the prediction of each model.
         unit: The unit to compare in; by default the unit of the explanations.
         seed: Seed of the baseline "random", which is drawn anew for each model.
         force: {force}

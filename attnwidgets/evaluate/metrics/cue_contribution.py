@@ -1,6 +1,8 @@
-"""Cue contribution: how much of a token's context a method finds in the words that it must agree with.
+"""Cue contribution: the share of a token's context that a method attributes to the words that decide it.
 
-Mohebbi et al. 2023, Quantifying Context Mixing in Transformers.
+Mohebbi et al. 2023, Quantifying Context Mixing in Transformers. Examples are read in shards, whose scores are
+cached and can be computed by several processes (`_Scorer`); `_Score` turns the rows of an example into its
+scores and those of the baselines.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def cue_contribution(
     cache: Any = None,
     jobs: int | Executor = 1,
 ) -> Scorecard:
-    """Measure how much of the context of annotated targets each method finds in their cues, layer by layer.
+    """Measure the share of annotated targets' context that methods attribute to cues, layer by layer.
 
     A cue is a word that decides the form of the target: the subject of a verb, the noun of a determiner. With
     s the target's row of a map (over tokens, heads averaged) and g the vector that is 1 on every cue token
@@ -70,32 +72,32 @@ def cue_contribution(
         dot_product         s . g, the share of the row that lies on cues      (0 to 1 for rows of shares)
         average_precision   of ranking tokens by s, where the cues should lead (0 to 1)
 
-    Two baselines score the same examples: "random" is the closed form for a map that knows nothing (s
-    uniform; the expected precision of a random order), "oracle" a map with nothing but cues in it, the best
+    Two baselines score the same examples: "random" is the closed form for a map without information (s
+    uniform; the expected precision of a random order), "oracle" a map whose rows lie on cues alone, the best
     possible. A high score says that a method finds the cue, not that the model uses it.
 
     Args:
         model: As `aw.trace` takes it; an encoder or a decoder. To compare models (pre-trained, fine-tuned,
             random), a mapping from names to models, or to pairs of a model and its tokenizer; they must have
             equal numbers of layers.
-        tokenizer: Its tokenizer; for a mapping, that of models without one of their own.
-        examples: Mappings or objects with `words` (a list) or `text`, `target` (or target_index: one or
+        tokenizer: Its tokenizer; for a mapping, that of models which are given without one.
+        examples: Mappings or objects with `words` (a list) or `text`, `target` (or target_index: an index or
             several) and `cues` (or cue_indices). They are read as needed; a collection with a length is
             checked before anything runs.
         methods: Names in `aw.methods()`, pairs (name, options), functions of a trace that return a map, or a
             mapping from labels to these. None: attention, rollout, attention_norm (res_ln), globenc, alti and
             value_zeroing; globenc with normalised rows in causal models, which are too deep for it otherwise.
         layers: Layers by number; all by default. A layer for which a method has no map scores NaN.
-        unit: What the indices count: "word" (of `words`; without them, of the words found in the text, each
-            punctuation mark being one), or "token" of the model, special tokens included.
+        unit: What the indices count: "word" (of `words`; without them, of the words of the text, where each
+            punctuation mark is a word), or "token" of the model, special tokens included.
         mask_target: Replace tokens of the target by the mask token, so that the model must infer them, as the
             authors do. None: if the tokenizer has a mask token and attention is not causal.
-        row: Whose row is read: "target", or "before", the token before it, from which a causal model
+        row: The row that is read: "target", or "before", the token before it, from which a causal model
             predicts it. For a target of several tokens: the mean of the scores of their rows, or the token
             before the first.
         pieces: Which tokens of a cue word count: the "first", as for the authors, or "all".
         normalize: "row" divides the target's row by the sum of its absolute values, so that maps of lengths
-            (norms, GlobEnc) compare with maps of shares; "none" takes it as it is.
+            (norms, GlobEnc) compare with maps of shares; "none" leaves it unchanged.
         ranked: Which tokens average precision ranks: "all" that the row can see, including the target itself
             and special tokens; "others": without the target's; "words": without special tokens as well.
             Several give a metric each. The dot product always takes the whole row.
@@ -103,16 +105,16 @@ def cue_contribution(
         level: Coverage of the confidence intervals (bootstrap over examples).
         resamples: How often examples are resampled for them.
         seed: Seed of the resampling.
-        cache: A folder to keep scores in, as for `aw.evaluate.compare`; None keeps nothing.
+        cache: A folder to store scores in, as for `aw.evaluate.compare`; None stores nothing.
         jobs: Number of processes that share the examples, or an executor, as for `aw.evaluate.compare`.
 
     Returns:
-        A Scorecard [metric, method, layer] of the two metrics, the baselines last. Of several models, one in
-        which the rows of each are a group by its name.
+        A Scorecard [metric, method, layer] of the two metrics, the baselines last. Of several models, a
+        Scorecard in which the rows of each are a group by its name.
 
     Raises:
         ValueError: If an option or method is unknown, or an example has no target or cues, an index out of
-            range, or (in causal models, which read only what comes before) no cue before the target: the
+            range, or (in causal models, which read only earlier tokens) no cue before the target: the
             message names the example. Methods that need described blocks raise it for other models; leave
             them out of `methods`.
         TypeError: If a method returns no map.
@@ -133,7 +135,7 @@ def cue_contribution(
     from attnwidgets._version import __version__
 
     if isinstance(model, Mapping):
-        one = partial(
+        score_model = partial(
             cue_contribution,
             methods=methods,
             layers=layers,
@@ -150,7 +152,7 @@ def cue_contribution(
             cache=cache,
             jobs=jobs,
         )
-        return _of_models(one, model, tokenizer, list(examples))
+        return _of_models(score_model, model, tokenizer, list(examples))
 
     rankings = (ranked,) if isinstance(ranked, str) else tuple(ranked)
     options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize, "ties": ties}
@@ -177,7 +179,7 @@ def cue_contribution(
             ]
 
     total = None
-    if isinstance(source, Sized):  # whatever does not fit is found before anything runs
+    if isinstance(source, Sized):  # examples that do not fit are refused before anything runs
         total = 0
         for shard in _cut(how.examples(source)):
             total += 1
@@ -194,7 +196,7 @@ def cue_contribution(
             desc="cue contribution",
             total=total,
         )
-    if results is None:  # there is a first one
+    if results is None:  # there is a first example
         raise AssertionError
     return scored(
         keys.rows(results.values[_FAMILY]).swapaxes(1, 2),
@@ -226,8 +228,8 @@ def _of_models(
     if not models:
         raise ValueError("model is an empty mapping: give at least one model by name.")
     pairs = {}
-    for name, given in models.items():
-        pair = given if isinstance(given, tuple) else (given, tokenizer)
+    for name, entry in models.items():
+        pair = entry if isinstance(entry, tuple) else (entry, tokenizer)
         if len(pair) != len(("model", "tokenizer")) or pair[1] is None:
             raise ValueError(
                 f"model[{name!r}] has no tokenizer; give (model, tokenizer), or one tokenizer for all."
@@ -237,7 +239,7 @@ def _of_models(
 
 
 def _peeked(examples: Iterable[Any]) -> tuple[Iterable[Any], Any]:
-    """Return the examples, still all of them, and the first."""
+    """Return an iterable of all examples, and the first example."""
     stream = iter(examples)
     for first in stream:
         return examples if isinstance(examples, Sized) else chain([first], stream), first
@@ -284,7 +286,7 @@ def _precisions(rankings: Sequence[str]) -> list[str]:
 
 
 class _Score:
-    """How the rows of one example become its scores."""
+    """Computes the scores of an example from its rows."""
 
     def __init__(
         self, row: str, normalize: str, rankings: Sequence[str], ties: Ties, *, causal: bool
@@ -303,7 +305,7 @@ class _Score:
         Args:
             example: The example.
             by_layer: For every method the rows of its layers [row, key].
-            layers: Which layers are scored.
+            layers: The layers that are scored.
         """
         n = len(example.ids)
         is_cue = cues.indicator(example.cues, n)
@@ -321,26 +323,26 @@ class _Score:
         scores[0, -2] = np.mean([is_cue.sum() / cues.seen(n, row, causal=self._causal).sum() for row in rows])
         for metric, tokens in enumerate(ranked, 1):
             scores[metric, -2] = np.mean(
-                [expected_average_precision(int(is_cue[kept].sum()), len(kept)) for kept in tokens]
+                [expected_average_precision(int(is_cue[order].sum()), len(order)) for order in tokens]
             )
         scores[:, -1] = 1.0
         return scores
 
     def _precision(self, mixed: Float, tokens: list[Order], is_cue: Float) -> np.floating:
-        """Return the mean average precision over rows [row, key], each of its own tokens."""
+        """Return the mean average precision over rows [row, key], each over its ranked tokens."""
         return np.mean(
             [
-                average_precision(share[kept], np.flatnonzero(is_cue[kept]).tolist(), ties=self._ties)
-                for share, kept in zip(mixed, tokens, strict=True)
+                average_precision(share[order], np.flatnonzero(is_cue[order]).tolist(), ties=self._ties)
+                for share, order in zip(mixed, tokens, strict=True)
             ]
         )
 
     def _ranked(self, example: Example, n: int, row: int, ranking: str) -> Order:
-        """Return the tokens that are ranked."""
-        kept = cues.seen(n, row, causal=self._causal)
+        """Return the tokens that are ranked; cues always are."""
+        included = cues.seen(n, row, causal=self._causal)
         if ranking != "all":
-            kept[list(example.target)] = False
+            included[list(example.target)] = False
         if ranking == "words":
-            kept &= ~np.asarray(example.special)
-        kept[list(example.cues)] = True
-        return np.flatnonzero(kept)
+            included &= ~np.asarray(example.special)
+        included[list(example.cues)] = True
+        return np.flatnonzero(included)

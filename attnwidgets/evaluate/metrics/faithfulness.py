@@ -42,7 +42,7 @@ def faithfulness(
     metrics: str | Sequence[str] = ("comprehensiveness", "sufficiency"),
     unit: str | None = None,
 ) -> Scorecard:
-    """Measure what a prediction loses without an explanation's top features, and what these alone keep.
+    """Measure the fall of a prediction without an explanation's top features, and with these alone.
 
     With M the top k features, x without M written x - M, M alone x_M, and f the score of the target:
 
@@ -60,7 +60,7 @@ def faithfulness(
         target: {target}
         operator: {operator}
         removal: {removal}
-        metrics: One or several of the above.
+        metrics: One or several of these.
         unit: {unit}
         force: {force}
 
@@ -101,15 +101,15 @@ def removal_scores(
     function: str,
     **options: Any,
 ) -> Scorecard:
-    """Return scores by removal: what `faithfulness`, `fidelity` and `performance_loss` share.
+    """Return scores by removal, for `faithfulness`, `fidelity` and `performance_loss`.
 
     Args:
         inputs: The inputs with their explanations.
-        targets: One for all inputs, or one for each.
+        targets: A target for all inputs, or one for each.
         protocol: How features are removed.
-        metrics: What is scored.
+        metrics: The metrics by name.
         function: Name of the calling function.
-        **options: Its own options, for the provenance.
+        **options: Further options of that function, for the provenance.
     """
     if len(targets) not in (1, len(inputs)):
         raise ValueError(f"there are {len(targets)} targets for {len(inputs)} traces; give one for each.")
@@ -136,25 +136,25 @@ def removal_scores(
 def removal_questions(
     case: RemovalCase, metrics: Mapping[str, Metric], notes: dict[str, None]
 ) -> Questions[Float]:
-    """Yield what is removed from one input, and return its scores [metric, method, share], baselines last.
+    """Yield the elements to remove, and return the scores [metric, method, share], baselines last.
 
     Args:
         case: The input.
-        metrics: What is scored.
-        notes: Notes for the reader are added here.
+        metrics: The metrics by name.
+        notes: Receives notes for the reader.
     """
-    given, counts = len(case.values), case.counts
-    n_rows = given + 1 + (case.protocol.oracle is not None)
+    n_explained, counts = len(case.values), case.counts
+    n_rows = n_explained + 1 + (case.protocol.oracle is not None)
     scores = np.full((len(metrics), n_rows, len(counts)), np.nan)
     if not len(case.features):
         notes["an input has no feature to remove"] = None
         return scores
     orders: dict[bool, list[list[Order]]] = {}
-    for keep in {metric.kept for metric in metrics.values()}:
-        orders[keep] = [*_given(case, notes), case.random_orders()]
+    for keep in {metric.keep for metric in metrics.values()}:
+        orders[keep] = [*_explained_orders(case, notes), case.random_orders()]
         if best := (yield from case.oracle_order(keep=keep, longest=max(counts))):
             orders[keep].append(best)
-    # All variants of the input in one question, the whole input first.
+    # All variants of the input in a single question, the whole input first.
     variants = [np.zeros((1, case.n), dtype=bool)]
     where: dict[tuple[bool, int], slice] = {}
     stop = 1
@@ -169,11 +169,11 @@ def removal_questions(
     whole = answers.part([0])
     for at, metric in enumerate(metrics.values()):
         for row in range(n_rows):
-            part = answers.part(where[metric.kept, row])
+            part = answers.part(where[metric.keep, row])
             values = metric.formula(whole, part, case.read)
             if values.size:
                 scores[at, row] = values.reshape(-1, len(counts)).mean(axis=0)
-    if np.isnan(scores[:, given]).any():
+    if np.isnan(scores[:, n_explained]).any():
         notes[
             "undefined where nothing is left to read, or where a target has no probability; "
             '`faithfulness` with Removal(..., score="number") scores its number'
@@ -181,7 +181,7 @@ def removal_questions(
     return scores
 
 
-def _given(case: RemovalCase, notes: dict[str, None]) -> list[list[Order]]:
+def _explained_orders(case: RemovalCase, notes: dict[str, None]) -> list[list[Order]]:
     """Return the order of every explanation, each in a list; an empty list if it ranks nothing."""
     orders: list[list[Order]] = []
     for name, order in case.given_orders().items():

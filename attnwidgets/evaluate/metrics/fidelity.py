@@ -51,8 +51,8 @@ def fidelity(
 ) -> Scorecard:
     """Measure whether the decision changes without the top features M (fid+), and with M alone (fid-).
 
-    With y the prediction for the whole input ("model") or the true label ("phenomenon"), and y(.) what the
-    model decides:
+    With y the prediction for the whole input ("model") or the true label ("phenomenon"), and y(.) the
+    decision of the model:
 
         hard          fid+ = |1[y(x) = y] - 1[y(x - M) = y]|    fid- = the same with M alone
         probability   fid+ = p_y(x) - p_y(x - M)                fid- = the same with M alone
@@ -62,10 +62,10 @@ def fidelity(
     Args:
         traces: {traces}
         explanations: {explanations}
-        labels: For mode="phenomenon": the true label (class or token) of every trace, or one for all.
+        labels: For mode="phenomenon": the true label (class or token) of every trace, or a label for all.
         operator: {operator}
         removal: {removal}
-        mode: Compare with the "model"'s own prediction, or with the true label ("phenomenon").
+        mode: Compare with the prediction of the "model", or with the true label ("phenomenon").
         kind: Compare decisions ("hard") or probabilities.
         unit: {unit}
         force: {force}
@@ -127,9 +127,9 @@ def characterization(fid_plus: Any, fid_minus: Any = None, weights: tuple[float,
         weights: w+ and w-, both above zero; only their ratio matters.
 
     Returns:
-        Numbers 0 to 1 of the same shape; for a scorecard, one [characterization, method, share] with a single
-        example, the data set, and intervals from resampled examples. 0 if fid+ = 0 or fid- = 1, the limits;
-        NaN if one of them is NaN or outside 0 to 1 (a probability may rise without a feature).
+        Numbers 0 to 1 of the same shape; for a scorecard, a scorecard [characterization, method, share] with
+        a single example, the data set, and intervals from resampled examples. 0 if fid+ = 0 or fid- = 1, the
+        limits; NaN if either is NaN or outside 0 to 1 (a probability may rise without a feature).
 
     Raises:
         ValueError: If a weight is not above zero, or a scorecard lacks a fidelity.
@@ -214,7 +214,7 @@ def performance_loss(
         texts. NaN if L is 1 or 0, or A is 0.
 
     Raises:
-        ValueError: If an option is unknown, or there is not one label for every trace.
+        ValueError: If an option is unknown, or labels and traces differ in number.
         TypeError: If an explanation is a map.
 
     Source: lectures; the accuracy form is that of ablation studies.
@@ -229,7 +229,7 @@ def performance_loss(
     protocol = _OF_PERFORMANCE.protocol(operator, removal)
 
     def metric(read: Callable[[Answers, Answers], Float]) -> Metric:
-        return Metric(kept=False, formula=lambda whole, part, _: read(whole, part), paper="lectures")
+        return Metric(keep=False, formula=lambda whole, part, _: read(whole, part), paper="lectures")
 
     card = removal_scores(
         explained(as_list(traces), explanations, None, "performance_loss", unit),

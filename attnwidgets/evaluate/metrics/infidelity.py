@@ -1,4 +1,9 @@
-"""Whether values follow the effect of removals: of features alone, or of several, whose values add up."""
+"""Whether values follow the effect of removals: of single features, or of sets, whose values add up.
+
+`infidelity` compares the sum of values over random sets of features with the fall of the score without them.
+`single_removals` compares each value with the effect of removing its feature alone. Both yield the removals
+that they need (`infidelity_questions`, `single_questions`), so that several metrics can share batches.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +75,11 @@ def infidelity(
     normalize: bool = False,
     unit: str | None = None,
 ) -> Scorecard:
-    """Measure how far the values of random sets S of features are from what f loses without them; 0 is best.
+    """Measure the error between the values of random sets of features and the effect of removing them.
 
-    The mean over S of (sum of a_i over S - (f(x) - f(x - S)))^2, in squared units of f. It judges the size of
-    values, not only their order, and so suits methods that distribute f over the features. Attention does not
-    claim to; `normalize` scales it first.
+    The mean over S of (sum of a_i over S - (f(x) - f(x - S)))^2, in squared units of f; 0 is best. It judges
+    the size of values, not only their order, and so suits methods that distribute f over the features.
+    Attention does not claim to; `normalize` scales it first.
 
     Args:
         traces: {traces}
@@ -91,13 +96,13 @@ def infidelity(
 
     Returns:
         A Scorecard [infidelity, method, 1]. "oracle" is the least-squares fit to the same sets: no values do
-        better, and what it leaves does not add up. "random" is a random vector, scaled as by `normalize`. NaN
-        without a feature to remove, or if no set leaves anything to read.
+        better, and its error is the part of f that is not additive. "random" is a random vector, scaled as by
+        `normalize`. NaN without a feature to remove, or if no set leaves anything to read.
 
     Raises:
         ValueError: If an operator is unknown or impossible, an option is out of range, or an explanation
             belongs to another input or unit.
-        TypeError: If an explanation is a map, or no explanation at all.
+        TypeError: If an explanation is a map, or not an explanation.
 
     Source: Yeh et al. 2019, definition 2.1, with d = x - (x without S).
 
@@ -133,7 +138,7 @@ def infidelity(
 def infidelity_questions(
     case: RemovalCase, samples: int = SAMPLES, share: float = SHARE, *, normalize: bool = False
 ) -> Questions[list[float]]:
-    """Yield what is removed from one input, and return its scores [method], baselines last."""
+    """Yield the elements to remove from an input, and return its scores [method], baselines last."""
     features = case.features
     undefined = [np.nan] * (len(case.values) + 2)
     if not len(features):
@@ -145,16 +150,16 @@ def infidelity_questions(
     removed = np.zeros((samples + 1, case.n), dtype=bool)
     removed[:-1, features] = sets
     scores = case.read((yield removed))
-    known = np.isfinite(scores[:-1])
-    if not known.any():
+    defined_sets = np.isfinite(scores[:-1])
+    if not defined_sets.any():
         return undefined
-    changes = (scores[-1] - scores[:-1])[known]
-    chosen = sets[known].astype(float)
+    changes = (scores[-1] - scores[:-1])[defined_sets]
+    chosen = sets[defined_sets].astype(float)
     random = generator.normal(size=(case.protocol.draws, len(features)))
     best = np.linalg.lstsq(chosen, changes, rcond=None)[0]
-    given = (values[features] for values in case.values.values())
+    vectors = (values[features] for values in case.values.values())
     return [
-        *(mean_squared_error(chosen @ values, changes, normalize=normalize) for values in given),
+        *(mean_squared_error(chosen @ values, changes, normalize=normalize) for values in vectors),
         float(np.mean([mean_squared_error(chosen @ values, changes, normalize=True) for values in random])),
         mean_squared_error(chosen @ best, changes),
     ]
@@ -162,7 +167,7 @@ def infidelity_questions(
 
 @dataclass(frozen=True)
 class Effects:
-    """What removing each feature of one input alone does.
+    """Effects of removing each feature of an input alone.
 
     Attributes:
         drops: f(x) - f(x without it) [feature].
@@ -222,8 +227,8 @@ def single_removals(
 ) -> Scorecard:
     """Measure whether values follow the score f when each feature i alone is removed, x - i.
 
-        non_sensitivity     number of features in one of {|a_i| < epsilon} and {|f(x) - f(x - i)| < change}
-                            but not in the other; 0 is best
+        non_sensitivity     number of features in either {|a_i| < epsilon} or {|f(x) - f(x - i)| < change} but
+                            not in both; 0 is best
         monotonicity        Spearman's correlation of |a_i| with (f(x) - f(x - i))^2
         loss_monotonicity   Spearman's correlation of a_i with the loss -log p(x - i), as in lectures
         leave_one_out_tau   Kendall's tau-b of a_i with f(x) - f(x - i)
@@ -232,7 +237,7 @@ def single_removals(
         traces: {traces}
         explanations: {explanations}
         target: {target}
-        operator: {operator} It stands in for the papers' expectation over other values of the feature.
+        operator: {operator} It replaces the papers' expectation over other values of the feature.
         removal: {removal}
         metrics: One or several of these four.
         epsilon: For non_sensitivity: a value |a_i| below this counts as zero, in the explanation's units.
@@ -249,7 +254,7 @@ def single_removals(
 
     Raises:
         ValueError: If an option is unknown, or an explanation belongs to another input or unit.
-        TypeError: If an explanation is a map, or no explanation at all.
+        TypeError: If an explanation is a map, or not an explanation.
 
     Source: Nguyen and Martinez 2020, sections 4.2 and 4.3; Jain and Wallace 2019, section 4.1.
 
@@ -292,7 +297,7 @@ def single_questions(
     change: float = EPSILON,
     rationale: Any = None,
 ) -> Questions[list[list[float]]]:
-    """Yield what is removed from one input, and return its scores [metric, method], baselines last."""
+    """Yield the elements to remove from an input, and return its scores [metric, method], baselines last."""
     features = case.features
     answers = yield singles(case.n, features)
     scores = case.read(answers)
@@ -303,17 +308,17 @@ def single_questions(
         still = ~np.isin(features, matters)
     effects = Effects(drops, -answers.log_p[:-1], still, epsilon)
     random = np.random.default_rng(case.seed).uniform(-1, 1, size=(case.protocol.draws, len(features)))
-    given = [values[features] for values in case.values.values()]
-    return [_row(name, given, random, effects) for name in names]
+    vectors = [values[features] for values in case.values.values()]
+    return [_row(name, vectors, random, effects) for name in names]
 
 
-def _row(name: str, given: Sequence[Float], random: Float, effects: Effects) -> list[float]:
-    """Return the scores of explanations, of chance and of the oracle by one metric."""
+def _row(name: str, vectors: Sequence[Float], random: Float, effects: Effects) -> list[float]:
+    """Return the scores of explanations, of chance and of the oracle by a metric."""
     score, _ = METRICS[name]
     if not random.shape[1]:
-        return [float("nan")] * (len(given) + 2)
+        return [float("nan")] * (len(vectors) + 2)
     best = effects.losses if name == "loss_monotonicity" else effects.drops
     if name == "non_sensitivity":  # zero exactly where it should be
         best = np.where(effects.still, 0.0, max(1.0, effects.epsilon))
     chance = float(np.mean([score(values, effects) for values in random]))
-    return [*(score(values, effects) for values in given), chance, score(best, effects)]
+    return [*(score(values, effects) for values in vectors), chance, score(best, effects)]

@@ -1,4 +1,8 @@
-"""Localisation: whether an explanation points at what a mask marks in the picture."""
+"""Localisation: whether an explanation points at the object that a mask marks in the picture.
+
+Masks are brought to the picture that the model saw (`mask_as_seen`), values of patches are spread over its
+pixels (`spread`), and `_Scorer` compares the two.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +56,12 @@ def localisation(
     draws: int = 100,
     seed: int = 0,
 ) -> Scorecard:
-    """Measure whether explanations of pictures point at what masks mark, without asking the model.
+    """Measure whether explanations of pictures point at the objects that masks mark, without the model.
 
     With v the values of the patches, spread over the picture that the model saw:
 
         pointing_game    1 if the middle of the highest patch is at most `tolerance` pixels from the mask
-        energy_in_mask   sum of (v)+ in the mask, as a share of all of it
+        energy_in_mask   sum of (v)+ in the mask, as a share of the whole sum
         pixel_accuracy   share of pixels that "v > mean of v" gets right
         mean_iou         intersection over union of "v > mean of v" with the mask, and of the rest with the
                          rest; the mean of the two
@@ -71,9 +75,9 @@ def localisation(
     Args:
         traces: {traces} Of pictures.
         explanations: {explanations}
-        masks: One per trace: numbers or booleans [row, column], other than 0 where the object is; of the
-            picture as it was given, as the model saw it, or of its grid of patches.
-        target: The target that methods given by name explain; by default what the model predicts.
+        masks: A mask for each trace: numbers or booleans [row, column], other than 0 where the object is; of
+            the original picture, of the picture that the model saw, or of its grid of patches.
+        target: The target that methods given by name explain; by default the model's prediction.
         metrics: One or several of these five.
         tolerance: Pixels of the picture that the model saw.
         upsampling: How values of patches become pixels: "nearest", or "bilinear" as in the published
@@ -88,9 +92,9 @@ def localisation(
         mask is empty or covers the whole picture that was seen.
 
     Raises:
-        ValueError: If a metric is unknown, a mask fits none of the three sizes, there is not one per trace, a
-            trace holds no picture's patches, or an explanation belongs to another input.
-        TypeError: If an explanation is a map, or no explanation at all.
+        ValueError: If a metric is unknown, a mask fits none of the three sizes, their number is not that of
+            the traces, a trace is not of a picture with patches, or an explanation belongs to another input.
+        TypeError: If an explanation is a map, or not an explanation.
 
     Source: Zhang et al. 2018, section 4.1; Wang et al. 2020, section 4.2; Chefer et al. 2021 (CVPR), section
     4 (segmentation).
@@ -112,11 +116,11 @@ def localisation(
         name, value = ("tolerance", tolerance) if tolerance < 0 else ("draws", draws)
         raise ValueError(f"{name} must be at least {0 if name == 'tolerance' else 1}, not {value}.")
     inputs = explained(traces, explanations, target, "localisation", "patch")
-    given = list(masks) if isinstance(traces, (list, tuple)) else [masks]
-    require_one_each("masks", given, as_list(traces))
+    listed = list(masks) if isinstance(traces, (list, tuple)) else [masks]
+    require_one_each("masks", listed, as_list(traces))
     notes: dict[str, None] = {}
     samples = []
-    for number, (item, mask) in enumerate(zip(inputs, given, strict=True)):
+    for number, (item, mask) in enumerate(zip(inputs, listed, strict=True)):
         size = _size_of(item.trace)
         marked = mask_as_seen(item.trace, mask, item.unit)
         if marked.all() or not marked.any():
@@ -154,7 +158,7 @@ def localisation(
 
 
 class _Scorer:
-    """Scores maps of one picture against its mask.
+    """Scores maps of a picture against its mask.
 
     Args:
         marked: The mask [row, column], of the picture that was seen.
@@ -183,7 +187,7 @@ class _Scorer:
         return float(np.mean([self.score(metric, values) for values in maps]))
 
     def _hits(self, grid: tuple[int, ...]) -> Bools:
-        """Return which patches [row, column] have their middle close enough to the mask."""
+        """Return a mask of the patches whose middle is close enough to the mask [row, column]."""
         from scipy.ndimage import distance_transform_edt
 
         far = distance_transform_edt(~self._mask)
@@ -207,7 +211,7 @@ def _accuracy(values: Float, mask: Bools) -> float:
 def _mean_iou(values: Float, mask: Bools) -> float:
     chosen = values > values.mean()
     pairs = ((chosen, mask), (~chosen, ~mask))
-    return float(np.mean([(one & other).sum() / (one | other).sum() for one, other in pairs]))
+    return float(np.mean([(a & b).sum() / (a | b).sum() for a, b in pairs]))
 
 
 def _mean_ap(values: Float, mask: Bools) -> float:
@@ -237,13 +241,13 @@ _MEASURES: dict[str, Callable[[Float, Bools], float]] = {
 def spread(values: Float, size: tuple[int, int], upsampling: str) -> Float:
     """Return values of patches [row, column] as values of pixels.
 
-    "bilinear" reads between the middles of patches, and at the border the nearest one.
+    "bilinear" interpolates between the middles of patches; beyond them, the nearest patch counts.
     """
-    places = [(np.arange(n) + 0.5) * count / n for n, count in zip(size, values.shape, strict=True)]
+    positions = [(np.arange(n) + 0.5) * count / n for n, count in zip(size, values.shape, strict=True)]
     if upsampling == "nearest":
-        rows, columns = (place.astype(int) for place in places)
+        rows, columns = (position.astype(int) for position in positions)
         return values[np.ix_(rows, columns)]
-    for axis, position in enumerate(places):
+    for axis, position in enumerate(positions):
         count = values.shape[axis]
         at = (position - 0.5).clip(0, count - 1)
         low = np.floor(at).astype(int).clip(max=max(count - 2, 0))
@@ -257,28 +261,34 @@ def mask_as_seen(trace: Trace, mask: Any, unit: Unit) -> Bools:
     """Return a mask of the picture that the model saw [row, column].
 
     Raises:
-        ValueError: If the mask has the size neither of the picture as given or as seen, nor of the patches.
+        ValueError: If the mask has the size of neither the original picture, the picture as seen, nor the
+            patches.
     """
     marked = np.asarray(mask) != 0
     size = _size_of(trace)
     picture = trace.picture
-    given = None if picture is None or picture.given is None else picture.given.shape[:2]
+    original = None if picture is None or picture.given is None else picture.given.shape[:2]
     if marked.shape == size:
         return np.asarray(marked)
     if marked.shape == unit.grid:
         return np.asarray(spread(marked.astype(float), size, "nearest") > 0)
-    if picture is not None and given is not None and given == marked.shape and picture.scale is not None:
+    if (
+        picture is not None
+        and original is not None
+        and original == marked.shape
+        and picture.scale is not None
+    ):
         rows, columns = (
             np.floor(picture.shift[axis] + picture.scale[axis] * (np.arange(size[axis]) + 0.5)).astype(int)
             for axis in (0, 1)
         )
-        inside = ((rows >= 0) & (rows < given[0]))[:, None] & ((columns >= 0) & (columns < given[1]))
-        mask = marked[np.ix_(rows.clip(0, given[0] - 1), columns.clip(0, given[1] - 1))]
+        inside = ((rows >= 0) & (rows < original[0]))[:, None] & ((columns >= 0) & (columns < original[1]))
+        mask = marked[np.ix_(rows.clip(0, original[0] - 1), columns.clip(0, original[1] - 1))]
         return np.asarray(mask & inside)
-    sizes = {"as given": given, "as seen": size, "its patches": unit.grid}
-    known = ", ".join(f"{item[0]} x {item[1]} ({name})" for name, item in sizes.items() if item is not None)
+    sizes = {"as given": original, "as seen": size, "its patches": unit.grid}
+    listed = ", ".join(f"{item[0]} x {item[1]} ({name})" for name, item in sizes.items() if item is not None)
     raise ValueError(
-        f"a mask is {' x '.join(map(str, marked.shape))} [row, column]; the picture has {known}."
+        f"a mask is {' x '.join(map(str, marked.shape))} [row, column]; the picture has {listed}."
     )
 
 
@@ -301,7 +311,7 @@ def _size_of(trace: Trace) -> tuple[int, int]:
 
 
 def _on_grid(values: Float, unit: Unit) -> Float:
-    """Return values of patches by their places [row, column]."""
+    """Return values of patches on their grid [row, column]."""
     rows, columns = unit.grid or (1, 1)
     cells = np.zeros(rows * columns)
     for value, cell in zip(values, unit.cells or (), strict=True):

@@ -1,4 +1,4 @@
-"""Plausibility: whether an explanation names what people name, by token F1, IOU, AUPRC and recall."""
+"""Plausibility: whether an explanation names the evidence that people mark: token F1, IOU, AUPRC, recall."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def plausibility(
     Args:
         traces: {traces}
         explanations: {explanations}
-        rationales: One per trace: spans (start, stop) of characters, numbers of elements, or an object with
-            such a `rationale` (`aw.demo_texts()`).
-        target: The target that methods given by name explain; by default what the model predicts.
+        rationales: A rationale for each trace: spans (start, stop) of characters, numbers of elements, or an
+            object with such a `rationale` (`aw.demo_texts()`).
+        target: The target that methods given by name explain; by default the model's prediction.
         metrics: One or several of these six.
         k: Size of M; by default the size of G, which makes precision, recall and F1 equal.
         by: {by}
@@ -122,8 +122,8 @@ def plausibility(
         constant or a text has no gold element.
 
     Raises:
-        ValueError: If a metric is unknown, a rationale is not in its text, there is not one rationale per
-            trace, or an explanation belongs to another input or unit.
+        ValueError: If a metric is unknown, a rationale is not in its text, rationales and traces differ in
+            number, or an explanation belongs to another input or unit.
         TypeError: If an explanation is a map, or no explanation at all.
 
     Source: DeYoung et al. 2020, section 4 (F1 of tokens and of spans, AUPRC).
@@ -144,15 +144,15 @@ def plausibility(
     notes: dict[str, None] = {}
     samples = []
     for number, (item, rationale) in enumerate(zip(inputs, rationales, strict=True)):
-        kept = np.flatnonzero([special or not is_special for is_special in item.unit.special])
-        gold = np.isin(kept, rationale_elements(item.trace, rationale, item.unit))
+        counted = np.flatnonzero([special or not is_special for is_special in item.unit.special])
+        gold = np.isin(counted, rationale_elements(item.trace, rationale, item.unit))
         generator = np.random.default_rng([seed, number])
-        rows: list[list[Float]] = [[values[kept]] for values in item.values.values()]
-        rows += [[generator.random(len(kept)) for _ in range(draws)], [gold.astype(float)]]
+        rows: list[list[Float]] = [[values[counted]] for values in item.values.values()]
+        rows += [[generator.random(len(counted)) for _ in range(draws)], [gold.astype(float)]]
         if not gold.any():
             notes["a text has no gold element"] = None
         for name, values in item.values.items():
-            if is_constant(values[kept]):
+            if is_constant(values[counted]):
                 notes[f"{name} is constant on an input and ranks nothing there"] = None
         samples.append([[_mean(name, row, gold, k, by) for row in rows] for name in names])
     return scored_explanations(
@@ -167,7 +167,7 @@ def plausibility(
 
 
 def _mean(name: str, rows: Sequence[Float], gold: Bools, k: int | None, by: str) -> float:
-    """Return the mean score of vectors of values; NaN if there is nothing to find or to rank by."""
+    """Return the mean score of vectors of values; NaN without gold elements or without a ranking."""
     if not gold.any() or (is_constant(rows[0]) and not gold.all()):
         return float("nan")
     if name in OF_RANKING:

@@ -32,11 +32,11 @@ def average_precision(
     each: the share of relevant items among those down to it.
 
     Args:
-        scores: One number per item.
+        scores: A number per item.
         relevant: Indices of the items that should lead.
         ties: "expected" takes the mean over all orders of items with equal scores, so that no order is
             favoured and a constant score is worth as much as chance (McSherry and Najork 2008, section 3.3);
-            "together" gives equal scores one rank, that of the last of them, as scikit-learn does.
+            "together" gives equal scores the rank of the last of them, as scikit-learn does.
 
     Returns:
         The average precision; NaN if no item is relevant.
@@ -130,7 +130,7 @@ def defined(measure: Callable[[Float, Float], float], first: Float, second: Floa
 
 
 def _with_constant(first: Float, second: Float) -> float | None:
-    """Return the correlation if one vector is constant, else None."""
+    """Return the correlation if either vector is constant, else None."""
     constant = (is_constant(first), is_constant(second))
     return float(all(constant)) if any(constant) else None
 
@@ -162,7 +162,7 @@ def kendall(first: Float, second: Float) -> float:
 def top_k_overlap(first: Float, second: Float, k: int) -> float:
     """Return the share of the k highest elements that two vectors have in common, 0 to 1.
 
-    If m elements tie for the last r of the k places, each of them is in the top k to the degree r/m, and an
+    If m elements tie for the last r of the k ranks, each of them is in the top k to the degree r/m, and an
     element is in both top k to the lesser of its two degrees. So a vector shares its whole top k with itself,
     and a constant vector shares k/n of it with any other, as a random choice does.
     """

@@ -1,4 +1,4 @@
-"""Recall of known evidence: whether methods find the tokens that decide, in models whose circuit is known."""
+"""Recall of evidence: whether methods name the tokens that decide, in models with a known circuit."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ def recall_of_truth(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Scorecard:
-    """Measure how much of the known evidence each method names, in a model whose circuit is known.
+    """Measure the share of the evidence that each method names, in a model with a known circuit.
 
     With k tokens that decide a prediction (`model.truth.evidence(text)`), the recall is the share of them
     among the k tokens with the largest values, all tokens counted, `<s>` included. A token without a value
-    above 0 is never named. Tokens with equal values (to one millionth of the largest) share the places that
-    are left for them: a constant map therefore has the recall of chance, k of n tokens. Attributions explain
-    the right answer; of a map the last layer's row of the token that holds the answer is read, averaged over
-    heads.
+    above 0 is never named. Tokens with equal values (to a millionth of the largest) count in part where
+    only some of them are among the k: a constant map therefore has the recall of chance, k of n tokens.
+    Attributions explain the right answer; of a map the last layer's row of the token that holds the answer is
+    read, averaged over heads.
 
-    That a method misses evidence is a property of the method, not of the model, which is known: attention
-    cannot show what another layer did, and gradients vanish in a saturated softmax.
+    Missed evidence is a property of the method, as the model is known: attention cannot show the effect of
+    other layers, and gradients vanish in a saturated softmax.
 
     Args:
         model: A model of `aw.zoo`, or any model with a `.truth` that has `evidence(text)`, `answer(text)` and
             the position `at`.
         tokenizer: Its tokenizer.
-        texts: One or several texts.
-        methods: One or several: names in `aw.methods()`, pairs (name, options), functions of a trace, or a
-            mapping from labels to these. "all" or None: every registered method that returns a number for
+        texts: A text or several.
+        methods: A method or several: names in `aw.methods()`, pairs (name, options), functions of a trace, or
+            a mapping from labels to these. "all" or None: every registered method that returns a number for
             each token; those that refuse the model, or lack a library, are left out and named in `.warning`.
-        by: Rank by "value", which names what speaks for the answer alone, or by "magnitude".
+        by: Rank by "value", which names only tokens that speak for the answer, or by "magnitude".
         level: Coverage of the confidence intervals (bootstrap over texts).
         resamples: How often texts are resampled for them.
         seed: Seed of the resampling.
@@ -74,7 +74,7 @@ def recall_of_truth(
         of an order by chance, "oracle" is 1. Undefined (NaN) where a method refuses a single text.
 
     Raises:
-        ValueError: If the truth of the model is unknown, no text is given, a text has no evidence, or a
+        ValueError: If the truth of the model is unknown, there is no text, a text has no evidence, or a
             method that was named refuses the model.
         TypeError: If a method that was named returns neither a map nor a number for each token.
 
@@ -89,18 +89,18 @@ def recall_of_truth(
     """
     if is_model(texts):
         deprecated("recall_of_truth(model, tokenizer, texts, methods) takes the model first now")
-        given: Any = (model, tokenizer, texts, methods)
-        methods, texts, model, tokenizer = given
+        reordered: Any = (model, tokenizer, texts, methods)
+        methods, texts, model, tokenizer = reordered
     require_choice("by", by, BY)
     truth = truth_of(model)
-    given = listed_texts(texts)
-    if not given:
+    listed = listed_texts(texts)
+    if not listed:
         raise ValueError("texts is empty: give one or several.")
     every = methods is None or methods == "all"
     specs = labelled(registered().names if every else methods)  # type: ignore[arg-type]
     samples, model_id = [], ""
     refused: dict[str, str] = {}
-    for text in progress(given, "scoring") if len(given) > 1 else given:
+    for text in progress(listed, "scoring") if len(listed) > 1 else listed:
         evidence = sorted(truth.evidence(text))
         if not evidence:
             raise ValueError(
@@ -117,14 +117,14 @@ def recall_of_truth(
             row.append(np.nan if len(values) == 0 else recall(sizes, evidence))
         samples.append([*row, len(evidence) / len(trace.tokens), 1.0])
     numbers = np.array(samples)
-    kept = ~np.isnan(numbers).all(0)
+    defined = ~np.isnan(numbers).all(0)
     names = [*specs, RANDOM, ORACLE]
     return scored(
-        numbers[:, None, kept, None],
+        numbers[:, None, defined, None],
         "recall_of_truth",
         model=model_id,
         metrics=("recall_of_truth",),
-        methods=[name for name, stays in zip(names, kept, strict=True) if stays],
+        methods=[name for name, has_score in zip(names, defined, strict=True) if has_score],
         baselines=(RANDOM, ORACLE),
         unit="token",
         options={"by": by, "truth": truth.name},
@@ -140,19 +140,19 @@ def recall(values: Float, evidence: Sequence[int]) -> float:
 
     Args:
         values: A number for every token [token].
-        evidence: Which tokens are evidence.
+        evidence: Indices of the tokens that are evidence.
     """
     count = len(evidence)
     scaled = np.round(values / max(float(np.abs(values).max()), 1e-30), _TIE_DIGITS).clip(0)
     is_evidence = np.isin(np.arange(len(values)), evidence)
     last = np.sort(scaled)[-count]
     above, tied = scaled > last, (scaled == last) & (scaled > 0)
-    places = (count - above.sum()) / max(tied.sum(), 1)
-    return float(((above & is_evidence).sum() + places * (tied & is_evidence).sum()) / count)
+    part = (count - above.sum()) / max(tied.sum(), 1)  # of each tied token
+    return float(((above & is_evidence).sum() + part * (tied & is_evidence).sum()) / count)
 
 
 def _target(trace: Trace, tokenizer: Any, answer: str | None, position: int) -> Any:
-    """Return the right answer as a target; what the model predicts where two answers are equally right."""
+    """Return the right answer as a target; None, the prediction, where two answers are equally right."""
     logits, labels = trace.logits, getattr(trace.model.config, "label2id", None) or {}
     if answer is None or logits is None:
         return None
@@ -165,9 +165,9 @@ def _target(trace: Trace, tokenizer: Any, answer: str | None, position: int) -> 
 def _values(
     trace: Trace, name: str, spec: Spec, target: Any, position: int, refused: dict[str, str] | None
 ) -> Float:
-    """Return what a method says of every token [token]; nothing if it refuses, and why in `refused`."""
+    """Return a method's value of every token [token]; empty if it refuses, with the reason in `refused`."""
     try:
-        return _said(trace, name, spec, target, position)
+        return _values_of_method(trace, name, spec, target, position)
     except (UnsupportedModelError, ValueError, TypeError, RuntimeError) as error:
         if refused is None:
             raise
@@ -175,8 +175,8 @@ def _values(
         return np.zeros(0)
 
 
-def _said(trace: Trace, name: str, spec: Spec, target: Any, position: int) -> Float:
-    """Return what a method says of every token [token]."""
+def _values_of_method(trace: Trace, name: str, spec: Spec, target: Any, position: int) -> Float:
+    """Return a method's value of every token [token]."""
     if not callable(spec) and target is not None:
         method, options = (spec, {}) if isinstance(spec, str) else spec
         if "target" in registered()[method].options:

@@ -1,6 +1,6 @@
 """Whether a model learns without the features called important, and without the weights of its attention.
 
-Whether a model can learn without attention's weights: trained with uniform rows and with its own.
+Whether a model can learn without attention's weights: trained with uniform rows and with learnt rows.
 
 Wiegreffe and Pinter 2019, Attention is not not Explanation, sections 3.2 and 3.3.
 """
@@ -61,7 +61,8 @@ def remove_and_retrain(
     """Measure the accuracy of a model trained anew without the top features, in training and test.
 
     A model that meets masked inputs for the first time may fail because they are strange. Trained on such
-    inputs, it fails only if what it needs is gone. You supply the training: one run per method and share.
+    inputs, it fails only if the information that it needs is gone. You supply the training: a run for each
+    method and share.
 
     Args:
         train: Takes the changed training set and test set, lists of {"input_ids": [token], "label": ...}, and
@@ -76,11 +77,12 @@ def remove_and_retrain(
 
     Returns:
         A Scorecard [accuracy, method, share], with an example for every number that `train` returns. The
-        lower the accuracy, the better a method finds what is needed; only below "random" does it find
-        anything.
+        lower the accuracy, the better a method identifies the features that are needed; above "random" it
+        identifies none.
 
     Raises:
-        ValueError: If the operator acts on embeddings or is impossible, or there is not one label per trace.
+        ValueError: If the operator acts on embeddings or is impossible, or labels and traces differ in
+            number.
 
     Source: Hooker et al. 2019, section 3.
 
@@ -112,7 +114,7 @@ def remove_and_retrain(
         for name in progress([*first[0].values, *baselines], "ranking")
     }
     accuracies: list[Float] = []
-    untouched: Float | None = None  # nothing is removed for a share of 0: one run serves all methods
+    untouched: Float | None = None  # nothing is removed for a share of 0: a single run serves all methods
     for name, share in progress(
         [(name, share) for name in orders for share in protocol.thresholds], "training"
     ):
@@ -154,7 +156,7 @@ def _case(item: ExplainedInput, protocol: RemovalProtocol, number: int) -> Remov
 
 
 def _order(case: RemovalCase, name: str) -> Order:
-    """Return the features of one input in the order in which a method or baseline removes them."""
+    """Return the features of an input in the order in which a method or baseline removes them."""
     if name == RANDOM:
         return case.random_orders()[0]
     if name == ORACLE:
@@ -163,7 +165,7 @@ def _order(case: RemovalCase, name: str) -> Order:
 
 
 def _ids(case: RemovalCase, order: Order, share: float) -> list[int]:
-    """Return the ids of one input without its top features."""
+    """Return the ids of an input without its top features."""
     k = count_of(share, len(order), "ceil")
     gone, _ = case.removal.distinct(steps_removed(case.n, order, order, [k], keep=False))
     ids = case.removal.inputs(gone)["input_ids"]
@@ -180,7 +182,7 @@ def uniform_attention(
     seeds: Sequence[int] = (0, 1, 2),
     stack: str | None = None,
 ) -> Scorecard:
-    """Compare a model trained with uniform attention with the same model trained with its own.
+    """Compare a model trained with uniform attention with the same model trained with learnt attention.
 
     If both score alike, the task does not need attention, and its weights can explain little. Every row reads
     all that it may read equally, in training and in the evaluation; queries and keys then learn nothing. You
@@ -192,7 +194,7 @@ def uniform_attention(
         make: Takes a seed and returns a fresh transformers model; called twice for each seed.
         train: Takes a model and a seed, trains the model and returns its score on held-out data.
         layers: Layers whose attention is uniform: a number, several, or None for all.
-        seeds: Seeds, with one run of each kind for every one.
+        seeds: Seeds, with a run of each kind for every seed.
         stack: Which attention, if there are several: "self", "encoder", "decoder" or "cross".
         force: {force}
 
@@ -203,7 +205,7 @@ def uniform_attention(
         ValueError: If seeds are empty, the stack is unknown, or the model's attention cannot be set.
         IndexError: If the layer is out of range.
 
-    Source: Wiegreffe and Pinter 2019, section 3.2 (there the one layer of an LSTM's attention).
+    Source: Wiegreffe and Pinter 2019, section 3.2 (there the attention layer of an LSTM).
 
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")

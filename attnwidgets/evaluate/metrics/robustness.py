@@ -1,4 +1,8 @@
-"""Robustness: how far a ranking survives the options that a method leaves open, as intervals of ranks."""
+"""Robustness: how far a ranking survives the options that a method leaves open, as intervals of ranks.
+
+`CHOICES` lists, by method, the options that a paper leaves open with their defensible values. Every
+combination gives a version of the explanation, reduced to a vector (`_vector`); `Robustness` holds the ranks.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ _DISTANCES = ("l1", "l2")
 _ORDERS = ("output_first", "input_first")
 _WEIGHTS = (0.5, 0.8)  # as published; about the share that Kobayashi et al. 2021 measured by norms
 HEADS = "heads"
-"""For a map whose method does not reduce its heads: how they become one."""
+"""For a map whose method does not reduce its heads: their reduction."""
 
 CHOICES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "alti": {"distance": _DISTANCES, "after": ("norm1", "norm2")},
@@ -51,7 +55,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "shapley_sampling": {"baseline": _BASELINES},
     "value_zeroing": {"distance": ("cosine", "euclidean"), "reduce": ("mean", "max")},
 }
-"""By method and option, the values that can be defended, the published one first."""
+"""By method and option, the values that can be defended, the published value first."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +70,7 @@ class Robustness(Table):
         ranks: 1 for the highest value [version, element]; equal values share their mean rank.
         low: The best rank of every element [element].
         high: The worst rank of every element [element].
-        versions: The versions themselves, the one with the published options first.
+        versions: The versions themselves, that with the published options first.
         refused: Versions that cannot be computed for this input, with the reason.
     """
 
@@ -88,7 +92,7 @@ class Robustness(Table):
 
     @property
     def unsettled(self) -> Bools:
-        """Which elements rank above some other one in one version and below it in another [element]."""
+        """Elements that rank above another element in a version and below it in another version [element]."""
         above = self.ranks[:, :, None] < self.ranks[:, None, :]
         return (above.any(axis=0) & above.any(axis=0).T).any(axis=1)
 
@@ -97,7 +101,7 @@ class Robustness(Table):
         yield {"element": self.labels, "low": self.low, "high": self.high, "unsettled": self.unsettled}
 
     def undecided(self, k: int) -> Bools:
-        """Return which elements are among the first `k` in some versions and not in others [element].
+        """Return a mask of the elements that are among the first `k` in some versions only [element].
 
         Args:
             k: 1 to the number of elements.
@@ -139,22 +143,22 @@ def robustness(
     Reduction, residual weight, order, baseline: where a paper leaves a choice open, each value that can be
     defended gives a version::
 
-        found = aw.evaluate.robustness(trace, "rollout")        # all that rollout leaves open
-        aw.TokenStrip(found)                                    # hatched where the ranking does not survive
+        ranks = aw.evaluate.robustness(trace, "rollout")        # all options that rollout leaves open
+        aw.TokenStrip(ranks)                                    # hatched where the ranking does not survive
         aw.evaluate.robustness({"l2": aw.saliency(trace), "l1": aw.saliency(trace, reduce="l1")})
 
     Args:
-        versions: A trace; or a mapping from names to two or more Attributions of one input in one unit.
+        versions: A trace; or a mapping from names to two or more Attributions of an input in the same unit.
         method: With a trace, a name in `aw.methods()`.
-        choices: What varies: "all" that is known to be open in the method
+        choices: The options that vary: "all" open options of the method
             (`attnwidgets.evaluate.metrics.robustness.CHOICES`), names of its options, or a mapping from
-            options to their values; "heads" is how the heads of a map become one. Every combination is a
+            options to their values; "heads" is the reduction of a map's heads. Every combination is a
             version.
-        target: What is explained, for methods that have a target.
+        target: The explained target, for methods that have a target.
         unit: The unit to rank; None for tokens.
         layer: The layer of a map with several; None for the last.
         how: How a map becomes a vector, as in `MixingMap.to_attributions`.
-        query: Whose row how="row" reads; None for that of the prediction: the last token in a causal map,
+        query: The query whose row how="row" reads; None for the prediction's: the last token in a causal map,
             else the first.
         force: {force}
 
@@ -163,22 +167,21 @@ def robustness(
 
     Raises:
         ValueError: If there are fewer than two versions, their elements differ, or choices are not open; the
-            message lists those that are.
+            message lists the open options.
         TypeError: If a version is not Attributions, or neither a method nor a mapping is given.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "A fine film.")
-        >>> found = aw.evaluate.robustness(trace, "rollout", choices=["head_reduce"])
-        >>> found.names
+        >>> aw.evaluate.robustness(trace, "rollout", choices=["head_reduce"]).names
         ("head_reduce='mean'", "head_reduce='max'")
     """
     from scipy.stats import rankdata
 
     refused: dict[str, str] = {}
     if method is not None:
-        given = {} if target is None else {"target": target}
+        explained = {} if target is None else {"target": target}
         options = {"layer": layer, "how": how, "query": query, "unit": unit}
-        versions, refused = _versions(versions, method, choices, given, options)
+        versions, refused = _versions(versions, method, choices, explained, options)
     elif not hasattr(versions, "items"):
         raise TypeError(
             "name the method whose choices are tried, robustness(trace, 'rollout'), or give a mapping of "
@@ -197,17 +200,17 @@ def robustness(
 
 
 def _versions(
-    trace: Any, method: str, choices: Any, given: Mapping[str, Any], options: Mapping[str, Any]
+    trace: Any, method: str, choices: Any, explained: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[dict[str, Attributions], dict[str, str]]:
     """Return the explanations by every combination of choices, and why others cannot be computed."""
     versions: dict[str, Attributions] = {}
     refused: dict[str, str] = {}
     failure: Exception | None = None
-    given = given if "target" in methods()[method].options else {}
+    explained = explained if "target" in methods()[method].options else {}
     for name, chosen in progress(list(combinations(choices_of(method, choices))), desc=f"{method}: choices"):
         heads = chosen.pop(HEADS, "mean")
         try:
-            versions[name] = _vector(explain(trace, method, **chosen, **given), heads, **options)
+            versions[name] = _vector(explain(trace, method, **chosen, **explained), heads, **options)
         except (ValueError, LookupError) as error:
             refused[name], failure = str(error), error
     if not versions and failure is not None:
@@ -218,7 +221,7 @@ def _versions(
 def _vector(
     explanation: Any, heads: Any, *, layer: int | None, how: Any, query: int | str | None, unit: str | None
 ) -> Attributions:
-    """Return an explanation as one row of attributions."""
+    """Return an explanation as a vector of attributions."""
     if isinstance(explanation, MixingMap):
         single = explanation.select(layer=explanation.layers[-1] if layer is None else layer)
         single = single if single.heads is None else single.reduce("head", heads)
@@ -229,42 +232,46 @@ def _vector(
     return explanation if unit is None else explanation.to(unit)
 
 
-def choices_of(name: str, wanted: Any) -> dict[str, tuple[Any, ...]]:
+def choices_of(name: str, choices: Any) -> dict[str, tuple[Any, ...]]:
     """Return the open options of a method, with their values.
 
     Args:
         name: A method.
-        wanted: "all"; names of options; or a mapping from options to values.
+        choices: "all"; names of options; or a mapping from options to values.
 
     Raises:
-        ValueError: If nothing is known to be open, or an option is unknown; the message lists what is open.
+        ValueError: If no option of the method is open, or an option is unknown; the message lists what is
+            open.
     """
-    known = dict(CHOICES.get(name, {}))
+    open_options = dict(CHOICES.get(name, {}))
     allowed = {*methods()[name].options, HEADS}
-    if isinstance(wanted, str) and wanted == "all":
-        if not known:
+    if isinstance(choices, str) and choices == "all":
+        if not open_options:
             raise ValueError(
                 f"{name!r} has no known open options; give choices={{option: values}}. "
                 f"Methods that have some: {listed(sorted(CHOICES))}."
             )
-        return known
-    if hasattr(wanted, "items"):
-        chosen = {str(option): tuple(values) for option, values in wanted.items()}
+        return open_options
+    if hasattr(choices, "items"):
+        chosen = {str(option): tuple(values) for option, values in choices.items()}
     else:
-        allowed = set(known)
+        allowed = set(open_options)
         chosen = {
-            option: known.get(option, ()) for option in ([wanted] if isinstance(wanted, str) else wanted)
+            option: open_options.get(option, ())
+            for option in ([choices] if isinstance(choices, str) else choices)
         }
     for option in chosen:
         if option not in allowed:
-            there = listed(sorted(allowed)) or "nothing"
+            listed_options = listed(sorted(allowed)) or "nothing"
             near = suggest(str(option), allowed)
-            raise ValueError(f"choices: {option!r} is not open in {name!r}; choose from {there}.{near}")
+            raise ValueError(
+                f"choices: {option!r} is not open in {name!r}; choose from {listed_options}.{near}"
+            )
     return chosen
 
 
 def combinations(values: Mapping[str, tuple[Any, ...]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every combination of choices as its name and its options, the published one first."""
+    """Yield every combination of choices as its name and its options, the published combination first."""
     for combined in product(*values.values()):
         options = dict(zip(values, combined, strict=True))
         yield ", ".join(f"{option}={value!r}" for option, value in options.items()), options

@@ -56,12 +56,12 @@ def stability(
         local_lipschitz       max over d of |a(x + d) - a(x)| / |d|
 
     Args:
-        traces: Trace of one text returned by `aw.trace`, or a list of such traces.
+        traces: Trace of a single text returned by `aw.trace`, or a list of such traces.
         explanations: A name in `aw.methods()`, a pair (name, options), or a function of a trace that returns
             Attributions or numbers; a list of these, or a mapping from names to them. They are computed anew
             for every d.
         target: The target that methods given by name explain; by default the prediction without noise.
-        radius: The largest change of one number of an embedding, above 0.
+        radius: The largest change of a number of an embedding, above 0.
         samples: Number of draws of d.
         normalize: Divide sensitivities by |a(x)|, as captum and Quantus do; else, as in the paper and in
             lectures, they are in the explanation's units.
@@ -76,7 +76,7 @@ def stability(
         with `normalize`, or no d counts.
 
     Raises:
-        ValueError: If a trace holds more than the tokens of one text, the noise has another shape, or an
+        ValueError: If a trace holds more than the tokens of a single text, the noise has another shape, or an
             option is out of range.
         TypeError: If an explanation is finished, or not numeric.
 
@@ -91,7 +91,7 @@ def stability(
     if samples < 1 or not radius > 0:
         raise ValueError(f"samples must be at least 1 and radius above 0; they are {samples} and {radius}.")
     traces = as_list(traces)
-    given = {str(name): method for name, method in by_name(explanations).items()}
+    specs = {str(name): method for name, method in by_name(explanations).items()}
     if noise is not None and len(traces) > 1:
         raise ValueError(f"noise is for a single trace, not {len(traces)}.")
     scores = []
@@ -99,7 +99,7 @@ def stability(
         require_trace(trace, "stability")
         _require_one_text(trace, number)
         resolved = resolve_target(trace, target, method="stability")
-        methods = {name: source_of(spec, 1, name, resolved, finished=False) for name, spec in given.items()}
+        methods = {name: source_of(spec, 1, name, resolved, finished=False) for name, spec in specs.items()}
         seeds = [seed, number]
         drawn = _noise(trace, noise, radius, samples, seeds)
         scores.append(
@@ -107,14 +107,14 @@ def stability(
         )
     table = np.array(scores)[..., None]
     notes = ["random has no units, in which a distance could be told"]
-    if np.isnan(table[:, :, : len(given)]).any():
+    if np.isnan(table[:, :, : len(specs)]).any():
         notes.append("undefined where an explanation is zero, or no noise leaves the prediction")
     return scored(
         table,
         "stability",
         model=traces[0].model_id,
         metrics=METRICS,
-        methods=[*given, RANDOM, ORACLE],
+        methods=[*specs, RANDOM, ORACLE],
         baselines=(RANDOM, ORACLE),
         notes=notes,
         paper=PAPER,
@@ -139,7 +139,7 @@ def _scores(
     normalize: bool,
     same: bool,
 ) -> Float:
-    """Return the scores of one text [metric, method], baselines last."""
+    """Return the scores of a text [metric, method], baselines last."""
     import torch
 
     from attnwidgets.tracing.recording.run import trace as trace_again
@@ -219,11 +219,11 @@ def _noise(trace: Trace, noise: Any, radius: float, samples: int, seed: list[int
 def _require_one_text(trace: Trace, number: int) -> None:
     """Raise ValueError if a trace cannot be made again from its ids alone."""
     types = trace.inputs.get("token_type_ids")
-    known = {"input_ids", "attention_mask", "token_type_ids"}
+    of_text = {"input_ids", "attention_mask", "token_type_ids"}
     if (
         trace.model is None
         or trace.input_ids is None
-        or set(trace.inputs) - known
+        or set(trace.inputs) - of_text
         or (types is not None and bool(types.any()))
     ):
         raise ValueError(
@@ -234,9 +234,9 @@ def _require_one_text(trace: Trace, number: int) -> None:
 
 @contextmanager
 def perturbed(model: nn.Module, ids: Tensor, noise: Tensor) -> Iterator[None]:
-    """Add `noise` [token, dim] to the embeddings of the text `ids` [token], whatever runs the model here.
+    """Add `noise` [token, dim] to the embeddings of the text `ids` [token], in every pass within the block.
 
-    The embeddings' own `forward` is wrapped, so that methods that read, replace or differentiate its output
+    The `forward` of the embeddings is wrapped, so that methods that read, replace or differentiate its output
     meet the changed embeddings. Other texts, threads and tasks are not affected; everything is undone at the
     end.
     """
@@ -254,12 +254,14 @@ def perturbed(model: nn.Module, ids: Tensor, noise: Tensor) -> Iterator[None]:
 
 
 def _with_noise(
-    ids: Tensor, noise: Tensor, embed: Callable[..., Tensor], given: Tensor, *args: Any, **kwargs: Any
+    ids: Tensor, noise: Tensor, embed: Callable[..., Tensor], read_ids: Tensor, *args: Any, **kwargs: Any
 ) -> Tensor:
-    """Return the embeddings of `given`, with the noise if that is the text."""
+    """Return the embeddings of `read_ids`, with the noise if these are the text's ids."""
     import torch
 
-    embeddings = embed(given, *args, **kwargs)
-    if given.shape[-1] != len(ids) or not torch.equal(given, ids.to(given.device).expand_as(given)):
+    embeddings = embed(read_ids, *args, **kwargs)
+    if read_ids.shape[-1] != len(ids) or not torch.equal(
+        read_ids, ids.to(read_ids.device).expand_as(read_ids)
+    ):
         return embeddings
     return embeddings + noise.to(embeddings)

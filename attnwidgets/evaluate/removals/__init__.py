@@ -1,1 +1,1 @@
-"""Removing parts of an input: by which operator, in which order, and what the model then predicts."""
+"""Removing parts of an input: the operators, the orders, and the predictions without them."""

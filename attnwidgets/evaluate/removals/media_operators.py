@@ -1,8 +1,8 @@
 """Parts removed from a picture or a sound: patches by blur, colour or neighbours; frames silenced.
 
-Patches removed from a picture: by blur, a plain colour, or what their neighbours say.
-
-The numbers that the model reads are changed, after the processor, so that nothing is resized again.
+Patches are replaced in the pixels that the model reads, after the processor, so that nothing is resized again
+(`PictureRemoval`). Frames are silenced in the samples, which the feature extractor then reads again, since
+its features overlap (`silenced_inputs`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ PictureOperator = Literal["blur", "mean_image", "zero_image", "neighbours"]
 PICTURE_OPERATORS: tuple[PictureOperator, ...] = ("blur", "mean_image", "zero_image", "neighbours")
 """blur: replaces the patch by the picture blurred with a Gaussian whose sigma is the longer side of a patch.
 mean_image: by the mean colour of the picture. zero_image: by black, as the processor makes it; without a
-processor, by zeros of the model's input. neighbours: every pixel becomes a weighted mean of its neighbours,
-of
-which the known ones stay, with a little noise."""
+processor, by zeros of the model's input. neighbours: every removed pixel becomes a weighted mean of its
+neighbours, with a little noise; other pixels do not change."""
 
 PAPERS = {
     "neighbours": "Rong et al. 2022, A Consistent and Efficient Evaluation Strategy for Attribution Methods"
@@ -39,12 +38,12 @@ _DIRECT, _DIAGONAL = 1 / 6, 1 / 12  # weights of the authors
 
 SoundOperator = Literal["silence"]
 SOUND_OPERATORS: tuple[SoundOperator, ...] = ("silence",)
-"""silence: the samples of a frame become zeros, from where it begins to where the next one does, before the
+"""silence: the samples of a frame become zeros, from its beginning to that of the next frame, before the
 feature extractor reads them."""
 
 
 def refusal_of_pictures(trace: Trace, stack: str) -> str:
-    """Return why no patch of a stack can be removed from the picture; "" if one can."""
+    """Return why no patch of a stack can be removed from the picture, or ""."""
     plane = _plane(trace)
     if plane is None:
         return "the model reads no picture by patches"
@@ -60,7 +59,7 @@ def _plane(trace: Trace) -> InputPlane | None:
 
 @dataclass(frozen=True)
 class PictureRemoval:
-    """Removes patches from the picture of a trace, by one operator.
+    """Removes patches from the picture of a trace by an operator.
 
     Args:
         trace: The trace.
@@ -74,7 +73,7 @@ class PictureRemoval:
         """Return the model's inputs with patches removed.
 
         Args:
-            gone: Which tokens are removed [variant, token]; class and register tokens have no pixels, and
+            gone: Mask of the removed tokens [variant, token]; class and register tokens have no pixels, and
                 stay.
         """
         import torch
@@ -86,17 +85,17 @@ class PictureRemoval:
             raise ValueError("the model reads no picture by patches")
         inputs = in_copies(self.trace.inputs, len(gone))
         pixels: Tensor = self.trace.inputs[plane.name]
-        known = plane.part >= 0
-        without = gone[:, plane.part] & known  # [variant, row, column]
+        in_patch = plane.part >= 0
+        without = gone[:, plane.part] & in_patch  # [variant, row, column]
         if self.operator == "neighbours":
             filled = [imputed(pixels[0].detach().float().cpu().numpy(), mask) for mask in without]
             return inputs | {plane.name: torch.from_numpy(np.stack(filled)).to(pixels)}
-        instead = self._instead(pixels, plane)
+        replacement = self._replacement(pixels, plane)
         where = torch.from_numpy(without).to(pixels.device)[:, None]
-        return inputs | {plane.name: torch.where(where, instead, pixels)}
+        return inputs | {plane.name: torch.where(where, replacement, pixels)}
 
-    def _instead(self, pixels: Tensor, plane: InputPlane) -> Tensor:
-        """Return what stands in place of removed pixels, [batch, channel, row or 1, column or 1]."""
+    def _replacement(self, pixels: Tensor, plane: InputPlane) -> Tensor:
+        """Return the values of removed pixels [batch, channel, row or 1, column or 1]."""
         import torch
 
         if self.operator == "mean_image":
@@ -110,7 +109,7 @@ class PictureRemoval:
 
 
 def blurred(pixels: Tensor, sigma: float) -> Tensor:
-    """Return pixels [batch, channel, row, column] under a Gaussian; the edge goes on beyond the picture."""
+    """Return pixels [batch, channel, row, column] under a Gaussian; outside, the edge is repeated."""
     import torch
     from torch.nn import functional
 
@@ -126,7 +125,7 @@ def blurred(pixels: Tensor, sigma: float) -> Tensor:
 
 
 def black_of(trace: Trace) -> Tensor | None:
-    """Return what the processor of a trace makes of black [channel]; None without a processor of pictures."""
+    """Return black as a trace's processor normalises it [channel]; None without a processor of pictures."""
     import torch
 
     reader = getattr(trace.tokenizer, "image_processor", trace.tokenizer)
@@ -146,13 +145,13 @@ def black_of(trace: Trace) -> Tensor | None:
 def imputed(pixels: NDArray[np.floating], gone: Bools) -> NDArray[np.floating]:
     """Return a picture whose removed pixels are filled in by their neighbours: noisy linear imputation.
 
-    Every removed pixel equals the mean of its eight neighbours, direct ones with weight 1/6 and diagonal ones
-    with 1/12 (divided by the sum of those that are in the picture), which is one system of linear equations;
-    then normal noise of 0.01 is added. If nothing is left, it is the noise alone.
+    Every removed pixel equals the mean of its eight neighbours, direct neighbours with weight 1/6
+    and diagonal neighbours with 1/12 (divided by the sum over neighbours in the picture): a system of linear
+    equations. Then normal noise of 0.01 is added. If no pixel is left, the picture is the noise alone.
 
     Args:
         pixels: [channel, row, column].
-        gone: Which pixels are removed [row, column].
+        gone: Mask of the removed pixels [row, column].
     """
     from scipy import sparse
     from scipy.sparse.linalg import spsolve
@@ -165,7 +164,7 @@ def imputed(pixels: NDArray[np.floating], gone: Bools) -> NDArray[np.floating]:
     number = np.full(gone.shape, -1)
     number[gone] = np.arange(count)
     rows, columns = np.nonzero(gone)
-    totals, known = np.zeros(count), np.zeros((count, len(filled)))
+    totals, right_side = np.zeros(count), np.zeros((count, len(filled)))
     entries: list[tuple[NDArray[np.intp], NDArray[np.intp], float]] = []
     for down in (-1, 0, 1):
         for across in (-1, 0, 1):
@@ -180,15 +179,17 @@ def imputed(pixels: NDArray[np.floating], gone: Bools) -> NDArray[np.floating]:
             other = number[near_rows[inside], near_columns[inside]]
             also = other >= 0
             entries.append((inside[also], other[also], weight))
-            there = inside[~also]
-            known[there] += weight * filled[:, near_rows[there], near_columns[there]].T
+            present = inside[~also]  # with a neighbour that was not removed
+            right_side[present] += weight * filled[:, near_rows[present], near_columns[present]].T
     if gone.all():
         result = np.zeros((count, len(filled)))
     else:
-        places = [np.concatenate([entry[side] for entry in entries]) for side in (0, 1)]
+        indices = [np.concatenate([entry[side] for entry in entries]) for side in (0, 1)]
         weights = np.concatenate([np.full(len(entry[0]), -entry[2]) for entry in entries])
-        system = sparse.csc_matrix((weights, (places[0], places[1])), shape=(count, count))
-        result = np.asarray(spsolve(system + sparse.diags(totals, format="csc"), known)).reshape(count, -1)
+        system = sparse.csc_matrix((weights, (indices[0], indices[1])), shape=(count, count))
+        result = np.asarray(spsolve(system + sparse.diags(totals, format="csc"), right_side)).reshape(
+            count, -1
+        )
     # The same noise whenever the same pixels are removed.
     noise = np.random.default_rng(zlib.crc32(np.packbits(gone).tobytes()))
     filled[:, rows, columns] = (result + _NOISE * noise.standard_normal(result.shape)).T
@@ -196,7 +197,7 @@ def imputed(pixels: NDArray[np.floating], gone: Bools) -> NDArray[np.floating]:
 
 
 def refusal_of_sound(trace: Trace, stack: str) -> str:
-    """Return why nothing of a stack can be silenced in the sound; "" if it can."""
+    """Return why nothing of a stack can be silenced in the sound, or ""."""
     if trace.sound is None:
         return "the model reads no sound"
     if stack not in trace.stacks or _frames(trace, stack) is None:
@@ -211,8 +212,8 @@ def silenced_inputs(trace: Trace, stack: str, gone: Bools) -> dict[str, Any]:
 
     Args:
         trace: The trace.
-        stack: The stack whose places are frames.
-        gone: Which of them are silenced [variant, frame].
+        stack: The stack whose elements are frames.
+        gone: Mask of the silenced frames [variant, frame].
     """
     import torch
 
@@ -254,7 +255,7 @@ def _reader(trace: Trace) -> Any:
 
 
 def _read(trace: Trace, wave: NDArray[np.float32]) -> Any:
-    """Return what the model is given of samples, [1, ...]."""
+    """Return the model's input for samples [1, ...]."""
     import torch
 
     reader = _reader(trace)

@@ -1,4 +1,9 @@
-"""Orders in which features are removed, by explanation, chance or oracle; and the metrics of removal."""
+"""Orders in which features are removed, by explanation, chance or oracle; and the metrics of removal.
+
+A metric that needs the model is a generator of `Questions`: it yields masks of removed elements [variant,
+element], receives the model's `Answers`, and returns its scores. `answered` runs such a generator; the caller
+decides which variants share a pass.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +56,14 @@ def ranked(values: Float, features: Order, *, by: str) -> Order:
 
 
 def steps_removed(n: int, features: Order, order: Order, ks: Sequence[int], *, keep: bool) -> Bools:
-    """Return which elements are removed at every step of an order [step, element].
+    """Return a mask of the elements that are removed at every step of an order [step, element].
 
     Args:
         n: Number of elements.
         features: All elements that can be removed.
         order: The order.
-        ks: How many of the order's first features are removed at each step.
-        keep: Keep these and remove all other features instead.
+        ks: Number of the order's first features that are removed at each step.
+        keep: Keep these features and remove all others instead.
     """
     removed = np.zeros((len(ks), n), dtype=bool)
     removed[:, features] = keep
@@ -68,7 +73,7 @@ def steps_removed(n: int, features: Order, order: Order, ks: Sequence[int], *, k
 
 
 def singles(n: int, features: Order) -> Bools:
-    """Return one variant per feature, which removes it alone, and a last one that removes nothing."""
+    """Return removals [feature + 1, element]: of each feature alone, and last of none."""
     removed = np.zeros((len(features) + 1, n), dtype=bool)
     removed[np.arange(len(features)), features] = True
     return removed
@@ -93,11 +98,11 @@ def oracle_questions(
     keep: bool,
     longest: int,
 ) -> Questions[Order]:
-    """Yield what an oracle asks the model, and return its order.
+    """Yield the removals that an oracle tries, and return its order.
 
     Args:
-        how: "leave_one_out" ranks features by how much the score falls without each alone; "greedy" removes
-            the feature that lowers the score most, then the next one given what is left, and so on.
+        how: "leave_one_out" ranks features by the fall of the score without each alone; "greedy" removes the
+            feature that lowers the score most, then, of the others, that which lowers it most, and so on.
         n: Number of elements.
         features: The features to rank.
         score: The score that should fall.
@@ -132,13 +137,13 @@ class Metric:
     """A score of the input without its top features, or of these alone.
 
     Attributes:
-        kept: Whether the top features are kept and all others removed.
+        keep: Whether the top features are kept and all others removed.
         formula: Takes the answers to the whole input [1] and to its parts [variant], and a function that
             reads the score of answers.
         paper: Its source.
     """
 
-    kept: bool
+    keep: bool
     formula: Callable[[Answers, Answers, Read], Float]
     paper: str
 
@@ -149,7 +154,7 @@ _PETSIUK = "Petsiuk et al. 2018, RISE: Randomized Input Sampling for Explanation
 
 
 def drop(whole: Answers, part: Answers, read: Read) -> Float:
-    """Return by how much the score falls from the whole input to each part."""
+    """Return the fall of the score from the whole input to each part [variant]."""
     return read(whole) - read(part)
 
 
@@ -166,18 +171,18 @@ def _flip(whole: Answers, part: Answers, _: Read) -> Float:
 
 
 METRICS: dict[str, Metric] = {
-    "comprehensiveness": Metric(kept=False, formula=drop, paper=_DEYOUNG),
-    "sufficiency": Metric(kept=True, formula=drop, paper=_DEYOUNG),
-    "log_odds": Metric(kept=False, formula=_log_odds, paper=_SHRIKUMAR),
-    "deletion": Metric(kept=False, formula=_remaining, paper=_PETSIUK),
-    "insertion": Metric(kept=True, formula=_remaining, paper=_PETSIUK),
+    "comprehensiveness": Metric(keep=False, formula=drop, paper=_DEYOUNG),
+    "sufficiency": Metric(keep=True, formula=drop, paper=_DEYOUNG),
+    "log_odds": Metric(keep=False, formula=_log_odds, paper=_SHRIKUMAR),
+    "deletion": Metric(keep=False, formula=_remaining, paper=_PETSIUK),
+    "insertion": Metric(keep=True, formula=_remaining, paper=_PETSIUK),
 }
 """Metrics of `faithfulness` by name."""
 
 AMARA = "Amara et al. 2022, GraphFramEx: Towards Systematic Evaluation of Explainability Methods"
 FIDELITY: dict[str, Metric] = {
-    "fidelity_plus": Metric(kept=False, formula=_flip, paper=AMARA),
-    "fidelity_minus": Metric(kept=True, formula=_flip, paper=AMARA),
+    "fidelity_plus": Metric(keep=False, formula=_flip, paper=AMARA),
+    "fidelity_minus": Metric(keep=True, formula=_flip, paper=AMARA),
 }
 """Hard fidelity by name: whether the model still decides for the target."""
 
@@ -191,8 +196,8 @@ def read_score(answers: Answers, score: Score | None, target: Target) -> Float:
     """Return the score of some answers [variant].
 
     Args:
-        answers: What the model predicts.
-        score: Which score; None: `default_score`.
+        answers: The model's predictions.
+        score: Name of the score; None: `default_score`.
         target: The target.
 
     Raises:

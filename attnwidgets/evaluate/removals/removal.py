@@ -1,6 +1,6 @@
-"""Remove elements of an input by an operator that the user names, and read what the model then predicts.
+"""Remove elements of an input by an operator that the user names, and read the prediction without them.
 
-Operators change the ids, embeddings or attention mask that the model is given. The text is never tokenized
+Operators change the ids, embeddings or attention mask that the model reads. The text is never tokenized
 again, so that no other token changes.
 """
 
@@ -47,9 +47,9 @@ Operator = (
 OPERATORS: tuple[Operator, ...] = ("delete", "mask", "pad", "zero", "mean", "attention_mask")
 """delete: drops the token; those after it move up. mask, pad: replace its id by that of the mask or padding
 token. zero, mean: replace its embedding by zeros, or by the mean over the vocabulary; its position stays.
-attention_mask: keeps the token in place, but nothing attends to it.
+attention_mask: leaves the token at its position, but nothing attends to it.
 Models that count positions past the padding (RoBERTa) or past masked tokens (OPT) move up the tokens after
-what "pad" or "attention_mask" removes. Patches of pictures are removed by "zero", "mean" and
+those that "pad" or "attention_mask" removes. Patches of pictures are removed by "zero", "mean" and
 `PICTURE_OPERATORS`, frames of a sound by "zero", "mean" and `SOUND_OPERATORS`."""
 
 EVERY: tuple[Operator, ...] = (*OPERATORS, *PICTURE_OPERATORS, *SOUND_OPERATORS)
@@ -68,11 +68,12 @@ _PURPOSE = "removal"
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model predicts for several variants of an input; NaN where nothing was left to read.
+    """Predictions of a model for several variants of an input; NaN where nothing is left to read.
 
     Attributes:
         number: The target's value [variant]: its logit, or the value of another kind of target.
-        log_p: Log probability of the target [variant]; NaN unless it is one logit that has a probability.
+        log_p: Log probability of the target [variant]; NaN unless the target is a single logit that has a
+            probability.
         right: Whether the target's logit is the highest of its row, the first among equals, or above 0 if
             several may be true [variant]: 1 or 0; NaN as for `log_p`.
         decided: Index of the highest logit of that row [variant]; NaN as for `log_p`.
@@ -100,12 +101,12 @@ class Answers:
 
 
 KINDS = 5
-"""How many numbers an answer has."""
+"""Number of fields of `Answers`."""
 
 
 @dataclass(frozen=True)
 class ElementRemoval:
-    """What is removed: elements of one stack of a trace, by one operator, with the target that is read.
+    """Removes elements of a stack of a trace by an operator, and reads a target.
 
     Attributes:
         trace: The input.
@@ -127,15 +128,15 @@ class ElementRemoval:
         Special elements count only with `special`. If the target is read at a token itself, as at a [MASK],
         and not predicted as the next token, that token stays: without it the target does not exist.
         """
-        kept = [
+        removable = [
             number
             for number, span in enumerate(self.unit.spans)
             if span and (special or not self.unit.special[number])
         ]
         position = self.target.position
-        if position is not None and self._reads_here and self.trace.predictions_title != "next token":
-            kept = [number for number in kept if position not in self.unit.spans[number]]
-        return np.array(kept, dtype=np.intp)
+        if position is not None and self._logits_of_stack and self.trace.predictions_title != "next token":
+            removable = [number for number in removable if position not in self.unit.spans[number]]
+        return np.array(removable, dtype=np.intp)
 
     def ask(self, questions: Questions[T], *, batch_size: int = 32, watched: bool = True) -> T:
         """Put a generator's questions to the model, and return the generator's result; see `answering`."""
@@ -154,7 +155,7 @@ class ElementRemoval:
 
         Raises:
             ValueError: If the operator is unknown or impossible for this model or tokenizer; with "delete",
-                if the target is read at places that move (a span, a token's embedding); or if memory does
+                if the target is read at positions that move (a span, a token's embedding); or if memory does
                 not suffice for a single input.
         """
         from attnwidgets.tracing.pass_memory import together
@@ -186,7 +187,7 @@ class ElementRemoval:
         if self.operator not in ("delete", "attention_mask"):
             return np.ones(len(gone), dtype=bool)
         position = self.target.position
-        if position is not None and self._reads_here and self.trace.predictions_title == "next token":
+        if position is not None and self._logits_of_stack and self.trace.predictions_title == "next token":
             gone = gone[:, : position + 1]
         return np.asarray(~gone.all(axis=1))
 
@@ -195,7 +196,7 @@ class ElementRemoval:
         position = self.target.position
         if position is None:
             return None
-        if self.operator == "delete" and self._reads_here:
+        if self.operator == "delete" and self._logits_of_stack:
             return (~gone[:, : position + 1]).sum(axis=1) - 1
         return np.full(len(gone), position)
 
@@ -233,7 +234,7 @@ class ElementRemoval:
         return inputs | moved | {name: filled}
 
     @property
-    def _reads_here(self) -> bool:
+    def _logits_of_stack(self) -> bool:
         """Whether the rows of the logits are the tokens of this stack."""
         query, key = self.trace.axes(self.stack)
         if reruns_of(self.trace) is not None and query.tokens != key.tokens:
@@ -257,12 +258,12 @@ class ElementRemoval:
             from attnwidgets.tracing.gradients.differentiable import differentiable
 
             with differentiable(trace, _PURPOSE, entry=stack) as run, no_grad():
-                given = leaf_of(run(), stack, _PURPOSE).detach()
-                start, _ = baseline_embeddings(trace, run.model, given[0], self.operator, _PURPOSE)
+                embeddings = leaf_of(run(), stack, _PURPOSE).detach()
+                start, _ = baseline_embeddings(trace, run.model, embeddings[0], self.operator, _PURPOSE)
 
                 def embedded(gone: Bools) -> Any:
-                    where = torch.from_numpy(gone).to(given.device)[..., None]
-                    replaced = {stack: torch.where(where, start, given)}
+                    where = torch.from_numpy(gone).to(embeddings.device)[..., None]
+                    replaced = {stack: torch.where(where, start, embeddings)}
                     return run(replaced, hidden_states=self.target.hidden_states).outputs
 
                 yield embedded
@@ -278,7 +279,7 @@ class ElementRemoval:
     def _batches(self, gone: Bools, batch_size: int) -> list[Indices]:
         """Return the readable variants of each batch.
 
-        With "delete" a batch holds variants of similar length, so that little is padding; or of one length,
+        With "delete" a batch holds variants of similar length, so that little is padding; or of equal length,
         if the model takes no mask or no padding, or the target is a function that may read every row.
         """
         from attnwidgets.tracing.recording.borrow import lacks_padding
@@ -298,11 +299,11 @@ class ElementRemoval:
 
 
 def runs(trace: Trace) -> nn.Module:
-    """Return the module that runs a trace's input again: its model, or what stands for it in `rerun=`."""
+    """Return the module that runs a trace's input again: its model, or the module in `rerun=`."""
     from attnwidgets.tracing.recording.borrow import unwrap
 
-    given = reruns_of(trace)
-    return unwrap(trace.model) if given is None else given
+    rerun = reruns_of(trace)
+    return unwrap(trace.model) if rerun is None else rerun
 
 
 def call_options(model: Any) -> dict[str, Any]:
@@ -351,9 +352,9 @@ def require_operator(trace: Trace, operator: str, target: Target, stack: str) ->
 
 
 def refusals(trace: Trace, target: Target, stack: str) -> dict[Operator, str]:
-    """Return for each operator why it cannot be used with a trace and a target; "" if it can.
+    """Return for each operator why it cannot be used with a trace and a target, or "".
 
-    Operators of pictures are there for pictures only, and those of sound for sound.
+    Operators of pictures are listed for pictures only, and those of sound for sound.
     """
     names = (name for name in EVERY if name not in _OF_MEDIA or not _OF_MEDIA[name](trace, stack))
     reasons: dict[Operator, str] = {name: _refusal(trace, name, stack) for name in names}
@@ -363,7 +364,7 @@ def refusals(trace: Trace, target: Target, stack: str) -> dict[Operator, str]:
 
 
 def _moves_with_tokens(target: Target) -> bool:
-    """Return whether deletion moves the places at which a target is read."""
+    """Return whether deletion moves the positions at which a target is read."""
     return target.index is None and target.title != "function"
 
 
@@ -421,7 +422,7 @@ def read_answers(outputs: Any, target: Target, rows: Indices | None) -> Answers:
     best = logits.argmax(-1)
     several = target.reading == "sigmoid"
     log_p = torch.nn.functional.logsigmoid(logits) if several else logits.log_softmax(-1)
-    # Of labels that do not exclude each other, each is given or not.
+    # Labels that do not exclude each other are decided separately.
     right = logits[:, target.index] > 0 if several else best == target.index
     return Answers(
         number,
@@ -433,6 +434,6 @@ def read_answers(outputs: Any, target: Target, rows: Indices | None) -> Answers:
 
 
 def _only(number: Float) -> Answers:
-    """Return answers of which only the number is known."""
+    """Return answers with a number alone; the other fields are NaN."""
     unknown = np.full(len(number), np.nan)
     return Answers(number, unknown, unknown, unknown, unknown)

@@ -32,11 +32,11 @@ _SIMPLE = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
 @dataclass(frozen=True)
 class PackedVariants:
-    """The distinct variants of one input, as rows of ids.
+    """The distinct variants of an input, as rows of ids.
 
     Attributes:
-        removal: What is removed.
-        variants: Which distinct variant each variant is [variant].
+        removal: The removal.
+        variants: Index of the distinct variant of each variant [variant].
         gone: Tokens removed [distinct variant, token].
         chosen: Distinct variants that can be read [row].
         inputs: The model's inputs [row, ...].
@@ -52,13 +52,13 @@ class PackedVariants:
 
 
 def answer_all(questions: Sequence[tuple[ElementRemoval, Bools]], batch_size: int) -> list[Answers]:
-    """Return the answers to removals from inputs of one model, as `ElementRemoval.answering` gives them.
+    """Return the answers to removals from inputs of a model; see `ElementRemoval.answering`.
 
-    Removals of ids share batches. Those on embeddings, and inputs that are more than the ids of one text, run
-    one by one.
+    Removals of ids share batches. Removals on embeddings, and inputs other than the ids of a single text, run
+    separately.
 
     Args:
-        questions: Removals and which elements they remove [variant, element].
+        questions: Removals, with masks of the elements that they remove [variant, element].
         batch_size: Rows per forward pass.
 
     Raises:
@@ -95,7 +95,7 @@ def _shares(removal: ElementRemoval) -> bool:
 
 
 def pack(removal: ElementRemoval, removed: Bools) -> PackedVariants:
-    """Return the variants of one input [variant, element] as rows of ids."""
+    """Return the variants of an input [variant, element] as rows of ids."""
     import torch
 
     gone, variants = removal.distinct(removed)
@@ -146,9 +146,9 @@ def _answer(packed: Mapping[int, PackedVariants], batch_size: int) -> dict[int, 
             logits = head_of(twin(**inputs, **call_options(model)))
             for number in dict.fromkeys(number for _, number, _ in batch):
                 pack = packed[number]
-                places = [index for index, (_, other, _) in enumerate(batch) if other == number]
-                chosen = pack.chosen[[batch[position][2] for position in places]]
-                outputs = SimpleNamespace(logits=logits[places])
+                batch_rows = [index for index, (_, other, _) in enumerate(batch) if other == number]
+                chosen = pack.chosen[[batch[index][2] for index in batch_rows]]
+                outputs = SimpleNamespace(logits=logits[batch_rows])
                 answers = read_answers(
                     outputs, pack.removal.target, pack.removal.rows_read(pack.gone[chosen])
                 )

@@ -23,15 +23,15 @@ RANDOM, ORACLE = "random", "oracle"
 _SAME = 1e-12  # a mean of equal numbers may differ from them in its last digit
 
 
-def metric_names(metrics: str | Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+def metric_names(metrics: str | Sequence[str], available: Collection[str]) -> tuple[str, ...]:
     """Return the names of one or several metrics.
 
     Raises:
-        ValueError: If one is unknown; the message suggests the nearest.
+        ValueError: If a name is unknown; the message suggests the nearest.
     """
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     for name in names:
-        require_choice("metrics", name, known)
+        require_choice("metrics", name, available)
     return names
 
 
@@ -62,7 +62,7 @@ def scored(
         fingerprint: A hash of the content of model and tokenizer; scores merge only if it is equal.
         notes: Notes for the reader, each shown once; empty ones are left out.
         steps: Departures from the paper.
-        x: Labels of the last axis; by default every method has one score.
+        x: Labels of the last axis; by default every method has a single score.
         x_name: Name of that axis.
         **labels: `metrics`, `methods` and other arguments of `Scorecard`.
     """
@@ -103,7 +103,7 @@ def scored_explanations(
     """
     first = inputs[0]
     array = np.asarray(samples, dtype=np.float64)
-    array = array if array.ndim == 4 else array[..., None]  # noqa: PLR2004 - one score has no last axis
+    array = array if array.ndim == 4 else array[..., None]  # noqa: PLR2004 - single scores have no last axis
     return scored(
         array,
         function,
@@ -125,22 +125,22 @@ def of_means(
         card: The scores of the examples.
         statistic: Takes means [draw, metric, ...] and returns [draw, new metric, ...].
         metrics: Names of the new metrics.
-        step: What was done, in words.
+        step: The transformation, in words.
     """
     ends = bootstrap_of(statistic, card.samples, level=card.level, resamples=card.resamples, seed=card.seed)
     return card.with_samples(statistic(card.mean[None]), step=step, metrics=metrics, ends=np.stack(ends))
 
 
 def beside(cards: Mapping[str, Scorecard]) -> Scorecard:
-    """Return scorecards of the same examples as groups of one: {"trained": a, "random weights": b}.
+    """Return scorecards of the same examples as groups of a scorecard: {"trained": a, "random weights": b}.
 
-    A baseline with the same scores in all of them is kept once.
+    A baseline with the same scores in all of them occurs once.
 
     Args:
         cards: Scorecards by the name of their group.
 
     Raises:
-        ValueError: If there are none, they have groups already, or they differ in metrics, number of
+        ValueError: If `cards` is empty, they have groups already, or they differ in metrics, number of
             examples, or the last axis.
 
     Example:
@@ -186,7 +186,7 @@ def averaged(cards: Sequence[Scorecard]) -> Scorecard:
         cards: Scorecards of the same examples and methods.
 
     Raises:
-        ValueError: If there are none, or they differ in labels or in the number of examples.
+        ValueError: If `cards` is empty, or they differ in labels or in the number of examples.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
@@ -204,7 +204,7 @@ def averaged(cards: Sequence[Scorecard]) -> Scorecard:
 
 
 def merged(cards: Sequence[Scorecard]) -> Scorecard:
-    """Return scorecards of different examples as one of them all, in the order given.
+    """Return scorecards of different examples as a scorecard of all examples, in the order of `cards`.
 
     So independent tasks (an array job) may each `.save` theirs, and `aw.load` reads them.
 
@@ -212,8 +212,8 @@ def merged(cards: Sequence[Scorecard]) -> Scorecard:
         cards: Scorecards of different examples, by the same methods and metrics.
 
     Raises:
-        ValueError: If there are none, they differ in labels, options or model (its weights, not its name, if
-            the scores record them), or they score a data set as a whole and so keep no examples.
+        ValueError: If `cards` is empty, they differ in labels, options or model (its weights, not its name,
+            if the scores record them), or they score a data set as a whole, without single examples.
 
     Example:
         >>> traces = aw.trace(*aw.demo_model("classifier"), ["A fine film.", "A dull story."])

@@ -40,18 +40,18 @@ _BASELINE = "0.45"
 _NUMBERED = 16  # more columns than this have no room for numbers
 _FAR = 1.5  # a baseline so many times as high as everything else would only flatten the curves
 _SIZE = 7.0
-_WRAPPED = 4  # so many panels are too wide for a page in one row
+_WRAPPED = 4  # panels that are too wide for a page in a single row
 
 
 def lines(card: Scorecard, *, title: str | None = None) -> Figure:
-    """Return one panel per metric: a line for every method with its interval, dashed for other groups.
+    """Return a panel per metric: a line for every method with its interval, dashed for other groups.
 
     More than three panels go two in a row, so that a page shows them large enough to read. Other groups have
     no interval drawn. A baseline far above everything else is named at the top.
 
     Args:
         card: The scores.
-        title: Heading; by default what was evaluated and on how many examples.
+        title: Heading; by default the title of the scores and the number of examples.
     """
     n = len(card.metrics)
     columns = n if n < _WRAPPED else 2
@@ -83,7 +83,7 @@ def lines(card: Scorecard, *, title: str | None = None) -> Figure:
 def _curves(card: Scorecard, metric: int, axes: Axes, names: list[str], groups: list[str]) -> None:
     low, high = card.interval
     numeric = all(isinstance(label, (int, float)) for label in card.x)
-    places = np.asarray(card.x, dtype=float) if numeric else np.arange(len(card.x))
+    positions = np.asarray(card.x, dtype=float) if numeric else np.arange(len(card.x))
     top = 0.0
     above = []
     for row in order_of(card):
@@ -94,17 +94,17 @@ def _curves(card: Scorecard, metric: int, axes: Axes, names: list[str], groups: 
                 above.append(f"{name} {np.nanmean(mean):.2f}")
                 continue
             style = _STYLES[1 + card.baselines.index(name) % 3]
-            axes.plot(places, mean, color=_BASELINE, linestyle=style, linewidth=1, zorder=1)
+            axes.plot(positions, mean, color=_BASELINE, linestyle=style, linewidth=1, zorder=1)
             continue
         colour, group = _colour(names, name), card.groups[row]
         first = group in ("", groups[0])
-        marker = "o" if first and len(places) <= _NUMBERED else ""
+        marker = "o" if first and len(positions) <= _NUMBERED else ""
         style, width = _style(groups, group), 1.5 if first else 0.9
-        (line,) = axes.plot(places, mean, color=colour, linestyle=style, linewidth=width)
+        (line,) = axes.plot(positions, mean, color=colour, linestyle=style, linewidth=width)
         line.set(marker=marker, markersize=3)
         if first:
             ends = (low[metric, row], high[metric, row])
-            axes.fill_between(places, *ends, color=colour, alpha=0.1, linewidth=0)
+            axes.fill_between(positions, *ends, color=colour, alpha=0.1, linewidth=0)
             top = max(top, float(np.nanmax(ends[1], initial=0.0)))
         top = max(top, float(np.nanmax(mean, initial=0.0)))
     put(axes.set_xlabel, printable(card.x_name), fontsize=8)
@@ -132,11 +132,11 @@ def table(
     vmax: float | None = None,
     numbers: bool | None = None,
 ) -> Figure:
-    """Return one panel per metric: a row per method, a column per layer, as in Mohebbi et al. 2023.
+    """Return a panel per metric: a row per method, a column per layer, as in Mohebbi et al. 2023.
 
     Args:
         card: The scores.
-        title: Heading; by default what was evaluated and on how many examples.
+        title: Heading; by default the title of the scores and the number of examples.
         cmap: Colour map; by default paper to ink.
         vmax: Value of the last colour; by default the largest that a method reaches.
         numbers: Whether cells show their value; by default if there is room.

@@ -1,4 +1,4 @@
-"""A scorecard as an HTML table, legible in light and dark notebooks, and which way each metric is read."""
+"""A scorecard as an HTML table, legible in light and dark notebooks; and whether high or low is better."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ DIRECTIONS: dict[str, tuple[str, str]] = {
     "compression": ("higher", "the labels are read from few examples"),
     "dot_product": ("higher", "more of the context is found in the cues"),
 }
-"""By a metric's name: whether "higher" or "lower" is better, and the meaning of that."""
+"""By a metric's name: "higher" or "lower", whichever is better, and its meaning. Shown in views."""
 
 _OF_FUNCTION: dict[tuple[str, str], str] = {
-    # Not better: a layer from which more can be read is not a better layer, and this alone is not a finding.
+    # Not "better": a layer from which more can be read is not a better layer.
     ("probe", "accuracy"): "higher: more can be read; compare the baselines",
     ("probe", "accuracy_seen"): "higher: more is read, or learnt by heart: see control",
     ("remove_and_retrain", "accuracy"): "lower is better: training lacks the important elements",
@@ -139,7 +139,7 @@ def scale_of(card: Scorecard, metric: int) -> float:
 
 
 def direction_of(metric: str, function: str = "") -> str:
-    """Return which way a metric is read, in words; a neutral text for a metric without a direction.
+    """Return whether high or low values of a metric are better, in words; a neutral text without a direction.
 
     Args:
         metric: Its name.

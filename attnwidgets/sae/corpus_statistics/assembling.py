@@ -69,16 +69,16 @@ def assemble(
     }
     ids = {int(number) for name in arrays if name.endswith(".ids") for number in np.unique(arrays[name])}
     ids |= {int(number) for name in ("promoted", "suppressed") for number in np.unique(arrays.get(name, []))}
-    known = sorted(ids - {NONE})
-    pieces, scheme = spell(known)
+    shown = sorted(ids - {NONE})
+    pieces, scheme = spell(shown)
     facts = {
         "d_sae": d_sae,
         "tokens": tally.tokens,
         "texts": tally.texts,
         "paired_tokens": tally.paired_tokens,
         "before": tally.before,
-        "pieces": dict(zip(map(str, known), pieces, strict=True)),
-        "special": sorted(special & set(known)),
+        "pieces": dict(zip(map(str, shown), pieces, strict=True)),
+        "special": sorted(special & set(shown)),
         "scheme": scheme,
         "about": dict(about),
     }
@@ -210,7 +210,7 @@ def logit_effects(
     so, and they are multiplied by the norm's weights; the division by the norm of the state is left out.
 
     Args:
-        sae: An SAE of the residual stream, or of what is added to it.
+        sae: An SAE of the residual stream, or of the outputs that are added to it.
         features: The features.
         model: The model as the user passed it.
         hook_point: Where the SAE's states are read.

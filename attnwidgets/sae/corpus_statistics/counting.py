@@ -46,7 +46,7 @@ _TOKENS = (256, 4096)  # bounds of the tokens in a chunk
 _BATCH = 2048  # tokens in a batch of the model, with padding
 
 FILES = 16
-"""After this many shards, their files are merged into one with the earlier ones."""
+"""Number of shards after which their files are merged with the earlier files."""
 
 _ABOUT = "statistics.json"
 _KEY = "attnwidgets"
@@ -54,7 +54,7 @@ _KEY = "attnwidgets"
 
 @dataclass(frozen=True)
 class Shard:
-    """Texts counted together; the counts do not depend on what else is counted in parallel.
+    """Texts counted together; the counts do not depend on other shards that are counted in parallel.
 
     Args:
         number: Index of the shard.
@@ -113,7 +113,7 @@ def _next_shard(stream: Iterator[Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class CountRequest:
-    """What to count on a corpus.
+    """The counts requested of a corpus.
 
     Args:
         hook_point: Where the states are read.
@@ -128,7 +128,7 @@ class CountRequest:
     tally_options: Mapping[str, int]
 
     def tally(self, state: Mapping[str, NDArray[Any]] | None = None) -> Tally:
-        """Return an empty tally, or one with a state."""
+        """Return an empty tally, or a tally with a state."""
         tally = Tally(len(self.features), **self.tally_options)
         if state is not None:
             tally.restore(state)
@@ -143,7 +143,7 @@ class ShardCounter:
         sae: The SAE.
         model: The model, unwrapped.
         tokenizer: Its tokenizer; None if texts are token ids.
-        request: What to count.
+        request: The requested counts.
     """
 
     sae: SAE
@@ -210,7 +210,7 @@ def _chunks(corpus: Corpus, features: int) -> Iterator[list[Window]]:
 
 
 class Checkpoint:
-    """A folder with the counts of finished shards, and a description of what was counted.
+    """A folder with the counts of finished shards, and a description of the counts.
 
     Args:
         path: The folder; created if needed. None: nothing is stored.
@@ -249,10 +249,10 @@ class Checkpoint:
     @staticmethod
     def _require(path: Path, about: Mapping[str, Any]) -> None:
         try:
-            kept = json.loads((path / _ABOUT).read_bytes())
+            described = json.loads((path / _ABOUT).read_bytes())
         except ValueError as error:
             raise ValueError(f"checkpoint {str(path)!r} is damaged ({_ABOUT}); remove it.") from error
-        require_same(path, kept, about)
+        require_same(path, described, about)
 
     @property
     def hint(self) -> str:
@@ -278,12 +278,12 @@ class Checkpoint:
         return True
 
     def get(self, shard: Shard) -> State | None:
-        """Return the state of a stored shard; for the first one, that of all merged shards together.
+        """Return the state of a stored shard; for the first shard, that of all merged shards together.
 
         `get` and `put` are called in the order of the shards, once for each.
 
         Returns:
-            The state, or None for a shard that is part of the first one's.
+            The state, or None for a shard that was merged into the first.
         """
         if shard.number < self._merged:
             return None if shard.number else _state(self._whole)
@@ -293,7 +293,7 @@ class Checkpoint:
     def put(self, shard: Shard, state: State, whole: Tally) -> None:
         """Store the state of a shard.
 
-        Every 16 shards all files are merged into one, so that the folder does not grow with the corpus.
+        Every 16 shards all files are merged, so that the folder does not grow with the corpus.
 
         Args:
             shard: The shard.

@@ -74,9 +74,9 @@ def feature_stats(
 
     Texts are read once, in order, and not stored: memory is bounded by features x examples. They are counted
     in shards of 1,000 texts (fewer if they exceed 2^20 characters), so that results are equal bit for bit for
-    any number of workers, provided torch uses the same number of threads in each (one, in processes started
-    here). Special tokens do not count, nor does a decoder's first token if it is not a beginning-of-text
-    token.
+    any number of workers, provided torch uses the same number of threads in each (one, in processes that
+    this function starts). Special tokens do not count, nor does a decoder's first token if it is not a
+    beginning-of-text token.
 
     Args:
         model: The model; run up to the SAE's hook point and left unchanged. A folder or hub id is loaded,
@@ -87,7 +87,7 @@ def feature_stats(
         texts: Any number of strings, lists of token ids (read as they are), or rows of a data set with
             "text" or "input_ids"; may be a stream.
         features: Count only these features (others cost nothing, except in topk SAEs).
-        examples: Number of contexts kept of each feature with its largest activations, each from a different
+        examples: Number of each feature's contexts with its largest activations, each from a different
             window.
         per_interval: Number of contexts drawn at random from each of eight intervals of the feature's
             activations; identical contexts are drawn only once.
@@ -106,7 +106,7 @@ def feature_stats(
             texts are counted.
 
     Returns:
-        FeatureStats: `.feature(j)` for one feature, `.save(path)`, `aw.load(path)` without the model, and
+        FeatureStats: `.feature(j)` for a feature, `.save(path)`, `aw.load(path)` without the model, and
         `aw.FeatureStats.merge(parts)` for parts of a corpus counted separately.
 
     Raises:
@@ -129,8 +129,8 @@ def feature_stats(
     """
     if are_second(tokenizer, sae):
         deprecated("feature_stats(model, tokenizer, sae, texts) takes the SAE third now")
-        given: Any = (model, tokenizer, sae)
-        sae, model, tokenizer = given
+        reordered: Any = (model, tokenizer, sae)
+        sae, model, tokenizer = reordered
     require_texts(texts)
     for name, number in (("examples", examples), ("per_interval", per_interval)):
         if number < 1:
@@ -238,8 +238,8 @@ class _Worker:
     Args:
         carried: Model and tokenizer.
         sae: The SAE.
-        request: What to count.
-        quiet: Whether to hide progress within a shard, which nobody sees in a worker.
+        request: The requested counts.
+        quiet: Whether to hide progress within a shard, which is invisible in a worker.
     """
 
     carried: Carried
@@ -260,6 +260,8 @@ def _pieces(tokenizer: Any, ids: list[int]) -> tuple[list[str], str]:
     if tokenizer is None:
         return [str(number) for number in ids], "plain"
     # An unembedding may have more rows than the tokenizer has tokens.
-    known = tokenizer.convert_ids_to_tokens(ids) if ids else []
-    pieces = [f"#{number}" if piece is None else str(piece) for number, piece in zip(ids, known, strict=True)]
+    spelled = tokenizer.convert_ids_to_tokens(ids) if ids else []
+    pieces = [
+        f"#{number}" if piece is None else str(piece) for number, piece in zip(ids, spelled, strict=True)
+    ]
     return pieces, scheme_of(tokenizer, pieces)

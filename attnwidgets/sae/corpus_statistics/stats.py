@@ -1,4 +1,9 @@
-"""FeatureStats: how every feature of an SAE fires on a corpus; files of it are checked when read."""
+"""FeatureStats: how every feature of an SAE fires on a corpus.
+
+The arrays are the state of a `Tally` with statistics of the directions, row by row for the counted features;
+`_AXES` names their axes. `feature` assembles the `FeatureSummary` of a feature from its rows. Files are
+checked when they are read (`require_whole`), since they may be damaged.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +45,10 @@ _AXES = {
     "histogram": (_FEATURE, "bin"),
     **dict.fromkeys(("near", "near.cosine"), (_FEATURE, "neighbour")),
     **dict.fromkeys(("along", "along.count"), (_FEATURE, "companion")),
+    **{f"{kind}{part}": (_FEATURE, kind) for kind in ("promoted", "suppressed") for part in ("", ".effect")},
     **{
-        f"{which}{part}": (_FEATURE, which)
-        for which in ("promoted", "suppressed")
-        for part in ("", ".effect")
-    },
-    **{
-        f"{which}.{name}": (row, which, *token_axis)
-        for which, row in (("top", _FEATURE), ("drawn", "interval"))
+        f"{kind}.{name}": (row, kind, *token_axis)
+        for kind, row in (("top", _FEATURE), ("drawn", "interval"))
         for name, token_axis in (
             *((name, ()) for name in ("value", "text", "place")),
             *((name, ("token",)) for name in ("ids", "activations")),
@@ -63,16 +64,16 @@ class FeatureStats(Explanation):
     Args:
         arrays: The state of a `Tally` (complete, so that statistics can be merged) and statistics of the
             directions; see `_ARRAYS`.
-        facts: d_sae, tokens, texts, paired_tokens, before (tokens of a context before its central one),
-            pieces (of token ids), special (ids), scheme (by which pieces spell text) and about (everything
-            the counts depend on, see `attnwidgets.sae.dependencies`).
+        facts: d_sae, tokens, texts, paired_tokens, before (tokens of a context before its central
+            token), pieces (of token ids), special (ids), scheme (by which pieces spell text) and about
+            (everything the counts depend on, see `attnwidgets.sae.dependencies`).
         names: The reader's names of features; changed by `rename` and in the table of `aw.FeatureTable`.
         method: Name of the method.
         unit: Name of the unit: "feature".
         stack: Stack the statistics belong to.
         provenance: How the numbers were computed; see `Explanation`.
         trace_id: Not used for corpora.
-        warning: What a reader must know, or "".
+        warning: A caveat, or "".
         predictions: Not used for corpora.
         dtype: Precision of the numbers: "float32" (default) or "float64".
     """
@@ -98,12 +99,12 @@ class FeatureStats(Explanation):
         if missing := [name for name in _ARRAYS if name not in arrays]:
             raise ValueError(f"arrays lacks {missing[0]!r}; call aw.feature_stats to make statistics.")
         self._set_common(unit=unit, method=method, **common)
-        kept = {name: np.asarray(array) for name, array in arrays.items()}
+        stored = {name: np.asarray(array) for name, array in arrays.items()}
         self._set(
             facts=dict(facts),
             names={int(number): str(name) for number, name in (names or {}).items()},
-            _arrays=kept,
-            _rows={int(number): row for row, number in enumerate(kept["features"])},
+            _arrays=stored,
+            _rows={int(number): row for row, number in enumerate(stored["features"])},
         )
 
     @classmethod
@@ -111,10 +112,10 @@ class FeatureStats(Explanation):
         """Return the statistics of a corpus from those of its parts.
 
         Parts are counted anywhere by the same call on different texts and saved, for example by the tasks of
-        an array job. The result equals that of one call bit for bit if each part begins with a shard of the
-        whole (every 1,000 texts, or sooner if these exceed 2^20 characters) and torch uses the same number of
-        threads. Otherwise activations may differ in the last digits, because the model reads other texts in
-        one batch. Texts are numbered through the parts in order. Co-occurrence is counted for all pairs of
+        an array job. The result equals that of a single call bit for bit if each part begins with a shard
+        of the whole (every 1,000 texts, or sooner if these exceed 2^20 characters) and torch uses the same
+        number of threads. Otherwise activations may differ in the last digits, because batches hold other
+        texts. Texts are numbered through the parts in order. Co-occurrence is counted for all pairs of
         features as long as there are fewer than 2^25 pairs.
 
         Args:
@@ -174,7 +175,7 @@ class FeatureStats(Explanation):
         """Features that fired on no token."""
         return tuple(int(number) for number in self._arrays["features"][self._arrays["count"] == 0])
 
-    # One feature.
+    # A single feature.
 
     def feature(self, feature: int) -> FeatureSummary:
         """Return all statistics of a feature.
@@ -222,8 +223,8 @@ class FeatureStats(Explanation):
             if counts[part]
         )
 
-    def _examples(self, which: str, row: int) -> tuple[Example, ...]:
-        fields = {name: self._arrays[f"{which}.{name}"][row] for name in _EXAMPLE}
+    def _examples(self, kind: str, row: int) -> tuple[Example, ...]:
+        fields = {name: self._arrays[f"{kind}.{name}"][row] for name in _EXAMPLE}
         slots = np.flatnonzero(fields["text"] != NONE)
         return tuple(self._example({name: field[slot] for name, field in fields.items()}) for slot in slots)
 
@@ -248,10 +249,10 @@ class FeatureStats(Explanation):
         scheme = self.facts["scheme"]
         return display(pieces_of(pieces, [number in special for number in numbers], scheme), scheme)
 
-    def _effects(self, which: str, row: int) -> tuple[LogitEffect, ...]:
-        if which not in self._arrays:
+    def _effects(self, kind: str, row: int) -> tuple[LogitEffect, ...]:
+        if kind not in self._arrays:
             return ()
-        ids, effects = self._arrays[which][row], self._arrays[f"{which}.effect"][row]
+        ids, effects = self._arrays[kind][row], self._arrays[f"{kind}.effect"][row]
         return tuple(
             LogitEffect(self._display_strings([int(number)])[0], float(effect), int(number))
             for number, effect in zip(ids, effects, strict=True)
@@ -262,29 +263,29 @@ class FeatureStats(Explanation):
         companions = []
         for other, together in zip(a["along"][row], a["along.count"][row], strict=True):
             if other != NONE:
-                own = int(a["paired.count"][row])
-                others = int(a["paired.count"][self._rows[int(other)]])
+                fires = int(a["paired.count"][row])
+                other_fires = int(a["paired.count"][self._rows[int(other)]])
                 both = int(together)
-                companions.append(Companion(int(other), both / own, both / (own + others - both)))
+                companions.append(Companion(int(other), both / fires, both / (fires + other_fires - both)))
         return tuple(companions) if count else ()
 
     # All features.
 
     def named(self, names: Mapping[int, str]) -> FeatureStats:
-        """Return the same statistics with names for features; an empty name removes one.
+        """Return the same statistics with names for features; an empty name removes a name.
 
         Raises:
             IndexError: If the feature is out of range.
         """
         changed = {self.features[position(n, self.features, "feature")]: name for n, name in names.items()}
-        kept = {number: name for number, name in {**self.names, **changed}.items() if name}
-        return FeatureStats(self._arrays, self.facts, names=kept, **self._common())
+        merged = {number: name for number, name in {**self.names, **changed}.items() if name}
+        return FeatureStats(self._arrays, self.facts, names=merged, **self._common())
 
     def rename(self, names: Mapping[int, str]) -> None:
         """Name features in place: in all views of these statistics and in files saved from now on.
 
-        Names are a reader's notes and the only thing that ever changes; `named` returns a copy instead. An
-        empty name removes one.
+        Names are a reader's notes, and the only attribute that can change; `named` returns a copy instead. An
+        empty name removes a name.
 
         Raises:
             IndexError: If the feature is out of range; nothing is changed then.
@@ -312,7 +313,7 @@ class FeatureStats(Explanation):
         return [spelled[int(number)] if fires else None for number, fires in zip(ids, alive, strict=True)]
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield one row per feature: feature, name, density, count, mean, maximum, token (of its maximum)."""
+        """Yield a row per feature: feature, name, density, count, mean, maximum, token (of its maximum)."""
         a = self._arrays
         counts = np.maximum(a["count"], 1)
         yield {
@@ -363,7 +364,7 @@ class FeatureStats(Explanation):
 _EXAMPLE = ("value", "text", "place", "ids", "activations")
 _ARRAYS = (
     *("features", "count", "total", "maxima", "exponent", "histogram"),
-    *(f"{which}.{name}" for which in ("top", "drawn") for name in _EXAMPLE),
+    *(f"{kind}.{name}" for kind in ("top", "drawn") for name in _EXAMPLE),
     *("near", "near.cosine", "along", "along.count", "paired.count"),
 )
 
@@ -377,20 +378,20 @@ def require_whole(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) 
     if not features.size or len(np.unique(features)) != len(features):
         raise ValueError("the features are empty or not unique")
     for name in ("features", "near", "along"):
-        # Never as a list of all features: a damaged file may claim any number of them.
+        # Compared with bounds, not with a list of all features: a damaged file may claim any number of them.
         _require_each(name, arrays[name], lambda numbers: (numbers >= 0) & (numbers < facts["d_sae"]))
-    known = [int(number) for number in facts["pieces"]]
+    spelled = [int(number) for number in facts["pieces"]]
     for name in _IDS:
-        _require_each(name, arrays.get(name, np.zeros(0, int)), lambda numbers: np.isin(numbers, known))
-    for which in ("top", "drawn"):
-        central = arrays[f"{which}.ids"][..., facts["before"]]
-        if np.any((central == NONE) & (arrays[f"{which}.text"] != NONE)):
-            raise ValueError(f"an example in {which!r} lacks its central token")
+        _require_each(name, arrays.get(name, np.zeros(0, int)), lambda numbers: np.isin(numbers, spelled))
+    for kind in ("top", "drawn"):
+        central = arrays[f"{kind}.ids"][..., facts["before"]]
+        if np.any((central == NONE) & (arrays[f"{kind}.text"] != NONE)):
+            raise ValueError(f"an example in {kind!r} lacks its central token")
 
 
-def _require_each(name: str, values: NDArray[Any], is_known: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
-    """Raise ValueError for a number that is neither known nor `NONE`."""
-    if values.dtype.kind not in "iu" or not ((values == NONE) | is_known(values)).all():
+def _require_each(name: str, values: NDArray[Any], is_valid: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+    """Raise ValueError for a number that is neither valid nor `NONE`."""
+    if values.dtype.kind not in "iu" or not ((values == NONE) | is_valid(values)).all():
         raise ValueError(f"the array {name!r} refers to unknown features or tokens")
 
 

@@ -1,4 +1,4 @@
-"""FeatureSummary: the statistics of a feature, and the best few examples of every feature, from a stream."""
+"""FeatureSummary: the statistics of a feature; and Slots, the best examples of every feature in a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BINS = 64
 """Number of histogram bins, from 0 to a power of two that no activation exceeds."""
 
 INTERVALS = 8
-"""Number of intervals of equal width over the same range; examples are kept from each."""
+"""Number of intervals of equal width over the same range; examples are drawn from each."""
 
 NONE = -1
 """Marks a missing text, position or token id."""
@@ -72,7 +72,7 @@ class Companion(NamedTuple):
 
 
 class LogitEffect(NamedTuple):
-    """Effect of one unit of a feature on a token's logit, without the division in the final norm."""
+    """Effect of a unit of a feature on a token's logit, without the division in the final norm."""
 
     token: str
     effect: float
@@ -81,7 +81,7 @@ class LogitEffect(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureSummary:
-    """The statistics of one feature.
+    """The statistics of a feature.
 
     Args:
         feature: Number of the feature.
@@ -90,7 +90,7 @@ class FeatureSummary:
         density: Share of tokens on which it fires, 0 to 1.
         maximum: Largest activation.
         mean: Mean activation over the tokens on which it fires.
-        edges: Edges of the histogram's bins, one more than there are bins.
+        edges: Edges of the histogram's bins [bin + 1].
         histogram: Number of tokens in every bin; a bin includes its upper edge.
         top: Examples with the largest activations, largest first, each from a different window.
         intervals: Equal intervals of the activation range, largest first, without empty ones.
@@ -131,7 +131,7 @@ def _mark(example: Example) -> list[str]:
 
 
 class Slots:
-    """A table [row, slot] that keeps in every row the examples with the smallest keys, in order.
+    """A table [row, slot] of the examples with the smallest keys of every row, in order.
 
     Of equal keys, the example from the earlier text and position comes first.
 
@@ -139,7 +139,7 @@ class Slots:
         rows: Number of rows.
         size: Number of examples per row.
         width: Tokens of an example's context.
-        distinct: Whether equal keys mean identical contexts, of which only the first is kept.
+        distinct: Whether equal keys mean identical contexts, of which only the first is stored.
     """
 
     def __init__(self, rows: int, size: int, width: int, *, distinct: bool = False) -> None:
@@ -189,28 +189,30 @@ class Slots:
         self._put(rows, {name: field[rows] for name, field in other.fields.items()})
 
     def coarsen(self, blocks: NDArray[np.int64], per_block: int, together: int) -> None:
-        """Merge every `together` neighbouring rows of some blocks into one; the last rows become empty.
+        """Merge every `together` neighbouring rows of some blocks into a row; the last rows become empty.
 
         Args:
             blocks: Indices of the blocks.
             per_block: Rows per block.
-            together: Number of rows merged into one; a power of two.
+            together: Number of rows merged into a row; a power of two.
         """
         together = min(together, per_block)
-        kept = per_block // together
+        merged_rows = per_block // together
         shaped = {name: field.reshape(-1, per_block, *field.shape[1:]) for name, field in self.fields.items()}
         joined = {
-            name: field[blocks].reshape(len(blocks) * kept, together * self.size, *field.shape[3:])
+            name: field[blocks].reshape(len(blocks) * merged_rows, together * self.size, *field.shape[3:])
             for name, field in shaped.items()
         }
         for name, best in self._best(joined).items():
             new = _empty(name, best, (len(blocks), per_block, self.size))
-            new[:, :kept] = best.reshape(len(blocks), kept, *best.shape[1:])
+            new[:, :merged_rows] = best.reshape(len(blocks), merged_rows, *best.shape[1:])
             shaped[name][blocks] = new
 
     def _put(self, rows: NDArray[np.int64], new: Mapping[str, NDArray[Any]]) -> None:
-        both = {name: np.concatenate([field[rows], new[name]], axis=1) for name, field in self.fields.items()}
-        for name, best in self._best(both).items():
+        joined = {
+            name: np.concatenate([field[rows], new[name]], axis=1) for name, field in self.fields.items()
+        }
+        for name, best in self._best(joined).items():
             self.fields[name][rows] = best
 
     def _best(self, fields: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

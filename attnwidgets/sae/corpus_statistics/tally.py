@@ -2,7 +2,7 @@
 
 The state does not grow with the number of tokens. It does not depend on how they are split into chunks or
 into parts that are counted separately and merged: sums are exact, widths of bins are powers of two, and a
-hash of the window, the position in it and the feature decides which examples are kept.
+hash of the window, the position in it and the feature decides which examples are drawn.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Tally:
 
     Args:
         features: Number of features.
-        examples: Number of contexts kept of a feature with its largest activations, one per window.
+        examples: Number of a feature's contexts with its largest activations, at most one per window.
         per_interval: Number of contexts drawn at random from every interval of its activations, all distinct.
         before: Tokens of a context before its central token.
         after: Tokens of a context after its central token.
@@ -114,8 +114,8 @@ class Tally:
     def merge(self, other: Tally) -> None:
         """Add the counts of another tally with the same options on the texts that follow; `other` is used up.
 
-        However the texts were split, the result is that of one tally, except for pairs of features beyond
-        the limit (see `pairs`).
+        However the texts were split, the result is that of a single tally, except for pairs of features
+        beyond the limit (see `pairs`).
         """
         fired = np.flatnonzero(other.count)
         self._widen(fired, other.exponent[fired])

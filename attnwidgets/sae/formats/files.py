@@ -43,7 +43,7 @@ _SHOWN = 8
 
 
 class SAEFormatError(ValueError):
-    """The files are not an SAE in a known format, are not supported, or would have to be unpickled."""
+    """The files are not an SAE in a format that is read, are not supported, or would have to be unpickled."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def sae_weights(tensors: Mapping[str, Tensor], path: Path, names: Mapping[str, s
 
 
 def jumprelu(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
-    """Return weights and options of a JumpReLU SAE whose files use the SAE's own names, in either case.
+    """Return weights and options of a JumpReLU SAE whose files use the names of `aw.SAE`, in either case.
 
     Raises:
         SAEFormatError: If a tensor is missing.
@@ -178,13 +178,13 @@ def download(name: str, sae_id: str, revision: str | None, readers: Sequence[Rea
 
     Raises:
         FileNotFoundError: If `name` is not a hub id, the hub cannot be reached, or the repository contains no
-            such SAE; the message lists the known formats or the SAEs there are.
+            such SAE; the message lists the formats or the SAEs in the repository.
     """
-    known = "; ".join(str(reader) for reader in readers)
+    formats = "; ".join(str(reader) for reader in readers)
     if not _ID.fullmatch(name):
         raise FileNotFoundError(
             f"path {name!r} does not exist and is not a hub id (owner/name). Pass a folder in one of these "
-            f"formats: {known}."
+            f"formats: {formats}."
         )
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
@@ -195,7 +195,7 @@ def download(name: str, sae_id: str, revision: str | None, readers: Sequence[Rea
         files = HfApi().list_repo_files(name, revision=revision)
         if not any(file in files for file in file_names):
             where = f"in its folder {sae_id!r}" if sae_id else "in its top folder"
-            remedy = offer(files, readers) or f" The known formats are: {known}."
+            remedy = offer(files, readers) or f" The known formats are: {formats}."
             raise FileNotFoundError(f"hub repository {name!r} contains no SAE {where}.{remedy}")
         root = snapshot_download(name, revision=revision, allow_patterns=file_names)
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
@@ -205,7 +205,7 @@ def download(name: str, sae_id: str, revision: str | None, readers: Sequence[Rea
         if cached is None:
             raise FileNotFoundError(
                 f"path {name!r} does not exist here and could not be downloaded from the hub ({error}). Pass "
-                f"a folder in one of these formats: {known}."
+                f"a folder in one of these formats: {formats}."
             ) from error
         root = cached
     return Path(root) / sae_id
@@ -241,7 +241,7 @@ class Reader:
         return all((folder / name).is_file() for name in self.files)
 
     def folders(self, files: set[str]) -> Iterable[str]:
-        """Yield the folders, below the first one, that contain an SAE of this format.
+        """Yield the folders, below the top folder, that contain an SAE of this format.
 
         Args:
             files: Paths of all files.
@@ -260,14 +260,14 @@ class Reader:
 
 
 def offer(files: Iterable[str], readers: Sequence[Reader]) -> str:
-    """Return a sentence that names the folders containing SAEs, as choices of `sae_id`; "" if there are none.
+    """Return a sentence that names the folders containing SAEs, as choices of `sae_id`; "" without any.
 
     Args:
         files: Relative paths of all files.
-        readers: The known formats.
+        readers: The formats.
     """
-    known = set(files)
-    folders = sorted({folder for reader in readers for folder in reader.folders(known)})
+    paths = set(files)
+    folders = sorted({folder for reader in readers for folder in reader.folders(paths)})
     if not folders:
         return ""
     more = ", ..." if len(folders) > _SHOWN else ""

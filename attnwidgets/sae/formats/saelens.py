@@ -92,8 +92,8 @@ def modern(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if "metadata" not in config:
         new.setdefault("prepend_bos", True)
     flat = {name: new[name] for name in _METADATA if name in new}
-    known = {_OLD_NAMES.get(name, name): value for name, value in metadata.items() if value is not None}
-    return new, {**metadata, **flat, **known}
+    renamed = {_OLD_NAMES.get(name, name): value for name, value in metadata.items() if value is not None}
+    return new, {**metadata, **flat, **renamed}
 
 
 def _scale(folder: Path) -> float | None:
@@ -124,8 +124,8 @@ def from_parts(
     """
     architecture = config.get("architecture") or "standard"
     if architecture in _REFUSED or metadata.get("hook_name_out"):
-        what = _REFUSED.get(architecture, _REFUSED["transcoder"])
-        raise SAEFormatError(f"{str(path)!r} holds {what} (architecture {architecture!r}); not supported.")
+        kind = _REFUSED.get(architecture, _REFUSED["transcoder"])
+        raise SAEFormatError(f"{str(path)!r} holds {kind} (architecture {architecture!r}); not supported.")
     if architecture not in ARCHITECTURES:
         raise SAEFormatError(f"{str(path)!r} names the architecture {architecture!r}, which is unknown.")
     if metadata.get("hook_head_index") is not None:
@@ -161,7 +161,7 @@ def from_parts(
 
 
 def _plain(weights: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
-    """Return the weights without scales of one; raise SAEFormatError for other scales and unknown weights."""
+    """Return the weights without scales of 1; raise SAEFormatError for other scales and unknown weights."""
     for name in _DROPPED:
         if name in weights and not torch.allclose(weights[name], torch.ones_like(weights[name])):
             raise SAEFormatError(f"{str(path)!r}: the SAE has a finetuned scale ({name}); not supported.")
@@ -173,13 +173,13 @@ def _plain(weights: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.T
     return widened(tensors)
 
 
-def fold(sae: SAE, input_scale: float | None, what: str, remedy: str, *, stacklevel: int) -> SAE:
-    """Return an SAE with the input scale of its training folded in; warn if the scale is not known.
+def fold(sae: SAE, input_scale: float | None, name: str, remedy: str, *, stacklevel: int) -> SAE:
+    """Return an SAE with the input scale of its training folded in; warn if the scale is unknown.
 
     Args:
         sae: The SAE as its files or its object define it.
         input_scale: The scale, or None.
-        what: Name of the SAE for the warning.
+        name: Name of the SAE for the warning.
         remedy: How the user can supply the scale.
         stacklevel: Stack level of the warning, counted from the caller.
     """
@@ -188,7 +188,7 @@ def fold(sae: SAE, input_scale: float | None, what: str, remedy: str, *, stackle
         return sae.fold_input_scale(input_scale)
     if unknown:
         warnings.warn(
-            f"{what} was trained on states multiplied by a constant that is not in its weights "
+            f"{name} was trained on states multiplied by a constant that is not in its weights "
             f"(expected_average_only_in). {remedy}; it is sqrt(d_in) over the mean norm of the states. "
             "Without it, activations are computed from unscaled states.",
             UserWarning,

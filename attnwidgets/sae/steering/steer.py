@@ -1,7 +1,7 @@
 """aw.steer: change the activations of SAE features while a model runs.
 
-With h the states at the SAE's hook point, a_j the activation of a feature, d_j its direction (what one unit
-of it adds to the reconstruction) and m_j its largest activation on a corpus:
+With h the states at the SAE's hook point, a_j the activation of a feature, d_j its direction (the vector that
+a unit of it adds to the reconstruction) and m_j its largest activation on a corpus:
 
     clamp          h + (k m_j - a_j) d_j              the feature is set to k times its maximum
     clamp_active   the same, where a_j > 0
@@ -10,8 +10,11 @@ of it adds to the reconstruction) and m_j its largest activation on a corpus:
     ablate         h - a_j d_j
     splice         decode(a), with a_j set to k m_j   the reconstruction error of h is lost
 
-All except the last keep the part of h that the SAE does not explain: they return
+All except the last preserve the part of h that the SAE does not explain: they return
 decode(a with a_j changed) + (h - decode(a)) (Templeton et al. 2024, Scaling Monosemanticity).
+
+`Steering` installs a hook for the time of a `with` block, on the calls of its thread only (`own_calls`), and
+records how long the change is compared with the states.
 """
 
 from __future__ import annotations
@@ -69,14 +72,14 @@ def steer(
         model: A model that torch can run; restored on exit, even after an exception.
         sae: An SAE, or any object `aw.SAE.from_object` accepts.
         feature: Number of a feature, or several; None for none (mode "splice").
-        scale: Factor k of the module's formulas: one number for all features or one for each. 1 by default;
+        scale: Factor k of the module's formulas: a number for all features, or one for each. 1 by default;
             required for mode "scale"; "ablate" and a "splice" without features take none.
         mode: "clamp", "clamp_active", "add", "scale", "ablate" or "splice"; see the module.
         maximum: The activation that a scale of 1 stands for: a number, one for each feature, or the result of
             `aw.feature_stats`. By default `sae.maxima`.
         positions: Tokens to steer, by position in the text (not counting padding): numbers (generated tokens
             included; negative ones count from the end of the prompt), a slice, "prompt", "generated", or
-            "last" (the last token of every pass, which predicts the next one). All tokens by default.
+            "last" (the last token of every pass, which predicts the next token). All tokens by default.
         skip_special: A tokenizer or token ids: special tokens are not steered. None steers them as well.
         site: Hook point to change, instead of `sae.site`; see `attnwidgets.tracing.hooks.hook_point`.
 
@@ -148,7 +151,7 @@ class Steering:
 
     def __enter__(self) -> Self:
         if self._hook is not None:
-            raise RuntimeError("this steering is already active; make another one with aw.steer.")
+            raise RuntimeError("this steering is already active; make another with aw.steer.")
         try:
             is_own = self._stack.enter_context(own_calls())
             self._stack.enter_context(own_uncompiled(self._model, is_own))
@@ -157,7 +160,7 @@ class Steering:
                 self._stack.enter_context(torch.compiler.set_stance("force_eager"))
             self._watch = PassWatch(self._model, self.site, is_own)
             self._stack.callback(self._watch.remove)
-            # First, so that other hooks at this point see steered states.
+            # Before other hooks at this point, so that they see steered states.
             self._hook = Hook(self._model, self.site, self._steer, first=True, own=is_own)
             self._stack.callback(self._hook.remove)
         except BaseException:
@@ -178,7 +181,7 @@ class Steering:
 
     @property
     def said(self) -> str:
-        """Everything the change depends on, as text: part of the fingerprint of a steered model."""
+        """All settings of the change, as text: part of the fingerprint of a steered model."""
         values = None if self._values is None else self._values.tolist()
         settings = (self.features, values, self.mode, self._positions, sorted(self._skip))
         return f"{sae_fingerprint(self.sae)} {settings!r}"
@@ -242,13 +245,13 @@ class Steering:
         )
 
     def __repr__(self) -> str:
-        several = "" if len(self.features) == 1 else "s"
-        what = ", ".join(map(str, self.features)) or "none"
-        return f"<Steering by {self.mode} of feature{several} {what} at {self.site.name}>"
+        plural = "" if len(self.features) == 1 else "s"
+        numbers = ", ".join(map(str, self.features)) or "none"
+        return f"<Steering by {self.mode} of feature{plural} {numbers} at {self.site.name}>"
 
 
 def _scales(scale: Any, mode: Mode, features: tuple[int, ...]) -> Tensor | None:
-    """Return one scale for each feature; None if the mode takes none."""
+    """Return a scale for each feature; None if the mode takes no scale."""
     if mode == "ablate":
         if scale not in (None, 0):
             raise ValueError(f'scale={scale}: mode "ablate" sets features to zero and takes no scale.')
@@ -273,11 +276,11 @@ def _per_feature(name: str, value: Any, features: tuple[int, ...]) -> Tensor:
 
 def _maxima(sae: SAE, features: tuple[int, ...], maximum: Any) -> Tensor:
     """Return the activation that a scale of 1 stands for, for each feature."""
-    known = getattr(maximum, "maxima", sae.maxima if maximum is None else None)
-    if known is not None:
-        if len(known) != sae.d_sae:
-            raise ValueError(f"maximum has {len(known)} features, but the SAE has {sae.d_sae}.")
-        values = known if isinstance(known, torch.Tensor) else torch.tensor(known)
+    measured = getattr(maximum, "maxima", sae.maxima if maximum is None else None)
+    if measured is not None:
+        if len(measured) != sae.d_sae:
+            raise ValueError(f"maximum has {len(measured)} features, but the SAE has {sae.d_sae}.")
+        values = measured if isinstance(measured, torch.Tensor) else torch.tensor(measured)
         maxima = values[list(features)].cpu().double()
         if not bool(torch.isfinite(maxima).all()):
             raise ValueError("maximum: the statistics lack some of these features; count them as well.")

@@ -63,7 +63,7 @@ class Steered:
     Args:
         trace: A trace with its model.
         sae: An SAE of that model.
-        sentences: Texts to compare this one with, for models without predictions.
+        sentences: Texts to compare the trace's text with, for models without predictions.
         max_new_tokens: Number of tokens to generate.
         options: maximum, positions, skip_special and site, as for `aw.steer`.
     """
@@ -81,7 +81,7 @@ class Steered:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What can be compared: "outcomes" (of the trace's prediction), "text", "sentences"."""
+        """Kinds of comparisons: "outcomes" (of the trace's prediction), "text", "sentences"."""
         kinds = ["outcomes"] if self.trace.answer.is_distribution else []
         if can_generate(self._model) and self.trace.input_ids is not None and self._tokenizer is not None:
             kinds.append("text")
@@ -91,9 +91,9 @@ class Steered:
 
     def maximum(self, feature: int) -> float:
         """Return the activation that a scale of 1 stands for."""
-        known = self._options["maximum"]
-        values = getattr(known, "maxima", self.sae.maxima if known is None else None)
-        return float(known if values is None else values[feature])
+        maximum = self._options["maximum"]
+        values = getattr(maximum, "maxima", self.sae.maxima if maximum is None else None)
+        return float(maximum if values is None else values[feature])
 
     def reach(self, feature: int) -> Reach:
         """Return how far a feature moves the states of this text; the model runs once for all features."""
@@ -111,7 +111,7 @@ class Steered:
         return Reach(self.maximum(feature), a[:, 0].float().cpu().numpy(), lengths.float().cpu().numpy())
 
     def _chosen(self, feature: int) -> Tensor | None:
-        """Return which tokens are steered, found by steering far: those whose states differ; None for all."""
+        """Return a mask of the tokens that are steered: a large change alters their states; None: all."""
         if self._options["positions"] is None and self._options["skip_special"] is None:
             return None
         if "chosen" not in self._kept:
@@ -127,7 +127,7 @@ class Steered:
 
     @property
     def _device(self) -> torch.device:
-        """Device of the model's inputs; the SAE may be on another one."""
+        """Device of the model's inputs; the SAE may be on another device."""
         return next(value.device for value in self.trace.inputs.values() if isinstance(value, torch.Tensor))
 
     def _inputs(self) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class _Steps:
 
 
 def _mean_state(outputs: Any, mask: Tensor | None) -> Tensor:
-    """Return the mean state of a text's tokens, normalised to length one [text, width]."""
+    """Return the mean state of a text's tokens, normalised to length 1 [text, width]."""
     states = getattr(outputs, "last_hidden_state", None)
     if states is None:
         raise UnsupportedModelError("this model returns no token states to compare texts by.")

@@ -1,4 +1,9 @@
-"""Harvest: the states of a corpus at one hook point, stored on disk for access in any order."""
+"""Harvest: the states of a corpus at a hook point, stored on disk for access in any order.
+
+A pass over the corpus writes the states of the tokens that count to a float32 file, which `States` reads as a
+memory map, reshuffled in every epoch. Every tenth text is held out for measurements. A description next to
+the file says of which model, hook point and texts the states are; a later run reuses them only if all agree.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 
 HELD_OUT = 8192
 """Number of tokens held out of training for measurements."""
-_EVERY = 10  # one text in this many is held out
+_EVERY = 10  # every tenth text is held out
 _FEW = 20  # with fewer texts, windows are held out instead
 _BATCH = 4096  # tokens in a batch of the model, with padding
 _SORT = 16  # number of batches over which windows are sorted by length
@@ -40,7 +45,7 @@ _STATES, _ABOUT = "states.f32", "harvest.safetensors"
 
 
 class States:
-    """States [token, width] in a float32 file, and a few held-out ones in memory.
+    """States [token, width] in a float32 file, and held-out states in memory.
 
     Args:
         path: The file.
@@ -95,22 +100,21 @@ def harvest(
     max_tokens: int | None,
     about: Mapping[str, Any],
 ) -> States:
-    """Return the states of the tokens that count, from the folder if they are stored there already.
+    """Return the states of the tokens that count, from the folder if an earlier run stored them.
 
-    One text in ten is held out (with fewer than twenty texts, one window in ten).
+    Every tenth text is held out (with fewer than twenty texts, every tenth window).
 
     Args:
         model: The model, borrowed.
         corpus: The texts.
-        hook_point: Where the states are read.
+        hook_point: The hook point of the states.
         folder: Folder for the files.
         max_tokens: Largest number of tokens to train on.
         about: Everything the states depend on except the texts; see `attnwidgets.sae.dependencies`.
 
     Raises:
         OSError: If the disk is full; partial files are removed.
-        ValueError: If a state is NaN or infinite, no token counts, or the folder contains states of something
-            else.
+        ValueError: If a state is NaN or infinite, no token counts, or the folder contains other states.
     """
     stored = _load_stored(corpus, folder, about)
     if stored is not None:
@@ -146,7 +150,7 @@ def harvest(
 
 
 def _load_stored(corpus: Corpus, folder: Path, about: Mapping[str, Any]) -> States | None:
-    """Return the states of an earlier run if complete; raise ValueError if they are of something else."""
+    """Return the states of an earlier run if complete; raise ValueError if these are other states."""
     if not (folder / _ABOUT).is_file() or not (folder / _STATES).is_file():
         return None
     with safe_open(folder / _ABOUT, framework="pt") as file:
@@ -181,8 +185,8 @@ def _write_states(
     """Return the states of a corpus, written to a file."""
     tokens, length = 0, 0.0
     total: Tensor | None = None
-    held: list[Tensor] = []
-    window_batches = _windows(corpus, lambda: sum(map(len, held)) < HELD_OUT, max_tokens, digest)
+    held_out_states: list[Tensor] = []
+    window_batches = _windows(corpus, lambda: sum(map(len, held_out_states)) < HELD_OUT, max_tokens, digest)
     with path.open("wb") as file, reading(model, hook_point) as read, closing(window_batches):
         for windows, is_held_out in window_batches:
             states = counted_states(read(**corpus.inputs(windows)), windows).float().cpu()
@@ -192,7 +196,7 @@ def _write_states(
                     "precision."
                 )
             if is_held_out:
-                held.append(states)
+                held_out_states.append(states)
                 continue
             room = len(states) if max_tokens is None else max_tokens - tokens
             states = states[:room]
@@ -204,14 +208,14 @@ def _write_states(
                 break
     if total is None or not tokens:
         raise ValueError("texts contain no token that counts; pass at least one text of several words.")
-    held_out = torch.cat(held)[:HELD_OUT] if held else torch.zeros(0, len(total))
+    held_out = torch.cat(held_out_states)[:HELD_OUT] if held_out_states else torch.zeros(0, len(total))
     return States(path, tokens, held_out, total / tokens, length / tokens)
 
 
 def _windows(
     corpus: Corpus, more_held_out: Callable[[], bool], max_tokens: int | None, digest: Digest
 ) -> Generator[tuple[list[Window], bool]]:
-    """Yield batches of windows, and whether they are held out; held-out ones only while more are needed."""
+    """Yield batches of windows, and whether they are held out; those only while more are needed."""
     texts = corpus.texts
     bar = progress(texts, "reading states", len(texts) if isinstance(texts, Sized) else None)
     corpus.texts = digest.reading(text_of(row, spelled=corpus.tokenizer is not None) for row in bar)

@@ -21,9 +21,9 @@ class History(Table):
 
     Args:
         options: Options of the training (JSON-able).
-        rows: One dict per measurement: step; loss, mse and penalty of the batch (of scaled states); l0,
+        rows: A dict per measurement: step; loss, mse and penalty of the batch (of scaled states); l0,
             explained_variance and dead (a share of the features) on held-out tokens.
-        note: What a reader must know ("stopped at step 300 of 3000"), or "".
+        note: A caveat ("stopped at step 300 of 3000"), or "".
     """
 
     options: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class History(Table):
         return self.rows[-1] if self.rows else {}
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield one row per measurement."""
+        """Yield a row per measurement."""
         names = dict.fromkeys(name for row in self.rows for name in row)
         yield {name: [row.get(name) for row in self.rows] for name in names}
 

@@ -1,9 +1,9 @@
-"""Training of SAEs: a recipe that trains one for a real model in minutes, on two cores or an accelerator.
+"""Training of SAEs: a recipe that takes minutes for a real model, on two cores or an accelerator.
 
 States are scaled to a mean length of sqrt(d_in). b_dec starts as their mean, W_dec as random directions and
 W_enc as its transpose. The optimizer is Adam: the learning rate is warmed up over the first tenth of the
 steps and decayed over the last fifth, the penalty is warmed up over the first tenth, and gradients are
-clipped to norm one. The scale is folded into the weights at the end, so that the SAE reads unscaled states.
+clipped to norm 1. The scale is folded into the weights at the end, so that the SAE reads unscaled states.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def train(
     folder: str | Path | None = None,
     checkpoint: str | Path | None = None,
 ) -> SAE:
-    """Train an SAE on a model's states at one hook point; `aw.SAE.train`.
+    """Train an SAE on a model's states at a hook point; `aw.SAE.train`.
 
     States are read once and stored in a temporary file. Special tokens and padding are left out, as is a
-    decoder's first token if it is not a beginning-of-text token. One text in ten (with fewer than twenty
-    texts, one window in ten) is held out for measurements.
+    decoder's first token if it is not a beginning-of-text token. Every tenth text (with fewer than twenty
+    texts, every tenth window) is held out for measurements.
 
     Args:
         model: A model that torch can run; left unchanged.
@@ -80,7 +80,7 @@ def train(
         max_tokens: Largest number of tokens to train on.
         prepend_bos: Whether texts begin with the beginning-of-text token; None as the tokenizer does.
         device: Device of the training; by default that of the model.
-        folder: Folder for the states (4 d_in bytes per token); by default a temporary one.
+        folder: Folder for the states (4 d_in bytes per token); by default a temporary folder.
         checkpoint: Folder that stores states and training until they are done; the same call resumes from it.
 
     Returns:
@@ -93,7 +93,7 @@ def train(
             (the message says which).
         OSError: If the disk is full; partial files are removed.
         TrainingDivergedError: If the loss becomes NaN (the message names the step); its `.sae` is the last
-            good one.
+            good SAE.
 
     Source: Bricken et al. 2023, Towards Monosemanticity; Anthropic, April 2024 update (the penalty); Gao et
     al. 2024 (topk).

@@ -165,7 +165,7 @@ class Run:
         return True
 
     def _advance(self) -> Loss:
-        """Take one step."""
+        """Run a training step."""
         plan, weights = self.plan, self.weights
         x = self.states.batch(self.step, plan.batch_size, plan.seed).to(self.device).mul_(self.scale)
         with no_grad():
@@ -204,13 +204,13 @@ class Run:
         return all(bool(torch.isfinite(tensor).all()) for tensor in self.weights.all)
 
     def _restore_good(self) -> None:
-        """Restore the last weights known to be good."""
+        """Restore the last weights whose loss was finite."""
         for tensor, good in zip(self.weights.all, self.good, strict=True):
             tensor.copy_(good)
 
-    def _diverged(self, what: str) -> None:
+    def _diverged(self, quantity: str) -> None:
         self._restore_good()
-        self.history.note = f"{what} became NaN at step {self.step} of {self.plan.steps}"
+        self.history.note = f"{quantity} became NaN at step {self.step} of {self.plan.steps}"
         raise TrainingDivergedError(
             f"{self.history.note}; error.sae is the SAE of step {self.good_step}. Lower lr.",
             self.plain().fold_input_scale(self.scale),
@@ -254,9 +254,9 @@ class Run:
                 tensors[f"adam.{i}.{name}"] = value
         tensors["silent"] = self.silent
         described = {"about": self._about, "step": self.step, "history": self.history.to_dict()}
-        kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         try:
-            write_bytes(folder / STATE, dump_tensors(kept, metadata={"attnwidgets": json.dumps(described)}))
+            write_bytes(folder / STATE, dump_tensors(stored, metadata={"attnwidgets": json.dumps(described)}))
         except OSError as error:
             warnings.warn(
                 f"the checkpoint of step {self.step} could not be written to {str(folder)!r} ({error}); "
@@ -266,7 +266,7 @@ class Run:
             )
 
     def resume(self, folder: Path | None) -> None:
-        """Resume from a checkpoint if there is one.
+        """Resume from the checkpoint in a folder, if it has any.
 
         Raises:
             ValueError: If it belongs to something else.
