@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -166,7 +167,7 @@ def similar_heads(
 
     The distance of two heads is the Jensen-Shannon divergence of their rows, 1/2 KL(p, m) + 1/2 KL(q, m) with
     m = (p + q) / 2, as a mean over queries that are not special (and see more than one key). Rows are whole:
-    attention to special elements counts.
+    attention to special elements counts, and what goes to a sink of the model's own.
 
     Args:
         shown: A trace (its attention), or a MixingMap without negative values.
@@ -198,13 +199,15 @@ def similar_heads(
     own = _rows_of(source, layer, head, unit, roles)
     among = source if other is None else source_of(other, stack, None, unit, "similar_heads")[0]
     sizes = Roles(among.to(unit), "text")
+    roles_among = copy(roles)
+    roles_among.sink = sizes.sink
     if (sizes.queries, sizes.keys) != (roles.queries, roles.keys):
         raise ValueError(
             f"other has {sizes.queries} queries and {sizes.keys} keys, this map {roles.queries} and "
             f"{roles.keys}: rows can be compared only if they are over the same elements."
         )
     result: list[RankedHead] = []
-    for index, first, rows in by_layer(among, unit, roles, "similar heads"):
+    for index, first, rows in by_layer(among, unit, roles_among, "similar heads"):
         number = among.layers[index]
         for position, value in enumerate(_divergence(own, rows), first):
             name = None if among.heads is None else among.heads[position]
@@ -223,7 +226,8 @@ def _divergence(own: Rows, rows: Rows) -> Float:
     """Return the mean Jensen-Shannon divergence from one head's rows [head]."""
     from scipy.special import xlogy
 
-    p, q = own.shares, rows.shares
+    # A sink counts as one more key.
+    p, q = (np.concatenate([each.shares, each.to_sink[:, :, None]], axis=2) for each in (own, rows))
     middle = (p + q) / 2
     total = (xlogy(p, p) + xlogy(q, q)).sum(axis=2) / 2 - xlogy(middle, middle).sum(axis=2)
     return rows.mean(np.maximum(np.where(own.filled, total, 0.0), 0.0), own.filled[0])
