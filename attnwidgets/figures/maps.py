@@ -57,7 +57,10 @@ def heatmap(
     scale: str = SCALE,
     ax: Axes | None = None,
 ) -> Figure:
-    """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour bar on the right."""
+    """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour bar on the right.
+
+    NaN is grey.
+    """
     rows, columns = matrix.shape
     size = font_size(max(rows, columns))
     figure = figure_of(
@@ -68,6 +71,7 @@ def heatmap(
     axes = figure.add_subplot() if ax is None else ax
     colours, norm = colour_scale(matrix, signed=signed, cmap=cmap, vmin=vmin, vmax=vmax, scale=scale)
     image = axes.imshow(matrix, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
+    axes.set_facecolor("0.93")  # a cell without a value is not a zero
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     label_axis(axes.set_xticks, key_labels, rotation=90)

@@ -6,6 +6,7 @@ register themselves (`statistic.py`). Maps are read layer by layer in chunks of 
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,8 +169,8 @@ def similar_heads(
     """Return the heads whose attention is nearest to that of a head, nearest first.
 
     The distance of two heads is the Jensen-Shannon divergence of their rows, 1/2 KL(p, m) + 1/2 KL(q, m) with
-    m = (p + q) / 2, as a mean over queries that are not special (and see more than one key). Attention
-    to special elements counts as a part of the rows.
+    m = (p + q) / 2, as a mean over queries that are not special (and see more than one key). Rows are whole:
+    attention to special elements counts, and so does the share of a sink.
 
     Args:
         shown: A trace (its attention), or a MixingMap without negative values.
@@ -201,13 +202,15 @@ def similar_heads(
     [(_, _, reference)] = by_layer(source.select(layer=layer, head=head), unit, roles, "similar heads")
     searched = source if other is None else source_of(other, stack, None, unit, "similar_heads")[0]
     sizes = Roles(searched.to(unit), "text")
+    searched_roles = copy(roles)
+    searched_roles.sink = sizes.sink
     if (sizes.queries, sizes.keys) != (roles.queries, roles.keys):
         raise ValueError(
             f"other has {sizes.queries} queries and {sizes.keys} keys, this map {roles.queries} and "
             f"{roles.keys}: rows can be compared only if they are over the same elements."
         )
     result: list[RankedHead] = []
-    for index, first, rows in by_layer(searched, unit, roles, "similar heads"):
+    for index, first, rows in by_layer(searched, unit, searched_roles, "similar heads"):
         number = searched.layers[index]
         for position, value in enumerate(_divergence(reference, rows), first):
             name = None if searched.heads is None else searched.heads[position]
@@ -220,7 +223,8 @@ def _divergence(reference: Rows, rows: Rows) -> Float:
     """Return the mean Jensen-Shannon divergence from the rows of a reference head [head]."""
     from scipy.special import xlogy
 
-    p, q = reference.shares, rows.shares
+    # A sink counts as one more key.
+    p, q = (np.concatenate([each.shares, each.to_sink[:, :, None]], axis=2) for each in (reference, rows))
     middle = (p + q) / 2
     total = (xlogy(p, p) + xlogy(q, q)).sum(axis=2) / 2 - xlogy(middle, middle).sum(axis=2)
     return rows.mean(np.maximum(np.where(reference.filled, total, 0.0), 0.0), reference.filled[0])

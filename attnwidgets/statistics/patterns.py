@@ -17,18 +17,25 @@ from attnwidgets._errors import require_choice
 from attnwidgets._selecting import at_most, ranking
 from attnwidgets._tables import Table, cells
 from attnwidgets.explanations.registry.several_traces import takes_lists
-from attnwidgets.statistics.row_shares import Float, Roles, divided, rows_of, source_of, values_by_layer
+from attnwidgets.statistics.row_shares import (
+    Float,
+    Roles,
+    divided,
+    rows_of,
+    seen_in,
+    source_of,
+    values_by_layer,
+)
 from attnwidgets.statistics.rows import (
     earlier_of,
-    entropy_of_rows,
     has_neighbours,
     has_next,
     has_pieces,
     has_repeats,
     has_sink,
-    most_entropy,
     pieces_of,
     places_compare,
+    relative_entropy_of_rows,
 )
 from attnwidgets.statistics.table import RankedHead
 
@@ -361,7 +368,10 @@ def patterns_of(
     for layer, first, numbers in values_by_layer(source, unit, roles, "head patterns", read):
         # With a sink, rows are shares already, and need not sum to 1.
         totals = np.ones(numbers.shape[:2]) if roles.sink else numbers.sum(axis=2, dtype=np.float64)
-        whole = rows_of(numbers, roles, "a layer") if len(pairs) < len(patterns) else None
+        whole = None
+        if len(pairs) < len(patterns):
+            seen = seen_in(source, unit, roles, source.layers[layer])
+            whole = rows_of(numbers, roles, "a layer", seen)
         for index, pattern in enumerate(patterns):
             if pattern.name in pairs:
                 result = towards(numbers, totals, pairs[pattern.name])
@@ -394,9 +404,7 @@ def towards(values: Any, totals: Float, pairs: Pairs) -> Float:
 def _sink(rows: Rows) -> Float:
     roles = rows.roles
     inside = ~roles.special & (np.arange(roles.keys) > 0)
-    seen = np.tril(np.ones((roles.queries, roles.keys), bool), -1)
-    if not roles.causal:
-        seen = ~np.eye(roles.queries, dtype=bool)
+    seen = rows.seen & ~np.eye(roles.queries, dtype=bool)
     # A late element of a causal text is seen by few: at least two, and a quarter of the queries, must see it.
     seen_by = (seen & roles.counted[:, None]).sum(axis=0)
     enough = inside & (seen_by > 1) & (4 * seen_by >= roles.counted.sum())
@@ -409,7 +417,7 @@ def _sink(rows: Rows) -> Float:
 
 
 def _broad(rows: Rows) -> Float:
-    return rows.mean(entropy_of_rows(rows) / most_entropy(rows.roles))
+    return rows.mean(relative_entropy_of_rows(rows))
 
 
 def _no_token(rows: Rows) -> Float:

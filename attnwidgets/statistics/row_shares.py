@@ -61,6 +61,12 @@ class Roles:
         self._only_text = queries == "text"
 
     @cached_property
+    def seen(self) -> Bool:
+        """Which keys every query can see [query, key]: those up to itself if the map is causal."""
+        seen = np.ones((self.queries, self.keys), dtype=bool)
+        return np.tril(seen) if self.causal else seen
+
+    @cached_property
     def visible(self) -> NDArray[np.int64]:
         """Number of keys every query can see [query]: those up to itself if the map is causal."""
         if self.causal:
@@ -140,11 +146,14 @@ class Rows:
         filled: Rows that are not zero, unlike that of a fully masked query [head, query]. With a sink all are
             True, as a row of zeros gives everything to the sink.
         roles: Roles of the elements.
+        seen: Which keys every query of the layer is compared with [query, key]: those up to itself in a
+            causal map, of these only some in a layer that has a window or chooses keys.
     """
 
     shares: Float
     filled: Bool
     roles: Roles
+    seen: Bool
 
     @cached_property
     def to_sink(self) -> Float:
@@ -222,7 +231,14 @@ def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[
         ValueError: If a value is negative.
     """
     for index, first, values in values_by_layer(source, unit, roles, desc):
-        yield index, first, rows_of(values, roles, f"layer {source.layers[index]}")
+        number = source.layers[index]
+        yield index, first, rows_of(values, roles, f"layer {number}", seen_in(source, unit, roles, number))
+
+
+def seen_in(source: MixingMap, unit: str, roles: Roles, layer: int) -> Bool:
+    """Return which keys every query of a layer is compared with, as far as this is known [query, key]."""
+    compared = source.compared(layer) if unit == source.unit else None
+    return roles.seen if compared is None else compared
 
 
 def values_by_layer(
@@ -255,8 +271,10 @@ def _is_long(source: MixingMap) -> bool:
     return len(source.heads or ()) * len(source.query) * len(source.key) > _WHOLE_LAYER
 
 
-def rows_of(values: Any, roles: Roles, name: str) -> Rows:
+def rows_of(values: Any, roles: Roles, name: str, seen: Bool) -> Rows:
     """Return values [head, query, key] as rows of shares; `name` is for the message.
+
+    `seen` are the keys with which queries are compared [query, key].
 
     Raises:
         ValueError: If a value is negative.
@@ -268,7 +286,7 @@ def rows_of(values: Any, roles: Roles, name: str) -> Rows:
         )
     np.maximum(shares, 0.0, out=shares)
     if roles.sink:
-        return Rows(shares, np.ones(shares.shape[:2], dtype=bool), roles)
+        return Rows(shares, np.ones(shares.shape[:2], dtype=bool), roles, seen)
     totals = shares.sum(axis=2, keepdims=True)
     np.divide(shares, totals, out=shares, where=totals > 0)
-    return Rows(shares, totals[:, :, 0] > 0, roles)
+    return Rows(shares, totals[:, :, 0] > 0, roles, seen)

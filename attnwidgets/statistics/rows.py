@@ -54,10 +54,10 @@ def entropy_of_rows(rows: Rows) -> Float:
     return 0.0 - plain(rows.shares).sum(axis=2) - plain(rows.to_sink)
 
 
-def most_entropy(roles: Roles) -> Float:
-    """Return the entropy of a row with equal shares of all visible keys, at least ln 2 [query]."""
-    most: Float = np.log(np.maximum(roles.visible + roles.sink, 2))
-    return most
+def relative_entropy_of_rows(rows: Rows) -> Float:
+    """Return the entropy of every row, divided by that of equal shares of all it can see [head, query]."""
+    most: Float = np.log(np.maximum(rows.seen.sum(axis=1) + rows.roles.sink, 2))
+    return entropy_of_rows(rows) / most
 
 
 @statistic()
@@ -76,11 +76,13 @@ def entropy(rows: Rows) -> Float:
 def relative_entropy(rows: Rows) -> Float:
     """How broadly a query attends to the keys it can see: mean over queries of entropy / ln(visible keys).
 
+    A key outside a layer's window, or one that the layer did not choose, cannot be seen.
+
     Range: 0, all on one key, to 1, the same share on every key that the query can see
     High: broad for the number of keys; compares early and late queries, short and long texts
     Low: focused on one element
     """
-    return rows.mean(entropy_of_rows(rows) / most_entropy(rows.roles))
+    return rows.mean(relative_entropy_of_rows(rows))
 
 
 @statistic(title="entropy of [CLS]", refusal=_starts_special)
@@ -114,8 +116,8 @@ def has_next(roles: Roles) -> str:
 def mean_distance(rows: Rows) -> Float:
     """How many elements away a query attends on average: mean over queries i of sum_j a_ij |i - j|.
 
-    Vig and Belinkov divide the sum over all rows by the sum of all weights, which is the same if rows sum
-    to 1.
+    As in the paper, it is divided by the mean sum of the rows, which is 1 in a model without a sink, because
+    the share of a sink has no distance.
 
     Range: 0 to n - 1 elements (tokens, or words where the map is read by word)
     High: attends far away
@@ -123,7 +125,9 @@ def mean_distance(rows: Rows) -> Float:
     Source: Vig & Belinkov 2019, Analyzing the Structure of Attention in a Transformer Language Model; with
         |i - j| for encoders, as in Dosovitskiy et al. 2021, figure 7
     """
-    return rows.mean((rows.shares * rows.roles.distance).sum(axis=2))
+    sums = rows.mean(rows.shares.sum(axis=2))
+    far = rows.mean((rows.shares * rows.roles.distance).sum(axis=2))
+    return np.divide(far, sums, out=np.full_like(far, np.nan), where=sums > 0)
 
 
 @statistic(refusal=places_compare)

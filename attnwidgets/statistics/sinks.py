@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets.explanations.registry.several_traces import takes_lists
-from attnwidgets.statistics.row_shares import Float, Roles, Rows, by_layer, divided, source_of
+from attnwidgets.statistics.row_shares import Float, Roles, Rows, by_layer, divided, seen_in, source_of
 from attnwidgets.statistics.rows import places_compare
 from attnwidgets.statistics.statistic import statistic
 
@@ -42,7 +42,7 @@ class Sink(NamedTuple):
 
 
 def _room_inside(roles: Roles) -> str:
-    if roles.square and not _candidates(roles, inside=True).any():
+    if roles.square and not _candidates(roles, roles.seen, inside=True).any():
         return f"the text is too short: no element inside it is seen by {_fewest(roles)} other queries"
     return places_compare(roles)
 
@@ -61,7 +61,7 @@ def inner_sink(rows: Rows) -> Float:
     Source: importance as in Gu et al. 2025; that sinks also occur inside texts: Sun et al. 2024, Massive
         Activations in Large Language Models; Yu et al. 2024, Unveiling and Harnessing Hidden Attention Sinks
     """
-    importance = _from_others(rows)[:, _candidates(rows.roles, inside=True)]
+    importance = _from_others(rows)[:, _candidates(rows.roles, rows.seen, inside=True)]
     empty = np.isnan(importance).all(axis=1)
     return np.where(empty, np.nan, np.nanmax(importance, axis=1, initial=0.0))
 
@@ -70,20 +70,30 @@ def _fewest(roles: Roles) -> int:
     return max(_FEWEST, math.ceil(roles.queries / _PART))
 
 
-def _candidates(roles: Roles, *, inside: bool) -> NDArray[np.bool_]:
-    """Return a mask of the elements that enough other queries see [key]."""
+def _candidates(roles: Roles, seen: NDArray[np.bool_], *, inside: bool) -> NDArray[np.bool_]:
+    """Return a mask of the elements of a square map that enough other queries see [key]."""
     positions = np.arange(roles.keys)
-    others = roles.queries - 1 - positions if roles.causal else np.full(roles.keys, roles.queries - 1)
-    seen_enough: NDArray[np.bool_] = others >= _fewest(roles)
+    seen_enough: NDArray[np.bool_] = (seen & ~np.eye(roles.keys, dtype=bool)).sum(axis=0) >= _fewest(roles)
     return seen_enough & (positions > 0) & ~roles.special if inside else seen_enough
+
+
+def _enough(roles: Roles, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which elements can be sinks of a layer whose queries see these keys [key]."""
+    if not roles.square:
+        return np.ones(roles.keys, dtype=bool)
+    enough = _candidates(roles, seen, inside=False)
+    if not _candidates(roles, roles.seen, inside=False).any():  # a short text
+        enough[0] = True
+        enough |= not roles.causal
+    return enough
 
 
 def _from_others(rows: Rows) -> Float:
     """Return the mean share of other queries that goes to every key they see [head, key]."""
-    n = rows.roles.keys
-    shares = np.where(np.eye(n, dtype=bool), 0.0, rows.shares)
-    seen = np.tril(np.ones((n, n), bool), -1) if rows.roles.causal else ~np.eye(n, dtype=bool)
-    return _mean_over_queries(shares, rows.filled[:, :, None] & seen)
+    others = ~np.eye(rows.roles.keys, dtype=bool)
+    return _mean_over_queries(
+        np.where(others, rows.shares, 0.0), rows.filled[:, :, None] & rows.seen & others
+    )
 
 
 def _mean_over_queries(shares: Float, seen: NDArray[np.bool_]) -> Float:
@@ -191,10 +201,8 @@ def attention_sinks(
         '[CLS]'
     """
     importance, source, roles = _importance(shown, stack, layers, unit, with_itself=False)
-    enough = _candidates(roles, inside=False) if roles.square else np.ones(roles.keys, bool)
-    if not enough.any():
-        enough[0] = True
-        enough |= not roles.causal
+    read_unit = unit or source.unit
+    enough = np.stack([_enough(roles, seen_in(source, read_unit, roles, number)) for number in source.layers])
     strong = np.nan_to_num(importance) > threshold
     sinks = [
         Sink(
@@ -204,7 +212,7 @@ def attention_sinks(
             roles.labels[key],
             float(importance[layer, head, key]),
         )
-        for layer, head, key in np.argwhere(strong & enough)
+        for layer, head, key in np.argwhere(strong & enough[:, None])
     ]
     return sorted(sinks, key=lambda sink: -sink.importance)
 
@@ -217,10 +225,9 @@ def _importance(
     roles = Roles(source.to(read_unit))
     heads = 1 if source.heads is None else len(source.heads)
     importance = np.full((len(source.layers), heads, roles.keys), np.nan)
-    causal = np.tril(np.ones((roles.queries, roles.keys), bool)) if roles.causal else np.ones((1, 1), bool)
     for layer, head, rows in by_layer(source, read_unit, roles, "attention sinks"):
         means = _from_others(rows) if roles.square and not with_itself else None
         if means is None:
-            means = _mean_over_queries(rows.shares, rows.filled[:, :, None] & causal)
+            means = _mean_over_queries(rows.shares, rows.filled[:, :, None] & rows.seen)
         importance[layer, head : head + len(means)] = means
     return importance, source, roles

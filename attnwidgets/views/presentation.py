@@ -15,6 +15,7 @@ import numpy as np
 
 from attnwidgets.explanations.results.block_mixers import head_words, measure_of
 from attnwidgets.explanations.results.verbalise import (
+    SINK_NAME,
     SPANS,
     findings_of,
     matrix_words,
@@ -194,7 +195,9 @@ class Presentation:
         """Return `row` [key] with NaN for every value that is not shown."""
         row = slice(self.row, self.row + 1)
         values = self.source.row(self.layer, self.head, self.row)[None]
-        shown: Float = self.filtered(values, rows=row, masked=False)[0]
+        shown: Float = self.source.where_compared(
+            self.filtered(values, rows=row, masked=False), self.layer, row
+        )[0]
         return shown
 
     def filtered(
@@ -224,10 +227,7 @@ class Presentation:
         )
         if masked and self.source.causal and len(shown) == shown.shape[1]:
             shown[np.triu_indices(len(shown), 1)] = np.nan
-        allowed = self.source.readable(self.layer) if masked else None
-        if allowed is not None and allowed.shape == shown.shape:
-            shown[~allowed] = np.nan
-        return shown
+        return self.source.where_compared(shown, self.layer) if masked else shown
 
     def to_sink(self) -> float | None:
         """Return what the rows of the shown matrix give to no token, the mean; None without a sink."""
@@ -238,6 +238,16 @@ class Presentation:
         """Return how many keys rows of the shown layer read; "" where all, or all but later ones, are."""
         reads = self.source.keys_read(self.layer)
         return "" if reads is None else f"a row reads at most {reads.max()} of {self.source.shape[1]} keys"
+
+    def row_facts(self, row: int) -> str:
+        """Return what a row gives to no token and how many keys it reads; "" where these are all.
+
+        Its twin is `rowWords` in js/src/views/base/rowFacts.ts.
+        """
+        sink, reads = self.source.to_sink(self.layer, self.head), self.source.keys_read(self.layer)
+        facts = [] if sink is None else [f"{SINK_NAME} = {sink[row]:.2g}"]
+        facts += [] if reads is None else [f"reads {reads[row]} of {self.source.shape[1]} keys"]
+        return " · ".join(facts)
 
     def apart(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which queries and which keys stand apart from the map."""

@@ -149,6 +149,7 @@ test("an additive score is told as v times tanh(q + k)", () => {
     series: ["dot"],
     dtype: "float64",
     additive: true,
+    sink: null,
     q: Float32Array.of(1, 0),
     v: Float32Array.of(2, -1),
     k: Float32Array.of(0, 0, -1, 0.5),

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { comparedIn, isCompared, readsSentence, rowWords } from "../src/views/base/rowFacts.ts";
+import { DEFAULTS, filteredTile } from "../src/views/base/filters.ts";
+import { absence, isUnread, readsSentence, rowWords } from "../src/views/base/rowFacts.ts";
 import { describeMatrix, describeRow, spansOf } from "../src/views/base/verbalise.ts";
 import { gather } from "../src/views/maps/paint.ts";
-import { HIDDEN } from "../src/wire/codec.ts";
+import { comparedIn, decodeTile, HIDDEN } from "../src/wire/codec.ts";
 import type { Tile } from "../src/wire/tile.ts";
 import { SOURCE } from "./fake.ts";
 
@@ -58,17 +59,31 @@ test("a matrix is described by its three strongest relations, without hidden cel
 test("a row is told by what it gives to no token, and by which keys it is compared with", () => {
   // The first row reads key 0, the second keys 0, 3 and 4 of five: bits from the lowest of a byte on.
   const compared = btoa(String.fromCharCode(0b00100001, 0b00000011));
-  const meta = { sink: [0.84, 0], rows: 2, cols: 5, compared } as unknown as Tile["meta"];
-  const tile = { meta, rows: 2, cols: 5 } as Tile;
-  assert.deepEqual([...(comparedIn(tile) ?? [])], [1, 0, 0, 0, 0, 1, 0, 0, 1, 1]);
+  const packed = { rows: 2, cols: 5, codec: "u8", gamma: 0.5, scale: 1 } as Tile["meta"];
+  const bytes = new DataView(Uint8Array.from([255, 0, 0, 0, 0, 128, 0, 0, 0, 64]).buffer);
+  const decoded = (meta: Tile["meta"]): Tile => decodeTile(meta, bytes) as Tile;
+  const tile = decoded({ ...packed, sink: [0.84, 0], compared });
+  assert.deepEqual([...(comparedIn(tile.meta) ?? [])], [1, 0, 0, 0, 0, 1, 0, 0, 1, 1]);
   assert.equal(rowWords(tile, 0), "no token (sink) = 0.84 · reads 1 of 5 keys");
   assert.equal(rowWords(tile, 1), "no token (sink) < 0.0001 · reads 3 of 5 keys");
-  assert.deepEqual([isCompared(tile, 0, 1), isCompared(tile, 1, 4)], [false, true]);
   assert.equal(readsSentence(tile), " A row reads at most 3 of 5 keys.");
-  const plain = { ...tile, meta: { rows: 2, cols: 5 } as Tile["meta"] };
+  // A key that was not compared has no weight, which is neither zero nor left out.
+  const source = { ...SOURCE, causal: false };
+  assert.ok(Number.isNaN(tile.value(1, 1)));
+  assert.equal(tile.value(1, 3), 0);
+  assert.equal(absence(source, tile, 1, 1), "not compared");
+  assert.equal(absence(source, tile, 1, 3), "");
+  assert.equal(absence({ ...SOURCE, causal: true }, tile, 1, 3), "masked, comes later");
+  assert.deepEqual([isUnread(source, tile, 0, 1), isUnread(source, tile, 1, 4)], [true, false]);
+  assert.deepEqual([...gather(tile.codes, 5, [1], [0, 1, 3], false)], [128, HIDDEN, 0]);
+  // To a mean over queries it counts as nothing, whatever else is left out.
+  const plain = decoded(packed);
+  assert.deepEqual([...tile.received()], [...plain.received()]);
+  const left = filteredTile(tile, [0, 1, 0, 0, 0], (row) => row === 1, { ...DEFAULTS, special: "hide" }, false);
+  const whole = filteredTile(plain, [0, 1, 0, 0, 0], (row) => row === 1, { ...DEFAULTS, special: "hide" }, false);
+  assert.deepEqual([...left.received()], [...whole.received()]);
+  assert.equal(left.text(0, 2), "not compared");
+  assert.equal(left.text(0, 1), "not compared");
   assert.equal(rowWords(plain, 0), "");
-  assert.ok(isCompared(plain, 0, 1));
-  // Keys that are not compared are drawn as later ones are: hidden, which is not zero.
-  const codes = Uint8Array.from([7, 0, 0, 0, 0, 1, 2, 3, 0, 5]);
-  assert.deepEqual([...gather(codes, 5, [1], [0, 1, 2, 3, 4], false, comparedIn(tile))], [1, HIDDEN, HIDDEN, 0, 5]);
+  assert.ok(!isUnread(source, plain, 0, 1));
 });

@@ -57,8 +57,12 @@ def test_every_step_shows_the_number_that_python_has(neuron, trace):
     expected = [row.dot[2], row.scaled[2], row.scores[2], trace.attention_layer(0)[1, 4, 2]]
     assert list(shown.values()) == pytest.approx([float(x) for x in expected], rel=1e-3)
     keys = root.locator(".aw-neuron-key:visible .aw-neuron-value").all_inner_texts()
-    assert [number(text) for text in keys] == pytest.approx(row.weights.tolist(), abs=1e-4)
-    assert len({len(text.split(".")[1]) for text in keys}) == 1  # decimals stand below each other
+    # A masked key has no weight, which is not a weight of zero.
+    assert [text == "masked" for text in keys] == row.masked.tolist()
+    weights = [number(text) for text in keys if text != "masked"]
+    assert weights == pytest.approx(row.weights[~row.masked].tolist(), abs=1e-4)
+    decimals = {len(text.split(".")[1]) for text in keys if text != "masked"}
+    assert len(decimals) == 1  # they stand below each other
     assert "as recorded" in root.locator(".aw-neuron-formula").inner_text()
     assert "⟨U+202E⟩on" in root.locator(".aw-neuron-keys").inner_text()
 
@@ -131,7 +135,8 @@ def test_a_key_is_previewed_pinned_and_linked(neuron, trace):
     query, key = aw.NeuronView(trace, head=1).options["opens"]["pair"]
     assert values(root)["softmax"] == pytest.approx(float(exact[query, key]), rel=1e-3)
     root.get_by_role("button", name="largest first").click()
-    shares = [number(t) for t in root.locator(".aw-neuron-key:visible .aw-neuron-value").all_inner_texts()]
+    texts = root.locator(".aw-neuron-key:visible .aw-neuron-value").all_inner_texts()
+    shares = [0 if text == "masked" else number(text) for text in texts]
     assert shares == sorted(shares, reverse=True)
     root.get_by_role("combobox", name="head").select_option("0")
     words = trace.units["token"]

@@ -209,7 +209,19 @@ def test_statistics_tell_the_first_token_from_no_token() -> None:
     both = np.concatenate([weights, rest[..., None]], axis=-1)[..., counted, :]
     entropy = -(both * np.log(np.where(both > 0, both, 1))).sum(-1).mean(-1)
     np.testing.assert_allclose(stats["entropy"], entropy, atol=1e-6)
-    assert stats["relative_entropy"].max() <= 1
+    # A query of a layer with a window can see the keys in it, and the sink.
+    sees = np.stack([trace.readable_keys(layer).numpy() for layer in trace.layers()])
+    assert sees[0].sum(-1).max() == 4
+    relative = -(both * np.log(np.where(both > 0, both, 1))).sum(-1)
+    relative /= np.log(sees.sum(-1) + 1)[:, None, counted]
+    np.testing.assert_allclose(stats["relative_entropy"], relative.mean(-1), atol=1e-6)
+    # What goes to no token is nowhere: the distance is that of the attention to tokens.
+    rows, positions = weights[..., counted, :], np.arange(LENGTH)
+    distance = np.abs(positions[counted, None] - positions)
+    far = (rows * distance).sum((-1, -2)) / rows.sum((-1, -2))
+    np.testing.assert_allclose(stats["mean_distance"], far, atol=1e-6)
+    importance = weights.sum(-2) / sees.sum(-2)[:, None]
+    np.testing.assert_allclose(aw.statistics.sink_importance(trace), importance, atol=1e-6)
     patterns = aw.statistics.head_patterns(trace)
     np.testing.assert_allclose(patterns["no token"], stats["no_token"], atol=1e-6)
     strongest = stats["no_token"].argmax()
@@ -218,6 +230,42 @@ def test_statistics_tell_the_first_token_from_no_token() -> None:
     assert maps.mean().sink
     assert maps.to([(0, 3), (3, LENGTH)]).sink
     assert not maps.max().sink
+
+
+def test_heads_are_alike_by_what_they_give_to_no_token_too() -> None:
+    trace = aw.trace(gpt_oss(), None, input_ids=IDS)
+    weights = np.concatenate([trace.attention_layer(layer).double().numpy() for layer in trace.layers()])
+    both = np.concatenate([weights, 1 - weights.sum(-1, keepdims=True)], axis=-1)[:, 1:]
+
+    def entropy(rows: Any) -> Any:
+        return -(rows * np.log(np.where(rows > 0, rows, 1))).sum(-1)
+
+    middle = entropy((both + both[2]) / 2)
+    distance = (middle - (entropy(both) + entropy(both[2])) / 2).mean(-1)
+    ranked = aw.statistics.similar_heads(trace, 0, 2, k=None)
+    for layer, head, value in ranked:
+        assert value == pytest.approx(distance[4 * layer + head], abs=1e-6)
+    # A head that gives all to the sink and one that gives it nothing have nothing in common.
+    texts = ["a", "b", "c"]
+    ones = np.tri(3) / np.tri(3).sum(-1, keepdims=True)
+    axis = aw.attention(aw.from_attentions(ones[None, None], texts)).query
+    options: Any = {"query": axis, "layers": (0,), "heads": (0, 1), "causal": True, "method": "attention"}
+    apart = aw.MixingMap.lazy(lambda _: np.stack([ones, 0 * ones]), sink=True, **options)
+    [(_, _, value)] = aw.statistics.similar_heads(apart, 0, 0)
+    assert value == pytest.approx(np.log(2))
+
+
+def test_flow_adds_the_residual_before_rows_are_divided() -> None:
+    """The flow through the layers that rollout multiplies."""
+    trace = aw.trace(gpt_oss(), None, input_ids=IDS)
+    layers = []
+    for layer in trace.layers():
+        mean = trace.attention_layer(layer).double().mean(0).numpy()
+        rest = trace.sink_share(layer).double().mean(0).numpy()
+        layers.append((mean + np.eye(LENGTH)) / (2 - rest)[:, None])
+    given = aw.from_attentions(np.stack(layers)[:, None], [str(token) for token in IDS])
+    expected = aw.attention_flow(given, residual_weight=0).layer(-1)
+    np.testing.assert_allclose(aw.attention_flow(trace).layer(-1), expected, atol=1e-5)
 
 
 def test_half_precision_rounds_as_the_model_does() -> None:

@@ -194,6 +194,14 @@ class LazyLayers(Explanation):
         """
         return None if self._readable is None else self._readable(layer)
 
+    def compared(self, layer: int) -> Array | None:
+        """Return `readable`; None also where a query reads all keys, or all but the later ones."""
+        allowed = self.readable(layer)
+        if allowed is None:
+            return None
+        most = np.arange(len(allowed)) + 1 if self.known("causal") else allowed.shape[1]
+        return None if (allowed.sum(axis=1) == most).all() else allowed
+
     def known(self, fact: str) -> bool | None:
         """Return "causal", "stochastic", "signed" or "sink", None if it is not known; computes no layer."""
         return self._facts.get(fact)

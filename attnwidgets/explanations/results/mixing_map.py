@@ -404,8 +404,13 @@ class MixingMap(ReadByUnits):
         return plot_map(self, layer, head, query, ax=ax, title=title, cmap=cmap, vmin=vmin, vmax=vmax)
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield layer, head (if any), query_index, query, key_index, key, value: a part for every layer."""
+        """Yield layer, head (if any), query_index, query, key_index, key, value: a part for every layer.
+
+        And compared, where a layer does not compare queries with all keys, or all but the later ones: a value
+        of 0 is no weight where it is False.
+        """
         query, key = (np.asarray(names, dtype=object) for names in (self.query_labels, self.key_labels))
+        tells = any(self.compared(number) is not None for number in self.layers)
         for number in self.layers:
             values = self.layer(number)
             index = np.indices(values.shape).reshape(values.ndim, -1)
@@ -413,7 +418,13 @@ class MixingMap(ReadByUnits):
             if self.heads is not None:
                 columns["head"] = np.asarray(self.heads)[index[0]]
             columns |= {"query_index": index[-2], "query": query[index[-2]]}
-            yield columns | {"key_index": index[-1], "key": key[index[-1]], "value": values.reshape(-1)}
+            columns |= {"key_index": index[-1], "key": key[index[-1]], "value": values.reshape(-1)}
+            if tells:
+                allowed = self.readable(number)
+                columns["compared"] = np.broadcast_to(
+                    True if allowed is None else allowed, values.shape
+                ).reshape(-1)
+            yield columns
 
     def to_bertviz(self, view: Literal["head", "model"] = "head", *, force: bool = False) -> dict[str, Any]:
         """Return the arguments of bertviz' views: `head_view(**m.to_bertviz())`; refuses large maps.

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnwidgets.explanations.results.description import axis_words
 from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.verbalise import SINK_NAME
 from attnwidgets.figures.drawing import colour_scale, figure_of, heading, put
 from attnwidgets.figures.maps import heatmap, small_png, strip
 from attnwidgets.figures.palettes import SCALE
@@ -44,21 +45,26 @@ def plot_map(
     if layer is None or (head is None and shown.heads is not None):
         grid = shown.reduce("head", head) if isinstance(head, str) else shown.select(layer=layer, head=head)
         return head_grid(grid, title=title, cmap=cmap)
-    matrix = shown.matrix(layer, head)
+    matrix, allowed = shown.matrix(layer, head), shown.compared(layer)
+    if allowed is not None:
+        matrix = np.where(allowed, matrix, np.nan)  # no weights, rather than weights of zero
+    has_sink = shown.sink and head not in ("max", "sum")
+    sink = (1.0 - np.nansum(matrix, axis=1, dtype=np.float64)).clip(0.0, 1.0)
     title = f"{shown.title}, {_place(shown, layer, head)}" if title is None else title
     if query is not None:
         labels = shown.query_labels
         if not -len(labels) <= query < len(labels):
             raise IndexError(f"query {query} is out of range: there are queries 0 to {len(labels) - 1}.")
         names = (labels[query],)
+        title = f"{title} · {SINK_NAME} {sink[query]:.2g}" if has_sink else title
         return strip(matrix[[query]], shown.key_labels, names=names, title=title, cmap=cmap, **style)
     return heatmap(
-        matrix,
+        np.column_stack([sink.astype(matrix.dtype), matrix]) if has_sink else matrix,
         shown.query_labels,
-        shown.key_labels,
+        (SINK_NAME, *shown.key_labels) if has_sink else shown.key_labels,
         title=title,
         signed=shown.signed,
-        value_name="share of the row" if shown.stochastic else shown.method,
+        value_name="share of the row" if shown.stochastic or has_sink else shown.method,
         names=axis_words(shown).labels,
         cmap=cmap,
         **style,
@@ -92,28 +98,32 @@ def atlas_of(
 ) -> Atlas:
     """Return thumbnails, max-pooled and each scaled to its own largest value, so that patterns show.
 
-    Masked cells and pruned heads stay empty.
+    Masked cells, keys that were not compared and pruned heads stay empty.
 
     Args:
         shown: A map.
         common: Whether all thumbnails share one scale.
         kept: Which queries and which keys they show; None: all.
     """
-    layers = (shown.layer(number) for number in shown.layers)
-    pooled = [
-        _thumbnails(layer if kept is None else layer[..., kept[0], :][..., kept[1]]) for layer in layers
-    ]
+
+    def pooled_cells(layer: NDArray[Any]) -> NDArray[Any]:
+        return _thumbnails(layer if kept is None else layer[..., kept[0], :][..., kept[1]])
+
+    pooled = [pooled_cells(shown.layer(number)) for number in shown.layers]
     wide, high = max(len(layer) for layer in pooled), len(pooled)
     rows, columns = pooled[0].shape[-2:]
     gap = max(1, round(0.08 * max(rows, columns)))
     overall = max(float(np.abs(layer).max(initial=0.0)) for layer in pooled)
     masked = rows == columns and shown.causal
     atlas = np.full((high * (rows + gap) - gap, wide * (columns + gap) - gap), np.nan)
-    for y, layer in enumerate(pooled):
+    for y, (number, layer) in enumerate(zip(shown.layers, pooled, strict=True)):
+        allowed = shown.compared(number)
+        read = None if allowed is None else pooled_cells(allowed)[0]
         for x, thumbnail in enumerate(layer):
             top, left = y * (rows + gap), x * (columns + gap)
             largest = (overall if common else np.abs(thumbnail).max()) or 1.0
             cells = np.where(np.tri(rows, dtype=bool), thumbnail, np.nan) if masked else thumbnail
+            cells = cells if read is None else np.where(read, cells, np.nan)
             atlas[top : top + rows, left : left + columns] = cells / largest
     return Atlas(
         atlas,

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnwidgets._notebook import running_shell
 from attnwidgets._tables import csv_of
+from attnwidgets.explanations.results.verbalise import SINK_NAME
 from attnwidgets.views.base.accepts import RECORDED
 from attnwidgets.views.wire.axes import by_layer, is_by_layer, method_of
 
@@ -198,8 +199,9 @@ def part_of_csv(
 ) -> dict[str, Any]:
     """Return one matrix as CSV with all digits: a row for each query (or target), a column for each key.
 
-    Labels that a spreadsheet would run as a formula begin with an apostrophe. Of a large matrix, only the
-    rows of one part are read.
+    The cell of a key that its query was not compared with is empty, and what rows give to a sink is the last
+    column. Labels that a spreadsheet would run as a formula begin with an apostrophe. Of a large matrix, only
+    the rows of one part are read.
 
     Args:
         store: The store that holds it.
@@ -227,8 +229,12 @@ def part_of_csv(
     query, key = source.axes()
     rows, cols = source.shape
     last = min(rows, first + max(1, PART_BYTES // (_NUMBER * max(1, cols))))
-    values = source.rows(layer, head, first, last)
-    lines = [["", *map(str, key["labels"])]] if first == 0 else []
+    values = source.where_compared(source.rows(layer, head, first, last), layer, slice(first, last))
+    names = [*map(str, key["labels"])]
+    sink = source.to_sink(layer, head)
+    if sink is not None:
+        values, names = np.column_stack([values, sink[first:last].astype(values.dtype)]), [*names, SINK_NAME]
+    lines = [["", *names]] if first == 0 else []
     for label, row in zip(query["labels"][first:last], values, strict=True):
-        lines.append([str(label), *map(str, row)])
+        lines.append([str(label), *("" if np.isnan(value) else str(value) for value in row)])
     return {"text": csv_of(lines), "next": last if last < rows else None}

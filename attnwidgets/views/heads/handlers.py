@@ -226,7 +226,7 @@ def pair_handlers(view: View, trace: Any = None) -> dict[str, Handler]:
     """Return the handlers of one pair.
 
     - "pair" (source, query, key): buffer values [layer, head] (float32). Layers that are yet to be computed,
-      and heads that a layer does not have, are NaN; nothing is computed.
+      heads that a layer does not have and keys that were not compared are NaN; nothing is computed.
     - "computed" (stack, layer, head, query, key), if a trace is given: the steps from q . k to the weight of
       a token pair, in order: each a name and the number after it.
     """
@@ -246,7 +246,7 @@ def _pair(view: View, source: str, query: int, key: int) -> Answer:
     values = np.full((len(shown.layers), len(shown.heads or (0,))), np.nan, dtype="<f4")
     for index, layer in enumerate(shown.layers):
         if layer in shown.ready:
-            weights = shown.across(layer, "query", int(query))[:, int(key)]
+            weights = shown.read_across(layer, "query", int(query))[:, int(key)]
             values[index, : len(weights)] = weights
     return {}, [values.tobytes()]
 
@@ -259,7 +259,9 @@ def _computed(trace: Any, stack: str, layer: int, head: int, query: int, key: in
     if not 0 <= key < len(row.dot):
         raise IndexError(f"key {key} is out of range: there are {len(row.dot)}, 0 to {len(row.dot) - 1}.")
     if row.masked[key]:
-        return {"steps": [], "note": "This key comes later than the query, or is padding: it is masked."}, []
+        is_later = trace.is_causal(str(stack)) and key > int(query)
+        why = "comes later than the query: it is masked" if is_later else "was not compared with the query"
+        return {"steps": [], "note": f"This key {why}."}, []
     dim = len(row.query)
     score = "q · k" if row.additive is None else "v · tanh(q + k)"
     steps = [(f"{score}, over {dim} dimensions", row.dot[key])]

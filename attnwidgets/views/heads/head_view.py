@@ -115,7 +115,7 @@ class HeadView(View):
         shown = source_of(self, source)
         if layer in shown.layers and layer not in shown.ready:
             raise ValueError(f"layer {layer} is not computed yet.")
-        weights = shown.across(layer, side, index)
+        weights = shown.read_across(layer, side, index)
         heads = ["-"] if shown.heads is None else list(shown.heads[: len(weights)])
         return {"heads": heads}, [np.asarray(weights, dtype="<f4").tobytes()]
 

@@ -152,6 +152,7 @@ class NeuronView(View):
             "series": list(series),
             "dtype": row.dtype,
             "additive": row.additive is not None,
+            "sink": row.sink,
         }
         more = () if row.additive is None else (row.additive,)
         return meta, [_packed(row.query), *(_packed(values) for values in (*series.values(), *more))]

@@ -237,6 +237,10 @@ def text_parts(state: Presentation, theme: Theme, least: float = 0.0) -> list[Pa
         ),
         Scale(colours, norm, note or _value_name(state)),
     ]
+    if row >= 0 and explained is None and not source.of_targets:
+        facts = state.row_facts(row)
+        grey = "; grey: not compared" if source.readable(state.layer) is not None else ""
+        parts += [Words(f"{facts}{grey}")] if facts else []
     parts += _forgetting_rows(state, theme)
     if hatched:
         words = f"hatched where the ranking does not survive {ranks['versions']} defensible choices"
@@ -323,7 +327,9 @@ def lines_sheet(state: Presentation, theme: Theme) -> Sheet:
         # As strong as they would be with nothing left out.
         top=1.0 if source.stochastic else peak(values) or 1.0,
     )
-    return Sheet(state.title(state.head if chosen is None else None, about=about), [part])
+    facts = state.row_facts(look[1]) if look[0] == "query" and chosen is None else ""
+    title = state.title(state.head if chosen is None else None, about=about)
+    return Sheet(title, [part, *([Words(facts)] if facts else [])])
 
 
 def layers_sheet(state: Presentation, theme: Theme) -> Sheet:
@@ -347,7 +353,14 @@ def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
     layers = source.ready if source.on_demand else source.layers
     if not layers or not queries:
         return text_parts(state, theme)
-    values = np.stack([np.asarray(source.row(layer, head, row), dtype=np.float64) for layer in layers])
+    values = np.vstack(
+        [
+            source.where_compared(
+                np.asarray(source.row(layer, head, row), dtype=np.float64)[None], layer, slice(row, row + 1)
+            )
+            for layer in layers
+        ]
+    )
     names = [_layer_words(source, layer, state.options["indexBase"]) for layer in layers]
     before = (source.explanation.provenance.get("states") or {}).get("input")
     if before and state.source.attributions and state.source is not source:
@@ -434,6 +447,9 @@ def _row_bars(state: Presentation) -> Bars:
     ]
     if apart.any():
         bars.append(Bar(_names_apart(keys, apart), float(np.nansum(values[apart])), quiet=True))
+    sink = state.source.to_sink(state.layer, state.head)
+    if sink is not None:
+        bars.append(Bar(SINK_NAME, float(sink[state.row]), quiet=True))
     return Bars(bars, title=f"“{queries[state.row]}” {state.source.words.verb}")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.mixing.kernel_row import KernelRow
+from attnwidgets.explanations.results.verbalise import SINK_NAME
 from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.numbers import Bar, Bars, Table
 from attnwidgets.figures.sheet import Sheet, Words
@@ -85,10 +86,13 @@ def _attention_sheet(title: str, row: AttentionRow, key: int, keys: Sequence[str
         [(keys[i], *(float(step[i]) for step in series.values())) for i in order],
         order.index(key),
     )
-    words = (
-        f"{score} = {row.dot[key]:.3g}, times {row.scaling:.3g} = {row.scaled[key]:.3g}; "
-        f"after the softmax {row.weights[key]:.4g}, recorded {row.recorded[key]:.4g}"
-    )
+    words = f"{score} = {row.dot[key]:.3g}, times {row.scaling:.3g} = {row.scaled[key]:.3g}; "
+    if row.masked[key]:
+        words += "masked: the query is not compared with this key"
+    else:
+        words += f"after the softmax {row.weights[key]:.4g}, recorded {row.recorded[key]:.4g}"
+    if row.sink is not None:
+        words += f"; {SINK_NAME} {1 - row.weights.sum():.4g}, whose score is {row.sink:.3g}"
     return Sheet(
         title,
         [

@@ -250,7 +250,8 @@ def _row(source: Source, request: dict[str, Any]) -> Reply:
     if request["layer"] not in source.ready and request["layer"] in source.layers:
         raise ValueError(f"layer {request['layer']} is not computed yet.")
     row = int(request["row"])
-    values = source.row(request["layer"], request["head"], row)
+    values = source.row(request["layer"], request["head"], row)[None]
+    values = source.where_compared(values, request["layer"], slice(row, row + 1))
     place = {"source": source.id, "layer": request["layer"], "head": request["head"], "row": row}
     return {"kind": "row", "id": request["id"], **place}, [np.asarray(values, dtype="<f4").tobytes()]
 

@@ -202,11 +202,30 @@ class Source(Reader):
         A window hides the others, or the layer chose these keys.
         """
         is_own = not (self.attributions or self.coarse) and self.unit == self.explanation.unit
-        allowed: NDArray[np.bool_] | None = self.explanation.readable(layer) if is_own else None
+        allowed: NDArray[np.bool_] | None = self.explanation.compared(layer) if is_own else None
+        return allowed
+
+    def where_compared(
+        self, values: NDArray[np.floating], layer: int, rows: slice = slice(None)
+    ) -> NDArray[Any]:
+        """Return rows of a layer [..., row, key] with NaN for keys that they may not read, see `readable`.
+
+        Args:
+            values: The rows.
+            layer: Number of the layer.
+            rows: Which queries they are.
+        """
+        allowed = self.readable(layer)
+        nothing = np.asarray(np.nan, values.dtype)
+        return values if allowed is None else np.where(allowed[rows], values, nothing)
+
+    def read_across(self, layer: int, side: str, index: int) -> NDArray[np.float32]:
+        """Return `across` with NaN where the query may not read the key."""
+        values, allowed = self.across(layer, side, index), self.readable(layer)
         if allowed is None:
-            return None
-        most = np.arange(len(allowed)) + 1 if self.causal else allowed.shape[1]
-        return None if (allowed.sum(axis=1) == most).all() else allowed
+            return values
+        line = allowed[index] if side == "query" else allowed[:, index]
+        return np.where(line, values, np.float32(np.nan))
 
     def keys_read(self, layer: int) -> NDArray[np.int64] | None:
         """Return how many keys each row of a layer may read [query]; None where `readable` is."""

@@ -10,6 +10,8 @@ export const HIDDEN = 256;
 const UNREAD = -128;
 /** Its text. */
 export const LATER = "comes later";
+/** The text of a cell whose row was not compared with its key: no weight, rather than a weight of zero. */
+export const NOT_COMPARED = "not compared";
 
 /** Bytes of one encoded tile. */
 export function encodedLength(meta: TileMeta): number {
@@ -62,6 +64,20 @@ export function valueTable(isSigned: boolean, gamma: number, scale: number): Flo
   return table;
 }
 
+const UNPACKED = new WeakMap<AnyTileMeta, Uint8Array>();
+
+/** Which keys each row may read, 1 or 0 for every cell; undefined where these are all, or all but the later ones. */
+export function comparedIn(meta: AnyTileMeta): Uint8Array | undefined {
+  if (!meta.compared) return undefined;
+  let cells = UNPACKED.get(meta);
+  if (!cells) {
+    const bits = atob(meta.compared);
+    cells = Uint8Array.from({ length: meta.rows * meta.cols }, (_, i) => (bits.charCodeAt(i >> 3) >> (i & 7)) & 1);
+    UNPACKED.set(meta, cells);
+  }
+  return cells;
+}
+
 /** A tile from its bytes, or null if they do not match the header (a truncated message). */
 export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
   const { rows: high, cols: wide, codec, gamma, scale, whole } = meta;
@@ -73,7 +89,10 @@ export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
   const raw = new Uint8Array(bytes.buffer, bytes.byteOffset, length).slice();
   const isSigned = codec === "i8";
   let codes: Codes = isSigned ? new Int8Array(raw.buffer) : packed ? unpackTriangle(raw, high) : raw;
-  if (isSigned && codes.includes(UNREAD)) codes = Int16Array.from(codes, (code) => (code === UNREAD ? HIDDEN : code));
+  const compared = comparedIn(meta);
+  if (compared) codes = Int16Array.from(codes, (code, i) => (compared[i] ? code : HIDDEN));
+  else if (isSigned && codes.includes(UNREAD))
+    codes = Int16Array.from(codes, (code) => (code === UNREAD ? HIDDEN : code));
   const top = isSigned ? 127 : 255;
   const values = valueTable(isSigned, gamma, scale);
   // Cells per code: one, unless the tile is coarse.
@@ -94,7 +113,7 @@ export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
     },
     text(row, col) {
       const code = codeAt(row, col);
-      if (code === HIDDEN) return LATER;
+      if (code === HIDDEN) return compared ? NOT_COMPARED : LATER;
       const error = codeError(code, top, gamma, scale);
       const words = withinError(decodeCode(whole ? Math.abs(code) : code, top, gamma, scale), error);
       return !whole || words.startsWith("<") || code === 0 ? words : `${isSigned ? "±" : ""}${words} or less`;
@@ -104,14 +123,15 @@ export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
       return peak;
     },
     received() {
-      received ??= meanOfColumns(codes, high, wide, values);
+      // The mean over all queries: those that were not compared with a key give it nothing.
+      received ??= meanOfColumns(codes, high, wide, values, !compared);
       return received;
     },
   };
 }
 
-/** The mean of each column. A separate function because it is hot. */
-function meanOfColumns(codes: Codes, rows: number, cols: number, values: Float32Array): Float32Array {
+/** The mean of each column, over all rows or over those whose cell is not hidden (`ofSeen`). A separate function because it is hot. */
+function meanOfColumns(codes: Codes, rows: number, cols: number, values: Float32Array, ofSeen: boolean): Float32Array {
   const sums = new Float64Array(cols);
   const seen = new Uint32Array(cols);
   const someHidden = codes instanceof Int16Array;
@@ -125,7 +145,7 @@ function meanOfColumns(codes: Codes, rows: number, cols: number, values: Float32
       sums[col] = (sums[col] as number) + (values[code & 255] as number);
     }
   }
-  return Float32Array.from(sums, (sum, col) => sum / (someHidden ? (seen[col] as number) : rows));
+  return Float32Array.from(sums, (sum, col) => sum / (someHidden && ofSeen ? (seen[col] as number) : rows));
 }
 
 /** Thumbnails from their bytes, or null if their number differs from the header's. */

@@ -12,6 +12,7 @@ import { exportActions, fileName } from "./export.ts";
 import { renderFilters } from "./filterForm.ts";
 import { adjustableOf, filtersOf, isFiltered } from "./filters.ts";
 import { createPopover, tip, uniqueName } from "./popover.ts";
+import { SINK_NAME } from "./rowFacts.ts";
 import { describeView } from "./verbalise.ts";
 import { only, view } from "./view.ts";
 
@@ -104,9 +105,13 @@ export const renderTools = view((ctx, root, signal) => {
     if (!tile || tile.meta.whole) return "";
     const quoted = (label: string): string => `"${label.replaceAll('"', '""').replace(/^[=+@-](?![\d.]*$)/, "'$&")}"`;
     const [rows, cols] = [ctx.axisOf(source.query).labels, ctx.axisOf(source.key).labels];
+    const { sink } = tile.meta;
+    // No value, as of a key that was not compared, is an empty cell.
+    const cellOf = (value: number): string => (Number.isNaN(value) ? "" : String(Number(value.toPrecision(3))));
     const line = (label: string, row: number): string =>
-      [quoted(label), ...cols.map((_, col) => Number(tile.value(row, col).toPrecision(3)))].join();
-    return [["", ...cols.map(quoted)].join(), ...rows.map(line), ""].join("\n");
+      [quoted(label), ...cols.map((_, col) => cellOf(tile.value(row, col))), ...(sink ? [sink[row]] : [])].join();
+    const names = sink ? [...cols, SINK_NAME] : cols;
+    return [["", ...names.map(quoted)].join(), ...rows.map(line), ""].join("\n");
   };
   const claimTitle = "Copy the Python that checks a claim about this head or the pins";
   const claim =

@@ -6,7 +6,7 @@ import { approximately, printed } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { filteredRow, filtersOf, hidesSpecial, hidesValues, rescales } from "./filters.ts";
-import { isCompared, NOT_COMPARED, rowWords } from "./rowFacts.ts";
+import { absence, rowWords } from "./rowFacts.ts";
 
 /** Milliseconds for which the pointer rests on a cell before its exact row is requested. */
 const RESTS_MS = 300;
@@ -129,7 +129,7 @@ export function describeShare(
   const sum = (value: (key: number) => number): number => apart.reduce((total, key) => total + value(key), 0);
   if (exact)
     return `${between} = ${printed(
-      sum((key) => exact[key] ?? 0),
+      sum((key) => exact[key] || 0),
       true,
     )}`;
   const tile = ctx.tiles.get(source.id, layer, head);
@@ -154,11 +154,12 @@ export function describeCells(
   rows.rest(hover);
   const words = ({ query, key }: Cell): string => {
     const between = `${nameOf(ctx, source.query, query)} → ${nameOf(ctx, source.key, key)}`;
-    if (source.causal && tile?.rows === tile?.cols && key > query) return `${between}: masked, comes later`;
-    if (tile && !isCompared(tile, query, key)) return `${between}: ${NOT_COMPARED}`;
     const exact = rows(query, false)?.[key];
-    if (exact !== undefined && !Number.isNaN(exact)) return `${between} = ${printed(exact, true)}`;
-    if (tile && Number.isNaN(tile.value(query, key))) return `${between}: ${tile.text(query, key)}`;
+    const isExact = exact !== undefined && !Number.isNaN(exact);
+    // An exact value may pass a filter that a rounded one does not.
+    const why = absence(source, isExact ? null : tile, query, key);
+    if (why) return `${between}: ${why}`;
+    if (isExact) return `${between} = ${printed(exact, true)}`;
     return tile ? `${between} ${approximately(tile.text(query, key))}` : between;
   };
   const parts: string[] = [];

@@ -217,6 +217,10 @@ export function filteredTile(
     }
   }
   const isOut = (row: number, col: number): boolean => codes[row * cols + col] === HIDDEN;
+  // To means over queries, a query that was not compared with a key counts as one that gives it nothing.
+  const isGone = (col: number): boolean => Boolean(isOutside[col]) && !apart[col];
+  const givesNothing = (row: number, col: number): boolean =>
+    Boolean(meta.compared) && given[row * cols + col] === HIDDEN && !drops(row) && !isGone(col);
   const result: Tile = {
     meta,
     rows,
@@ -231,7 +235,8 @@ export function filteredTile(
       return withinError(tile.value(row, col) / by, codeError(code, top, gamma, scale) / by);
     },
     peak: () => most,
-    received: () => meanReceived(result),
+    received: () =>
+      meanReceived({ rows, cols, value: (row, col) => (givesNothing(row, col) ? 0 : result.value(row, col)) }),
   };
   return result;
 }

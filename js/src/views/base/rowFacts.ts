@@ -1,36 +1,35 @@
 /** What a row gives to no element (to a sink, one more score of the model's softmax), and how many keys it may read. */
 import { printed } from "../../numbers.ts";
+import { comparedIn } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
+import type { Source } from "../../wire/wire.ts";
 
 /** Its name where names of elements stand; the twin of `SINK_NAME` in verbalise.py. */
 export const SINK_NAME = "no token (sink)";
-/** What stands in a cell whose key its row may not read: no weight, rather than a weight of zero. */
-export const NOT_COMPARED = "not compared";
 
 /** What a row gives to no element; undefined without a sink. */
 export const toSink = (tile: Tile | null | undefined, row: number): number | undefined => tile?.meta.sink?.[row];
 
-const UNPACKED = new WeakMap<Tile["meta"], Uint8Array>();
+/** Whether a key comes later in a causal map than the row. */
+const isLater = (source: Source, row: number, key: number): boolean =>
+  source.causal && source.query === source.key && key > row;
 
-/** Which keys each row may read, 1 or 0 for every cell; undefined where these are all, or all but the later ones. */
-export function comparedIn({ meta }: Tile): Uint8Array | undefined {
-  if (!meta.compared) return undefined;
-  let cells = UNPACKED.get(meta);
-  if (!cells) {
-    const bits = atob(meta.compared);
-    cells = Uint8Array.from({ length: meta.rows * meta.cols }, (_, i) => (bits.charCodeAt(i >> 3) >> (i & 7)) & 1);
-    UNPACKED.set(meta, cells);
-  }
-  return cells;
+/** Whether a row was not compared with a key, which comes later, lies outside a window or was not chosen. */
+export const isUnread = (source: Source, tile: Tile | null | undefined, row: number, key: number): boolean =>
+  isLater(source, row, key) || (tile ? comparedIn(tile.meta)?.[row * tile.cols + key] === 0 : false);
+
+/**
+ * Why a row has no weight for a key, in words: the key comes later, was not compared with it or is left out; "" where it
+ * has one.
+ */
+export function absence(source: Source, tile: Tile | null | undefined, row: number, key: number): string {
+  if (isLater(source, row, key)) return "masked, comes later";
+  return tile && Number.isNaN(tile.value(row, key)) ? tile.text(row, key) : "";
 }
-
-/** Whether a row may read a key, as far as a tile says more than that later keys are not read. */
-export const isCompared = (tile: Tile, row: number, key: number): boolean =>
-  comparedIn(tile)?.[row * tile.cols + key] !== 0;
 
 /** How many keys a row may read; undefined where these are all, or all but the later ones. */
 function keysRead(tile: Tile, row: number): number | undefined {
-  const cells = comparedIn(tile)?.subarray(row * tile.cols, (row + 1) * tile.cols);
+  const cells = comparedIn(tile.meta)?.subarray(row * tile.cols, (row + 1) * tile.cols);
   return cells?.reduce((sum, cell) => sum + cell, 0);
 }
 

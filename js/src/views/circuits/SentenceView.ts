@@ -218,7 +218,7 @@ export const renderSentenceView = view((ctx, root, signal) => {
     if (key !== linksFor || links.count !== count) {
       linksFor = key;
       const shown = tile;
-      links = linksOf((row, col) => shown.value(row, col), count, distance, special);
+      links = linksOf((row, col) => shown.value(row, col) || 0, count, distance, special);
     }
     return true;
   };

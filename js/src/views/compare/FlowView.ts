@@ -103,7 +103,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     if (missing === 0 && layerTiles.some((tile, i) => tile !== read[i])) {
       read = layerTiles;
       const count = tokens();
-      steps = (layerTiles as Tile[]).map((tile) => stepOf((row, col) => tile.value(row, col), count));
+      steps = (layerTiles as Tile[]).map((tile) => stepOf((row, col) => tile.value(row, col) || 0, count));
       flows = new ByteLru<Flow>(KEPT);
       everyFor = "";
     }

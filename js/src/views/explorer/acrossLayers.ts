@@ -3,6 +3,7 @@ import type { ViewContext } from "../../context.ts";
 import { assign, h, on, quoted, setFlag, setStyles, setText, thinned, walkList, watchWidth } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
+import { NOT_COMPARED } from "../../wire/codec.ts";
 import type { Source } from "../../wire/wire.ts";
 import { headAddress } from "../base/navigation.ts";
 import { pairRequest, pairValues } from "../heads/pairValues.ts";
@@ -88,7 +89,7 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
           peak && peak.head !== null ? `head ${headAddress(ctx, layer, peak.head)}` : `layer ${layer + base}`;
         const words = peak
           ? `${where}: ${printed(peak.value, false)}`
-          : `layer ${ctx.layerName(layer)}: not computed yet`;
+          : `layer ${ctx.layerName(layer)}: ${source.computed?.includes(layer) === false ? "not computed yet" : NOT_COMPARED}`;
         if (bar.ariaLabel !== words) {
           bar.ariaLabel = words;
           (bar as HTMLElement).title = words;

@@ -13,6 +13,7 @@ import { createExactRows } from "../base/cellValues.ts";
 import { createMeters, type Meter } from "../base/meters.ts";
 import { headAddress, headAt, plural } from "../base/navigation.ts";
 import { openedAt } from "../base/opening.ts";
+import { SINK_NAME, toSink } from "../base/rowFacts.ts";
 import { ablated, knock, shownHeadOf } from "../interventions/list.ts";
 import { createAcrossLayers } from "./acrossLayers.ts";
 import { createComputed } from "./computed.ts";
@@ -162,7 +163,11 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
       source.words[isRow ? 4 : 5].replace("{}", () => name),
     );
     const values = isRow ? readRow(source, query) : readColumn(source, key);
-    return values && metersOf(ctx.axisOf(other), values, MOST, 0, isRow ? key : query);
+    if (!values) return null;
+    const meters = metersOf(ctx.axisOf(other), values, MOST, 0, isRow ? key : query);
+    const { layer, head } = ctx.resolved();
+    const sink = isRow ? toSink(ctx.tiles.get(source.id, layer, head), query) : undefined;
+    return sink === undefined ? meters : [...meters, { name: SINK_NAME, value: sink, kind: "apart" }];
   };
 
   /** Several pins: each pinned pair with its value, or what several tokens read together; their sum is named. */

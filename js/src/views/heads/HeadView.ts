@@ -124,7 +124,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   const say = (token: Token | null): void => {
     if (!pairs) return;
     const { source } = ctx.resolved();
-    const words = { ctx, source, heads, pairs };
+    const words = { ctx, source, heads, pairs, tile: numbers.tile() };
     let text = `Hover a token to see what it ${source.words[2]} or ${source.words[3]}; click to pin it.`;
     if (heads.length === 0) text = "No head is chosen.";
     else if (token) {
@@ -151,7 +151,7 @@ export const renderHeadView = view((ctx, root, signal) => {
       relations(numbers.valuesOf(side, index).values, 1, pairs?.[opposite(side)].apart)[0]?.index ?? -1;
     const best = pinned && pinned[opposite(side)] >= 0 ? pinned[opposite(side)] : strongest();
     const apart = pairs.key.apart.length > 0 ? ` Grey: attention to ${namesApart(pairs.key)}.` : "";
-    const about = `${strengthWords({ ctx, source, heads, pairs })}${apart}`;
+    const about = `${strengthWords({ source })}${apart}`;
     if (side === "query") other.show(index, best, about);
     else other.show(best, index, about);
   };

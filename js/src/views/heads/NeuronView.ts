@@ -18,6 +18,7 @@ import {
 } from "../../dom.ts";
 import { rectangle } from "../../selection.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { NOT_COMPARED } from "../../wire/codec.ts";
 import type { Cell, HeadKey, NeuronOptions } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
@@ -25,6 +26,7 @@ import { chooseSpan, createPicking, pinDragged, togglePin } from "../base/gestur
 import { failed } from "../base/missing.ts";
 import { headWords, placeWords } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
+import { SINK_NAME } from "../base/rowFacts.ts";
 import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { chainAt, createChain } from "./neuron/chain.ts";
@@ -270,9 +272,14 @@ export const renderNeuronView = view((ctx, root, signal) => {
     }
     const share = numberOf(row, "recorded", key);
     const [query, read] = [name("query", place().query), name("key", key)];
-    const text = row.kernel
-      ? `${query} reads ${exact(share)} of what stands at ${read}`
+    const isUnread = numberOf(row, "masked", key) === -Infinity;
+    const isLater = ctx.source().causal && key > place().query;
+    const attended = isUnread
+      ? `${query} → ${read}: ${isLater ? "masked, comes later" : NOT_COMPARED}`
       : `${query} gives ${exact(share)} of its attention to ${read}`;
+    const rest = 1 - (row.by.recorded ?? new Float32Array()).reduce((total, each) => total + each, 0);
+    const sink = row.sink === null ? "" : `, ${exact(Math.max(0, rest))} to ${SINK_NAME}`;
+    const text = row.kernel ? `${query} reads ${exact(share)} of what stands at ${read}` : `${attended}${sink}`;
     frame.readout.show(
       ctx.cell("pinned") ? text : `${text} · click a key to pin it`,
       root.contains(document.activeElement),

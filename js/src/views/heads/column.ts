@@ -26,8 +26,8 @@ export interface Column {
   range(): [number, number];
   /** Write a value next to every element, the `strong` one bold; null: none has one. */
   tell(textOf: ((index: number) => string) | null, strong: number): void;
-  /** Mark the current and pinned elements, and the masked ones (from, to); -1: none. */
-  mark(looked: number, pinned: number, masked: readonly [number, number]): void;
+  /** Mark the current and pinned elements (-1: none), and those that the current one of the other side has no weight for. */
+  mark(looked: number, pinned: number, isMasked: (index: number) => boolean): void;
   /** Outline the tokens chosen together, and draw the span. */
   choose(tokens: readonly number[], span: readonly [number, number] | null): void;
 }
@@ -43,12 +43,13 @@ export interface ColumnEvents {
 }
 
 export function createColumn(side: Side, signal: AbortSignal, events: ColumnEvents): Column {
-  const [masked, pin, look] = [h("div.hv-masked"), h("div.hv-pin"), h("div.hv-look")];
+  const [masked, pin, look] = [h("div.hv-hatched"), h("div.hv-pin"), h("div.hv-look")];
   const list = h("div.hv-rows", masked, pin, look);
   const element = h(`div.hv-column.hv-${side}`, { role: "group", "aria-label": side }, list);
   const lines: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[] = [];
   let shown: { rows: Rows; off: Uint8Array } | null = null;
   let values: { textOf: (index: number) => string; strong: number } | null = null;
+  let hides: (index: number) => boolean = () => false;
   let [row, height, count, lane] = [20, 0, 0, 0];
   /** Scroll position in px: cached, since reading it forces layout. */
   let top = 0;
@@ -91,6 +92,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       setFlag(line, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
     });
     writeValues();
+    hatch();
   };
   const writeValues = (): void => {
     const [from, to] = kept();
@@ -120,6 +122,21 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
   const band = (el: HTMLElement, from: number, to = from + 1): void => {
     assign(el, { hidden: from < 0 || to <= from });
     setStyles(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
+  };
+  /** Hatch the masked rows in the document, one box for rows that follow each other. */
+  const hatch = (): void => {
+    const [first, end] = kept();
+    const is = (place: number): boolean => place < end && hides(shown?.rows.shown[place] as number);
+    let made = 0;
+    for (let from = first; from < end; from += 1) {
+      if (!is(from)) continue;
+      const start = from;
+      while (is(from + 1)) from += 1;
+      while (masked.childElementCount <= made) masked.append(h("div.hv-masked"));
+      band(masked.children[made] as HTMLElement, start, from + 1);
+      made += 1;
+    }
+    for (let i = made; i < masked.childElementCount; i += 1) band(masked.children[i] as HTMLElement, -1);
   };
   const find = (event: MouseEvent): number => {
     const at = Math.floor((event.clientY - element.getBoundingClientRect().top + top) / row);
@@ -186,10 +203,11 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       values = textOf && { textOf, strong };
       writeValues();
     },
-    mark(looked, pinned, [from, to]) {
+    mark(looked, pinned, isMasked) {
       band(look, placeOf(looked));
       band(pin, placeOf(pinned));
-      band(masked, from < 0 ? -1 : before(from), before(to));
+      hides = isMasked;
+      hatch();
     },
   };
 }

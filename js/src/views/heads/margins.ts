@@ -4,12 +4,14 @@
 import type { ViewContext } from "../../context.ts";
 import { assign, h, quoted, setFlag, setStyles, setText } from "../../dom.ts";
 import { amountText } from "../base/meters.ts";
+import { SINK_NAME } from "../base/rowFacts.ts";
 import type { Column } from "./column.ts";
 import { barRoom } from "./lines.ts";
 import type { HeadNumbers } from "./numbers.ts";
 import { type Pairs, relations, type Side, type Values } from "./pairs.ts";
 import { namesApart } from "./rows.ts";
 import { opposite, SIDES, type Token } from "./token.ts";
+import { sinkShare } from "./words.ts";
 
 /** Width in px below which values at the left are hidden. */
 export const NARROW = 420;
@@ -46,9 +48,15 @@ export function createMargins(
   };
   const overQueries = h("span.hv-queries", over.queryLane, over.query);
   const above = h("div.hv-sides", { "aria-hidden": "true" }, overQueries, over.key, over.keyLane);
-  const [name, bar, value] = [h("span.hv-name"), h("span.apart"), h("span.hv-number")];
-  const room = h("span.hv-bar", bar);
-  const below = h("div.hv-apart", name, room, value);
+  const belowRow = (row: string, kind: string) => {
+    const [name, bar, value] = [h("span.hv-name"), h(`span.${kind}`), h("span.hv-number")];
+    const room = h("span.hv-bar", bar);
+    return { name, bar, value, room, element: h(`div.${row}`, name, room, value) };
+  };
+  /** What stands apart, and no token. */
+  const [special, sink] = [belowRow("hv-apart", "apart"), belowRow("hv-sink", "to-sink")];
+  const below = h("div.hv-below", special.element, sink.element);
+  setText(sink.name, SINK_NAME);
   let pairs: Pairs | null = null;
   let width = 0;
 
@@ -62,8 +70,9 @@ export function createMargins(
       setStyles(over.key, { width: `${own.key}px` });
       setStyles(over.keyLane, { width: `${lanes.key}px` });
       setStyles(below, { "--aw-from": `${all - lanes.key - own.key}px`, "--aw-label-width": `${own.key}px` });
-      setStyles(room, { width: `${barRoom(lanes.key)}px` });
-      assign(below, { hidden: now.key.apart.length === 0 });
+      for (const { room } of [special, sink]) setStyles(room, { width: `${barRoom(lanes.key)}px` });
+      assign(special.element, { hidden: now.key.apart.length === 0 });
+      assign(sink.element, { hidden: !ctx.resolved().source.sink });
     },
     name(names) {
       for (const side of SIDES) setText(over[side], names[side]);
@@ -102,10 +111,17 @@ export function createMargins(
         if (setText(lane, lanes[side])) lane.title = lanes[side];
         setFlag(lane, "data-looked", token.side !== side);
       }
-      if (setText(name, names)) name.title = names;
-      setText(value, token.side === "query" ? text(sum) : "");
-      setStyles(bar, { width: `${Math.min(100, (100 * Math.abs(sum)) / top)}%` });
-      setFlag(below, "data-empty", token.side === "key" || !values.some(Boolean));
+      if (setText(special.name, names)) special.name.title = names;
+      const rest =
+        token.side === "query" ? sinkShare({ ctx, source, heads: numbers.heads() }, token.index)?.mean : undefined;
+      for (const [row, share] of [
+        [special, token.side === "query" ? sum : undefined],
+        [sink, rest],
+      ] as const) {
+        setText(row.value, share === undefined ? "" : text(share));
+        setStyles(row.bar, { width: `${Math.min(100, (100 * Math.abs(share ?? 0)) / top)}%` });
+        setFlag(row.element, "data-empty", share === undefined || !values.some(Boolean));
+      }
       return top;
     },
   };

@@ -34,6 +34,9 @@ export interface HeadNumbers {
   missing(token: Token | null): Missing | null;
   /** Why some heads are not loaded; "": all are. */
   why(): string;
+  heads(): readonly HeadKey[];
+  /** The map of one of the loaded heads, unfiltered: its rows are compared with the same keys in all. */
+  tile(): Tile | undefined;
   /** The number of loaded heads. */
   count(): number;
   /** Whether data is available only for one token at a time. */
@@ -161,6 +164,12 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
       return missingAnswer(answers, "token", argsOf(token.side, token.index), "values of a token");
     },
     why: () => why,
+    heads: () => heads,
+    tile() {
+      const { source, layer } = ctx.resolved();
+      const at = here.findIndex(Boolean);
+      return at < 0 ? undefined : tiles.get(source.id, layer, heads[at] as HeadKey);
+    },
     count: () => here.filter(Boolean).length,
     huge: () => isHuge,
   };

@@ -6,6 +6,7 @@ import type { Axis, HeadKey } from "../../wire/wire.ts";
 import { filtersOf } from "../base/filters.ts";
 import type { Missing } from "../base/missing.ts";
 import { openedAt } from "../base/opening.ts";
+import { isUnread } from "../base/rowFacts.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { textWidth } from "../maps/labels.ts";
 import { headColour } from "./colours.ts";
@@ -166,14 +167,20 @@ export function createPlot(
     mark(looked: Token | null): void {
       if (!pairs) return;
       const pinned = ctx.cell("pinned");
+      const { source } = ctx.resolved();
       for (const side of SIDES) {
         const isTokenSide = looked?.side === side;
-        const hides = looked && !isTokenSide && pairs.causal;
-        const masked = !hides ? [-1, -1] : side === "key" ? [looked.index + 1, pairs.cols] : [0, looked.index];
+        const hides = looked && !isTokenSide;
         columns[side].mark(
           (isTokenSide ? looked.index : looked?.other) ?? -1,
           pinned?.[side] ?? -1,
-          masked as [number, number],
+          (i) =>
+            Boolean(hides) &&
+            isUnread(
+              source,
+              numbers.tile(),
+              ...((side === "key" ? [looked?.index, i] : [i, looked?.index]) as [number, number]),
+            ),
         );
       }
     },

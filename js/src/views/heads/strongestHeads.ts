@@ -2,6 +2,7 @@
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, quoted, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { NOT_COMPARED } from "../../wire/codec.ts";
 import { amountText } from "../base/meters.ts";
 import { headAddress } from "../base/navigation.ts";
 import { pairValues } from "./pairValues.ts";
@@ -50,7 +51,8 @@ export function createStrongestHeads(ctx: ViewContext, signal: AbortSignal): Str
     const args = { source: source.id, query, key };
     setText(title, isPair ? pair : "");
     setText(where, isPair ? (heads.length > 1 ? `in the ${heads.length} strongest heads` : "by head") : "");
-    setText(said, isPair && heads.length === 0 ? (answers.failure("pair", args) ?? "loading …") : "");
+    const lacking = values.length > 0 ? NOT_COMPARED : (answers.failure("pair", args) ?? "loading …");
+    setText(said, isPair && heads.length === 0 ? lacking : "");
     rows.forEach((one, i) => {
       const here = heads[i];
       assign(one.row, { hidden: !here });

@@ -1,9 +1,10 @@
 /** A HeadView in words: the strongest relations of a token, or a pair head by head. */
 import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
+import type { Tile } from "../../wire/tile.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
-import { SINK_NAME, toSink } from "../base/rowFacts.ts";
+import { absence, readWords, SINK_NAME, toSink } from "../base/rowFacts.ts";
 import { type Pairs, type Relation, relations, type Side, type Values } from "./pairs.ts";
 import type { Token } from "./token.ts";
 
@@ -13,6 +14,8 @@ interface Names {
   /** The heads shown. */
   heads: readonly HeadKey[];
   pairs: Pairs;
+  /** The map of one of the heads. */
+  tile: Tile | undefined;
 }
 
 interface TokenValues {
@@ -41,7 +44,7 @@ export function tokenWords(names: Names, { side, index }: Token, { values, exact
   const [axis, other] = side === "query" ? [source.query, source.key] : [source.key, source.query];
   const name = nameOf(ctx, axis, index);
   if (!values.some(Boolean)) return name;
-  const toSink = sinkOf(names, side, index);
+  const toSink = factsOf(names, side, index);
   const most = relations(values, 3, names.pairs[side === "query" ? "key" : "query"].apart);
   if (most.length === 0) return `${name} ${verb(names, side)} nothing shown${toSink}`;
   const isOneHead = most.every(({ head }) => head === most[0]?.head);
@@ -52,22 +55,35 @@ export function tokenWords(names: Names, { side, index }: Token, { values, exact
   return `${name} ${verb(names, side)} ${most.map(word).join(", ")}${toSink}`;
 }
 
-/** What a query gives to no token, over the heads whose maps are here; "" without a sink. */
-function sinkOf({ ctx, source, heads }: Names, side: Side, index: number): string {
-  if (!source.sink || side === "key") return "";
+/** What a query gives to no token, the mean of the heads whose maps are here; undefined without a sink. */
+export function sinkShare({ ctx, source, heads }: Pick<Names, "ctx" | "source" | "heads">, query: number) {
+  if (!source.sink) return undefined;
   const { layer } = ctx.resolved();
-  const shares = heads.flatMap((head) => toSink(ctx.tiles.get(source.id, layer, head), index) ?? []);
-  if (shares.length === 0) return "";
-  const mean = shares.reduce((sum, share) => sum + share, 0) / shares.length;
-  return `; ${SINK_NAME} ${value(mean, true)}${shares.length > 1 ? ` (mean of ${shares.length} heads)` : ""}`;
+  const shares = heads.flatMap((head) => toSink(ctx.tiles.get(source.id, layer, head), query) ?? []);
+  if (shares.length === 0) return undefined;
+  return { mean: shares.reduce((sum, share) => sum + share, 0) / shares.length, count: shares.length };
+}
+
+/** What a query gives to no token, and how many keys it reads; "" if these are all and there is no sink. */
+function factsOf(names: Names, side: Side, index: number): string {
+  if (side === "key") return "";
+  const share = sinkShare(names, index);
+  const over = share && share.count > 1 ? ` (mean of ${share.count} heads)` : "";
+  const sink = share ? `${SINK_NAME} ${value(share.mean, true)}${over}` : "";
+  return [sink, readWords(names.tile, index)]
+    .filter(Boolean)
+    .map((each) => `; ${each}`)
+    .join("");
 }
 
 /** "“cat” reads “sat”: head 3 ≈ 0.41, head 7 ≈ 0.2; mean of 12 heads ≈ 0.08" */
 export function pairWords(names: Names, token: Token, { values, exact }: TokenValues): string {
-  const { ctx, source, heads, pairs } = names;
+  const { ctx, source, heads } = names;
   const [query, key] = token.side === "query" ? [token.index, token.other] : [token.other, token.index];
   const between = `${nameOf(ctx, source.query, query)} ${verb(names, "query")} ${nameOf(ctx, source.key, key)}`;
-  if (pairs.causal && key > query) return `${between}: masked, comes later`;
+  const why = absence(source, names.tile, query, key);
+  const reads = readWords(names.tile, query);
+  if (why) return `${between}: ${why}${reads && `; ${reads}`}`;
   const all = values.flatMap((headValues, head) =>
     headValues ? [{ head, value: headValues[token.other] as number }] : [],
   );
@@ -107,7 +123,7 @@ export function drawnWords(
 }
 
 /** How strong lines are drawn. */
-export function strengthWords({ source }: Names): string {
+export function strengthWords({ source }: Pick<Names, "source">): string {
   const value = source.stochastic ? "share of the row" : source.signed ? "magnitude; colours show the sign" : "value";
   return `Strength of a line: √ of the ${value}.`;
 }

@@ -20,7 +20,7 @@ import {
   watchBox,
 } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
-import { valueTable } from "../../wire/codec.ts";
+import { NOT_COMPARED, valueTable } from "../../wire/codec.ts";
 import { peaksOf } from "../../wire/sheets.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
@@ -43,7 +43,7 @@ import { missingTile } from "../base/missing.ts";
 import { kindWords, meaningOf } from "../base/mixers.ts";
 import { headAt, navigation, whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
-import { comparedIn, NOT_COMPARED, readWords, rowWords, SINK_NAME, sinkWords, toSink } from "../base/rowFacts.ts";
+import { readWords, rowWords, SINK_NAME, sinkWords, toSink } from "../base/rowFacts.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { joinScale } from "../base/sharedScale.ts";
 import { createNavigation } from "../base/toolbar.ts";
@@ -266,12 +266,11 @@ export const renderHeatmap = view((around, root, signal) => {
     if (name === painted) return;
     [painted, paintedSource] = [name, source.id];
     const { codes, meta } = tile;
-    const compared = comparedIn(tile);
     const causal = source.causal && meta.rows === meta.cols;
     const [drawnRows, drawnCols] = meta.whole
       ? [[...Array(meta.rows).keys()], [...Array(meta.cols).keys()]]
       : (parts.map((part) => part.drawn()) as [number[], number[]]);
-    const drawnCodes = gather(codes, meta.cols, drawnRows, drawnCols, causal, compared);
+    const drawnCodes = gather(codes, meta.cols, drawnRows, drawnCols, causal);
     const [rows, cols] = [drawnRows.length, drawnCols.length];
     const fullMatrix: Matrix = { codes: drawnCodes, start: 0, rows, cols, causal: false };
     // The number of cells per code and per pixel.
@@ -298,7 +297,7 @@ export const renderHeatmap = view((around, root, signal) => {
     setFlag(plot, "data-causal", causal);
     if (causal) setStyles(plot, { "--aw-later": laterArea(size, parts) });
     showBars();
-    setFlag(plot, "data-holes", Boolean(compared) || whatItIs?.codes instanceof Int16Array);
+    setFlag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
     if (hasSink) {
       const given = drawnRows.map((row) => toSink(tile, row) ?? 0);
       sink.draw(size, given, map, scale.mode());
@@ -306,7 +305,7 @@ export const renderHeatmap = view((around, root, signal) => {
     let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
     if (meta.whole && hidesValues(chosen)) pooled += ", none left out: filters need words or sentences";
     const common = scale.common() && largest(tile, source) > 0 ? "; one range for all layers and heads" : "";
-    const empty = compared ? NOT_COMPARED : "";
+    const empty = meta.compared ? NOT_COMPARED : "";
     const words = valueWords(ctx) + common + pooled;
     scale.show({ map, range: ends, words, empty, sink: hasSink ? SINK_NAME : "" });
   };

@@ -16,6 +16,7 @@ import { missingTile } from "../base/missing.ts";
 import { kindWords } from "../base/mixers.ts";
 import { layerWords, moveLayer, navigation, plural } from "../base/navigation.ts";
 import { openedAt } from "../base/opening.ts";
+import { absence } from "../base/rowFacts.ts";
 import { joinScale } from "../base/sharedScale.ts";
 import { only, view } from "../base/view.ts";
 import { peak, rowOf } from "../text/rowValues.ts";
@@ -280,12 +281,15 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const values = rows[row] ?? new Float32Array();
     const word = (i: number): string => `${nameOf(ctx, source.key, i)} ${printed(values[i] ?? Number.NaN, false)}`;
     const sizeOf = (i: number): number => Math.abs(values[i] as number) || 0;
+    const of = layerAt(row);
+    const tile = of === undefined ? null : tiles.get(source.id, of, ctx.layered().head);
+    const why = values.length > 0 && key >= 0 ? absence(source, tile, rowShown(source), key) : "";
     const most = [...values.keys()].sort((a, b) => sizeOf(b) - sizeOf(a)).slice(0, 3);
     const what = !values.length
       ? "not computed yet, click to compute it"
       : key >= 0
-        ? Number.isNaN(values[key])
-          ? `${nameOf(ctx, source.key, key)}: ${LATER}`
+        ? why || Number.isNaN(values[key])
+          ? `${nameOf(ctx, source.key, key)}: ${why || LATER}`
           : `≈ ${word(key)}`
         : `largest ≈ ${most.map(word).join(", ")}`;
     frame.readout.show(`${rowWords(row)}: ${what}`, isFocused);

@@ -14,17 +14,13 @@ export interface Matrix {
   causal: boolean;
 }
 
-/**
- * The codes of some rows and columns of a matrix. Hidden, as they are not zeros: a causal one's cells right of the
- * diagonal, and those that are 0 in `compared`.
- */
+/** The codes of some rows and columns of a matrix; hidden, as they are not zeros: a causal one's cells right of the diagonal. */
 export function gather(
   codes: Codes,
   stride: number,
   rows: readonly number[],
   cols: readonly number[],
   causal: boolean,
-  compared?: Uint8Array,
 ): Int16Array {
   const out = new Int16Array(rows.length * cols.length).fill(HIDDEN);
   let at = 0;
@@ -33,7 +29,7 @@ export function gather(
     for (let i = 0; i < cols.length; i += 1) {
       const col = cols[i] as number;
       if (causal && col > row) break;
-      if (compared?.[from + col] !== 0) out[at + i] = codes[from + col] as number;
+      out[at + i] = codes[from + col] as number;
     }
     at += cols.length;
   }

@@ -9,7 +9,7 @@ import { h, place, setSizes } from "../../dom.ts";
 import { SINK_NAME } from "../base/rowFacts.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { cellText, inkOn, sharpCanvas } from "./ink.ts";
-import { createLabels } from "./labels.ts";
+import { createLabels, textWidth } from "./labels.ts";
 import type { Size } from "./size.ts";
 
 /** px of the column at least, so that the pointer finds it and its label does not touch the first token's. */
@@ -47,7 +47,10 @@ export function createSinkColumn(ctx: ViewContext): SinkColumn {
     room: (cellWidth) => wide(cellWidth) + GAP,
     layout(size, room) {
       width = wide(size.cellWidth);
-      label.layout({ labels: [SINK_NAME], special: [0], cell: width, room, slant: true });
+      const font = ["font-size", "font-family"].map((style) => styleValue(ctx, name, style)).join(" ");
+      // The legend has the whole name.
+      const labels = [textWidth(SINK_NAME, font) < room ? SINK_NAME : "sink"];
+      label.layout({ labels, special: [0], cell: width, room, slant: true });
       for (const part of [element, name]) setSizes(part, { "sink-width": width });
     },
     draw({ cellHeight, height }, shares, map, mode) {

@@ -21,7 +21,7 @@ import {
 import { approximately, printed, roundUp, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import { LATER } from "../../wire/codec.ts";
+import { LATER, NOT_COMPARED } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createAccount, detailsOf } from "../base/account.ts";
@@ -34,7 +34,7 @@ import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
 import { whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
-import { rowWords } from "../base/rowFacts.ts";
+import { absence, rowWords } from "../base/rowFacts.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { joinScale } from "../base/sharedScale.ts";
 import { createUnitControl } from "../base/toolbar.ts";
@@ -83,7 +83,8 @@ export const renderTokenStrip = view((around, root, signal) => {
   const texts = h("div.texts");
   const what = h("span.where.what");
   const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
-  const legend = h("span.scale.legend", low, ramp, high);
+  const grey = h("span.hatched", { "data-grey": "" });
+  const legend = h("span.scale.legend", low, ramp, high, grey);
   const sum = createAccount(signal);
   const sums = h("div.overlay", sum.element);
   const menu = h("div.form");
@@ -318,6 +319,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     const source = ctx.source();
     const target = nameOf(ctx, source.query, query);
     const isNamed = ctx.axisOf(source.query).labels[query] !== "";
+    const isMap = source.kind === "map";
     const pinnedKey = ctx.cell("pinned")?.key ?? -1;
     const key = hoveredKey >= 0 ? hoveredKey : pinnedKey;
     // The query is outlined; the key under the pointer of any linked view is underlined.
@@ -343,7 +345,8 @@ export const renderTokenStrip = view((around, root, signal) => {
       const to = query >= 0 && isNamed ? `${target} → ` : "";
       const name = `${to}${nameOf(ctx, source.key, i)}`;
       const value = values[i] ?? Number.NaN;
-      if (Number.isNaN(value)) return `${name}: ${isOut ? "left out" : LATER}`;
+      const why = query >= 0 && isMap ? absence(source, Number.isNaN(value) ? left : null, query, i) : "";
+      if (why || Number.isNaN(value)) return `${name}: ${why || (isOut ? "left out" : LATER)}`;
       const number = tile ? approximately(tile.text(query, i)) : `${sign} ${printed(value, exact)}`;
       return `${name} ${number}${host.note(i)}${others(i)}`;
     };
@@ -369,7 +372,8 @@ export const renderTokenStrip = view((around, root, signal) => {
       words = preview
         ? `Hover a ${source.unit} to preview it as the query, click to pin it.`
         : `${target}: values are approximate (≈)`;
-    const toSink = source.kind === "map" ? rowWords(unfiltered, query) : "";
+    const toSink = isMap ? rowWords(unfiltered, query) : "";
+    setText(grey, isMap && query >= 0 && unfiltered?.meta.compared && values.some(Number.isNaN) ? NOT_COMPARED : "");
     frame.readout.show([words, toSink].filter(Boolean).join(" · "), true);
   };
 

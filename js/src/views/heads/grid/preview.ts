@@ -4,7 +4,6 @@ import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, setFlag, setSizes, setText } from "../../../dom.ts";
 import { thumbOffsets } from "../../../wire/sheets.ts";
 import { insideOf, showsSpecial } from "../../base/filters.ts";
-import { comparedIn } from "../../base/rowFacts.ts";
 import { gather, maxPool, paintCells } from "../../maps/paint.ts";
 import { peakInside } from "../../maps/peak.ts";
 import type { Spot } from "./arrange.ts";
@@ -67,7 +66,7 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
         : tile.meta.whole
           ? { codes: tile.codes, start: 0, ...sized(tile.meta) }
           : {
-              codes: gather(tile.codes, tile.meta.cols, rows, cols, source.causal, comparedIn(tile)),
+              codes: gather(tile.codes, tile.meta.cols, rows, cols, source.causal),
               start: 0,
               ...sized({ rows: rows.length, cols: cols.length }),
             };

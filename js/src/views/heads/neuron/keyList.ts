@@ -59,6 +59,9 @@ interface Bars {
   lengths: Float32Array;
 }
 
+/** Whether a mask hides a key from the query: the softmax makes a zero of what is no weight. */
+const isMasked = ({ masked }: Row["by"], key: number): boolean => masked?.[key] === -Infinity;
+
 function barsOf({ by, count }: Row, step: Step): Bars | null {
   const values = by[step];
   if (!values) return null;
@@ -72,7 +75,9 @@ function barsOf({ by, count }: Row, step: Step): Bars | null {
     }
   }
   const span = high - low || 1;
-  for (const [i, value] of values.entries()) lengths[i] = value === -Infinity ? NaN : value / span;
+  const isAfter = step === "softmax";
+  for (const [i, value] of values.entries())
+    lengths[i] = value === -Infinity || (isAfter && isMasked(by, i)) ? NaN : value / span;
   return { zero: -low / span, lengths };
 }
 
@@ -160,7 +165,14 @@ export function createKeyList(ctx: Pick<ViewContext, "theme">, signal: AbortSign
       setFlag(line, "data-chosen", at === key);
       setFlag(line, "data-hovered", at === hovered);
       const number = numberOf(row, step, at);
-      setText(value, isStrip ? "" : number === -Infinity ? "masked" : aligned(number, most));
+      setText(
+        value,
+        isStrip
+          ? ""
+          : number === -Infinity || (step === "softmax" && isMasked(row.by, at))
+            ? "masked"
+            : aligned(number, most),
+      );
       if (!pen) continue;
       const y = place * LINE - list.scrollTop;
       const x = left + 8;

@@ -27,6 +27,8 @@ interface RowMeta {
   dtype: string;
   /** Whether scores are v · tanh(q + k), and not q · k. */
   additive: boolean;
+  /** One more score of the softmax, which no key has; null without a sink. */
+  sink: number | null;
 }
 
 export interface Place {
@@ -59,7 +61,7 @@ const rows = new WeakMap<Answer<RowMeta | KernelMeta>, Row>();
 /** A row of a kernel has weights, and no vectors. */
 function kernelRow(kernel: KernelMeta, weights: Float32Array): Row {
   const none = new Float32Array();
-  const absent = { dim: 0, kvHead: 0, scaling: 1, softcap: null, dtype: "float64", additive: false };
+  const absent = { dim: 0, kvHead: 0, scaling: 1, softcap: null, dtype: "float64", additive: false, sink: null };
   const by = { weight: weights, recorded: weights };
   return {
     ...absent,
@@ -192,11 +194,13 @@ export function wordsOf(row: Row, step: Step, key: number): string {
       return `This query may read ${count - masked} of ${count} keys${at("masked") === -Infinity ? ", and not this one: −∞" : ""}.`;
     case "softmax": {
       const scores = by.masked ?? new Float32Array();
-      const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
-      const sum = scores.reduce((total, score) => total + Math.exp(score - most), 0);
+      const all = [...scores, ...(row.sink === null ? [] : [row.sink])];
+      const most = all.reduce((a, b) => Math.max(a, b), -Infinity);
+      const sum = all.reduce((total, score) => total + Math.exp(score - most), 0);
+      const over = row.sink === null ? "keys" : `keys and the sink, whose score is ${exact(row.sink)}`;
       const score = at("masked");
       const power = score === -Infinity ? "e^−∞" : `e^(${exact(score)} ${plus(-most)})`;
-      const share = `${power} / Σ over keys = ${exact(Math.exp(score - most))} / ${exact(sum)} = ${exact(at("softmax"))}`;
+      const share = `${power} / Σ over ${over} = ${exact(Math.exp(score - most))} / ${exact(sum)} = ${exact(at("softmax"))}`;
       const recorded = at("recorded");
       const same = exact(recorded) === exact(at("softmax"));
       const model = same ? "as recorded" : `recorded ${exact(recorded)}: the model computes in ${row.dtype}`;
