@@ -168,7 +168,7 @@ class AxesArea(Area):
 
 
 class _Page(AxesArea):
-    """A whole figure: its text is beside all axes."""
+    """A whole figure, whose text needs no axes."""
 
     def _put(self, x: float, y: float, words: str, **options: Any) -> None:
         put(self._figure.text, x / self.box.width, 1 - y / self.box.height, words, **options)
