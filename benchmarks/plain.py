@@ -1,9 +1,9 @@
-"""Plain implementations of the papers' equations, as a baseline: nothing is cached, nothing is delayed.
+"""Plain implementations of the papers' equations, as a baseline: the short code that an expert would write.
 
 Each takes a model (with eager attention) and the token ids [1, token] of one text, runs the model once and
-returns the maps of all layers [layer, query, key]. They follow the papers' descriptions and published
-programs: whole tensors, every head's vector for every pair of tokens, a norm as a matrix where the paper has
-one, one pass of a layer for each token whose value is zeroed. The letters are the papers'.
+returns the maps of all layers [layer, query, key]. Heads are summed by one contraction, a norm is no matrix,
+and values are zeroed in batches. Nothing is checked, and only two families are read. The letters are the
+papers'.
 
     f^h(x_j)    head h's output for token j: (x_j W_V^h + b_V^h) W_O^h                   [head, key, dim]
     F_ij        sum_h A^h_ij f^h(x_j), plus x_i where i = j                              [query, key, dim]
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor, nn
+
+
+_BATCH = 32  # of copies of a text
 
 
 @dataclass
@@ -114,13 +117,17 @@ def layers_of(model: Any, ids: Tensor) -> Iterator[Layer]:
 
 
 def _vectors(layer: Layer, *, residual: bool = True) -> Tensor:
-    """Return F_ij [query, key, dim]: every head's weighted vectors, then their sum over heads."""
-    weighted = layer.attention[..., None] * layer.f[:, None]
-    summed = weighted.sum(0)
+    """Return F_ij [query, key, dim]."""
+    summed = torch.einsum("hij,hjd->ijd", layer.attention, layer.f)
     if residual:
         diagonal = torch.arange(len(layer.x))
         summed[diagonal, diagonal] += layer.x
     return summed
+
+
+def _attended(layer: Layer) -> Tensor:
+    """Return what enters the first norm, or the feed-forward layer [token, dim]."""
+    return layer.x + torch.einsum("hij,hjd->id", layer.attention, layer.f) + layer.bias
 
 
 def _normed(parts: Tensor, whole: Tensor, norm: nn.LayerNorm) -> Tensor:
@@ -136,7 +143,7 @@ def attention_norm(model: Any, ids: Tensor, variant: str) -> Tensor:
         parts = _vectors(layer, residual=variant != "attn")
         if variant in ("res_ln", "enc"):
             norm1, norm2 = layer.norms
-            z = layer.x + torch.einsum("hij,hjd->id", layer.attention, layer.f) + layer.bias
+            z = _attended(layer)
             parts = _normed(parts, z, norm1)
             if variant == "enc":
                 h = norm1(z)
@@ -154,39 +161,34 @@ def globenc(model: Any, ids: Tensor) -> Tensor:
 
 
 def alti(model: Any, ids: Tensor) -> Tensor:
-    """Ferrando et al. 2022, equations 5 to 10, with the matrix L = (I - 11^T / d) diag(gain) of a norm."""
+    """Ferrando et al. 2022, equations 5 to 10."""
     maps = []
     for layer in layers_of(model, ids):
-        parts = _vectors(layer)
-        y = layer.x + torch.einsum("hij,hjd->id", layer.attention, layer.f) + layer.bias
+        parts, y = _vectors(layer), _attended(layer)
         if layer.norms:
-            norm = layer.norms[0]
-            deviation = torch.sqrt(y.var(-1, unbiased=False) + norm.eps)
-            dim = len(norm.weight)
-            matrix = (torch.eye(dim) - torch.ones(dim, dim) / dim) @ torch.diag(norm.weight)
-            parts = parts @ matrix / deviation[:, None, None]
-            y = norm(y)
-        distance = functional.pairwise_distance(parts, y[:, None], p=1, eps=0.0)
-        near = torch.clamp(y.norm(p=1, dim=-1)[:, None] - distance, min=0)
+            parts, y = _normed(parts, y, layer.norms[0]), layer.norms[0](y)
+        distance = (y[:, None] - parts).abs().sum(-1)
+        near = torch.clamp(y.abs().sum(-1, keepdim=True) - distance, min=0)
         maps.append(near / near.sum(-1, keepdim=True))
     return torch.stack(maps)
 
 
 def value_zeroing(model: Any, ids: Tensor) -> Tensor:
-    """Mohebbi et al. 2023, section 3: every layer once per token, its value zeroed, from its real input."""
+    """Mohebbi et al. 2023, section 3: every layer from its real input, each token's value zeroed in turn."""
     maps = []
     for layer in layers_of(model, ids):
         n = len(layer.x)
         distances = torch.zeros(n, n, dtype=torch.float64)
-        for token in range(n):
+        for tokens in torch.arange(n).split(_BATCH):
 
-            def zero(_: Any, __: Any, values: Tensor, token: int = token) -> Tensor:
-                values[:, token] = 0
+            def zero(_: Any, __: Any, values: Tensor, tokens: Tensor = tokens) -> Tensor:
+                values[torch.arange(len(tokens)), tokens] = 0
                 return values
 
             handle = layer.values.register_forward_hook(zero)
-            without = layer.run(layer.x[None])[0]
+            without = layer.run(layer.x.expand(len(tokens), -1, -1))
             handle.remove()
-            distances[:, token] = 1 - functional.cosine_similarity(without.double(), layer.y.double(), dim=-1)
+            near = functional.cosine_similarity(without.double(), layer.y.double(), dim=-1)
+            distances[:, tokens] = 1 - near.T
         maps.append(distances / distances.sum(-1, keepdim=True))
     return torch.stack(maps)

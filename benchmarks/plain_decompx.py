@@ -48,7 +48,7 @@ def decompx(model: Any, ids: Tensor, classifier: nn.Linear | None, *, mix_values
         matrix = out.weight.T.reshape(n_heads, size, -1)
         if vectors is None:
             f = torch.einsum("jhv,hvd->hjd", value(x).reshape(n, n_heads, size), matrix)
-            added = (weights[..., None] * f[:, None]).sum(0)
+            added = torch.einsum("hij,hjd->ijd", weights, f)
             vectors, bias = torch.diag_embed(x.T).permute(1, 2, 0), out.bias
         else:
             values = (vectors @ value.weight.T).reshape(n, n, n_heads, size)

@@ -8,8 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from attnwidgets.figures.drawing import ink_on
-from attnwidgets.figures.palettes import RAMPS, lightness, linear, luminance, ramp
+from attnwidgets.figures.palettes import RAMPS, ink_on, lightness, linear, luminance, ramp
 
 STEPS = 17  # colours that a reader is to tell apart
 PAGES = {"paper": 255, "paperNight": 17, "sides": 255, "sidesNight": 17}

@@ -14,11 +14,10 @@ from attnwidgets.figures.drawing import (
     figure_of,
     font_size,
     heading,
-    ink_on,
     label_axis,
     put,
 )
-from attnwidgets.figures.palettes import SCALE
+from attnwidgets.figures.palettes import SCALE, ink_on
 from attnwidgets.figures.theme import LIGHT, printable
 
 if TYPE_CHECKING:

@@ -6,18 +6,20 @@ import io
 import textwrap
 import unicodedata
 import warnings
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import colormaps, font_manager
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Colormap, FuncNorm, Normalize
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.colors import Colormap, FuncNorm, ListedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from PIL import Image
 
 from attnwidgets._files import write_bytes
-from attnwidgets.figures.palettes import DECADES, SCALE, heat_map, luminance
+from attnwidgets.figures.palettes import SCALE, Ramp, Span, heat_map, span_of
 from attnwidgets.figures.theme import cells, printable
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 _LEFT_TO_RIGHT = "\u200e"
 MAX_LABELS = 80  # longer axes get numbers instead of labels
-_EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
 FONTS = (
     "DejaVu Sans",
     "Noto Sans",
@@ -116,7 +117,7 @@ def colour_scale(
     values: NDArray[np.floating],
     *,
     signed: bool,
-    cmap: str | Colormap | None,
+    cmap: str | Colormap | Ramp | None,
     vmin: float | None,
     vmax: float | None,
     scale: str = SCALE,
@@ -125,32 +126,21 @@ def colour_scale(
 
     `scale` is "linear", "sqrt" or "log" (four decades below the largest), the same on both sides of zero.
     """
-    finite = values[np.isfinite(values)]
-    largest = float(np.abs(finite).max()) if finite.size else 0.0
-    top = vmax if vmax is not None else largest or 1.0
-    bottom = vmin if vmin is not None else (-top if signed else 0.0)
+    span = span_of(values, signed=signed, vmin=vmin, vmax=vmax, scale=scale)
     if cmap is None:
         cmap = heat_map("", signed=signed)
-    colours = colormaps[cmap] if isinstance(cmap, str) else cmap
-    if scale == "linear":
-        return colours, Normalize(bottom, top)
-    least = top * 10.0**-DECADES
-
-    def forward(value: NDArray[np.floating]) -> NDArray[np.floating]:
-        size = np.abs(value)
-        scaled = np.sqrt(size) if scale == "sqrt" else np.log10(np.maximum(size, least) / least)
-        return np.asarray(np.sign(value) * scaled)
-
-    def back(scaled: NDArray[np.floating]) -> NDArray[np.floating]:
-        size = np.square(scaled) if scale == "sqrt" else least * 10.0 ** np.abs(scaled)
-        return np.asarray(np.sign(scaled) * size)
-
-    return colours, FuncNorm((forward, back), bottom, top)
+    return colours_and_norm(colormaps[cmap] if isinstance(cmap, str) else cmap, span)
 
 
-def ink_on(colour: Any) -> str:
-    """Return black or white, whichever contrasts more with `colour` (relative luminance, WCAG 2)."""
-    return "black" if luminance(np.asarray(colour[:3], dtype=float)) > _EQUAL_CONTRAST else "white"
+def colours_and_norm(colours: Any, span: Any) -> tuple[Colormap, Normalize]:
+    """Return a ramp and its span as matplotlib's colours and norm, which stay as they are."""
+    if isinstance(colours, Ramp):
+        colours = ListedColormap(colours.table, name=colours.name)
+    if not isinstance(span, Span):
+        return colours, span
+    if span.scale == "linear":
+        return colours, Normalize(span.vmin, span.vmax)
+    return colours, FuncNorm((span.forward, span.back), span.vmin, span.vmax)
 
 
 def label_axis(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:
@@ -200,3 +190,16 @@ def families(wanted: Sequence[str]) -> list[str]:
     """Return the installed fonts of `wanted`; matplotlib logs a line for every missing one."""
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return [name for name in wanted if name in installed] or ["sans-serif"]
+
+
+def measured(text: str, size: float, dpi: int, *, bold: bool) -> float:
+    """Return the width of a text in inches, in the first of our fonts that has its letters."""
+    properties = FontProperties(family=families(FONTS), size=size, weight="bold" if bold else "normal")
+    with Quiet():
+        return float(_ruler(dpi).get_text_width_height_descent(text, properties, ismath=False)[0]) / dpi
+
+
+@lru_cache(maxsize=1)
+def _ruler(dpi: int) -> Any:
+    made: Any = RendererAgg
+    return made(1, 1, dpi)

@@ -21,14 +21,13 @@ from attnwidgets.figures.drawing import (
     figure_of,
     font_size,
     heading,
-    ink_on,
     label_axis,
     length_of,
     pixels,
     put,
     side_of,
 )
-from attnwidgets.figures.palettes import LEFT_OUT, SCALE
+from attnwidgets.figures.palettes import LEFT_OUT, SCALE, ink_on
 from attnwidgets.figures.theme import cells, is_right_to_left, printable
 
 if TYPE_CHECKING:

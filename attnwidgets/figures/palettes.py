@@ -8,15 +8,13 @@ The package's own colour ramps: curves in OKLab, spaced evenly in lightness (L* 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.colors import ListedColormap, to_hex
 
 if TYPE_CHECKING:
-    from matplotlib.colors import Colormap
     from numpy.typing import NDArray
 
     Float = NDArray[np.float64]
@@ -28,9 +26,10 @@ DECADES = 4
 """Decades that a logarithmic scale shows below its top."""
 
 # By name: our ramps or matplotlib's map, first the default, of amounts and of signed values.
-_AMOUNTS = {"paper": "paper", "viridis": "viridis", "cividis": "cividis", "greys": "binary"}
+_AMOUNTS = {"paper": "paper", "viridis": "viridis", "cividis": "cividis", "greys": "greys"}
 _SIGNED = {"orange-violet": "sides", "red-blue": "RdBu_r", "orange-purple": "PuOr_r"}
 _BAR = 0.7  # how far along a ramp the colours of lines are
+_EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
 LEFT_OUT = (0.9, 0.9, 0.9, 1.0)
 """Background of NaN."""
 
@@ -38,7 +37,88 @@ WHITE, NIGHT = (255, 255, 255), (17, 17, 17)
 """The pages on which zero vanishes, in light and in dark themes."""
 
 
-def heat_map(palette: str, *, signed: bool, dark: bool = False) -> Colormap:
+@dataclass(frozen=True, eq=False)
+class Ramp:
+    """The colours of a palette, by places from 0 to 1.
+
+    Attributes:
+        table: [step, channel], 0 to 1.
+        name: Its name.
+    """
+
+    table: Float
+    name: str
+
+    def __call__(self, share: Any) -> Any:
+        """Return the colours of places, with their opacity as the last channel: NaN is transparent."""
+        shares = np.asarray(share, dtype=float)
+        is_number = ~np.isnan(shares)
+        steps = np.clip(np.where(is_number, shares, 0.0) * len(self.table), 0, len(self.table) - 1)
+        return (
+            np.concatenate([self.table, np.ones((len(self.table), 1))], axis=1)[steps.astype(int)]
+            * (is_number[..., None])
+        )
+
+    def reversed(self) -> Ramp:
+        """Return the colours from the last to the first."""
+        return Ramp(self.table[::-1], f"{self.name}_r")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The range of a ramp, in which zero is the middle of signed values.
+
+    Attributes:
+        vmin: The value at place 0.
+        vmax: The value at place 1.
+        scale: "linear", "sqrt" or "log" (four decades below `vmax`), the same on both sides of zero.
+    """
+
+    vmin: float
+    vmax: float
+    scale: str = SCALE
+
+    def __call__(self, value: Any) -> Any:
+        """Return the places of values."""
+        low, high = float(self.forward(self.vmin)), float(self.forward(self.vmax))
+        places = (self.forward(value) - low) / ((high - low) or np.inf)
+        return places if np.ndim(value) else float(places)
+
+    def forward(self, value: Any) -> Any:
+        """Return values on the scale."""
+        values = np.asarray(value, dtype=float)
+        if self.scale == "linear":
+            return values
+        size = np.abs(values)
+        return np.sign(values) * (
+            np.sqrt(size) if self.scale == "sqrt" else np.log10(np.maximum(size, self._least) / self._least)
+        )
+
+    def back(self, scaled: Any) -> Any:
+        """Return the values of what `forward` returned."""
+        sizes = np.abs(np.asarray(scaled, dtype=float))
+        size = {"linear": lambda: sizes, "sqrt": lambda: np.square(sizes)}.get(
+            self.scale, lambda: self._least * 10.0**sizes
+        )()
+        return np.sign(scaled) * size
+
+    @property
+    def _least(self) -> float:
+        return self.vmax * 10.0**-DECADES
+
+
+def span_of(
+    values: Any, *, signed: bool, vmin: float | None = None, vmax: float | None = None, scale: str = SCALE
+) -> Span:
+    """Return the range of values: from zero for shares, centred on zero for signed values."""
+    numbers = np.asarray(values)
+    finite = numbers[np.isfinite(numbers)]
+    largest = float(np.abs(finite).max()) if finite.size else 0.0
+    top = vmax if vmax is not None else largest or 1.0
+    return Span(vmin if vmin is not None else (-top if signed else 0.0), top, scale)
+
+
+def heat_map(palette: str, *, signed: bool, dark: bool = False) -> Ramp:
     """Return the colours of a palette; of the default one if the palette does not suit the sign.
 
     Args:
@@ -48,12 +128,40 @@ def heat_map(palette: str, *, signed: bool, dark: bool = False) -> Colormap:
     """
     known = _SIGNED if signed else _AMOUNTS
     name = known.get(palette, next(iter(known.values())))
-    return _colours(f"{name}Night" if dark and name not in colormaps else name)
+    return _colours(f"{name}Night" if dark and name in RAMPS else name)
 
 
 @cache
-def _colours(name: str) -> Colormap:
-    return colormaps[name] if name in colormaps else ListedColormap(ramp(name, 257), name=f"aw-{name}")
+def _colours(name: str) -> Ramp:
+    if name in RAMPS:
+        return Ramp(ramp(name, 257), f"aw-{name}")
+    if name == "greys":
+        return Ramp(np.repeat(np.linspace(1.0, 0.0, 256)[:, None], 3, axis=1), name)
+    from matplotlib import colormaps
+
+    return Ramp(np.asarray(colormaps[name](np.arange(256)))[:, :3], name)
+
+
+def ink_on(colour: Any) -> str:
+    """Return black or white, whichever contrasts more with `colour` (relative luminance, WCAG 2)."""
+    return inks_on([colour])[0]
+
+
+def inks_on(colours: Any) -> list[str]:
+    """Return the ink of each of several colours; see `ink_on`."""
+    light = luminance(np.array([colour[:3] for colour in colours], dtype=float).reshape(-1, 3))
+    return ["black" if is_light else "white" for is_light in (light > _EQUAL_CONTRAST).tolist()]
+
+
+def channels_of(colour: str) -> tuple[float, float, float]:
+    """Return the channels of "#rrggbb", 0 to 1."""
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return red, green, blue
+
+
+def to_hex(colour: Any) -> str:
+    """Return channels from 0 to 1 as "#rrggbb"."""
+    return "#" + "".join(f"{round(255 * float(channel)):02x}" for channel in colour[:3])
 
 
 def place(value: Float, scale: str) -> Float:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
-from matplotlib.font_manager import FontProperties
-
-from attnwidgets.figures.drawing import FONTS, PlainFigure, Quiet, families, put
+from attnwidgets.figures.letters import READING, SMALL, width_of
+from attnwidgets.figures.pens.pen import Box
 from attnwidgets.figures.theme import LIGHT, Theme, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from attnwidgets.figures.pens.pen import Pen
 
 WIDTHS = {1: 3.3, 2: 6.9}
 """Width of a figure in inches, by the columns of a page that it takes."""
-
-SMALL, READING = 7.0, 8.0
-"""Sizes of type in points: labels, notes and values; titles and the text that is explained."""
 
 LINE = 0.15
 """Height of a line of small type in inches."""
@@ -31,7 +26,6 @@ _SURE = 0.95  # letters are a bit wider where they are drawn on whole pixels
 _MARGIN = 0.08
 _GAP = 0.12
 _LONGEST = 900  # characters of a title or a note
-_DPI = 720  # of measurements: at a low one, letters are as wide as whole pixels
 
 PAD = 0.05
 """Space between a name and what it is of."""
@@ -48,16 +42,6 @@ LEGIBLE = 0.105
 _STEPS = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
-@dataclass(frozen=True)
-class Box:
-    """A place on a sheet, in inches from its top left corner."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-
-
 class Part(Protocol):
     """Something that a figure consists of."""
 
@@ -68,72 +52,6 @@ class Part(Protocol):
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
         ...
-
-
-@dataclass(frozen=True)
-class Pen:
-    """Draws on a figure in the colours of a theme. Text is never markup.
-
-    Attributes:
-        figure: The figure.
-        theme: Its colours.
-    """
-
-    figure: Figure
-    theme: Theme
-
-    def axes(
-        self, box: Box, across: tuple[float, float] | None = None, down: tuple[float, float] | None = None
-    ) -> Axes:
-        """Return axes without lines that fill a place; by default in inches, from the top left corner."""
-        width, height = self.figure.get_size_inches()
-        bottom = height - box.top - box.height
-        axes = self.figure.add_axes(
-            (box.left / width, bottom / height, box.width / width, box.height / height), facecolor="none"
-        )
-        axes.set_xlim(*(across or (0, box.width)))
-        left, right = down or (box.height, 0)
-        axes.set_ylim(left, right)
-        axes.set_axis_off()
-        return axes
-
-    def text(
-        self,
-        place: Axes | Figure,
-        x: float,
-        y: float,
-        words: str,
-        *,
-        size: float = SMALL,
-        color: str = "",
-        bold: bool = False,
-        limit: int = 24,
-        **options: Any,
-    ) -> None:
-        """Write text that anybody may have made: every character is visible, and none is a formula.
-
-        Args:
-            place: Where `x` and `y` are counted.
-            x: Place across.
-            y: Place up or down.
-            words: The text.
-            size: Size in points.
-            color: Colour; by default the theme's ink.
-            bold: Whether it is bold.
-            limit: Number of characters after which it is cut.
-            options: Other options of matplotlib's `Text`.
-        """
-        put(
-            place.text,
-            x,
-            y,
-            printable(words, limit),
-            fontsize=size,
-            color=color or self.theme.ink,
-            fontweight="bold" if bold else "normal",
-            family=_family(),
-            **{"va": "center", **options},
-        )
 
 
 @dataclass(frozen=True)
@@ -158,11 +76,11 @@ class Words:
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        width, height = pen.figure.get_size_inches()
         color = pen.theme.quiet if self.quiet else pen.theme.ink
         for number, line in enumerate(self._lines(box.width)):
-            at = box.left / width, 1 - (box.top + (number + 0.5) * self._line) / height
-            pen.text(pen.figure, *at, line, size=self.size, color=color, bold=self.bold, limit=_LONGEST)
+            middle = box.top + (number + 0.5) * self._line
+            style = "bold" if self.bold else ""
+            pen.page.write(box.left, middle, line, size=self.size, color=color, style=style, limit=_LONGEST)
 
     @property
     def _line(self) -> float:
@@ -250,15 +168,50 @@ class Sheet:
         """
         if columns not in WIDTHS:
             raise ValueError(f"columns={columns!r} is not 1 or 2, the columns of a page that a figure takes.")
-        heading = [Words(self.title, READING, quiet=False, bold=True)] if self.title else []
-        parts = Stack([*heading, *self.parts, *([Words(self.note)] if self.note else [])])
-        width = WIDTHS[columns] - 2 * _MARGIN
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        from attnwidgets.figures.drawing import PlainFigure, Quiet
+        from attnwidgets.figures.pens.on_axes import AxesPen
+
         with Quiet():
-            height = parts.height(width)
-            figure = PlainFigure(figsize=(WIDTHS[columns], height + 2 * _MARGIN), facecolor=theme.page)
+            whole = self._whole(columns)
+            figure = PlainFigure(figsize=_page_of(whole), facecolor=theme.page)
             FigureCanvasAgg(figure)
-            parts.draw(Pen(figure, theme), Box(_MARGIN, _MARGIN, width, height))
+            self._parts.draw(AxesPen(figure, theme), whole)
         return figure
+
+    def png(self, theme: Theme = LIGHT, *, dpi: int = 80) -> bytes:
+        """Return the sheet as a small picture, two columns wide, of few colours.
+
+        It is drawn without matplotlib, unless a text has letters that the picture's font lacks, or runs from
+        right to left.
+        """
+        from attnwidgets.figures.pens.on_pixels import LettersMissing, PixelPen
+
+        whole = self._whole(2)
+        pen = PixelPen(*_page_of(whole), theme, dpi=dpi)
+        try:
+            self._parts.draw(pen, whole)
+        except LettersMissing:
+            from attnwidgets.figures.maps import small_png
+
+            return small_png(self.figure(2, theme), dpi=dpi)
+        return pen.canvas.png()
+
+    @property
+    def _parts(self) -> Stack:
+        heading = [Words(self.title, READING, quiet=False, bold=True)] if self.title else []
+        return Stack([*heading, *self.parts, *([Words(self.note)] if self.note else [])])
+
+    def _whole(self, columns: int) -> Box:
+        """Return where the parts are on a page."""
+        width = WIDTHS[columns] - 2 * _MARGIN
+        return Box(_MARGIN, _MARGIN, width, self._parts.height(width))
+
+
+def _page_of(whole: Box) -> tuple[float, float]:
+    """Return width and height of a page around its parts."""
+    return whole.width + 2 * _MARGIN, whole.height + 2 * _MARGIN
 
 
 def _stacked(parts: Sequence[Part], left: float, top: float, width: float) -> list[tuple[Part, Box]]:
@@ -298,24 +251,6 @@ def fitting(text: str, width: float, size: float, *, bold: bool = False, mark: s
         fits = width_of(text[:middle] + mark, size, bold=bold) <= width
         low, high = (middle, high) if fits else (low, middle - 1)
     return text[:low] + mark
-
-
-@lru_cache(maxsize=4096)
-def width_of(text: str, size: float, *, bold: bool = False) -> float:
-    """Return the width of a text in inches."""
-    properties = FontProperties(family=list(_family()), size=size, weight="bold" if bold else "normal")
-    return float(_ruler().get_text_width_height_descent(text, properties, ismath=False)[0]) / _DPI
-
-
-@lru_cache(maxsize=1)
-def _ruler() -> Any:
-    made: Any = RendererAgg
-    return made(1, 1, _DPI)
-
-
-@lru_cache(maxsize=1)
-def _family() -> tuple[str, ...]:
-    return tuple(families(FONTS))
 
 
 def labelled(names: Sequence[str], places: Sequence[float] | None, side: float) -> list[tuple[float, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from attnwidgets._errors import suggest
@@ -95,6 +96,7 @@ def theme_of(name: str) -> Theme:
     return THEMES[name]
 
 
+@lru_cache(maxsize=4096)
 def printable(text: str, limit: int = 24) -> str:
     """Return `text` with controls, bidi controls and invisible characters as code points (<U+202E>).
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.ticker import MaxNLocator
 
-from attnwidgets.figures.drawing import figure_of, heading
+from attnwidgets.figures.drawing import colours_and_norm, figure_of, heading
 from attnwidgets.figures.palettes import heat_map
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ def panels(stats: HeadStatistics, *, title: str | None = None) -> Figure:
     grid = figure.subplots(rows, columns, squeeze=False).reshape(-1)
     for axes in grid[len(stats.names) :]:
         axes.set_axis_off()
+    colours, _ = colours_and_norm(heat_map("", signed=False), None)
     for axes, about in zip(grid, stats.statistics, strict=False):
         values = stats[about.name].reshape(len(stats.layers), -1)
-        image = axes.imshow(values, aspect="auto", cmap=heat_map("", signed=False), interpolation="nearest")
+        image = axes.imshow(values, aspect="auto", cmap=colours, interpolation="nearest")
         figure.colorbar(image, ax=axes, fraction=0.06, pad=0.02)
         axes.set_title(about.title, fontsize=9)
         heads = stats.heads or ("",)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.wire import handlers
 from attnwidgets.views.wire.thumbnails import decode
 
@@ -133,8 +135,6 @@ def test_a_view_is_saved_without_a_browser(given, tmp_path, name, ending, magic)
 
 
 def test_labels_are_no_formulas_for_readers_who_set_latex(given, tmp_path):
-    import matplotlib as mpl
-
     with mpl.rc_context({"text.usetex": True}):  # there need not be a LaTeX here
         written = aw.HeadView(given(tokens=["$", "_", "^", "{", "}", "\\", "#", "%"])).save(
             tmp_path / "a.svg"
@@ -150,7 +150,9 @@ def test_a_heatmap_is_saved_as_it_is_looked_at(given):
     shown = np.ma.filled(axes.images[0].get_array(), np.nan)
     values = view.sources()[0].matrix(2, 1)
     np.testing.assert_allclose(shown, np.where(values < 0.05, np.nan, values))
-    assert [patch.get_xy() for patch in axes.patches] == [(4.5, 2.5)]
+    accent = mpl.colors.to_rgba(LIGHT.accent)
+    outlined = [patch for patch in axes.patches if patch.get_edgecolor() == accent]
+    assert [patch.get_xy() for patch in outlined] == [(4.5, 2.5)]
 
 
 def test_masked_cells_are_left_empty(causal):
@@ -165,10 +167,10 @@ def test_the_figure_of_heads_draws_the_strongest_lines_and_of_a_pinned_token_all
     # Three of each token, but all of the current one: from two heads to five tokens.
     assert len(lines.get_paths()) == 4 * 3 + 2 * 5
     view.selection.pinned = (3, -1)
-    lines, *_, bars = figure_of(view).axes[0].collections
-    assert len(lines.get_paths()) == 4 * 3 + 2 * 5
-    assert len(bars.get_paths()) == 2 * 5
-    tall = [np.ptp(path.vertices[:, 1]) for path in bars.get_paths()]
+    axes = figure_of(view).axes[0]
+    assert len(axes.collections[0].get_paths()) == 4 * 3 + 2 * 5
+    tall = [abs(bar.get_height()) for bar in axes.patches]
+    assert len(tall) == 2 * 5
     values = view.sources()[0].layer(1)[[0, 2], 3].ravel()
     np.testing.assert_allclose(np.square(np.array(tall) / max(tall)), values / values.max(), rtol=1e-5)
 

@@ -93,8 +93,7 @@ def test_a_strip_has_the_colours_of_the_map(root, options, name):
     view.selection.pinned = (1, -1)
     figure = figure_of(view)
     figure.canvas.draw()
-    boxes, *_ = [c for c in figure.axes[0].collections if c.get_paths()]
-    shades = 255 * np.asarray(boxes.get_facecolors())[:, :3]
+    shades = 255 * np.array([box.get_facecolor()[:3] for box in figure.axes[0].patches if box.get_fill()])
     table = browser_map(root, name)
     # 0.6 + 0.29 are less than 0.9 of the row, so 0.1 is kept and 0.01 is not.
     for value, colour in zip((0.1, 0.6, 0.29), shades, strict=False):

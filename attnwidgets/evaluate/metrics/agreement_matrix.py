@@ -174,7 +174,8 @@ class Agreement(Explanation):
         Args:
             title: Heading; by default the measure and the elements that it covers.
         """
-        from attnwidgets.figures.drawing import colour_scale, figure_of, heading, ink_on, label_axis, put
+        from attnwidgets.figures.drawing import colour_scale, figure_of, heading, label_axis, put
+        from attnwidgets.figures.palettes import ink_on
 
         n = len(self.names)
         figure = figure_of(None, 2.4 + 0.55 * n, 1.6 + 0.45 * n)

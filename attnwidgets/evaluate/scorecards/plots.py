@@ -17,11 +17,11 @@ from attnwidgets.figures.drawing import (
     families,
     figure_of,
     heading,
-    ink_on,
     label_axis,
     length_of,
     put,
 )
+from attnwidgets.figures.palettes import ink_on
 from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:

@@ -115,8 +115,7 @@ class Method:
         return tuple(p.name for p in self._parameters() if p.default is p.empty)
 
     def _parameters(self) -> list[inspect.Parameter]:
-        parameters = list(inspect.signature(self.function).parameters.values())[1:]
-        return [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        return _parameters_of(self.function)
 
     def memory(self, trace: Any, stack: str | None = None) -> float:
         """Return the approximate bytes that this method holds at once; 0 if it checks its own, or takes few.
@@ -153,6 +152,13 @@ class Method:
         stack = default_stack(trace) if stack is None else stack
         reasons = (need.refusal(trace, stack) for need in self.requirements)
         return next((reason for reason in reasons if reason), "")
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    # A menu asks each method several times.
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    return [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
 
 def default_stack(trace: Any) -> str:

@@ -6,20 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.collections import LineCollection
-from matplotlib.colors import to_rgba
-from matplotlib.ticker import MaxNLocator
 
-from attnwidgets.figures.sheet import LINE, LONGEST, PAD, SMALL, fitting, flowed, labelled, width_of
+from attnwidgets.figures.letters import SMALL, width_of
+from attnwidgets.figures.palettes import channels_of
+from attnwidgets.figures.parts.ticks import tick_words, ticks
+from attnwidgets.figures.sheet import LINE, LONGEST, PAD, fitting, flowed, labelled
 from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from attnwidgets.figures.sheet import Box, Pen
+    from attnwidgets.figures.pens.pen import Area, Box, Pen
 
     Float = NDArray[np.floating]
 
@@ -45,6 +44,10 @@ class Line:
 
 # Okabe and Ito's colours, which most colour-blind readers can tell apart; they are seen on both pages.
 LINE_COLOURS = ("#2b84c6", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9e6b4f", "#8a7fd1")
+_WIDE, _DOT = 1.3, 2.5  # points, of lines and of dots
+_DOTTED = 24  # points of a line, up to which each has a dot
+_BAND = 0.15  # opacity
+_TICK, _BESIDE = 0.028, 0.03  # inches of a tick, and from it to its number
 _DASHES = ((4, 2), (1, 1.5), (5, 1.5, 1, 1.5))
 
 
@@ -105,57 +108,55 @@ class Lines:
         if self.from_zero:
             low, high = min(low, 0.0), max(high, 0.0)
         high = high + (0.05 * (high - low) or 0.5)
-        axes = pen.axes(place, (span[0] - space, span[1] + space), (low, high))
-        axes.set_axis_on()
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set(color=theme.quiet, linewidth=0.6)
+        area = pen.area(place, (span[0] - space, span[1] + space), (low, high))
+        (start, end), (bottom, top) = area.across, area.up
+        area.rule(start, bottom, start, top, theme.quiet)
+        area.rule(start, bottom, end, bottom, theme.quiet)
         if self.marked is not None:
-            axes.axvline(self.marked, color=theme.accent, linewidth=0.8)
+            area.rule(self.marked, bottom, self.marked, top, theme.accent, 0.8)
         for number, line in enumerate(self.lines):
             look = self._look(number, theme)
-            values = np.asarray(line.values, dtype=float)
-            (drawn,) = axes.plot(at, values, **look, linewidth=1.3)
-            drawn.set(marker="o" if len(at) <= 24 else "", markersize=2.5)  # noqa: PLR2004 - room
             if line.low is not None and line.high is not None:
                 band = [np.asarray(end, dtype=float) for end in (line.low, line.high)]
-                axes.fill_between(at, band[0], band[1], color=look["color"], alpha=0.15, linewidth=0)
-        self._ticks(pen, axes, at)
-        x = -left * 0.85 / place.width
-        options: dict[str, Any] = {"transform": axes.transAxes, "color": theme.quiet, "limit": 60}
+                area.band(at, band[0], band[1], look["color"], _BAND)
+            dots = _DOT if len(at) <= _DOTTED else 0.0
+            area.plot(at, np.asarray(line.values, dtype=float), **look, line=_WIDE, dots=dots)
+        self._ticks(area, at)
+        inch = (end - start) / place.width
+        options: dict[str, Any] = {"color": theme.quiet, "limit": 60, "ha": "center"}
         if self.y_name:
             words = fitting(printable(self.y_name, 60), place.height, SMALL)
-            pen.text(axes, x, 0.5, words, rotation=90, ha="center", **options)
-        below = -(self._room - LINE / 2) / place.height
+            area.write(start - 0.85 * left * inch, (bottom + top) / 2, words, turn=90, **options)
+        below = bottom - (self._room - LINE / 2) * (top - bottom) / place.height
         if self.x_name:
-            pen.text(axes, 0.5, below, self.x_name, ha="center", **options)
+            area.write((start + end) / 2, below, self.x_name, **options)
         legend, _ = self._legend(box.width)
         under = type(box)(box.left, box.top + self.tall + self._room, box.width, box.height)
-        page = pen.axes(under)
+        page = pen.area(under)
         for number, (row, where, name) in enumerate(legend):
             y = (row + 0.5) * LINE
-            page.plot([where, where + 0.2], [y, y], **self._look(number, theme), linewidth=1.3)
-            pen.text(page, where + 0.25, y, name, limit=80)
+            across, down = np.array([where, where + 0.2]), np.array([y, y])
+            page.plot(across, down, line=_WIDE, **self._look(number, theme))
+            page.write(where + 0.25, y, name, limit=80)
 
-    def _ticks(self, pen: Pen, axes: Axes, at: Float) -> None:
-        axes.tick_params(
-            labelsize=SMALL, length=2, width=0.6, color=pen.theme.quiet, labelcolor=pen.theme.ink
-        )
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    def _ticks(self, area: Area, at: Float) -> None:
+        (start, end), (bottom, top) = area.across, area.up
+        across, up = (end - start) / area.box.width, (top - bottom) / area.box.height  # of an inch
+        quiet = area.theme.quiet
+        heights = ticks(bottom, top, 5)
+        for height, words in zip(heights, tick_words(heights), strict=True):
+            area.rule(start - _TICK * across, height, start, height, quiet)
+            area.write(start - (_TICK + _BESIDE) * across, height, words, ha="right")
         if self._numeric:
             whole = all(float(value).is_integer() for value in at)
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=whole))
+            places = ticks(start, end, 8, whole=whole)
+            for place, words in zip(places, tick_words(places), strict=True):
+                area.rule(place, bottom - _TICK * up, place, bottom, quiet)
+                area.write(place, bottom - (_TICK + _BESIDE) * up, words, ha="center", va="top")
             return
-        axes.set_xticks([])
-        pad = -0.05 / self.tall
         for place, name in zip(at, self.places, strict=True):
             words = fitting(printable(str(name)), LONGEST, SMALL)
-            where = (place, pad)
-            options: dict[str, Any] = {
-                "transform": axes.get_xaxis_transform(),
-                "rotation": 90,
-                "ha": "center",
-            }
-            pen.text(axes, *where, words, **{**options, "va": "top"})
+            area.write(place, bottom - PAD * up, words, turn=90, ha="center", va="top")
 
     def _look(self, number: int, theme: Any) -> dict[str, Any]:
         dashed = [position for position, line in enumerate(self.lines) if line.dashed]
@@ -213,7 +214,7 @@ class Levels:
         left = max((width_of(printable(name), SMALL) for name in self.names), default=0.0) + 2 * PAD
         side = (box.width - left) / max(1, len(self.labels))
         side = min(side, 0.5)
-        axes = pen.axes(box)
+        area = pen.area(box)
 
         def place(level: int, element: int) -> tuple[float, float]:
             return left + (element + 0.5) * side, (len(self.names) - 0.5 - level) * self._step
@@ -221,21 +222,20 @@ class Levels:
         theme = pen.theme
         segments = [[place(level, upper), place(level - 1, lower)] for level, upper, lower, _ in self.edges]
         strengths = np.array([strength for *_, strength in self.edges], dtype=float)
-        inks = [to_rgba(theme.amount, float(np.clip(0.12 + 0.8 * s, 0, 1))) for s in strengths]
-        axes.add_collection(LineCollection(segments, colors=inks, linewidths=0.3 + 2.2 * strengths))
+        if segments:
+            ink = channels_of(theme.amount)
+            inks = [(*ink, opacity) for opacity in np.clip(0.12 + 0.8 * strengths, 0, 1).tolist()]
+            area.curves(np.array(segments), inks, (0.3 + 2.2 * strengths).tolist())
         for level, name in enumerate(self.names):
-            pen.text(axes, left - 2 * PAD, place(level, 0)[1], name, ha="right", color=theme.quiet)
+            area.write(left - 2 * PAD, place(level, 0)[1], name, ha="right", color=theme.quiet)
             spots = np.array([place(level, element) for element in range(len(self.labels))])
             sizes = np.full(len(spots), 1.5) if self.dots is None else 14 * np.sqrt(self.dots[level])
             if len(spots):
-                axes.scatter(
-                    spots[:, 0], spots[:, 1], s=np.maximum(sizes, 0.3), color=theme.ink, linewidths=0
-                )
+                area.discs(spots, np.maximum(sizes, 0.3), fill=theme.ink)
         if self.followed is not None:
-            x, y = place(*self.followed)
-            axes.scatter([x], [y], s=36, facecolors="none", edgecolors=theme.accent, linewidths=1.2)
+            area.discs(np.array([place(*self.followed)]), np.array([36.0]), edge=theme.accent, line=1.2)
         for at, name in labelled(self.labels, None, side):
             bold = self.followed is not None and self.followed[1] == at
             words = fitting(printable(name), self._names - 0.1, SMALL, bold=bold)
-            options: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "top", "bold": bold}
-            pen.text(axes, place(0, int(at))[0], len(self.names) * self._step, words, **options)
+            x, y = place(0, int(at))[0], len(self.names) * self._step
+            area.write(x, y, words, turn=90, ha="center", va="top", style="bold" if bold else "")

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.patches import Rectangle
 
-from attnwidgets.figures.drawing import ink_on
-from attnwidgets.figures.sheet import LEGIBLE, LINE, LONGEST, PAD, SMALL, fitting, labelled, width_of
+from attnwidgets.figures.letters import SMALL, width_of
+from attnwidgets.figures.palettes import ink_on
+from attnwidgets.figures.sheet import LEGIBLE, LINE, LONGEST, PAD, fitting, labelled
 from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap, Normalize
     from numpy.typing import NDArray
 
-    from attnwidgets.figures.sheet import Box, Pen
+    from attnwidgets.figures.pens.pen import Area, Box, Colours, Pen, Range
 
     Float = NDArray[np.floating]
 
@@ -28,6 +26,7 @@ _TALLEST = 8.0  # inches of a map on a page
 _NUMBERED = 0.22  # least cell side for a number
 _TOTAL = 0.45  # inches of the sum of a row
 _SINK_GAP = 0.03  # inches between the column of a sink and the others
+_SHADES = 128  # of a legend
 _SLANTED = 0.16  # least cell side for slanted labels
 
 
@@ -62,15 +61,15 @@ class Map:
     values: Float
     rows: Sequence[str]
     columns: Sequence[str]
-    colours: Colormap
-    norm: Normalize
+    colours: Colours
+    norm: Range
     outlines: Sequence[tuple[int, int]] = ()
     axis_names: tuple[str, str] = ("", "")
     apart: Sequence[float] = ()
     apart_name: str = ""
     sink: Sequence[float] = ()
     sink_name: str = ""
-    sink_norm: Normalize | None = None
+    sink_norm: Range | None = None
     totals: Sequence[float] = ()
     row_at: Sequence[float] | None = None
     column_at: Sequence[float] | None = None
@@ -78,7 +77,7 @@ class Map:
     numbers: bool = False
     square: bool = True
     tall: float | None = None
-    looks: Sequence[tuple[Colormap, Normalize]] = ()
+    looks: Sequence[tuple[Colours, Range]] = ()
     texts: Sequence[Sequence[str]] = ()
 
     def height(self, width: float) -> float:
@@ -91,27 +90,24 @@ class Map:
         place = self._layout(box.width)
         rows, columns = self.values.shape
         cells = type(box)(box.left + place.left, box.top + place.top, columns * place.side, rows * place.high)
-        axes = pen.axes(cells, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
-        axes.set_axis_on()
-        axes.set_facecolor(pen.theme.empty)
-        axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
-        axes.spines[:].set(linewidth=0.5, color=pen.theme.line)
+        area = pen.area(cells, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
+        area.rectangle(-0.5, -0.5, columns, rows, fill=pen.theme.empty)
         if self.values.size:
-            self._cells(axes)
+            self._cells(area)
+        area.rectangle(-0.5, -0.5, columns, rows, edge=pen.theme.line, line=0.5)
         for row, column in self.outlines:
-            frame: dict[str, Any] = {"fill": False, "edgecolor": pen.theme.accent, "clip_on": False}
-            axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, linewidth=1.2, **frame))
-        self._names(pen, axes, place)
+            area.rectangle(column - 0.5, row - 0.5, 1, 1, edge=pen.theme.accent, line=1.2)
+        self._names(area, place)
         if self.numbers and place.side >= _NUMBERED:
-            self._numbers(pen, axes)
+            self._numbers(area)
         if self.texts and place.side >= _NUMBERED:
-            self._texts(pen, axes, place.side)
+            self._texts(area, place.side)
         if len(self.apart):
-            self._apart(pen, axes, place, box.width)
+            self._apart(area, place, box.width)
         if len(self.sink):
-            self._sink(pen, axes, place)
+            self._sink(area, place)
         if len(self.totals):
-            self._totals(pen, axes, place)
+            self._totals(area, place)
 
     @property
     def _beside(self) -> float:
@@ -146,91 +142,85 @@ class Map:
         slanted = side >= _SLANTED and left + columns * side + max(right, 0.71 * names) <= width
         return _Cells(left, above + (0.71 * names + 0.05 if slanted else names), side, high, slanted)
 
-    def _names(self, pen: Pen, axes: Axes, place: _Cells) -> None:
-        over, quiet = -0.5 - PAD / place.high, pen.theme.quiet
+    def _names(self, area: Area, place: _Cells) -> None:
+        over, quiet = -0.5 - PAD / place.high, area.theme.quiet
         before = place.side + _SINK_GAP if len(self.sink) else 0.0
         for at, name in labelled(self.rows, self.row_at, place.high):
             room = place.left - before - 2 * PAD - self._side_name + 0.01
-            pen.text(
-                axes,
-                -0.5 - (PAD + before) / place.side,
-                at,
-                fitting(printable(name), room, SMALL),
-                ha="right",
-            )
-        turned: dict[str, Any] = {"rotation_mode": "anchor", "ha": "left"}
-        turned["rotation"] = 45 if place.slanted else 90
+            words = fitting(printable(name), room, SMALL)
+            area.write(-0.5 - (PAD + before) / place.side, at, words, ha="right")
         named = any(self.columns)
         for at, name in labelled(self.columns, self.column_at, place.side) if named else ():
             if self.column_at is not None or place.side < LEGIBLE:
-                pen.text(axes, at, over, name, ha="center", va="bottom")
+                area.write(at, over, name, ha="center", va="bottom")
             else:
-                words = fitting(printable(name), LONGEST, SMALL)
-                pen.text(axes, at + (0.1 if place.slanted else 0.0), over, words, **turned)
+                _turned(area, at, over, fitting(printable(name), LONGEST, SMALL), place)
         row_name, column_name = self.axis_names
         if column_name:
             above = -0.5 - (place.top - LINE / 2) / place.high
-            pen.text(axes, -0.5, above, column_name, color=quiet, limit=60)
+            area.write(-0.5, above, column_name, color=quiet, limit=60)
         if row_name:
             at = -0.5 - (place.left - LINE / 2) / place.side
             middle = (len(self.values) - 1) / 2
-            pen.text(axes, at, middle, row_name, color=quiet, ha="center", rotation=90, limit=60)
+            area.write(at, middle, row_name, color=quiet, ha="center", turn=90, limit=60)
 
-    def _cells(self, axes: Axes) -> None:
-        options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
+    def _cells(self, area: Area) -> None:
         if not self.looks:
-            axes.imshow(self.values, cmap=self.colours, norm=self.norm, **options)
+            area.cells(self.values, self.colours, self.norm)
         for row, (colours, norm) in enumerate(self.looks):
             extent = (-0.5, self.values.shape[1] - 0.5, row + 0.5, row - 0.5)
-            axes.imshow(self.values[row : row + 1], cmap=colours, norm=norm, extent=extent, **options)
+            area.cells(self.values[row : row + 1], colours, norm, extent)
 
-    def _totals(self, pen: Pen, axes: Axes, place: _Cells) -> None:
+    def _totals(self, area: Area, place: _Cells) -> None:
         end = self.values.shape[1] - 0.5 + (self._beside + _TOTAL) / place.side
         above = -0.5 - PAD / place.high
-        pen.text(axes, end, above, "total", ha="right", va="bottom", color=pen.theme.quiet)
+        area.write(end, above, "total", ha="right", va="bottom", color=area.theme.quiet)
         for row, total in enumerate(self.totals):
-            pen.text(axes, end, row, f"{total:.2f}".replace("-", "−"), ha="right")
+            area.write(end, row, f"{total:.2f}".replace("-", "−"), ha="right")
 
-    def _sink(self, pen: Pen, axes: Axes, place: _Cells) -> None:
-        start, norm = -1.5 - _SINK_GAP / place.side, self.sink_norm or self.norm
-        for row, share in enumerate(self.sink):
-            cell: dict[str, Any] = {"edgecolor": pen.theme.apart, "linewidth": 0, "clip_on": False}
-            cell["facecolor"] = self.colours(norm(float(share)))
-            axes.add_patch(Rectangle((start, row - 0.5), 1, 1, hatch="\\\\\\\\", **cell))
-        frame: dict[str, Any] = {"fill": False, "edgecolor": pen.theme.line, "clip_on": False}
-        axes.add_patch(Rectangle((start, -0.5), 1, len(self.sink), linewidth=0.5, **frame))
+    def _sink(self, area: Area, place: _Cells) -> None:
+        start, norm, count = -1.5 - _SINK_GAP / place.side, self.sink_norm or self.norm, len(self.sink)
+        column = np.asarray(self.sink, dtype=float)[:, None]
+        area.cells(column, self.colours, norm, (start, start + 1, count - 0.5, -0.5))
+        area.rectangle(start, -0.5, 1, count, edge=area.theme.apart, hatch="\\")
+        area.rectangle(start, -0.5, 1, count, edge=area.theme.line, line=0.5)
         over, words = -0.5 - PAD / place.high, fitting(self.sink_name, LONGEST, SMALL)
         if place.side < LEGIBLE:
-            pen.text(axes, start + 1, over, words, ha="right", va="bottom")
+            area.write(start + 1, over, words, ha="right", va="bottom")
         else:
-            turned: dict[str, Any] = {"rotation_mode": "anchor", "ha": "left"}
-            turned["rotation"] = 45 if place.slanted else 90
-            pen.text(axes, start + 0.5 + (0.1 if place.slanted else 0.0), over, words, **turned)
+            _turned(area, start + 0.5, over, words, place)
 
-    def _texts(self, pen: Pen, axes: Axes, side: float) -> None:
+    def _texts(self, area: Area, side: float) -> None:
         for row, column in np.ndindex(self.values.shape):
             words = fitting(printable(self.texts[row][column]), side - 0.02, SMALL)
             color = ink_on(self.colours(self.norm(self.values[row, column])))
-            pen.text(axes, column, row, words, color=color, ha="center")
+            area.write(column, row, words, color=color, ha="center")
 
-    def _numbers(self, pen: Pen, axes: Axes) -> None:
+    def _numbers(self, area: Area) -> None:
         for (row, column), value in np.ndenumerate(self.values):
             if np.isfinite(value):
                 colours, norm = self.looks[row] if self.looks else (self.colours, self.norm)
                 ink = ink_on(colours(norm(float(value))))
-                pen.text(axes, column, row, f"{value:.2f}", color=ink, ha="center", size=SMALL - 0.5)
+                area.write(column, row, f"{value:.2f}", color=ink, ha="center", size=SMALL - 0.5)
 
-    def _apart(self, pen: Pen, axes: Axes, place: _Cells, width: float) -> None:
+    def _apart(self, area: Area, place: _Cells, width: float) -> None:
         start = self.values.shape[1] - 0.5 + 1.5 * PAD / place.side
         for row, share in enumerate(self.apart):
             wide = 0.4 / place.side * float(np.clip(np.nan_to_num(share), 0, 1))
-            bar: dict[str, Any] = {"color": pen.theme.apart, "linewidth": 0, "clip_on": False}
-            axes.add_patch(Rectangle((start, row - 0.2), wide, 0.4, **bar))
+            area.rectangle(start, row - 0.2, wide, 0.4, fill=area.theme.apart)
         room = width - place.left - self.values.shape[1] * place.side - 2 * PAD
         room = min(room, self._beside) if len(self.totals) else room
         for line, words in enumerate(reversed(_lines(self.apart_name, room))):
             over = -0.5 - (PAD + line * LINE) / place.high
-            pen.text(axes, start, over, words, color=pen.theme.quiet, va="bottom")
+            area.write(start, over, words, color=area.theme.quiet, va="bottom")
+
+
+def _turned(area: Area, at: float, over: float, words: str, place: _Cells) -> None:
+    """Write the name of a column, upright or slanted."""
+    if place.slanted:
+        area.write(at + 0.1, over, words, turn=45)
+    else:
+        area.write(at, over, words, turn=90, ha="center", va="bottom")
 
 
 def _wide(words: str) -> float:
@@ -269,8 +259,8 @@ class Scale:
         name: What the numbers are.
     """
 
-    colours: Colormap
-    norm: Normalize
+    colours: Colours
+    norm: Range
     name: str = ""
 
     def height(self, width: float) -> float:
@@ -283,16 +273,12 @@ class Scale:
         low, high = float(self.norm.vmin or 0.0), float(self.norm.vmax or 0.0)
         ends = [f"{end:.2g}" for end in (low, high)]
         start = width_of(ends[0], SMALL) + PAD
-        axes = pen.axes(box)
-        pen.text(axes, 0, LINE / 2, ends[0])
-        ramp = type(box)(box.left + start, box.top + 0.03, 0.9, LINE - 0.06)
-        inner = pen.axes(ramp, (0, 1), (0, 1))
-        shades = np.linspace(low, high, 128)[None]
-        inner.imshow(shades, cmap=self.colours, norm=self.norm, aspect="auto", extent=(0, 1, 0, 1))
-        inner.add_patch(
-            Rectangle((0, 0), 1, 1, fill=False, edgecolor=pen.theme.line, linewidth=0.8, clip_on=False)
-        )
-        pen.text(axes, start + 0.9 + PAD, LINE / 2, ends[1])
+        area = pen.area(box)
+        area.write(0, LINE / 2, ends[0])
+        extent = (start, start + 0.9, LINE - 0.03, 0.03)
+        area.cells(np.linspace(low, high, _SHADES)[None], self.colours, self.norm, extent)
+        area.rectangle(start, 0.03, 0.9, LINE - 0.06, edge=pen.theme.line, line=0.8)
+        area.write(start + 0.9 + PAD, LINE / 2, ends[1])
         after = start + 0.9 + 3 * PAD + width_of(ends[1], SMALL)
         words = fitting(printable(self.name, 120), box.width - after, SMALL)
-        pen.text(axes, after, LINE / 2, words, color=pen.theme.quiet, limit=120)
+        area.write(after, LINE / 2, words, color=pen.theme.quiet, limit=120)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, ListedColormap
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
 
-from attnwidgets.figures.palettes import heat_map
-from attnwidgets.figures.sheet import LINE, PAD, SMALL, fitting, labelled, width_of
+from attnwidgets.figures.letters import SMALL, width_of
+from attnwidgets.figures.palettes import Ramp, Span, channels_of, heat_map
+from attnwidgets.figures.parts.ticks import ticks
+from attnwidgets.figures.sheet import LINE, PAD, fitting, labelled
 from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.colors import Colormap, Normalize
     from numpy.typing import NDArray
 
-    from attnwidgets.figures.sheet import Box, Pen
+    from attnwidgets.figures.pens.pen import Box, Colours, Pen, Range
 
     Float = NDArray[np.floating]
 
+_TINT = 0.12  # opacity of what marks a word
 _WAVE, _MEL, _WORDS, _ROW, _TALLEST_MAP = 0.42, 0.6, 0.2, 0.16, 2.4  # inches
 _BINS = 600  # across a figure, of the wave
 
@@ -68,9 +67,9 @@ class SoundMap:
     values: Float
     rows: Sequence[str]
     step: float
-    colours: Colormap
-    norm: Normalize
-    loudness: Colormap
+    colours: Colours
+    norm: Range
+    loudness: Colours
     marked: tuple[float, float] | None = None
 
     def height(self, width: float) -> float:
@@ -96,7 +95,7 @@ class SoundMap:
             place = type(box)(box.left + left, top, box.width - left - 0.05, height)
             if name:
                 label = type(box)(box.left, top, left - PAD, height)
-                pen.text(pen.axes(label, (0, 1), (0, 1)), 1, 0.5, name, color=pen.theme.quiet, ha="right")
+                pen.area(label, (0, 1), (0, 1)).write(1, 0.5, name, color=pen.theme.quiet, ha="right")
             top += height + _GAP
             return place
 
@@ -104,63 +103,54 @@ class SoundMap:
             box.left + left, box.top, box.width - left - 0.05, self.height(box.width) - 2 * LINE
         )
         if self.marked is not None:
-            behind = pen.axes(whole, across, (0, 1))
-            behind.axvspan(*self.marked, color=pen.theme.accent, alpha=0.12, linewidth=0)
+            begin, end = self.marked
+            tint = (*channels_of(pen.theme.accent), _TINT)
+            pen.area(whole, across, (0, 1)).rectangle(begin, 0, end - begin, 1, fill=tint)
         self._draw_wave(pen, strip(_WAVE, "wave"), across)
         if self.spectrogram is not None:
-            axes = pen.axes(strip(_MEL, "mel"), across, (0, 1))
+            area = pen.area(strip(_MEL, "mel"), across, (0, 1))
             bins = self.spectrogram[::-1].astype(float)
             # Spectrograms are mostly middling: the loud parts are to be seen.
             shown = ((bins - bins.min()) / (np.ptp(bins) or 1.0)) ** 1.6
-            axes.imshow(shown, cmap=self.loudness, vmin=0, vmax=1, aspect="auto", extent=(*across, 0, 1))
+            area.cells(shown, self.loudness, Span(0.0, 1.0))
         if self.words:
             self._draw_words(pen, strip(_WORDS, "words"), across)
         self._draw_map(pen, strip(self._tall, ""), across, left)
 
     def _draw_wave(self, pen: Pen, place: Box, across: tuple[float, float]) -> None:
-        axes = pen.axes(place, across, (-1, 1))
+        area = pen.area(place, across, (-1, 1))
         count = min(_BINS, len(self.wave))
         parts = np.array_split(self.wave, count) if count else []
         peak = float(np.abs(self.wave).max(initial=0.0)) or 1.0
         low, high = ([float(reduce(part)) / peak for part in parts] for reduce in (np.min, np.max))
         places = (np.arange(count) + 0.5) * self.seconds / max(1, count)
-        axes.vlines(places, low, high, color=pen.theme.apart, linewidth=0.6)
+        if count:
+            segments = np.stack([np.stack([places, low], -1), np.stack([places, high], -1)], axis=1)
+            area.curves(segments, [pen.theme.apart] * count, [0.6] * count)
 
     def _draw_words(self, pen: Pen, place: Box, across: tuple[float, float]) -> None:
-        axes = pen.axes(place, across, (0, 1))
+        area = pen.area(place, across, (0, 1))
         inches = place.width / self.seconds
         for word, start, end in self.words:
-            axes.add_patch(
-                Rectangle((start, 0), end - start, 1, fill=False, edgecolor=pen.theme.line, linewidth=0.7)
-            )
+            area.rectangle(start, 0, end - start, 1, edge=pen.theme.line, line=0.7)
             name = fitting(printable(word), (end - start) * inches - 0.02, SMALL)
             if name.strip("…"):
-                pen.text(axes, (start + end) / 2, 0.5, name, ha="center")
+                area.write((start + end) / 2, 0.5, name, ha="center")
 
     def _draw_map(self, pen: Pen, place: Box, across: tuple[float, float], left: float) -> None:
         count = len(self.rows)
-        axes = pen.axes(place, across, (count, 0))
-        axes.set_axis_on()
-        axes.spines[["top", "left", "right"]].set_visible(False)
-        axes.spines["bottom"].set(color=pen.theme.quiet, linewidth=0.6)
+        area = pen.area(place, across, (count, 0))
         if self.values.size:
             end = self.values.shape[1] * self.step
-            axes.imshow(
-                self.values, cmap=self.colours, norm=self.norm, aspect="auto", extent=(0, end, count, 0),
-                interpolation="nearest",
-            )  # fmt: skip
-        axes.set_xlim(across)
-        axes.set_ylim(count, 0)
+            area.cells(self.values, self.colours, self.norm, (0, end, count, 0))
+        area.rule(0.0, count, self.seconds, count, pen.theme.quiet)
         for at, name in labelled(self.rows, None, place.height / max(1, count)):
             words = fitting(printable(name), left - 2 * PAD, SMALL)
-            pen.text(axes, -PAD * self.seconds / place.width, at + 0.5, words, ha="right")
-        ticks: Any = MaxNLocator(8).tick_values(*across)
-        axes.tick_params(left=False, labelleft=False, bottom=False, labelbottom=False)
-        for tick in ticks[(ticks >= 0) & (ticks <= self.seconds)]:
+            area.write(-PAD * self.seconds / place.width, at + 0.5, words, ha="right")
+        for tick in ticks(*across, 8):
             below = count + 0.1 * count / max(self._tall, 0.1)
-            pen.text(
-                axes, tick, below, f"{tick:g}{' s' if tick == 0 else ''}", color=pen.theme.quiet, ha="center"
-            )
+            words = f"{tick:g}{' s' if tick == 0 else ''}"
+            area.write(tick, below, words, color=pen.theme.quiet, ha="center")
 
 
 def dimmed(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -176,7 +166,7 @@ def over(share: NDArray[np.floating]) -> NDArray[np.floating]:
     return np.clip((np.nan_to_num(np.abs(share)) - LEAST) * RISE, 0.0, MOST)
 
 
-def over_map(palette: str, *, signed: bool) -> Colormap:
+def over_map(palette: str, *, signed: bool) -> Ramp:
     """Return the ramp of a palette over a picture, by shares of the range, 0 to 1 or -1 to 1.
 
     Args:
@@ -185,14 +175,17 @@ def over_map(palette: str, *, signed: bool) -> Colormap:
     """
     plain = heat_map(palette, signed=signed, dark=True)
     if not signed and plain is heat_map("", signed=False, dark=True):
-        return LinearSegmentedColormap.from_list("aw-beam", [[c / 255 for c in stop] for stop in BEAM])
+        stops = np.array(BEAM) / 255
+        at = np.linspace(0.0, 1.0, 256)
+        columns = [np.interp(at, np.linspace(0.0, 1.0, len(stops)), stops[:, i]) for i in range(3)]
+        return Ramp(np.stack(columns, axis=-1), "aw-beam")
     shares = np.linspace(-1.0 if signed else 0.0, 1.0, 257)
     size = SKIPPED + (1 - SKIPPED) * np.abs(shares)
-    return ListedColormap(plain(0.5 + np.sign(shares) * size / 2 if signed else size))
+    return Ramp(plain(0.5 + np.sign(shares) * size / 2 if signed else size)[:, :3], f"{plain.name}-over")
 
 
 def shades(
-    values: NDArray[np.floating], colours: Colormap, norm: Normalize, *, signed: bool
+    values: NDArray[np.floating], colours: Colours, norm: Range, *, signed: bool
 ) -> NDArray[np.float64]:
     """Return the colours of a map over a picture, [row, column, red green blue opacity], 0 to 1.
 
@@ -226,8 +219,8 @@ class Pictured:
     pixels: NDArray[np.uint8]
     maps: Sequence[NDArray[np.floating]]
     names: Sequence[str]
-    colours: Colormap
-    norms: Sequence[Normalize]
+    colours: Colours
+    norms: Sequence[Range]
     signed: bool = False
     marks: Sequence[Sequence[tuple[int, int]]] = ()
     chosen: int = -1
@@ -245,18 +238,15 @@ class Pictured:
             left = box.left + place * (wide + _GAP)
             top = box.top + line * (tall + self._foot + _GAP)
             rows, columns = values.shape
-            axes = pen.axes(type(box)(left, top, wide, tall), (0, columns), (rows, 0))
-            extent = (0, columns, rows, 0)
-            axes.imshow(dimmed(self.pixels), extent=extent, aspect="auto")
-            painted = shades(values, self.colours, self.norms[number], signed=self.signed)
-            axes.imshow(painted, extent=extent, aspect="auto", interpolation="nearest")
+            area = pen.area(type(box)(left, top, wide, tall), (0, columns), (rows, 0))
+            area.picture(dimmed(self.pixels), smooth=True)
+            area.picture(shades(values, self.colours, self.norms[number], signed=self.signed), smooth=False)
             for row, column in self.marks[number] if self.marks else ():
                 for edge, size in (("#ffffff", 2.4), (pen.theme.accent, 1.2)):
-                    axes.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor=edge, linewidth=size))
+                    area.rectangle(column, row, 1, 1, edge=edge, line=size)
             if self.names:
-                words = type(box)(left, top + tall, wide, LINE)
-                bold = number == self.chosen
-                pen.text(pen.axes(words), 0, LINE / 2, self.names[number], bold=bold)
+                words = pen.area(type(box)(left, top + tall, wide, LINE))
+                words.write(0, LINE / 2, self.names[number], style="bold" if number == self.chosen else "")
 
     @property
     def _foot(self) -> float:

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from attnwidgets.figures.sheet import PAD, ROW, SMALL, fitting, flowed, width_of
+from attnwidgets.figures.letters import SMALL, width_of
+from attnwidgets.figures.sheet import PAD, ROW, fitting, flowed
 from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.figures.sheet import Box, Pen
+    from attnwidgets.figures.pens.pen import Box, Pen, Side
 
 _CHIP = 0.25  # inches of a line
 _LEAST = 0.1  # percent
@@ -64,7 +64,7 @@ class Bars:
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        axes, theme = pen.axes(box), pen.theme
+        area, theme = pen.area(box), pen.theme
         texts = [self._text(bar) for bar in self.bars]
         values = np.array([v for bar in self.bars for v in (bar.value, bar.before or 0.0)], dtype=float)
         finite = values[np.isfinite(values)]
@@ -80,14 +80,15 @@ class Bars:
         top = 0.0
         if self.title:
             words = fitting(printable(self.title, 120), box.width, SMALL, bold=True)
-            pen.text(axes, 0, ROW / 2, words, bold=True, limit=120)
+            area.write(0, ROW / 2, words, style="bold", limit=120)
             top = ROW
         for number, (bar, text) in enumerate(zip(self.bars, texts, strict=True)):
             y = top + (number + 0.5) * ROW
             name = fitting(names[number], room + 0.01, SMALL, bold=bar.bold)
             color = theme.quiet if bar.quiet else theme.ink
-            pen.text(axes, start - PAD, y, name, ha="right", color=color, bold=bar.bold, limit=self.letters)
-            pen.text(axes, box.width, y, text, ha="right", color=color, limit=60)
+            style = "bold" if bar.bold else ""
+            area.write(start - PAD, y, name, ha="right", color=color, style=style, limit=self.letters)
+            area.write(box.width, y, text, ha="right", color=color, limit=60)
             thick = 0.09 if bar.before is None else 0.05
             shift = 0.0 if bar.before is None else 0.028
             fill = theme.apart if bar.quiet else theme.amount
@@ -97,10 +98,9 @@ class Bars:
             drawn += [] if bar.before is None else [(bar.before, -shift, theme.apart)]
             for value, down, colour in drawn:
                 if np.isfinite(value):
-                    corner = (zero, y + down - thick / 2)
-                    axes.add_patch(Rectangle(corner, value * unit, thick, color=colour, linewidth=0))
+                    area.rectangle(zero, y + down - thick / 2, value * unit, thick, fill=colour)
         if signed:
-            axes.plot([zero, zero], [top, box.height], color=theme.line, linewidth=0.6)
+            area.rule(zero, top, zero, box.height, theme.line)
 
     def _text(self, bar: Bar) -> str:
         numbers = [bar.value] if bar.before is None else [bar.before, bar.value]
@@ -148,22 +148,15 @@ class Chips:
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        axes, theme = pen.axes(box), pen.theme
+        area, theme = pen.area(box), pen.theme
         for number, (line, x, wide, words) in enumerate(self._places(box.width)[0]):
             y = line * _CHIP + 0.02
             chosen = number == self.chosen
-            shape = "round,pad=0,rounding_size=0.03"
             edge = theme.accent if chosen else theme.line
-            axes.add_patch(
-                FancyBboxPatch(
-                    (x, y), wide, 0.2, boxstyle=shape, facecolor="none", edgecolor=edge, linewidth=0.8
-                )
-            )
+            area.rectangle(x, y, wide, 0.2, edge=edge, line=0.8, rounded=0.03)
             share = float(np.clip(np.nan_to_num(self.chips[number][1] or 0.0), 0, 1))
-            axes.add_patch(
-                Rectangle((x + 0.03, y + 0.17), (wide - 0.06) * share, 0.025, color=theme.amount, linewidth=0)
-            )
-            pen.text(axes, x + 0.06, y + 0.09, words, bold=chosen, limit=60)
+            area.rectangle(x + 0.03, y + 0.17, (wide - 0.06) * share, 0.025, fill=theme.amount)
+            area.write(x + 0.06, y + 0.09, words, style="bold" if chosen else "", limit=60)
 
     def _places(self, width: float) -> tuple[list[tuple[int, float, float, str]], int]:
         """Return line, place, width and words of every chip, and the number of lines."""
@@ -198,7 +191,7 @@ class Table:
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        axes, theme = pen.axes(box), pen.theme
+        area, theme = pen.area(box), pen.theme
         cells = [[printable(_written(value), 60) for value in row] for row in self.rows]
         numeric = [
             all(isinstance(row[i], (int, float, np.number)) for row in self.rows)
@@ -222,11 +215,12 @@ class Table:
                 bold = number > 0 and number - 1 == self.bold
                 shown = fitting(words, wide - 0.1, SMALL, bold=bold)
                 at = x + wide - 0.1 if is_number else x
-                side = "right" if is_number else "left"
+                side: Side = "right" if is_number else "left"
                 colour = theme.quiet if number == 0 else theme.ink
-                pen.text(axes, at, y, shown, ha=side, color=colour, bold=bold, limit=60)
+                style = "bold" if bold else ""
+                area.write(at, y, shown, ha=side, color=colour, style=style, limit=60)
                 x += wide
-        axes.plot([0, min(box.width, sum(widths))], [ROW, ROW], color=theme.line, linewidth=0.6)
+        area.rule(0, ROW, min(box.width, sum(widths)), ROW, theme.line)
 
 
 def _written(value: Any) -> str:

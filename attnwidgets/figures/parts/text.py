@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.collections import PatchCollection
-from matplotlib.colors import to_rgba
-from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
-from matplotlib.path import Path
 
-from attnwidgets.figures.drawing import ink_on
-from attnwidgets.figures.sheet import PAD, READING, SMALL, fitting, flowed, width_of
+from attnwidgets.figures.letters import READING, SMALL, width_of
+from attnwidgets.figures.palettes import inks_on
+from attnwidgets.figures.sheet import PAD, fitting, flowed
 from attnwidgets.figures.theme import is_right_to_left, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.colors import Colormap, Normalize
     from numpy.typing import NDArray
 
-    from attnwidgets.figures.sheet import Box, Pen
+    from attnwidgets.figures.pens.pen import Box, Colours, Pen, Range
 
     Float = NDArray[np.floating]
 
 _MOST_TOKENS = 1200
 _LINE = 0.2  # inches
+_ROUND = 0.02  # of corners
+_HATCHED = "#8c8c8c"
 
 _ROW = 0.19  # inches of a sentence
 _MOST = 60  # sentences of a figure
@@ -54,8 +52,8 @@ class Text:
 
     values: Float
     labels: Sequence[str]
-    colours: Colormap
-    norm: Normalize
+    colours: Colours
+    norm: Range
     names: Sequence[str] = ("",)
     hatched: Sequence[int] = ()
     outlined: Sequence[int] = ()
@@ -67,51 +65,39 @@ class Text:
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        axes = pen.axes(box)
-        boxes, fills, lined, framed = [], [], [], []
+        area, theme = pen.area(box), pen.theme
         top = 0.0
         spots, count = self._spots(box.width)
+        hatched, outlined, apart = set(self.hatched), set(self.outlined), set(self.apart)
         for name, row in zip(self.names, self.values, strict=True):
             if name:
                 words = fitting(printable(name, 120), box.width, SMALL)
-                pen.text(axes, 0, top + _LINE / 2, words, color=pen.theme.quiet, limit=120)
+                area.write(0, top + _LINE / 2, words, color=theme.quiet, limit=120)
                 top += _LINE
+            framed = []
+            fills = np.asarray(self.colours(self.norm(np.nan_to_num(row[: len(spots)]))))
+            inks = inks_on(fills)
             for number, ((line, x, wide, label), value) in enumerate(zip(spots, row, strict=False)):
                 known = bool(np.isfinite(value))
-                fill = self.colours(self.norm(float(value))) if known else to_rgba(pen.theme.left_out)
+                fill = fills[number] if known else theme.left_out
                 y = top + line * _LINE
-                patch = FancyBboxPatch(
-                    (x, y + 0.01), wide, _LINE - 0.02, boxstyle="round,pad=0,rounding_size=0.02"
-                )
-                is_apart = number in self.apart
-                boxes.append(patch)
-                fills.append(to_rgba("none") if is_apart else fill)
-                lined += [patch] if number in self.hatched else []
-                framed += [patch] if number in self.outlined else []
-                ink = ink_on(fill) if known else pen.theme.quiet
-                pen.text(
-                    axes,
-                    x + wide / 2,
-                    y + _LINE / 2,
-                    label,
-                    color=ink,
-                    ha="center",
-                    size=READING,
-                    limit=60,
-                    style="italic" if is_apart else "normal",
-                )
+                if number not in apart:
+                    area.rectangle(x, y + 0.01, wide, _LINE - 0.02, fill=fill, rounded=_ROUND)
+                if number in hatched:
+                    area.rectangle(x, y + 0.01, wide, _LINE - 0.02, edge=_HATCHED, hatch="/", rounded=_ROUND)
+                framed += [(x, y + 0.01, wide, _LINE - 0.02)] if number in outlined else []
+                ink = inks[number] if known else theme.quiet
+                style = "italic" if number in apart else ""
+                area.write(
+                    x + wide / 2, y + _LINE / 2, label,
+                    color=ink, ha="center", size=READING, limit=60, style=style,
+                )  # fmt: skip
+            for frame in framed:
+                area.rectangle(*frame, edge=theme.accent, line=1.2, rounded=_ROUND)
             top += count * _LINE
-        axes.add_collection(PatchCollection(boxes, facecolors=fills, linewidths=0))
-        if lined:
-            plain: dict[str, Any] = {"facecolors": "none", "edgecolors": "0.55", "linewidths": 0}
-            axes.add_collection(PatchCollection(lined, hatch="/////", **plain))
-        if framed:
-            frame: dict[str, Any] = {"facecolors": "none", "edgecolors": pen.theme.accent, "linewidths": 1.2}
-            axes.add_collection(PatchCollection(framed, **frame))
         if self._left_out:
             shown, whole = len(spots), len(self.labels)
-            words = f"the first {shown:,} of {whole:,}"
-            pen.text(axes, 0, top + _LINE / 2, words, color=pen.theme.quiet, limit=60)
+            area.write(0, top + _LINE / 2, f"the first {shown:,} of {whole:,}", color=theme.quiet, limit=60)
 
     @property
     def _most(self) -> int:
@@ -173,7 +159,7 @@ class Arcs:
     labels: Sequence[str]
     numbers: Sequence[str]
     arcs: Sequence[Arc]
-    colours: Colormap
+    colours: Colours
     chosen: int
     signed: bool = False
 
@@ -192,7 +178,7 @@ class Arcs:
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        axes, theme = pen.axes(box), pen.theme
+        area, theme = pen.area(box), pen.theme
         start, stop = self._window
         room = _ROOM * box.width
         numbered = max(width_of(number, SMALL) for number in self.numbers[start:stop])
@@ -200,32 +186,31 @@ class Arcs:
         def middle(place: int) -> float:
             return (place - start + 0.5) * _ROW
 
+        paths, inks, widths = [], [], []
         for arc in sorted(self.arcs, key=lambda one: (one.bold, abs(one.share))):
             if not (start <= arc.query < stop and start <= arc.key < stop):
                 continue
             first, second = middle(arc.query), middle(arc.key)
             reach = 4 / 3 * (room - PAD) * (1 - 2 ** (-abs(first - second) / _HALF))
             left = max(-room / 4, room - reach)
-            ends = [(room, first), (left, first), (left, second), (room, second)]
-            path = Path(ends, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+            paths.append([(room, first), (left, first), (left, second), (room, second)])
             at = _PALEST + (1 - _PALEST) * abs(arc.share)
             ink = self.colours(0.5 + (at if arc.share > 0 else -at) / 2 if self.signed else at)
-            width = 0.5 + (_WIDEST - 0.5) * abs(arc.share)
-            faint = 1.0 if arc.bold else _FAINT
-            axes.add_patch(PathPatch(path, fill=False, edgecolor=ink, linewidth=width, alpha=faint))
+            inks.append((*(float(channel) for channel in ink[:3]), 1.0 if arc.bold else _FAINT))
+            widths.append(0.5 + (_WIDEST - 0.5) * abs(arc.share))
+        if paths:
+            area.curves(np.array(paths), inks, widths)
         text_at = room + numbered + 3 * PAD
         for index in range(start, stop):
             y, is_chosen = middle(index), index == self.chosen
             words = fitting(
                 printable(self.labels[index], _LONGEST) or "·", box.width - text_at - 4 * PAD, SMALL
             )
-            pen.text(axes, room + numbered + PAD, y, self.numbers[index], color=theme.quiet, ha="right")
-            pen.text(axes, text_at, y, words, limit=_LONGEST)
+            area.write(room + numbered + PAD, y, self.numbers[index], color=theme.quiet, ha="right")
+            area.write(text_at, y, words, limit=_LONGEST)
             if is_chosen:
-                corner = (room + PAD / 2, y - _ROW / 2)
-                frame = Rectangle(corner, box.width - room - PAD, _ROW, fill=False, linewidth=1.2)
-                frame.set_edgecolor(theme.accent)
-                axes.add_patch(frame)
+                wide = box.width - room - PAD
+                area.rectangle(room + PAD / 2, y - _ROW / 2, wide, _ROW, edge=theme.accent, line=1.2)
         if stop - start < len(self.labels):
             words = f"sentences {self.numbers[start]} to {self.numbers[stop - 1]} of {len(self.labels):,}"
-            pen.text(axes, text_at, (stop - start + 0.5) * _ROW, words, color=theme.quiet, limit=60)
+            area.write(text_at, (stop - start + 0.5) * _ROW, words, color=theme.quiet, limit=60)

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnwidgets.figures.drawing import colour_scale
-from attnwidgets.figures.palettes import SCALE, heat_map
+from attnwidgets.figures.palettes import SCALE, heat_map, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from matplotlib.colors import Colormap, Normalize
     from numpy.typing import NDArray
 
+    from attnwidgets.figures.palettes import Ramp, Span
     from attnwidgets.figures.theme import Theme
 
     Float = NDArray[np.floating]
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 def map_colours(
     filters: Mapping[str, Any], theme: Theme, values: Float, *, signed: bool, top: float | None = None
-) -> tuple[Colormap, Normalize]:
+) -> tuple[Ramp, Span]:
     """Return the colours of a map's cells and their range, as on the page.
 
     Args:
@@ -33,14 +32,13 @@ def map_colours(
         signed: Whether they have a sign.
         top: The end of the range; None: the largest value.
     """
-    cmap = heat_map(filters.get("palette", ""), signed=signed, dark=theme.name == "dark")
-    scale = filters.get("scale") or SCALE
-    return colour_scale(values, signed=signed, cmap=cmap, vmin=None, vmax=top, scale=scale)
+    colours = heat_map(filters.get("palette", ""), signed=signed, dark=theme.name == "dark")
+    return colours, span_of(values, signed=signed, vmax=top, scale=filters.get("scale") or SCALE)
 
 
 def strip_colours(
     filters: Mapping[str, Any], theme: Theme, values: Float, *, signed: bool, top: float | None = None
-) -> tuple[Colormap, Normalize]:
+) -> tuple[Ramp, Span]:
     """Return the colours behind text and their range; see `map_colours`."""
     return map_colours(filters, theme, values, signed=signed, top=top or peak(values) or 1.0)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import ListedColormap, Normalize
 
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.figures.palettes import heat_map
+from attnwidgets.figures.palettes import Ramp, Span, heat_map
 from attnwidgets.figures.parts.lines import Levels, Line, Lines
 from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.numbers import Bar, Bars
@@ -97,7 +96,8 @@ def _agreement(
     np.fill_diagonal(values, np.nan)
     greys = heat_map("greys", signed=False)
     greys = greys.reversed() if theme.name == "dark" else greys
-    colours, norm = ListedColormap(greys(np.linspace(0.0, _DARKEST, 257))), Normalize(0.0, 1.0)
+    colours = Ramp(greys(np.linspace(0.0, _DARKEST, 257))[:, :3], "agreement")
+    norm = Span(0.0, 1.0)
     numbers = [str(index + 1) for index in range(len(values))]
     names = [f"{number} {name}" for number, name in zip(numbers, compared.names, strict=True)]
     return [

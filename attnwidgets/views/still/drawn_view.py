@@ -37,12 +37,11 @@ class DrawnView(LinkedView):
 
     def _png(self) -> bytes | None:
         """Return the figure as a small picture for viewers without widgets; None where nothing is drawn."""
-        from attnwidgets.figures.maps import small_png
         from attnwidgets.figures.theme import theme_of
 
         theme = theme_of("light")
         sheet = self._preview(theme)
-        return None if sheet is None else small_png(sheet.figure(2, theme))
+        return None if sheet is None else sheet.png(theme)
 
     def save(
         self,

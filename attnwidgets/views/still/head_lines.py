@@ -7,23 +7,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.collections import PatchCollection, PathCollection
-from matplotlib.colors import to_rgba
-from matplotlib.patches import Rectangle
-from matplotlib.path import Path
 
-from attnwidgets.figures.drawing import ink_on
-from attnwidgets.figures.palettes import place
-from attnwidgets.figures.sheet import LINE, SMALL, fitting, width_of
+from attnwidgets.figures.letters import SMALL, width_of
+from attnwidgets.figures.palettes import channels_of, ink_on, place
+from attnwidgets.figures.sheet import LINE, fitting
 from attnwidgets.figures.theme import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from attnwidgets.figures.sheet import Box, Pen
+    from attnwidgets.figures.pens.pen import Area, Box, Pen, Side
 
 # The twin of `js/src/views/heads/colours.ts`.
 COLOURS = (
@@ -37,7 +32,6 @@ ROWS = 80  # of more tokens, those around the selected one are drawn
 _ROW = 0.17  # inches
 _CHIP = 0.2
 _FAINTEST = 0.03
-_CURVE = (Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4)
 
 
 @dataclass(frozen=True)
@@ -106,7 +100,7 @@ class HeadLines:
             shown_words += f"; all of “{labels[side - 1][look[1]]}”"
         above = self._chips(box.width) * _CHIP + LINE
         place_of = type(box)(box.left, box.top + above, box.width, box.height - above)
-        axes = pen.axes(place_of)
+        area = pen.area(place_of)
         slots = min(0.16 * box.width, 0.9 if len(values) == 1 else 0.12 * len(values))
         room = [0.0 if look is None or look[0] == side else slots for side in ("query", "key")]
         shares = list(self.apart[starts[0] : starts[0] + values.shape[1]]) if room[0] == 0 else []
@@ -121,40 +115,36 @@ class HeadLines:
         if len(self.heads) > 1:
             colours = [COLOURS[number % len(COLOURS)] for number, _ in self.heads]
         strength = place(np.abs(values) / (self.top or 1.0), self.scale)
-        _lines(axes, values, strength, edges, is_looked, (left, right), colours, self.signs)
-        greys = [
-            Rectangle(
-                (0, (i + 0.15) * _ROW), min(1.0, abs(share) / (self.top or 1.0)) * (slots - 0.05), 0.7 * _ROW
-            )
-            for i, share in enumerate(shares)
-        ]
-        axes.add_collection(PatchCollection(greys, facecolors=pen.theme.apart, linewidths=0))
-        for side, x, align in ((0, left - 0.05, "right"), (1, right + 0.05, "left")):
+        _lines(area, values, strength, edges, is_looked, (left, right), colours, self.signs)
+        for i, share in enumerate(shares):
+            wide = min(1.0, abs(share) / (self.top or 1.0)) * (slots - 0.05)
+            area.rectangle(0, (i + 0.15) * _ROW, wide, 0.7 * _ROW, fill=pen.theme.apart)
+        columns: tuple[tuple[int, float, Side], ...]
+        columns = ((0, left - 0.05, "right"), (1, right + 0.05, "left"))
+        for side, x, align in columns:
             for i, label in enumerate(labels[side]):
                 bold = look is not None and look == (("query", "key")[side], i)
                 words = fitting(label, widest[side] + 0.01, SMALL, bold=bold)
-                pen.text(axes, x, (i + 0.5) * _ROW, words, ha=align, bold=bold)
+                area.write(x, (i + 0.5) * _ROW, words, ha=align, style="bold" if bold else "")
         if look is not None:
             start = box.width - slots + 0.05 if look[0] == "query" else 0.0
             at = (slice(None), look[1]) if look[0] == "query" else (slice(None), slice(None), look[1])
-            _bars(axes, values[at], strength[at], start, slots - 0.05, colours, self.signs)
-        page = pen.axes(type(box)(box.left, box.top, box.width, above))
+            _bars(area, values[at], strength[at], start, slots - 0.05, colours, self.signs)
+        page = pen.area(type(box)(box.left, box.top, box.width, above))
         if len(self.heads) > 1:
-            self._draw_chips(pen, page, colours, box.width)
+            self._draw_chips(page, colours, box.width)
         words = " · ".join(filter(None, (cut, shown_words)))
-        pen.text(page, 0, above - LINE / 2, words, color=pen.theme.quiet, limit=120)
+        page.write(0, above - LINE / 2, words, color=pen.theme.quiet, limit=120)
 
-    def _draw_chips(self, pen: Pen, page: Axes, colours: Sequence[str], width: float) -> None:
-        pen.text(page, 0, _CHIP / 2, "heads", color=pen.theme.quiet)
+    def _draw_chips(self, page: Area, colours: Sequence[str], width: float) -> None:
+        page.write(0, _CHIP / 2, "heads", color=page.theme.quiet)
         in_line = max(1, int((width - 0.4) / _CHIP_WIDTH))
         for i, ((_, name), colour) in enumerate(zip(self.heads, colours, strict=True)):
-            fill = pen.theme.line if self.signs else colour
+            fill = page.theme.line if self.signs else colour
             x, y = 0.4 + i % in_line * _CHIP_WIDTH, i // in_line * _CHIP
-            page.add_patch(
-                Rectangle((x, y + 0.02), _CHIP_WIDTH - 0.03, _CHIP - 0.05, facecolor=fill, linewidth=0)
-            )
-            ink = ink_on(to_rgba(fill))
-            pen.text(page, x + (_CHIP_WIDTH - 0.03) / 2, y + _CHIP / 2, name, ha="center", color=ink)
+            page.rectangle(x, y + 0.02, _CHIP_WIDTH - 0.03, _CHIP - 0.05, fill=fill)
+            ink = ink_on(channels_of(fill))
+            page.write(x + (_CHIP_WIDTH - 0.03) / 2, y + _CHIP / 2, name, ha="center", color=ink)
 
 
 _CHIP_WIDTH = 0.24
@@ -196,7 +186,7 @@ def strongest(values: NDArray[np.floating], least: float) -> NDArray[np.intp]:
 
 
 def _lines(
-    axes: Axes,
+    area: Area,
     values: NDArray[np.floating],
     strengths: NDArray[np.floating],
     edges: NDArray[np.intp],
@@ -215,15 +205,16 @@ def _lines(
             continue
         offset = (head - (len(values) - 1) / 2) * gap + 0.5
         start, end = (query + offset) * _ROW, (key + offset) * _ROW
-        paths.append(Path([(left, start), (left + bend, start), (right - bend, end), (right, end)], _CURVE))
+        paths.append([(left, start), (left + bend, start), (right - bend, end), (right, end)])
         colour = signs[values[head, query, key] > 0] if signs else colours[head]
-        inks.append(to_rgba(colour, (1.0 if full else _SOFT) * (0.08 + 0.82 * strength)))
+        inks.append((*channels_of(colour), (1.0 if full else _SOFT) * (0.08 + 0.82 * strength)))
         widths.append(0.3 + 1.5 * strength)
-    axes.add_collection(PathCollection(paths, facecolors="none", edgecolors=inks, linewidths=widths))
+    if paths:
+        area.curves(np.array(paths), inks, widths)
 
 
 def _bars(
-    axes: Axes,
+    area: Area,
     along: NDArray[np.floating],
     strengths: NDArray[np.floating],
     start: float,
@@ -232,17 +223,13 @@ def _bars(
     signs: tuple[str, str] | None,
 ) -> None:
     slot = width / len(along)
-    boxes, inks = [], []
     for head, row in enumerate(along):
         for i, value in enumerate(row):
             if not np.isfinite(value):
                 continue
-            size = float(strengths[head, i])
+            size, ink = float(strengths[head, i]), signs[value > 0] if signs else colours[head]
             if len(along) == 1:
-                boxes.append(Rectangle((start, (i + 0.15) * _ROW), size * width, 0.7 * _ROW))
+                area.rectangle(start, (i + 0.15) * _ROW, size * width, 0.7 * _ROW, fill=ink)
             else:
-                boxes.append(
-                    Rectangle((start + head * slot, (i + 0.92) * _ROW), slot * 0.8, -0.82 * size * _ROW)
-                )
-            inks.append(signs[value > 0] if signs else colours[head])
-    axes.add_collection(PatchCollection(boxes, facecolors=inks, linewidths=0))
+                x = start + head * slot
+                area.rectangle(x, (i + 0.92) * _ROW, slot * 0.8, -0.82 * size * _ROW, fill=ink)

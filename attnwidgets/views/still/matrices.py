@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._selecting import spoken_range
+from attnwidgets.explanations.results.atlas import atlas_of
 from attnwidgets.explanations.results.description import READING, AxisWords
-from attnwidgets.explanations.results.pictures import atlas_of
 from attnwidgets.explanations.results.verbalise import SINK_NAME
 from attnwidgets.figures.palettes import amount_colour, round_up, sign_colours
 from attnwidgets.figures.parts.matrix import Map, Scale

@@ -10,9 +10,9 @@ import numpy as np
 from attnwidgets.views.media.handlers import element_of, shown_sources, sides_of, values_of
 
 if TYPE_CHECKING:
-    from matplotlib.colors import Colormap, Normalize
     from numpy.typing import NDArray
 
+    from attnwidgets.figures.palettes import Ramp, Span
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.views.media.handlers import Places
     from attnwidgets.views.presentation import Presentation
@@ -184,14 +184,13 @@ def _shares(shown: Shown) -> str:
     return " · ".join([*others, patches])
 
 
-def _colours(view: Any, values: Floats, *, signed: bool) -> tuple[Colormap, Normalize]:
+def _colours(view: Any, values: Floats, *, signed: bool) -> tuple[Ramp, Span]:
     """Return the colours over a picture, the same in every theme, and their range."""
-    from attnwidgets.figures.drawing import colour_scale
-    from attnwidgets.figures.palettes import SCALE
+    from attnwidgets.figures.palettes import SCALE, span_of
     from attnwidgets.figures.parts.media import over_map
     from attnwidgets.views.still.colours import peak
 
     filters = view.options["filters"]
-    cmap = over_map(filters.get("palette", ""), signed=signed)
-    scale, top = filters.get("scale") or SCALE, peak(values) or 1.0
-    return colour_scale(values, signed=signed, cmap=cmap, vmin=None, vmax=top, scale=scale)
+    colours = over_map(filters.get("palette", ""), signed=signed)
+    top = peak(values) or 1.0
+    return colours, span_of(values, signed=signed, vmax=top, scale=filters.get("scale") or SCALE)
