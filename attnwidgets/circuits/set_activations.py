@@ -21,12 +21,12 @@ from attnwidgets.intervene.activation_sites import (
     points_of,
     reading_activations,
 )
+from attnwidgets.intervene.block_heads import sites_of
 from attnwidgets.intervene.heads import (
     HeadIntervention,
     chosen_heads,
     describe_heads,
     positions,
-    sites_of,
     some_layers,
     spoken,
 )

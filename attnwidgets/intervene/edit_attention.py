@@ -10,12 +10,12 @@ import torch
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
+from attnwidgets.intervene.block_heads import sites_of
 from attnwidgets.intervene.heads import (
     HeadIntervention,
     chosen_heads,
     describe_heads,
     positions,
-    sites_of,
     spoken,
 )
 from attnwidgets.tracing.recording.attention_function import attention_weights

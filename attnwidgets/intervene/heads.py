@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from attnwidgets._errors import require_choice, suggest
-from attnwidgets._selecting import listed, pick
-from attnwidgets.intervene.kernel_heads import KernelModule, kernel_modules, silenced
+from attnwidgets._errors import require_choice
+from attnwidgets._selecting import pick
+from attnwidgets.intervene.block_heads import BlockHeads, heads_of_blocks
+from attnwidgets.intervene.kernel_heads import silenced
 from attnwidgets.intervene.preview import pass_options
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.interventions import Intervention, session_of
-from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.trace import Trace
@@ -51,8 +51,9 @@ class HeadIntervention(Intervention):
         kind: Name of the public function that makes it.
         said: What it does, in words.
         stack: Name of the stack.
-        heads: Heads by layer.
-        kernels: The blocks among these layers whose heads are those of kernels: their outputs become zero.
+        heads: Heads by layer, or all of them by their numbers in the maps of `blocks`.
+        blocks: The heads of every block, if some of these heads are those of kernels: their outputs become
+            zero.
         weigh: Takes a call, its weights [batch, head, query, key] and the layer's heads; returns new weights.
         write: The same for the outputs of heads [batch, head, query, dim].
     """
@@ -65,18 +66,24 @@ class HeadIntervention(Intervention):
         stack: str,
         heads: Mapping[int, Iterable[int]],
         *,
-        kernels: Mapping[int, KernelModule] | None = None,
+        blocks: Mapping[int, BlockHeads] | None = None,
         weigh: Change | None = None,
         write: Change | None = None,
     ) -> None:
-        self._heads = {layer: list(numbers) for layer, numbers in heads.items()}
-        self._kernels = {
-            kernel.name: self._heads[layer]
-            for layer, kernel in (kernels or {}).items()
-            if self._heads.get(layer)
+        by_layer = {layer: list(numbers) for layer, numbers in heads.items()}
+        known = blocks or {}
+        self._heads = {
+            layer: known[layer].of_attention(numbers) if layer in known else numbers
+            for layer, numbers in by_layer.items()
         }
-        where = frozenset((stack, layer) for layer in heads if self._heads[layer])
-        only_kernels = bool(self._kernels) and len(self._kernels) == len(where)
+        self._kernels = {
+            kernel.name: chosen
+            for layer, numbers in by_layer.items()
+            for kernel in (known[layer].kernels if layer in known else ())
+            if (chosen := [number - kernel.first for number in numbers if number in kernel.numbers])
+        }
+        where = frozenset((stack, layer) for layer, numbers in by_layer.items() if numbers)
+        only_kernels = bool(self._kernels) and not any(self._heads.values())
         super().__init__(model, kind, said, where, {} if only_kernels else None)
         self._weigh, self._write = weigh, write
         self._only_kernels = only_kernels
@@ -110,6 +117,8 @@ class HeadIntervention(Intervention):
 
     def _changed(self, change: Change, seen: Seen, by_head: Tensor) -> Tensor:
         heads = self._heads[seen.layer]
+        if not heads:
+            return by_head
         if heads[-1] >= by_head.shape[1]:
             raise IndexError(
                 f"head {heads[-1]} does not exist in layer {seen.layer}, "
@@ -118,38 +127,29 @@ class HeadIntervention(Intervention):
         return change(seen, by_head, heads)
 
 
-def sites_of(model: Any, stack: str | None) -> tuple[str, Mapping[int, AttentionModule]]:
-    """Return a stack's name and its attention modules by layer.
-
-    Raises:
-        ValueError: If the stack is unknown.
-    """
-    table = sites(model)
-    if stack is None:
-        preferred = (name for name in ("self", "encoder", "text") if name in table)
-        stack = next(preferred, next(iter(table)))
-    if stack not in table:
-        raise ValueError(f"stack {stack!r} is not one of {listed(table)}.{suggest(stack, table)}")
-    return stack, table[stack]
-
-
 def chosen_heads(
-    heads: Any, modules: Mapping[int, AttentionModule | KernelModule]
+    heads: Any, blocks: Mapping[int, AttentionModule | BlockHeads], *, channels: bool = False
 ) -> dict[int, tuple[int, ...]]:
     """Return heads by layer.
 
     Args:
         heads: A pair (layer, head), several such pairs, heads by layer (a number, several, or "all"), or None
             for all heads of all layers.
-        modules: The attention modules by layer.
+        blocks: The attention modules, or all heads, by layer.
+        channels: Whether a number may stand for all channels of a kernel without heads.
 
     Raises:
         IndexError: If the layer or head is out of range.
         TypeError: If `heads` has another form.
+        UnsupportedModelError: If what was chosen are channels and not heads (a ValueError).
     """
+    every = {
+        layer: block if isinstance(block, BlockHeads) else BlockHeads(block)
+        for layer, block in blocks.items()
+    }
     pairs = heads
     if heads is None:
-        pairs = [(layer, "all") for layer in modules]
+        pairs = [(layer, "all") for layer, block in every.items() if block.numbers(channels=channels) != ()]
     elif isinstance(heads, Mapping):
         pairs = heads.items()
     elif isinstance(heads, tuple) and heads and not isinstance(heads[0], tuple):
@@ -160,34 +160,36 @@ def chosen_heads(
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:  # noqa: PLR2004 - layer and head
             raise TypeError(_EXPECTED.format(heads))
-        layer = pick(pair[0], tuple(modules), "layer")[0]
-        by_layer.setdefault(layer, set()).update(_heads(pair[1], modules[layer], layer))
+        layer = pick(pair[0], tuple(every), "layer")[0]
+        by_layer.setdefault(layer, set()).update(_heads(pair[1], every[layer], layer, channels))
     return {layer: tuple(sorted(numbers)) for layer, numbers in sorted(by_layer.items())}
 
 
 _EXPECTED = "heads must be (layer, head), a list of such pairs, or {{layer: heads}}, not {!r}."
 
 
-def _heads(wanted: Any, module: AttentionModule | KernelModule, layer: int) -> tuple[int, ...]:
-    count = module.n_heads
-    if isinstance(module, KernelModule) and not count:
-        raise UnsupportedModelError(
-            f"layer {layer} has no heads: {module.name} mixes tokens channel by channel ({module.kind})."
-        )
-    if isinstance(wanted, str):
-        if wanted != "all":
-            raise TypeError(_EXPECTED.format({layer: wanted}))
-        if count is None:
-            raise ValueError(
-                f"the number of heads of layer {layer} is only known from a trace: pass a trace."
-            )
-        return tuple(range(count))
+def _heads(wanted: Any, block: BlockHeads, layer: int, channels: bool) -> tuple[int, ...]:
+    numbers = block.numbers(channels=channels)
+    if isinstance(wanted, str) and wanted != "all":
+        raise TypeError(_EXPECTED.format({layer: wanted}))
     if isinstance(wanted, (list, tuple, set, range)) and not wanted:
         return ()
-    try:
-        return pick(wanted, range(count if count is not None else 10**6), "head")
-    except IndexError as error:
-        raise IndexError(f"layer {layer}: {error}") from error
+    if isinstance(wanted, str) and numbers is None:
+        raise ValueError(f"the number of heads of layer {layer} is only known from a trace: pass a trace.")
+    chosen = numbers or ()
+    if not isinstance(wanted, str):
+        try:
+            chosen = pick(wanted, range(10**6) if numbers is None else block.numbers(channels=True), "head")
+        except IndexError as error:
+            raise IndexError(f"layer {layer}: {error}") from error
+    for kernel in block.kernels if not channels else ():
+        if not kernel.n_heads and (not chosen or kernel.first in chosen):
+            number = f", so that {kernel.first} is not a head" if kernel.first else ""
+            raise UnsupportedModelError(
+                f"layer {layer} has no heads: {kernel.name} mixes tokens channel by channel "
+                f"({kernel.kind}){number}."
+            )
+    return tuple(chosen)
 
 
 def some_layers(layers: Any, modules: Mapping[int, AttentionModule]) -> tuple[int, ...]:
@@ -268,9 +270,10 @@ def ablate_heads(
     itself is not changed. With all heads of a layer at zero, attention adds only the projection's bias.
 
     With a trace, heads may also be those of a kernel without a softmax (Mamba 2, delta rules, lightning
-    attention, mLSTM), in blocks that do not attend, by the number of the block. They are zero as the kernel
-    returns them. Where a norm over all heads follows (Mamba 2, MiniMax), the others grow, as they would if
-    the model had no such head; contributions of heads, which hold the norm fixed, do not count that::
+    attention, mLSTM), by the number of the block. In a block that attends as well (Falcon-H1), they are
+    counted on from the heads of attention, as in `aw.mixing`. They are zero as the kernel returns them. Where
+    a norm over all heads follows (Mamba 2, MiniMax), the others grow, as they would if the model had no such
+    head; contributions of heads, which hold the norm fixed, do not count that::
 
         with aw.ablate_heads(model, {3: [1, 4]}):
             model.generate(...)
@@ -313,17 +316,11 @@ def ablate_heads(
             if reference is None
             else "reference is for how='mean', 'resample' or 'patch'; 'zero' needs none."
         )
-    kernels = kernel_modules(model, stack)
-    modules: dict[int, AttentionModule | KernelModule] = {}
-    if is_trace(model) and kernels and not model.has_attention(stack):
-        stack = model.default_stack if stack is None else stack
-    else:
-        stack, attending = sites_of(model, stack)
-        modules.update(attending)
-    # All heads are those of the layers that have some.
-    modules |= {layer: kernel for layer, kernel in kernels.items() if heads is not None or kernel.n_heads}
-    chosen = chosen_heads(heads, dict(sorted(modules.items())))
-    kernels = {layer: kernel for layer, kernel in kernels.items() if chosen.get(layer)}
+    stack, blocks = heads_of_blocks(model, stack)
+    chosen = chosen_heads(heads, blocks)
+    kernels = [
+        layer for layer, numbers in chosen.items() if blocks[layer].of_attention(numbers) != [*numbers]
+    ]
     if kernels and how != "zero":
         raise UnsupportedModelError(
             f"how={how!r} replaces outputs of heads of attention, and layer{'s' * (len(kernels) > 1)} "
@@ -338,7 +335,7 @@ def ablate_heads(
         description,
         stack,
         chosen,
-        kernels=kernels,
+        blocks=blocks,
         write=_Ablation(how, known, seed),
     )
 

@@ -1,50 +1,17 @@
-"""Heads of kernels that mix tokens without a softmax: which there are, and their outputs set to zero."""
+"""Heads of kernels that mix tokens without a softmax: their outputs set to zero."""
 
 from __future__ import annotations
 
 import threading
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.mixers.calls import HEAD_AXES, MODULE_HEAD_AXES, handling, watch_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
-
-
-@dataclass(frozen=True)
-class KernelModule:
-    """A module that mixes tokens by a kernel.
-
-    Attributes:
-        name: Its name in the model.
-        kind: How it mixes tokens, in words.
-        n_heads: Its number of heads; 0 if every channel has a kernel of its own, or none has.
-    """
-
-    name: str
-    kind: str
-    n_heads: int
-
-
-def kernel_modules(model: Any, stack: str | None) -> dict[int, KernelModule]:
-    """Return the modules of a stack that mix tokens by kernels, by block, one of each; {} without a trace.
-
-    Of blocks that mix tokens by attention as well, heads are those of attention: they are left out.
-    """
-    table = model.stack_table if is_trace(model) else {}
-    name = model.default_stack if stack is None and table else stack
-    modules: dict[int, KernelModule] = {}
-    for block in table[name].blocks if name in table else ():
-        measured = [mixer for mixer in block.mixers if mixer.is_measured]
-        if measured and not block.is_recorded:
-            mixer = max(measured, key=lambda mixer: mixer.heads)
-            modules[block.number] = KernelModule(mixer.path, mixer.kind, mixer.heads)
-    return modules
 
 
 @contextmanager

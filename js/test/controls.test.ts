@@ -5,7 +5,7 @@ import { percent } from "../src/numbers.ts";
 import { resolveHead } from "../src/selection.ts";
 import { fitting } from "../src/views/base/foldRow.ts";
 import { typedItem } from "../src/views/base/menu.ts";
-import { meaningOf } from "../src/views/base/mixers.ts";
+import { attends, fixedWords, meaningOf } from "../src/views/base/mixers.ts";
 import {
   headAt,
   headChoices,
@@ -89,9 +89,9 @@ test("play ends when there is no kernel, and with reduced motion it takes one st
 });
 
 test("in a model of several mixers, layers carry their kind, and what has no heads is not called one", () => {
-  const attention = { name: "attention", heads: 3, meaning: 0 };
-  const states = { name: "state space", heads: 0, meaning: 1 };
-  const convolution = { name: "convolution, reaches back 2 tokens", heads: 0, meaning: 2 };
+  const attention = { name: "attention", heads: 3, meaning: 0, attends: true, fixed: "" };
+  const states = { name: "state space", heads: 0, meaning: 1, attends: false, fixed: "it has channels" };
+  const convolution = { ...states, name: "convolution, reaches back 2 tokens", meaning: 2 };
   const mixers = {
     layers: { 0: [attention], 1: [states], 2: [convolution] },
     meanings: ["", "share; forgetting", "share"],
@@ -111,6 +111,23 @@ test("in a model of several mixers, layers carry their kind, and what has no hea
   );
   assert.equal(resolveHead(shown, 1, 2), 0);
   assert.equal(resolveHead(shown, 0, 2), 2);
+});
+
+test("a head of a block with two mixers is of the group that it is counted in", () => {
+  const attention = { name: "attention", heads: 2, meaning: 0, attends: true, fixed: "" };
+  const delta = { name: "gated delta rule", heads: 2, meaning: 1, attends: false, fixed: "" };
+  const states = { name: "state space", heads: 0, meaning: 1, attends: false, fixed: "it has channels" };
+  const mixers = { layers: { 0: [attention, delta, states] }, meanings: ["", "share"] };
+  const shown = { ...source("mixing", "token"), mixers };
+  assert.deepEqual(
+    [0, 1, 2, 3, 4].map((head) => attends(shown, 0, head)),
+    [true, true, false, false, false],
+  );
+  assert.deepEqual(
+    [1, 2, 4].map((head) => fixedWords(shown, 0, head)),
+    ["", "", "it has channels"],
+  );
+  assert.equal(fixedWords(source("attention", "token"), 0, 0), "");
 });
 
 test("layers and heads stop at both ends; a reduction leads to the nearest head", () => {

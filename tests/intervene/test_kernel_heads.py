@@ -149,3 +149,37 @@ def test_other_interventions_go_together_with_those_of_kernels() -> None:
             again = trace.model(IDS[None], use_cache=False).logits
     torch.testing.assert_close(both, together)
     assert (again - both).abs().max() > 1e-4
+
+
+def test_a_block_that_attends_as_well_counts_its_kernel_s_heads_on() -> None:
+    """As its maps do: in Falcon-H1 heads 0 to 3 are of attention, 4 to 7 of its scan."""
+    trace = traced("falcon_h1")
+    places = {2: ("model.layers.1.self_attn.o_proj", 2), 6: ("model.layers.1.mamba.out_proj", 2)}
+    plain = aw.mixing(trace, "norm").layer(1)
+    for number, (path, head) in places.items():
+        ablated = trace.rerun(aw.ablate_heads(trace, {1: [number]}))
+        hook = trace.model.get_submodule(path).register_forward_pre_hook(zeroing(head, 4))
+        with torch.no_grad():
+            by_hand = trace.model(IDS[None], use_cache=False).logits[0]
+        hook.remove()
+        torch.testing.assert_close(ablated.logits, by_hand, rtol=1e-5, atol=1e-6)
+        with aw.ablate_heads(trace, {1: [number]}):
+            left = aw.mixing(ablated, "norm").layer(1)
+        assert not left[number].any()
+        assert plain[number].any()
+    both = trace.rerun(aw.ablate_heads(trace, {1: [2, 6]}))
+    assert (both.logits - ablated.logits).abs().max() > 1e-4
+    assert trace.rerun(aw.ablate_heads(trace, {1: "all"})).interventions == (
+        "heads 0 to 7 of layer 1 set to zero",
+    )
+    with pytest.raises(IndexError, match="0 to 7"):
+        aw.ablate_heads(trace, {1: [8]})
+
+
+def test_heads_of_attention_keep_their_numbers_next_to_a_kernel_without_heads() -> None:
+    trace = traced("zamba")
+    assert trace.rerun(aw.ablate_heads(trace, {1: "all"})).interventions == (
+        "heads 0 to 3 of layer 1 set to zero",
+    )
+    with pytest.raises(UnsupportedModelError, match=r"channel by channel .*, so that 4 is not a head"):
+        aw.ablate_heads(trace, {1: [4]})

@@ -13,6 +13,7 @@ import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
 from attnwidgets.views.interventions import intervention_view
 from tests.intervene.made import t5, vit
+from tests.models.build import Kind, build
 from tests.tracing import tiny
 
 OUT = {"kind": "ablate", "layer": 1, "head": 2}
@@ -275,3 +276,59 @@ def test_a_page_does_not_run_a_large_model_for_what_nobody_asked(read, tmp_path,
     view = aw.Explorer(read)
     view.selection.interventions = [OUT]
     assert len(answers_of(view.to_html(tmp_path / "page.html"))[1]) == 1
+
+
+# -- blocks that do not attend, or not only --------------------------------------------------------
+
+IDS = torch.tensor([21, 34, 55, 47, 90, 63, 21, 30, 44, 70, 12])
+
+
+def mixing(name):
+    return aw.trace(build(Kind(name, "causal")), None, IDS)
+
+
+def groups(trace, explanation, layer):
+    view = aw.Heatmap(explanation)
+    mixers = view.sources()[0].describe("", "")["mixers"]["layers"]
+    return [(group["heads"], group["attends"], group["fixed"]) for group in mixers[str(layer)]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "layer", "head"), [("falcon_h1", 1, 6), ("qwen3_5_text", 1, 2), ("mamba2", 1, 3)]
+)
+def test_a_head_of_a_kernel_is_knocked_out_by_its_number_in_the_map(name, layer, head):
+    trace = mixing(name)
+    view = aw.Explorer(trace)
+    assert asked(view, "interventions")[0]["refusal"] == ""
+    view.selection.interventions = [OUT | {"layer": layer, "head": head}]
+    answer, _ = asked(view, interventions=list(view.selection.interventions))
+    expected = after(trace, aw.ablate_heads(trace, (layer, head)))
+    assert max(abs(row[3] - expected[row[0]]) for row in answer["rows"]) < 1e-7
+    assert answer["distance"] > 1e-4
+    assert groups(trace, aw.mixing(trace), layer)[-1] == (4, False, "")
+
+
+@pytest.mark.slow
+def test_what_is_not_a_head_is_not_offered_and_says_why():
+    zamba, llama = mixing("zamba"), mixing("diffllama")
+    view = aw.Explorer(zamba)
+    reason = "a state space has channels and not heads"
+    assert groups(zamba, aw.mixing(zamba), 1) == [(4, True, ""), (0, False, reason)]
+    with pytest.raises(ValueError, match=f"all channels of layer 1 cannot be knocked out: {reason}"):
+        view.selection.interventions = [OUT | {"layer": 1, "head": 4}]
+    ((_, _, why),) = groups(llama, aw.mixing(llama), 0)
+    assert why.startswith("it is the difference of two heads")
+    channels = aw.InterventionView(mixing("mamba"))
+    with pytest.raises(ValueError, match=reason):
+        channels.selection.interventions = [OUT | {"layer": 0, "head": 0}]
+    assert not list(channels._changes_for_page())
+
+
+def test_rows_and_means_are_of_attention():
+    trace = mixing("qwen3_5_text")
+    view = aw.Explorer(trace)
+    with pytest.raises(ValueError, match=r"cannot be set for head 1 \(gated delta rule\)"):
+        view.selection.interventions = [ROW | {"to": "uniform", "query": 3}]
+    with pytest.raises(ValueError, match="use 'zero' for head 1"):
+        view.selection.interventions = [OUT | {"head": 1, "how": "mean"}]

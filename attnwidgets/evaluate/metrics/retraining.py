@@ -214,8 +214,9 @@ def uniform_attention(
         >>> aw.evaluate.uniform_attention(lambda seed: model, train, seeds=[0]).methods
         ('trained', 'uniform')
     """
+    from attnwidgets.intervene.block_heads import sites_of
     from attnwidgets.intervene.edit_attention import edit_attention
-    from attnwidgets.intervene.heads import sites_of, some_layers
+    from attnwidgets.intervene.heads import some_layers
 
     if not len(seeds):
         raise ValueError("seeds is empty: give one or more.")

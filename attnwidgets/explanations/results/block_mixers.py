@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from attnwidgets.explanations.results.trace_protocol import TraceLike
+    from attnwidgets.tracing.anatomy.blocks import Block, Mixer
+
+    Group = tuple[str, int, int, str]
 
 ALL_CHANNELS = "all channels"
 """The name of what stands in the place of a head, in a block without heads."""
@@ -33,11 +36,13 @@ class HeadGroup:
         kind: How they mix tokens: "attention", "gated delta rule", ...
         heads: Their number; 0 for a mixer without heads, which takes the place of one.
         reach: How many tokens back a convolution reads; 0 for any other mixer.
+        fixed: Why they cannot be ablated one by one, by the numbers of the map, or "".
     """
 
     kind: str
     heads: int
     reach: int
+    fixed: str = ""
 
     @property
     def name(self) -> str:
@@ -76,6 +81,14 @@ class BlockMixers:
         """Return whether all channels of a mixer stand in the place of a head."""
         return all(not group.heads for group in self._of(head))
 
+    def fixed(self, head: int) -> str:
+        """Return why a head cannot be ablated, or ""."""
+        return self._of(head)[0].fixed
+
+    def attends(self, head: int) -> bool:
+        """Return whether a head is one of attention."""
+        return self._of(head)[0].attends
+
     def words(self, head: int | str, base: int = 0) -> str:
         """Return "head 3", or what stands in its place; "" for "-"."""
         return ALL_CHANNELS if head != "-" and self.is_headless(head) else head_words(head, base)
@@ -106,7 +119,7 @@ def head_words(head: int | str, base: int = 0) -> str:
     return f"head {head + base}"
 
 
-def mixers_in(trace: TraceLike, stack: str, *, attention: bool) -> dict[str, list[tuple[str, int, int]]]:
+def mixers_in(trace: TraceLike, stack: str, *, attention: bool) -> dict[str, list[Group]]:
     """Return the fields of the `HeadGroup`s of every block of a stack, by its number.
 
     {} for a stack in which attention alone was recorded. With `attention`, heads are those of its maps.
@@ -115,13 +128,32 @@ def mixers_in(trace: TraceLike, stack: str, *, attention: bool) -> dict[str, lis
     table = getattr(recorded, "stack_table", {}).get(stack)
     if table is None or not table.mixing:
         return {}
-    return {
-        str(block.number): [
-            (mixer.kind, mixer.heads if attention else mixer.mixing_heads, mixer.reach)
-            for mixer in block.mapped
-        ]
-        for block in recorded.anatomy.stacks[stack]
-    }
+    return {str(block.number): _groups(block, stack, attention) for block in recorded.anatomy.stacks[stack]}
+
+
+def _groups(block: Block, stack: str, attention: bool) -> list[Group]:
+    groups: list[Group] = []
+    is_shifted = False
+    for mixer in block.mapped:
+        heads = mixer.heads if attention else mixer.mixing_heads
+        is_shifted |= heads != mixer.heads
+        groups.append((mixer.kind, heads, mixer.reach, _fixed(mixer, stack, is_shifted)))
+    return groups
+
+
+def _fixed(mixer: Mixer, stack: str, is_shifted: bool) -> str:
+    """Return why the heads of a mixer cannot be ablated by their numbers in a map, or ""."""
+    if is_shifted:
+        return "it is the difference of two heads, which can be knocked out one by one in a map of attention"
+    if not mixer.heads:
+        return f"{_article(mixer.kind)} {mixer.kind} has channels and not heads"
+    if mixer.stack not in ("", stack):
+        return f"it belongs to the stack {mixer.stack!r}, in whose maps it can be knocked out"
+    return ""
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
 
 
 def mixers_of(explanation: Any) -> dict[int, BlockMixers]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from attnwidgets.explanations.results.atlas import atlas_of
 from attnwidgets.explanations.results.description import axis_words
 from attnwidgets.explanations.results.mixing_map import MixingMap

@@ -103,8 +103,12 @@ class Block:
 
     @property
     def mapped(self) -> tuple[Mixer, ...]:
-        """Its mixers whose maps are known, or all of them if none is."""
-        return tuple(mixer for mixer in self.mixers if mixer.stack or mixer.is_measured) or self.mixers
+        """Its mixers whose maps are known, or all of them if none is; attention first.
+
+        So a head of attention has the same number in maps of attention and in those of all that mixes tokens.
+        """
+        known = (mixer for mixer in self.mixers if mixer.stack or mixer.is_measured)
+        return tuple(sorted(known, key=lambda mixer: not mixer.stack)) or self.mixers
 
     @property
     def kinds(self) -> str:

@@ -207,7 +207,7 @@ def by_number(
 ) -> dict[int, MixedBlock]:
     """Return the runs of blocks by their numbers, of one sample without its padding.
 
-    The mixers of a run are in the order of its block's, and with them the heads of its maps.
+    The mixers of a run are in the order of those that its block has maps of, and with them the heads.
 
     Args:
         blocks: The blocks of a stack, in the order in which they ran.
@@ -218,7 +218,7 @@ def by_number(
     waiting = {path: iter(of_block) for path, of_block in runs.items()}
     pairs = ((block, next(waiting.get(block.path, iter(())), None)) for block in blocks)
     return {
-        block.number: run.in_order([mixer.path for mixer in block.mixers]).cut(sample, length)
+        block.number: run.in_order([mixer.path for mixer in block.mapped]).cut(sample, length)
         for block, run in pairs
         if run is not None
     }

@@ -182,7 +182,7 @@ class Intervening(View):
         for row in rows:
             at = {key: row[key] for key in ("stack", "layer", "head")}
             yield {"kind": "ablate", **at, "how": "zero"}
-        if rows:
+        if rows and self._attends(rows[0]):
             edit = {"kind": "row", **rows[0]}
             yield edit | {"to": "uniform"}
             key = self._pinned("key")
@@ -193,11 +193,12 @@ class Intervening(View):
 
     def _rows_for_page(self) -> Iterator[dict[str, Any]]:
         specs = [spec for spec in self.selection.interventions if spec["kind"] == "row"]
-        return self._distinct_rows([*map(_row_of, specs), *self._opening_rows()])
+        opening = [row for row in self._opening_rows() if self._attends(row)]
+        return self._distinct_rows([*map(_row_of, specs), *opening])
 
     def _free_for_page(self) -> Iterator[dict[str, Any]]:
         specs = [spec for spec in self.selection.interventions if spec.get("to") == "free"]
-        opening = self._opening_rows()[:1]
+        opening = [row for row in self._opening_rows()[:1] if self._attends(row)]
         if opening and self._pass_work() > PAGE_WORK:
             opening = []
         return self._distinct_rows([*map(_row_of, specs), *opening])
@@ -207,21 +208,28 @@ class Intervening(View):
         if any(source.method == "attention" for source in self.sources()):
             yield from {str(row): row for row in rows}.values()
 
+    def _attends(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a row is one of attention."""
+        reach = self._intervened.reach
+        return reach is not None and reach.heads[row["stack"]][row["layer"]].attends(row["head"])
+
     def _opening_rows(self) -> list[dict[str, Any]]:
         """Return the row that a page opens with, then the same row of other heads, nearest first.
 
-        Each is stack, layer, head and query (a token). There are none if no intervention is possible.
+        Each is stack, layer, head and query (a token). There are none if no intervention is possible, nor of
+        heads that cannot be ablated.
         """
         reach, selection = self._intervened.reach, self.selection
         if reach is None or self._intervened.refusal():
             return []
         stack = selection.stack if selection.stack in reach.heads else reach.stack
         layer = min(reach.heads[stack], key=lambda number: abs(number - selection.layer))
-        count = reach.heads[stack][layer]
-        head = min(selection.head if isinstance(selection.head, int) else 0, count - 1)
+        mixers = reach.heads[stack][layer]
+        head = min(selection.head if isinstance(selection.head, int) else 0, mixers.n_heads - 1)
         pinned = self._pinned("query")
         query = self._opening_query(stack) if pinned is None else pinned
-        nearest = sorted(range(count), key=lambda number: abs(number - head))[:_MOST_HEADS]
+        heads = (number for number in range(mixers.n_heads) if not mixers.fixed(number))
+        nearest = sorted(heads, key=lambda number: abs(number - head))[:_MOST_HEADS]
         return [{"stack": stack, "layer": layer, "head": number, "query": query} for number in nearest]
 
     def _opening_query(self, stack: str) -> int:

@@ -10,7 +10,9 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
+from attnwidgets.explanations.results.block_mixers import BlockMixers, HeadGroup, mixers_in
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.anatomy.blocks import ATTENTION
 from attnwidgets.views.wire.axes import span
 
 if TYPE_CHECKING:
@@ -40,12 +42,12 @@ class Reach:
     """The layers, heads and tokens that specs of a trace may name.
 
     Args:
-        heads: Number of heads by stack and layer.
+        heads: The heads by stack and layer, numbered as `aw.ablate_heads` does.
         tokens: Numbers of queries and keys, by stack.
         stack: The stack of specs that name none.
     """
 
-    heads: Mapping[str, Mapping[int, int]]
+    heads: Mapping[str, Mapping[int, BlockMixers]]
     tokens: Mapping[str, tuple[int, int]]
     stack: str
 
@@ -53,13 +55,22 @@ class Reach:
     def of(trace: Trace) -> Reach:
         """Return the reach of a trace."""
         return Reach(
-            {
-                name: {layer: trace.n_heads(name, layer) for layer in trace.layers(name)}
-                for name in trace.stacks
-            },
+            {name: _heads_of(trace, name) for name in trace.stacks},
             {name: (len(trace.axes(name)[0]), len(trace.axes(name)[1])) for name in trace.stacks},
             trace.default_stack,
         )
+
+
+def _heads_of(trace: Trace, stack: str) -> dict[int, BlockMixers]:
+    """Return the heads of the blocks of a stack that mix tokens."""
+    mixers = mixers_in(trace, stack, attention=True)
+    if not mixers:
+        counts = {layer: trace.n_heads(stack, layer) for layer in trace.layers(stack)}
+        return {layer: BlockMixers((HeadGroup(ATTENTION, count, 0),)) for layer, count in counts.items()}
+    heads = {
+        int(number): BlockMixers(tuple(HeadGroup(*group) for group in mixers[number])) for number in mixers
+    }
+    return {layer: of_block for layer, of_block in heads.items() if of_block.n_heads}
 
 
 def checked_specs(given: Any, reach: Reach | None) -> tuple[Spec, ...]:
@@ -114,12 +125,29 @@ def _checked_spec(name: str, given: Any, reach: Reach | None) -> Spec:
     heads = None if reach is None else reach.heads[stack]
     queries, keys = (None, None) if reach is None else reach.tokens[stack]
     layer = _number(name, "layer", given, None if heads is None else tuple(heads))
-    head = _number(name, "head", given, None if heads is None else range(heads[layer]))
+    mixers = None if heads is None else heads[layer]
+    head = _number(name, "head", given, None if mixers is None else range(mixers.n_heads))
     spec: Spec = {"kind": kind, "stack": str(stack), "layer": layer, "head": head}
+    attends = mixers is None or mixers.attends(head)
     if kind == "ablate":
-        return spec | {"how": _one_of(name, "how", given.get("how", "zero"), HOWS)}
+        how = _one_of(name, "how", given.get("how", "zero"), HOWS)
+        if mixers is not None and mixers.fixed(head):
+            raise ValueError(
+                f"{name}: {mixers.words(head)} of layer {layer} cannot be knocked out: {mixers.fixed(head)}."
+            )
+        if not attends and how != "zero":
+            raise ValueError(
+                f"{name}: how={how!r} is for heads of attention; use 'zero' for {_of(mixers, head)}."
+            )
+        return spec | {"how": how}
+    if not attends:
+        raise ValueError(f"{name}: a row of attention cannot be set for {_of(mixers, head)}.")
     spec["query"] = _number(name, "query", given, None if queries is None else range(queries))
     return spec | _checked_row(name, given, keys)
+
+
+def _of(mixers: BlockMixers | None, head: int) -> str:
+    return "" if mixers is None else f"{mixers.words(head)} ({mixers.kind(head)})"
 
 
 def _checked_row(name: str, given: Mapping[str, Any], keys: int | None) -> Spec:
@@ -199,11 +227,11 @@ class TraceInterventions:
             return "it needs a trace, but this view was given something made from one: give it the trace"
         if getattr(trace, "model", None) is None:
             return "it needs the model, but the numbers of this trace were given without one"
-        from attnwidgets.tracing.anatomy.attention_modules import sites
+        from attnwidgets.intervene.block_heads import heads_of_blocks
         from attnwidgets.tracing.interventions import require_same_interventions
 
         try:
-            sites(trace)
+            heads_of_blocks(trace, None)
             require_same_interventions(trace, "an intervention")
         except ValueError as error:
             return str(error)

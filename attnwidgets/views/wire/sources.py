@@ -328,6 +328,8 @@ class Source(Reader):
                     "name": group.name,
                     "heads": group.heads,
                     "meaning": meanings.setdefault(mixers.meaning(place, measure), len(meanings)),
+                    "attends": group.attends,
+                    "fixed": group.fixed,
                 }
                 for group, place in zip(mixers.groups, places[:-1], strict=True)
             ]

@@ -90,6 +90,9 @@ export interface HeadGroup {
   heads: number;
   /** What its values are: an index of `meanings`. */
   meaning: number;
+  attends: boolean;
+  /** Why no head of it can be knocked out, or "". */
+  fixed: string;
 }
 
 /** The blocks of a model, of which not all attend. */

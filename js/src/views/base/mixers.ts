@@ -35,6 +35,16 @@ export function headlessWords(source: Source, layer: number, head: HeadKey): str
   return head !== "-" && groups.length > 0 && groups.every(({ heads }) => !heads) ? ALL_CHANNELS : "";
 }
 
+/** Why a head cannot be knocked out, or "". */
+export function fixedWords(source: Source, layer: number, head: number): string {
+  return owners(source, layer)[head]?.fixed ?? "";
+}
+
+/** Whether a head is one of attention, as all are in models of attention alone. */
+export function attends(source: Source, layer: number, head: number): boolean {
+  return owners(source, layer)[head]?.attends ?? true;
+}
+
 /** What a value is; of a reduction, what holds for all of its heads, which a longer sentence says; "" for attention. */
 export function meaningOf(source: Source, layer: number, head: HeadKey): string {
   const words = groupsAt(source, layer, head).map(({ meaning }) => source.mixers?.meanings[meaning] ?? "");

@@ -18,6 +18,7 @@ import { createExactRows, describeCells } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { explanationAtRest, requestExplanation } from "../base/explained.ts";
 import { createFrame } from "../base/frame.ts";
+import { fixedWords } from "../base/mixers.ts";
 import { placeWords, whereWords } from "../base/navigation.ts";
 import { openedAt } from "../base/opening.ts";
 import { EXPAND, SHRINK } from "../base/signs.ts";
@@ -114,6 +115,8 @@ export const renderExplorer = view((ctx, root, signal) => {
       answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
     if (!at || typeof at.head !== "number") setText(message, "Choose one head first: then k knocks it out.");
     else if (why) setText(message, `No head can be knocked out: it ${why}.`);
+    else if (fixedWords(at.source, at.layer, at.head))
+      setText(message, `This cannot be knocked out: ${fixedWords(at.source, at.layer, at.head)}.`);
     else {
       setText(message, "");
       knock(ctx, at.source.stack, at.layer, at.head, "zero");

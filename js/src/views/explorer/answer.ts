@@ -11,6 +11,7 @@ import type { Axis, Cell, Source } from "../../wire/wire.ts";
 import { createAccount, detailsOf } from "../base/account.ts";
 import { createExactRows } from "../base/cellValues.ts";
 import { createMeters, type Meter } from "../base/meters.ts";
+import { fixedWords } from "../base/mixers.ts";
 import { headAddress, headAt, plural } from "../base/navigation.ts";
 import { openedAt } from "../base/opening.ts";
 import { SINK_NAME, toSink } from "../base/rowFacts.ts";
@@ -243,7 +244,9 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const refusal = answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? "unknown";
     assign(knockOut, { hidden: head === null || refusal !== "" || !source.heads });
     if (at && head !== null) {
-      const out = ablated(ctx, at.source.stack, at.layer, head);
+      const why = fixedWords(at.source, at.layer, head);
+      const out = !why && ablated(ctx, at.source.stack, at.layer, head);
+      assign(knockOut, { disabled: why !== "", title: why && `cannot be knocked out: ${why}` });
       setText(knockOut, `${out ? "Restore" : "Knock out"} ${headAddress(ctx, at.layer, head)}`);
       knockOut.ariaPressed = String(Boolean(out));
     }

@@ -8,6 +8,7 @@ import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { failed } from "../base/missing.ts";
+import { attends, fixedWords } from "../base/mixers.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
@@ -54,8 +55,9 @@ export const renderInterventionView = view((ctx, root, signal) => {
 
   const toggle = (): void => {
     const at = shownHeadOf(ctx);
-    if (!at || typeof at.head !== "number" || refusal()) return;
-    knock(ctx, at.source.stack, at.layer, at.head, how.value as "zero" | "mean");
+    if (!at || typeof at.head !== "number" || refusal() || fixedWords(at.source, at.layer, at.head)) return;
+    const only = attends(at.source, at.layer, at.head) ? how.value : "zero";
+    knock(ctx, at.source.stack, at.layer, at.head, only as "zero" | "mean");
   };
   on(act, signal, { click: toggle });
   onK(root, signal, toggle);
@@ -75,12 +77,14 @@ export const renderInterventionView = view((ctx, root, signal) => {
           : { kind: "none", words: `Nothing can be changed here: ${reason}` },
     );
     const head = at && typeof at.head === "number" ? at.head : null;
-    const out = at && head !== null && ablated(ctx, at.source.stack, at.layer, head);
+    const why = at && head !== null ? fixedWords(at.source, at.layer, head) : "";
+    const out = at && head !== null && !why && ablated(ctx, at.source.stack, at.layer, head);
     const name = at && head !== null ? `head ${headAddress(ctx, at.layer, head)}` : "a head";
     setText(act, out ? `Restore ${name}` : `Knock out ${name}`);
-    act.disabled = head === null || Boolean(reason);
-    act.title = head === null ? "Choose one head first" : "k";
-    how.disabled = Boolean(reason || out);
+    act.disabled = head === null || Boolean(reason || why);
+    act.title = head === null ? "Choose one head first" : why ? `cannot be knocked out: ${why}` : "k";
+    // The output of a kernel's head is set to zero alone.
+    how.disabled = Boolean(reason || out || why) || !(at && head !== null && attends(at.source, at.layer, head));
     if (alone) {
       controls.show();
       bar.show();

@@ -9,6 +9,7 @@ import { floatsOf } from "../../wire/buffers.ts";
 import type { Cell, SetRow, Source } from "../../wire/wire.ts";
 import { createReadout } from "../base/frame.ts";
 import { createProgress } from "../base/missing.ts";
+import { attends } from "../base/mixers.ts";
 import { headAddress } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { createSegments } from "../base/segmentedControl.ts";
@@ -125,6 +126,7 @@ export function createRowEditor(
     if (!at || typeof at.head !== "number") return null;
     const query = pinned("query");
     const { source, layer, head } = at;
+    if (!attends(source, layer, head)) return null;
     return { stack: source.stack, layer, head, query: query < 0 ? opening() : query };
   };
   const current = (at: Place): SetRow | undefined =>
@@ -237,7 +239,13 @@ export function createRowEditor(
     setText(title, `attention row in ${name}`);
     setText(
       note,
-      why ? "" : at ? "" : shownHead ? "Choose one head: several are shown together." : "Nothing shown here has heads.",
+      why || at
+        ? ""
+        : !shownHead
+          ? "Nothing shown here has heads."
+          : typeof shownHead.head === "number"
+            ? "Only rows of attention are set here."
+            : "Choose one head: several are shown together.",
     );
     if (!at || why) {
       state.show(null);

@@ -3,6 +3,7 @@
 import type { ViewContext } from "../../../context.ts";
 import { h, on, place, setChildren } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
+import { fixedWords } from "../../base/mixers.ts";
 import { ablated, KNOCKS, knock, onK, specsOf } from "../../interventions/list.ts";
 import type { Place, Spot } from "./arrange.ts";
 
@@ -29,9 +30,10 @@ export function createKnockout(
     const source = ctx.source();
     const at = spotted();
     if (!at || !source.heads || source.kind !== "map") return;
+    const [layer, head] = [source.layers[at.layer] as number, source.heads[at.head] as number];
     const answer = answers.get<{ refusal: string }>("interventions");
     refusal = answer?.meta.refusal ?? answers.failure("interventions") ?? "";
-    if (!refusal) knock(ctx, source.stack, source.layers[at.layer] as number, source.heads[at.head] as number, "zero");
+    if (!refusal && !fixedWords(source, layer, head)) knock(ctx, source.stack, layer, head, "zero");
     changed();
   };
   plot.append(crosses);
@@ -51,7 +53,7 @@ export function createKnockout(
       const spots = specsOf(ctx).flatMap((spec) => {
         if (spec.kind !== "ablate" || spec.stack !== source.stack || source.kind !== "map") return [];
         const at = places.get(`${source.layers.indexOf(spec.layer)} ${source.heads?.indexOf(spec.head)}`);
-        return at ? [at] : [];
+        return at && !fixedWords(source, spec.layer, spec.head) ? [at] : [];
       });
       const stateKey = `${spots.join(" ")}|${width}|${height}`;
       if (stateKey === drawnKey) return;
@@ -66,10 +68,12 @@ export function createKnockout(
       );
     },
     words(at) {
-      const { stack, layers, heads } = ctx.source();
-      if (!at || !heads) return "";
-      if (refusal) return ` · cannot be knocked out: ${refusal}`;
-      return ablated(ctx, stack, layers[at.layer] as number, heads[at.head] as number) ? " · knocked out" : "";
+      const source = ctx.source();
+      if (!at || !source.heads) return "";
+      const [layer, head] = [source.layers[at.layer] as number, source.heads[at.head] as number];
+      const why = refusal || fixedWords(source, layer, head);
+      if (why) return ` · cannot be knocked out: ${why}`;
+      return ablated(ctx, source.stack, layer, head) ? " · knocked out" : "";
     },
   };
 }
