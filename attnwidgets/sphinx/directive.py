@@ -88,7 +88,8 @@ class ViewDirective(SphinxDirective):
 
 
 def _made(kind: str, explanation: Explanation, options: dict[str, Any]) -> View:
-    known = {name: result for name in dir(aw) if _is_view(result := getattr(aw, name))}
+    listed = [(space, name) for space in (aw, aw.views) for name in dir(space)]
+    known = {name: result for space, name in listed if _is_view(result := getattr(space, name))}
     if kind not in known:
         raise ValueError(f"unknown view {kind!r}.{suggest(kind, known)} The views are {', '.join(known)}.")
     view: View = known[kind](explanation, **options)

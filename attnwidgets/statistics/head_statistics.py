@@ -1,4 +1,4 @@
-"""aw.head_statistics: numbers that say how every head of a trace or map reads; and heads like a head."""
+"""Numbers that say how every head of a trace or map reads; and heads like a head."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def head_statistics(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
-        >>> stats = aw.head_statistics(trace)
+        >>> stats = aw.statistics.head_statistics(trace)
         >>> stats["entropy"].shape, stats.left_out["other_sentences"]
         ((6, 12), 'there is only one sentence')
     """
@@ -108,13 +108,15 @@ def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
         HeadStatistics [statistic, layer, head]; range and meaning are those of each statistic.
 
     Raises:
-        TypeError: If they are not tables, but traces, say (`aw.head_statistics` makes tables of these).
+        TypeError: If they are not tables, but traces, say, of which `aw.statistics.head_statistics` makes
+            tables.
         ValueError: If layers, heads or units differ, or no statistic is in all tables.
 
     Example:
         >>> model, tokenizer = aw.demo_model("encoder")
         >>> texts = ("The cat sat on the mat.", "It rained all day.")
-        >>> tables = [aw.head_statistics(aw.trace(model, tokenizer, text), "entropy") for text in texts]
+        >>> traces = [aw.trace(model, tokenizer, text) for text in texts]
+        >>> tables = [aw.statistics.head_statistics(trace, "entropy") for trace in traces]
         >>> aw.statistics.averaged(tables).steps
         ('mean over 2 texts',)
     """
@@ -125,7 +127,8 @@ def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
         if not isinstance(table, HeadStatistics):
             raise TypeError(
                 f"tables[{number}] is a {type(table).__name__}, not a table of heads: average "
-                "aw.head_statistics(traces), or aw.head_importance(traces), which averages by itself."
+                "aw.statistics.head_statistics(traces), or aw.statistics.head_importance(traces), which "
+                "averages by itself."
             )
         for what in ("layers", "heads", "unit"):
             here, expected = getattr(table, what), getattr(first, what)

@@ -1,4 +1,4 @@
-"""aw.agreement: how alike methods rank tokens, and what that does and does not show."""
+"""aw.evaluate.agreement: how alike methods rank tokens, and what that does and does not show."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def agreement(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")
-        >>> found = aw.agreement({"gradient": aw.saliency(trace), "lrp": aw.lrp(trace)})
+        >>> found = aw.evaluate.agreement({"gradient": aw.saliency(trace), "lrp": aw.lrp(trace)})
         >>> found.names, found.shape
         (('gradient', 'lrp'), (2, 2))
     """
