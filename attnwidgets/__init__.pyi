@@ -8,9 +8,7 @@ from .tracing.recording.run import trace as trace
 from .tracing.module_trace import trace_module as trace_module
 from .tracing.from_attentions import from_attentions as from_attentions
 from .tracing.from_qkv import from_qkv as from_qkv
-from .tracing.continuations import Continuation as Continuation, continuations as continuations
-from .tracing.trace import Trace as Trace
-from .tracing.text.units import TokenAxis as TokenAxis, Unit as Unit
+from .tracing.continuations import continuations as continuations
 from .demo.texts import demo_book as demo_book
 from .demo.models import demo_model as demo_model
 from .demo.texts import demo_texts as demo_texts
@@ -29,8 +27,6 @@ from .explanations.mixing.attention_norm import mixing_ratio as mixing_ratio
 from .explanations.mixing.attention_norm import globenc as globenc
 from .explanations.mixing.alti import alti as alti
 from .explanations.mixing.contribution_graph import contribution_graph as contribution_graph
-from .explanations.results.mixing_map import MixingMap as MixingMap
-from .explanations.results.contribution_graph import ContributionGraph as ContributionGraph
 
 # Why this prediction, and not another?
 from .explanations import targets as targets
@@ -49,7 +45,6 @@ from .evaluate.surrogates.lime import lime as lime
 from .explanations.mixing.alti import alti_logit as alti_logit
 from .explanations.mixing.decompx import decompx as decompx
 from .explanations.mixing.direct_logit_attribution import direct_logit_attribution as direct_logit_attribution
-from .explanations.results.attributions import Attributions as Attributions
 
 # What does it see in a picture?
 from . import vision as vision
@@ -60,11 +55,6 @@ from .explanations.user_methods.register import check as check, register as regi
 
 # What do heads do?
 from . import statistics as statistics
-from .statistics.head_statistics import head_statistics as head_statistics
-from .statistics.head_importance import head_importance as head_importance
-from .statistics.free_attention import free_attention as free_attention
-from .statistics.induction import induction_score as induction_score
-from .statistics.retrieval import retrieval_score as retrieval_score
 
 # What if it were otherwise?
 from .intervene.heads import ablate_heads as ablate_heads
@@ -74,20 +64,17 @@ from .intervene.edit_attention import drop_tokens as drop_tokens, suppress as su
 from .sae.steering.steer import steer as steer
 from .tracing.interventions import interventions as interventions
 from . import circuits as circuits
-from .circuits.scores.why import why as why
 from . import concepts as concepts
 
 # Which features fire?
 from .sae.sae import SAE as SAE
 from .sae.features import sae_features as sae_features
-from .sae.feature_activations import FeatureActivations as FeatureActivations
 from .sae.corpus_statistics.feature_stats import feature_stats as feature_stats
 from .sae.corpus_statistics.stats import FeatureStats as FeatureStats
 
 # Is it an explanation?
 from . import evaluate as evaluate
 from . import people as people
-from .evaluate.metrics.agreement import agreement as agreement
 from .explanations.attribution.conservation import check_conservation as check_conservation
 
 # Questions in class
@@ -103,31 +90,23 @@ from .views.media.image_view import ImageView as ImageView
 from .views.heads.head_view import HeadView as HeadView
 from .views.heads.neuron_view import NeuronView as NeuronView
 from .views.text.token_strip import TokenStrip as TokenStrip
-from .views.maps.heatmap import RelevanceMap as RelevanceMap
 from .views.text.predictions import Predictions as Predictions
-from .views.compare.compare_view import CompareView as CompareView, compare as compare
+from .views.compare.compare_view import compare as compare
 from .views.compare.two_texts import TwoTexts as TwoTexts
 from .views.compare.layer_profile import LayerProfile as LayerProfile
 from .views.compare.flow_view import FlowView as FlowView
 from .views.interventions.intervention_view import InterventionView as InterventionView
 from .views.evaluate.removal_view import RemovalView as RemovalView
-from .views.evaluate.scorecard_view import ScorecardView as ScorecardView
-from .views.circuits.patch_view import PatchView as PatchView
-from .views.circuits.lens_view import LensView as LensView
-from .views.circuits.claim_view import ClaimView as ClaimView
-from .views.concepts.concept_view import ConceptView as ConceptView
-from .views.concepts.influence_view import InfluenceView as InfluenceView
-from .views.concepts.shape_view import ShapeView as ShapeView
-from .views.circuits.sentence_view import SentenceView as SentenceView
 from .views.features.feature_view import FeatureTable as FeatureTable
 from .views.features.feature_view import FeaturePanel as FeaturePanel
 from .views.features.feature_view import FeatureStrip as FeatureStrip
 from .views.features.steer_view import SteerView as SteerView
 from .views.media.audio_view import AudioView as AudioView
-from .views.base.selection import Selection as Selection
 from .views.base.linked_view import link as link
+from . import views as views
 
 # Files, pages, and other tools
+from . import results as results
 from . import compat as compat
 from .explanations.results.archive import load as load
 from .views.page.html import to_html as to_html

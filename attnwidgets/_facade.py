@@ -1,5 +1,7 @@
 """The public names: by question, as `__init__.pyi` lists them, and each loaded on first use.
 
+A name that moved is loaded from its new module, with a warning (`_former.py`).
+
 Functions that run models need torch and transformers; those that read arrays and files do not. Where a
 library is not installed (as in Pyodide), every name exists: it works, or its use raises an error that names
 the library.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import importlib.util
 import sys
 import textwrap
@@ -18,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import lazy_loader
 
-from attnwidgets._errors import not_installed, suggest
+from attnwidgets._errors import deprecated, not_installed, suggest
+from attnwidgets._former import FORMER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,36 +54,67 @@ def in_words(names: dict[str, list[str]]) -> str:
     )
 
 
-def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package: the names in its `__init__.pyi`.
+def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a module or package: the names in its stub.
 
     Args:
-        package: `__name__` of the package.
+        module: Its `__name__`.
         file: Its `__file__`.
     """
-    load, directory, names = lazy_loader.attach_stub(package, file)
-    prefix = _prefix(package)
+    load, directory, names = _listed(module, file)
+    return _getter(module, names, load), directory, names
+
+
+def _getter(module: str, names: list[str], load: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return `__getattr__` of a module with these public names."""
+    prefix = _prefix(module)
 
     def get(name: str) -> Any:
         if name not in names:
+            if present := FORMER.get(f"{prefix}.{name}"):
+                deprecated(f"{prefix}.{name} is {present} now")
+                return _public(present)
             raise AttributeError(
-                f"module {package!r} has no attribute {name!r}.{suggest(name, names, prefix)}"
+                f"module {module!r} has no attribute {name!r}.{suggest(name, names, prefix)}"
             )
         try:
             value = _saying(f"{prefix}.{name}", load(name))
         except ModuleNotFoundError as error:
             value = Needs(f"{prefix}.{name}", library_of(error))
-        setattr(sys.modules[package], name, value)
+        setattr(sys.modules[module], name, value)
         return value
 
-    return get, directory, names
+    return get
 
 
-def complete(package: str) -> None:
-    """Replace names of a namespace that is loaded as a whole where a library is missing, as `attach` does."""
+def _listed(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return how a name in the stub of a module is loaded, and the names."""
+    if Path(file).name == "__init__.py":
+        return lazy_loader.attach_stub(module, file)
+    # lazy_loader knows packages alone: it would keep each value in the package that the module is in.
+    package = module.rpartition(".")[0]
+    nodes = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: f"{package}.{node.module}" for node in imports for alias in node.names}
+    names = sorted(homes)
+    return lambda name: getattr(importlib.import_module(homes[name]), name), names.copy, names
+
+
+def complete(package: str) -> Callable[[str], Any]:
+    """Finish a namespace that is loaded as a whole, and return its `__getattr__`, for names that moved.
+
+    Where a library is missing, its names are replaced as `attach` does.
+    """
     space, prefix = sys.modules[package], _prefix(package)
     for name in space.__all__:
         setattr(space, name, _saying(f"{prefix}.{name}", getattr(space, name)))
+    return _getter(package, space.__all__, vars(space).__getitem__)
+
+
+def _public(name: str) -> Any:
+    """Return the value of a public name: "aw.statistics.entropy"."""
+    space, _, last = name.replace("aw", "attnwidgets", 1).rpartition(".")
+    return getattr(importlib.import_module(space), last)
 
 
 def _prefix(package: str) -> str:

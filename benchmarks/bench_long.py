@@ -101,7 +101,7 @@ def main() -> None:
     print(f"  it opens on: {view.selection.unit}")
     sums = aw.circuits.sentence_attribution(trace, "attention")
     timed("sums between sentences, all heads", lambda: [sums.layer(layer) for layer in sums.layers], forward)
-    timed("SentenceView of them, shown", lambda: aw.SentenceView(sums)._repr_mimebundle_(), forward)
+    timed("SentenceView of them, shown", lambda: aw.views.SentenceView(sums)._repr_mimebundle_(), forward)
     timed("receiver heads", lambda: aw.circuits.receiver_heads(trace), forward)
     timed("one row of a head", lambda: trace.attention_rows(1, [0], [len(trace.tokens) - 1]))
     timed("rollout by tokens", lambda: aw.rollout(trace).layer(1))

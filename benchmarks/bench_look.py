@@ -134,7 +134,7 @@ def counted(tokens: int) -> Any:
 def scorecard() -> Any:
     """Return a scorecard of two methods with two metrics on three texts."""
     values = torch.rand(3, 2, 2, 5, generator=torch.Generator().manual_seed(0)).tolist()
-    return aw.evaluate.Scorecard(
+    return aw.results.Scorecard(
         values,
         metrics=["comprehensiveness", "sufficiency"],
         methods=["attention", "lrp"],
@@ -166,7 +166,7 @@ VIEWS: dict[str, Callable[[int], Any]] = {
     },
     "NeuronView": of_encoder("NeuronView"),
     "CompareView": lambda tokens: aw.compare(trace("encoder", tokens)),
-    "RelevanceMap": lambda tokens: aw.RelevanceMap(trace("classifier", tokens)),
+    "RelevanceMap": lambda tokens: aw.views.RelevanceMap(trace("classifier", tokens)),
     "Predictions": lambda tokens: aw.Predictions(trace("classifier", tokens)),
     "RemovalView": lambda tokens: aw.RemovalView(trace("classifier", tokens)),
     "InterventionView": lambda tokens: aw.InterventionView(trace("classifier", tokens)),
@@ -174,7 +174,7 @@ VIEWS: dict[str, Callable[[int], Any]] = {
     "FeatureTable": lambda tokens: aw.FeatureTable(aw.sae_features(*features(tokens))),
     "FeaturePanel": lambda tokens: aw.FeaturePanel(counted(tokens)),
     "SteerView": lambda tokens: aw.SteerView(*features(tokens)),
-    "ScorecardView": lambda _: aw.ScorecardView(scorecard()),
+    "ScorecardView": lambda _: aw.views.ScorecardView(scorecard()),
 }
 
 Look = dict[str, Any]

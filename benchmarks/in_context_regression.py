@@ -90,12 +90,12 @@ def report(model: Attention) -> None:
 
 
 @torch.no_grad()
-def maps(models: list[Attention]) -> aw.MixingMap:
+def maps(models: list[Attention]) -> aw.results.MixingMap:
     """Return the circuits of layers: a layer of the map for each, QK of its heads and then OV."""
     values = torch.stack([torch.cat([model.qk, model.ov.mT]) for model in models])
-    axis = aw.TokenAxis.plain([*(f"x{place}" for place in range(1, SIZE + 1)), "y"])
+    axis = aw.results.TokenAxis.plain([*(f"x{place}" for place in range(1, SIZE + 1)), "y"])
     title = "QK of both heads, OV of both; rows: query, or what is written"
-    return aw.MixingMap(
+    return aw.results.MixingMap(
         values.double().numpy(), query=axis, causal=False, stochastic=False, method="in_context_regression",
         provenance={"title": title},
     )  # fmt: skip

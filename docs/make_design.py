@@ -226,7 +226,7 @@ def main() -> None:
     """Write the sheet of parts, and that of the states."""
     model, tokenizer = aw.demo_model("classifier")
     review = aw.trace(model, tokenizer, "A wonderful film with a dull ending.")
-    views = [aw.Explorer(review, methods=METHODS, layer=2, head=6), aw.RelevanceMap(aw.lrp(review))]
+    views = [aw.Explorer(review, methods=METHODS, layer=2, head=6), aw.views.RelevanceMap(aw.lrp(review))]
     for theme in THEMES:
         shoot(views, FOLDER / f"design-{theme}.png", theme)
     draw_states(review, FOLDER / "design-states.png")

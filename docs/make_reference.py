@@ -42,13 +42,13 @@ def parameters(item: Any) -> str:
 
 def rows(prefix: str, names: list[str], home: Any) -> Iterator[str]:
     """Yield a row of a table for every name but those of modules, which have tables of their own."""
-    yield "| | |\n|---|---|"
-    for name in names:
-        item = getattr(home, name)
-        if callable(item):
-            call = "" if is_result(item) else f"({parameters(item)})"
-            paper = f" *{METHODS[name].paper}*" if name in METHODS and METHODS[name].paper else ""
-            yield f"| **`{prefix}{name}`**{call} | {summary(item)}{paper} |"
+    items = {name: item for name in names if callable(item := getattr(home, name))}
+    if items:
+        yield "| | |\n|---|---|"
+    for name, item in items.items():
+        call = "" if is_result(item) else f"({parameters(item)})"
+        paper = f" *{METHODS[name].paper}*" if name in METHODS and METHODS[name].paper else ""
+        yield f"| **`{prefix}{name}`**{call} | {summary(item)}{paper} |"
 
 
 def is_result(item: Any) -> bool:

@@ -69,7 +69,7 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
         >>> [round(float(share), 2) for share in lens.probability[:, -1]]
         [0.11, 0.11, 1.0]
     """
-    require_trace(trace, "lens")
+    require_trace(trace, "circuits.lens")
     if top < 1:
         raise ValueError(f"top must be 1 or more, not {top}.")
     traced = cast("Trace", trace)

@@ -136,7 +136,7 @@ def _traced(name: str, given: Any, function: str, model: Any, tokenizer: Any) ->
         raise TypeError(
             f"{name} is a {type(given).__name__}; pass a trace, aw.trace(model, tokenizer, text)."
         )
-    require_trace(given, function)
+    require_trace(given, f"circuits.{function}")
     if given.model is None:
         raise ValueError(f"{name} has no model, which {function} runs; make it with aw.trace(model, ...).")
     traced: Trace = given

@@ -58,7 +58,7 @@ class BothWays(NamedTuple):
         """Return the widget that shows both.
 
         Args:
-            **options: Options of `aw.PatchView`.
+            **options: Options of `aw.views.PatchView`.
         """
         return self.denoise.view(others=self, **options)
 

@@ -5,8 +5,6 @@ from .comparing.comparison import Comparison as Comparison
 from .examples.example_scores import example_scores as example_scores
 from .examples.examples import rationale_elements as rationale_elements
 from .metrics.agreement import agreement as agreement
-from .metrics.agreement_matrix import Agreement as Agreement
-from .metrics.attention_swaps import AdversarialAttention as AdversarialAttention
 from .metrics.attention_swaps import adversarial_attention as adversarial_attention
 from .metrics.attention_swaps import attention_permutation as attention_permutation
 from .metrics.complexity import complexity as complexity
@@ -33,10 +31,8 @@ from .metrics.ranking import expected_average_precision as expected_average_prec
 from .metrics.recall_of_truth import recall_of_truth as recall_of_truth
 from .metrics.retraining import remove_and_retrain as remove_and_retrain
 from .metrics.retraining import uniform_attention as uniform_attention
-from .metrics.robustness import Robustness as Robustness
 from .metrics.robustness import robustness as robustness
 from .metrics.stability import stability as stability
-from .minimal_edits import MinimalEdits as MinimalEdits
 from .minimal_edits import minimal_edits as minimal_edits
 from .probe import probe as probe
 from .removals.media_operators import PICTURE_OPERATORS as PICTURE_OPERATORS
@@ -50,4 +46,3 @@ from .scorecards.build import merged as merged
 from .scorecards.curves import abpc as abpc
 from .scorecards.curves import aopc as aopc
 from .scorecards.curves import area as area
-from .scorecards.scorecard import Scorecard as Scorecard

@@ -30,9 +30,10 @@ class Viewable:
         """Return the widget that shows this result best.
 
         Args:
-            **options: Options of the widget: `aw.Heatmap` for maps, `aw.TokenStrip` or `aw.RelevanceMap`
-                for attributions, `aw.ScorecardView` for scores, `aw.FeatureStrip` or `aw.FeatureTable` for
-                features, `aw.ConceptView`, `aw.InfluenceView` or `aw.ShapeView` for what many texts say.
+            **options: Options of the widget: `aw.Heatmap` for maps, `aw.TokenStrip` or
+                `aw.views.RelevanceMap` for attributions, `aw.views.ScorecardView` for scores,
+                `aw.FeatureStrip` or `aw.FeatureTable` for features, `aw.views.ConceptView`,
+                `aw.views.InfluenceView` or `aw.views.ShapeView` for what many texts say.
 
         Raises:
             TypeError: If no view shows this kind of result.

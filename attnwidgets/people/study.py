@@ -231,7 +231,7 @@ class Study:
 
         Args:
             agent: An `aw.people.Agent`, with given effects; or a function `(trial, rng)`, called for every
-                item with an `aw.people.Trial` (fields: kind, question, text, words, explanations,
+                item with an `aw.results.Trial` (fields: kind, question, text, words, explanations,
                 prediction, changed, choices), which returns an answer.
             people: The number of simulated people.
             seed: Seed of the codes, of people, items and answers.

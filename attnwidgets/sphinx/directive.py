@@ -92,7 +92,8 @@ class ViewDirective(SphinxDirective):
 
 
 def _view_of_kind(kind: str, explanation: Explanation, options: dict[str, Any]) -> View:
-    kinds = {name: result for name in dir(aw) if _is_view(result := getattr(aw, name))}
+    names = [(space, name) for space in (aw, aw.views) for name in dir(space)]
+    kinds = {name: result for space, name in names if _is_view(result := getattr(space, name))}
     if kind not in kinds:
         raise ValueError(f"unknown view {kind!r}.{suggest(kind, kinds)} The views are {', '.join(kinds)}.")
     view: View = kinds[kind](explanation, **options)

@@ -7,12 +7,14 @@ of rows and runs no model; `head_importance.py` is the exception.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attnwidgets._facade import complete
-from attnwidgets.statistics.free_attention import FreeAttention, effective_attention, free_attention
+from attnwidgets.statistics.free_attention import effective_attention, free_attention
 from attnwidgets.statistics.head_importance import head_importance
 from attnwidgets.statistics.head_statistics import averaged, head_statistics, similar_heads
 from attnwidgets.statistics.induction import induction_score, prefix_matching, repeated_tokens
-from attnwidgets.statistics.patterns import HeadPatterns, Pattern, head_patterns
+from attnwidgets.statistics.patterns import head_patterns
 from attnwidgets.statistics.retrieval import copied_share, retrieval_score
 from attnwidgets.statistics.rows import RECEIVER as RECEIVER
 from attnwidgets.statistics.rows import (
@@ -32,18 +34,10 @@ from attnwidgets.statistics.rows import (
     separators,
     special_tokens,
 )
-from attnwidgets.statistics.sinks import Sink, attention_sinks, inner_sink, sink_importance, sink_rate
-from attnwidgets.statistics.statistic import Statistic, statistics
-from attnwidgets.statistics.table import HeadStatistics, RankedHead
+from attnwidgets.statistics.sinks import attention_sinks, inner_sink, sink_importance, sink_rate
+from attnwidgets.statistics.statistic import statistics
 
 __all__ = [
-    "FreeAttention",
-    "HeadPatterns",
-    "HeadStatistics",
-    "Pattern",
-    "RankedHead",
-    "Sink",
-    "Statistic",
     "attention_sinks",
     "averaged",
     "cls_entropy",
@@ -84,4 +78,5 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-complete(__name__)
+if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+    __getattr__ = complete(__name__)

@@ -32,7 +32,7 @@ _ZERO = 1e-9
 
 @dataclass(frozen=True)
 class FreeAttention(Table):
-    """Alternative attention rows with the same head outputs; returned by `aw.free_attention`.
+    """Alternative attention rows with the same head outputs; returned by `aw.statistics.free_attention`.
 
     Attributes:
         trace: The trace.
@@ -77,7 +77,8 @@ class FreeAttention(Table):
             raise ValueError(f"amount must be from 0 to 1, not {amount}.")
         if (layer, head, query) not in self.rows:
             raise ValueError(
-                f"row {query} of layer {layer}, head {head} was not computed; pass it to aw.free_attention."
+                f"row {query} of layer {layer}, head {head} was not computed; pass it to "
+                "aw.statistics.free_attention."
             )
         row = _floats(self.trace.attention_rows(layer, [head], [query], self.stack)[0, 0])
         return row + amount * (self.rows[layer, head, query] - row)
@@ -161,13 +162,13 @@ def free_attention(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat. " * 4)
-        >>> free = aw.free_attention(trace, layer=0, head=1, query=[2, 3])
+        >>> free = aw.statistics.free_attention(trace, layer=0, head=1, query=[2, 3])
         >>> free.movable.shape, int(free.identifiable[0, 0])
         ((1, 1, 2), 30)
     """
     from attnwidgets.tracing.anatomy.attention_modules import sites
 
-    require_trace(trace, "free_attention")
+    require_trace(trace, "statistics.free_attention")
     sites(trace)
     name = resolve_stack(trace, stack)
     layers = pick(slice(None) if layer is None else layer, trace.layers(name), "layer")

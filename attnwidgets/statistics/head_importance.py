@@ -38,7 +38,7 @@ REMOVAL = register(
         "signed, in units of the target (a logit)",
         "the prediction needs the head",
         PAPER,
-        made_by="aw.head_importance(traces)",
+        made_by="aw.statistics.head_importance(traces)",
     )
 )
 FIRST_ORDER = register(
@@ -49,7 +49,7 @@ FIRST_ORDER = register(
         "signed, in units of the target (a logit)",
         "the prediction relies on the head",
         PAPER,
-        made_by="aw.head_importance(traces)",
+        made_by="aw.statistics.head_importance(traces)",
     )
 )
 
@@ -93,7 +93,7 @@ def head_importance(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A moving and very funny film.")
-        >>> importance = aw.head_importance(trace)
+        >>> importance = aw.statistics.head_importance(trace)
         >>> importance["removal"].shape == importance["removal_estimate"].shape
         True
     """
@@ -104,7 +104,7 @@ def head_importance(
     if not trace_list:
         raise ValueError("traces is empty: pass a trace, or several.")
     for trace in trace_list:
-        require_trace(trace, "head_importance")
+        require_trace(trace, "statistics.head_importance")
         sites(trace)
     stack = resolve_stack(trace_list[0], stack)
     names = [name for kind, name in NAMES.items() if how in (kind, "both")]

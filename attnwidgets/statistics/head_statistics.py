@@ -1,4 +1,4 @@
-"""aw.head_statistics: statistics of every head's attention, their mean over texts, and similar heads.
+"""aw.statistics.head_statistics: statistics of every head's attention, their mean over texts, and similar heads.
 
 The statistics themselves are functions of rows in the files next to this one (`rows.py`, `sinks.py`), which
 register themselves (`statistic.py`). Maps are read layer by layer in chunks of heads (`row_shares.py`).
@@ -68,7 +68,7 @@ def head_statistics(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
-        >>> stats = aw.head_statistics(trace)
+        >>> stats = aw.statistics.head_statistics(trace)
         >>> stats["entropy"].shape, stats.left_out["other_sentences"]
         ((6, 12), 'there is only one sentence')
     """
@@ -112,13 +112,15 @@ def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
         HeadStatistics [statistic, layer, head]; range and meaning are those of each statistic.
 
     Raises:
-        TypeError: If they are not tables, but traces, say (`aw.head_statistics` makes tables of these).
+        TypeError: If they are not tables, but traces, say, of which `aw.statistics.head_statistics` makes
+            tables.
         ValueError: If layers, heads or units differ, or no statistic is in all tables.
 
     Example:
         >>> model, tokenizer = aw.demo_model("encoder")
         >>> texts = ("The cat sat on the mat.", "It rained all day.")
-        >>> tables = [aw.head_statistics(aw.trace(model, tokenizer, text), "entropy") for text in texts]
+        >>> traces = [aw.trace(model, tokenizer, text) for text in texts]
+        >>> tables = [aw.statistics.head_statistics(trace, "entropy") for trace in traces]
         >>> aw.statistics.averaged(tables).steps
         ('mean over 2 texts',)
     """
@@ -129,7 +131,8 @@ def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
         if not isinstance(table, HeadStatistics):
             raise TypeError(
                 f"tables[{number}] is a {type(table).__name__}, not a table of heads: average "
-                "aw.head_statistics(traces), or aw.head_importance(traces), which averages by itself."
+                "aw.statistics.head_statistics(traces), or aw.statistics.head_importance(traces), which "
+                "averages by itself."
             )
         for axis in ("layers", "heads", "unit"):
             labels, expected = getattr(table, axis), getattr(first, axis)

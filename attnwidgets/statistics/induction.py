@@ -34,7 +34,7 @@ INDUCTION = register(
         "0 to 1, a share of the query's attention",
         "an induction head: looks up what came next the last time",
         PAPER,
-        made_by="aw.induction_score(model, tokenizer)",
+        made_by="aw.statistics.induction_score(model, tokenizer)",
     )
 )
 
@@ -77,8 +77,8 @@ def induction_score(
 
     Returns:
         HeadStatistics with the statistic "induction" [layer, head], a share from 0 to 1. High: an induction
-        head, see `.top("induction")`. Low: attends elsewhere. `aw.head_statistics(trace).join(...)` adds it
-        to other statistics.
+        head, see `.top("induction")`. Low: attends elsewhere.
+        `aw.statistics.head_statistics(trace).join(...)` adds it to other statistics.
 
     Raises:
         ValueError: If an option is out of range, or there are too few tokens to draw from.
@@ -88,7 +88,8 @@ def induction_score(
     followed; these are measured here, and by TransformerLens.
 
     Example:
-        >>> scores = aw.induction_score(*aw.demo_model("encoder"), length=8, repeats=2, sequences=1)
+        >>> model, tokenizer = aw.demo_model("encoder")
+        >>> scores = aw.statistics.induction_score(model, tokenizer, length=8, repeats=2, sequences=1)
         >>> scores["induction"].shape
         (6, 12)
     """
@@ -209,7 +210,7 @@ def prefix_matching(
         shown: A trace or map of a sequence that repeats every `length` tokens, perhaps after a start token
             (see `repeated_tokens`).
         length: Tokens in a copy.
-        over: "sum" or "mean" over earlier copies; see `aw.induction_score`.
+        over: "sum" or "mean" over earlier copies; see `aw.statistics.induction_score`.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Numbers of some layers; all by default.
 

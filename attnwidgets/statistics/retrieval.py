@@ -37,7 +37,7 @@ RETRIEVAL = register(
         "0 to 1; the authors call a head a retrieval head from 0.1",
         "copies from far back in the text into the answer",
         PAPER,
-        made_by="aw.retrieval_score(model, tokenizer, needle, question)",
+        made_by="aw.statistics.retrieval_score(model, tokenizer, needle, question)",
     )
 )
 
@@ -103,7 +103,7 @@ def retrieval_score(
     the model says twice counts once.
 
     Example:
-        >>> scores = aw.retrieval_score(
+        >>> scores = aw.statistics.retrieval_score(
         ...     *aw.demo_model("decoder"),
         ...     needle="The secret word is banana.",
         ...     question="What is the secret word?",

@@ -204,7 +204,7 @@ def source_of(
             raise ValueError(f"stack is {stack!r}, but this map belongs to stack {shown.stack!r}.")
         source = shown if layers is None else shown.select(layer=layers)
     else:
-        require_trace(shown, function)
+        require_trace(shown, f"statistics.{function}")
         source = attention(shown, stack, layers=layers)
     if source.known("signed"):
         raise ValueError(

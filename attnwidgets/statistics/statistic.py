@@ -24,14 +24,14 @@ class Statistic:
     """A number that characterises a head.
 
     Attributes:
-        name: Name in `aw.head_statistics`.
+        name: Name in `aw.statistics.head_statistics`.
         title: Title in menus.
         definition: Definition in a line.
         scale: Range and unit, in words.
         high: Meaning of a high value, in words.
         paper: Source, or "" for a definition of this package.
         measure: Takes the rows of some heads, returns [head]; None if the statistic needs a special text
-            (`aw.induction_score`, `aw.retrieval_score`).
+            (`aw.statistics.induction_score`, `aw.statistics.retrieval_score`).
         refusal: Returns why a map does not have it, or "".
         made_by: The call that measures it, if it is not read from a map.
     """
@@ -59,7 +59,7 @@ class OfHeads(Protocol):
         layers: Any = None,
         queries: Queries = "all",
     ) -> Float:
-        """Return the statistic of every head [layer, head]; see `aw.head_statistics` for the arguments."""
+        """Return the statistic of every head [layer, head]; arguments as of `head_statistics`."""
         ...
 
 

@@ -196,7 +196,7 @@ class HeadStatistics(Explanation):
         )
 
     def join(self, other: HeadStatistics) -> Self:
-        """Return these statistics together with those of another table, such as `aw.induction_score`'s.
+        """Return these statistics together with those of another table, such as of `induction_score`.
 
         Args:
             other: Statistics of the same model.

@@ -8,8 +8,6 @@ from .priors import PRIORS as PRIORS
 from .priors import centre_prior as centre_prior
 from .priors import edges as edges
 from .test_time_registers import test_time_registers as test_time_registers
-from .token_norms import OutlierTokens as OutlierTokens
-from .token_norms import RegisterNeuron as RegisterNeuron
 from .token_norms import find_register_neurons as find_register_neurons
 from .token_norms import outlier_tokens as outlier_tokens
 from .token_norms import token_norms as token_norms

@@ -158,7 +158,8 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
     Source: Darcet et al. 2024, section 2.1.
 
     Example:
-        >>> norms = aw.Attributions([[1.0, 1.2, 9.0, 0.8]], axis=["a", "b", "c", "d"], target=["layer 0"])
+        >>> values = [[1.0, 1.2, 9.0, 0.8]]
+        >>> norms = aw.results.Attributions(values, axis=["a", "b", "c", "d"], target=["layer 0"])
         >>> aw.vision.outlier_tokens(norms).labels
         ('c',)
     """

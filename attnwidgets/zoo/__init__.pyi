@@ -8,9 +8,5 @@ from .compiled.histogram import histogram as histogram
 from .compiled.induction import induction as induction
 from .compiled.last_marked import last_marked as last_marked
 from .compiled.two_hop import two_hop as two_hop
-from .trained_models import Measured as Measured
 from .trained_models import trained as trained
-from .truth import Ablation as Ablation
-from .truth import Mixing as Mixing
-from .truth import Truth as Truth
 from .truth import truth_of as truth_of

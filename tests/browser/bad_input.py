@@ -52,7 +52,7 @@ BAD = {
     "one layer": lambda: aw.from_attentions(softmax(1, 4, 5, 5), list("abcde")),
     "one of each": lambda: aw.from_attentions(softmax(1, 1, 5, 5), list("abcde")),
     "rows of zeros": with_zeros,
-    "1 x 1,000": lambda: aw.MixingMap(
+    "1 x 1,000": lambda: aw.results.MixingMap(
         softmax(2, 2, 1, 1000),
         query=["q"],
         key=[f"k{i}" for i in range(1000)],

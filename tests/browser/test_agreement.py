@@ -199,7 +199,7 @@ def test_a_grid_has_the_heads_of_the_model(see, trace):
 
 @compares("RelevanceMap")
 def test_a_map_of_layers_shows_the_row_of_the_text(see, trace):
-    view = aw.RelevanceMap(trace)
+    view = aw.views.RelevanceMap(trace)
     seen = see(view)
     token = trace.tokens[view.selection.opening.query]
     seen.names(f"in the row of “{token}”", beside={"words"})
@@ -273,7 +273,7 @@ def test_a_profile_names_the_pair_and_its_largest_values(see, trace):
 
 @compares("CompareView")
 def test_a_comparison_names_the_largest_of_each_row_and_their_agreement(see, trace):
-    view = aw.CompareView(trace, methods=["attention", "rollout"], query=11)
+    view = aw.views.CompareView(trace, methods=["attention", "rollout"], query=11)
     seen = see(view)
     rows = [m.matrix(0)[11, 1:-1] for m in (aw.attention(trace).mean("head"), aw.rollout(trace))]
     seen.names(f"row of “{trace.tokens[11]}”")
@@ -373,7 +373,9 @@ def test_a_sentence_view_has_the_scale_of_its_largest_value(see):
     links = np.array([[0.0, 0.0, 0.0], [0.3, 0.0, 0.0], [0.1, 0.2, 0.0]])
     sentences = ["One is here.", "Two is there.", "Three is far."]
     seen = see(
-        aw.SentenceView(aw.MixingMap(links[None, None], query=sentences, key=sentences, method="made"))
+        aw.views.SentenceView(
+            aw.results.MixingMap(links[None, None], query=sentences, key=sentences, method="made")
+        )
     )
     seen.names("0.3")
     seen.gives("depends on | 1 | Two is there.", 0.2, beside={"figure", "words"})
@@ -482,8 +484,8 @@ def test_a_shape_names_the_shares_of_the_variance(see):
 @compares("ScorecardView")
 def test_scores_name_the_mean_of_every_method(see):
     samples = [[[[0.5, 0.7], [0.2, 0.1]]], [[[0.6, 0.8], [0.3, 0.2]]]]  # [example, metric, method, layer]
-    card = aw.evaluate.Scorecard(samples, metrics=["m"], methods=["first", "second"], x=[0, 1])
-    view = aw.ScorecardView(card)
+    card = aw.results.Scorecard(samples, metrics=["m"], methods=["first", "second"], x=[0, 1])
+    view = aw.views.ScorecardView(card)
     seen = see(view)
     seen.names("2 examples")
     means = np.mean(samples, axis=0)[0]

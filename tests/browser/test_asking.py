@@ -46,7 +46,7 @@ def test_statistics_come_from_the_kernel_and_a_click_selects(cells, lab, shots):
     root.get_by_label("order of heads").select_option("all")
     root.get_by_role("button", name="Filter", exact=True).click()
     plot.click(position={"x": 8, "y": 8})
-    best = lab.ask("list(aw.head_statistics(trace).top('previous_token', 1)[0][:2])")
+    best = lab.ask("list(aw.statistics.head_statistics(trace).top('previous_token', 1)[0][:2])")
     lab.until("[grid.selection.layer, grid.selection.head]", best)
     assert "{}.{}".format(*best) in root.locator(".aw-readout").first.inner_text()
     root.screenshot(path=shots / "grid-lab.png")

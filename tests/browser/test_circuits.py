@@ -55,14 +55,14 @@ def large():
         CheckedCell("head", 3, None, 1, 0.2, 0.1, "largest"),
         CheckedCell("head", 4, None, 2, 0, 0.1, "random"),
     ]
-    results = [aw.circuits.Patching(raw, direction=way, **common) for way in ("denoise", "noise")]
-    estimate = aw.circuits.Patching(raw, direction="denoise", estimate=True, checked=checked, **common)
+    results = [aw.results.Patching(raw, direction=way, **common) for way in ("denoise", "noise")]
+    estimate = aw.results.Patching(raw, direction="denoise", estimate=True, checked=checked, **common)
     return [*results, estimate]
 
 
 def hostile():
     raw = {"state": np.ones((2, len(HOSTILE))), "head": np.ones((2, 2))}
-    return aw.circuits.Patching(
+    return aw.results.Patching(
         raw, direction="denoise", clean=1.0, corrupt=0.0, clean_tokens=HOSTILE, corrupt_tokens=HOSTILE[::-1],
         differs=range(len(HOSTILE)), target=HOSTILE[0], foil=HOSTILE[1],
     )  # fmt: skip
@@ -157,7 +157,7 @@ def test_keys_walk_through_a_map_and_escape_leaves_one(page):
 
 
 def test_directions_are_changed_and_the_estimate_shows_where_it_was_checked(large, page_of):
-    page = page_of(aw.PatchView(large[0], others=large[1:]))
+    page = page_of(aw.views.PatchView(large[0], others=large[1:]))
     plot_of(page, "heads").wait_for()
     assert page.locator(".aw-patch-over circle").count() == 0
     page.get_by_text("estimate", exact=True).click()
@@ -214,7 +214,11 @@ def test_claims_are_chosen_and_open_as_code(pair, page_of):
 
 @pytest.mark.parametrize("width", [480, 760, 1200])
 def test_nothing_overlaps_or_is_cut_at_any_width(width, large, both, pair, page_of):
-    views = [aw.PatchView(large[0], others=large[1:]), both.view(), aw.circuits.lens(pair[0], "c").view()]
+    views = [
+        aw.views.PatchView(large[0], others=large[1:]),
+        both.view(),
+        aw.circuits.lens(pair[0], "c").view(),
+    ]
     page = page_of(*views, viewport={"width": width + 48, "height": 900})
     page.locator(".aw-patch-plot canvas").first.wait_for()
     page.locator(".aw-lens-cell").first.wait_for()
@@ -241,7 +245,7 @@ def test_hostile_tokens_are_text(page_of, pair):
 def test_where_the_texts_differ_is_in_sight_beside_long_answers(page_of):
     clean = [*[f"␣word{i}" for i in range(12)], "∅", "␣Italy", "␣is"]
     raw = {"state": np.repeat([[0.0] * 12 + [1.0] * 3], 2, axis=0)}
-    result = aw.circuits.Patching(
+    result = aw.results.Patching(
         raw, direction="denoise", clean=4.0, corrupt=-4.0, clean_tokens=clean,
         corrupt_tokens=[*clean[:12], "␣the", "␣Isle", "␣is"], differs=[12, 13],
         target="␣Rome", foil="␣Douglas",

@@ -27,11 +27,11 @@ def compared(trace, open_page, tmp_path):
     rng = np.random.default_rng(0)
     axis = aw.attention(trace).key
     result = [
-        aw.Attributions(rng.normal(size=7) * scale, axis=axis, trace_id=trace.id, method="made")
+        aw.results.Attributions(rng.normal(size=7) * scale, axis=axis, trace_id=trace.id, method="made")
         for scale in (1, 100)
     ]
     items = {"attention": aw.attention(trace), "small": result[0], "large": result[1]}
-    page = opened(open_page, tmp_path, aw.CompareView(items), aw.Heatmap(aw.attention(trace)))
+    page = opened(open_page, tmp_path, aw.views.CompareView(items), aw.Heatmap(aw.attention(trace)))
     page.locator(".aw-agree tbody td").nth(8).wait_for()
     return page
 

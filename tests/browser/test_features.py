@@ -129,7 +129,9 @@ def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of,
     sae, stats, trace = seen
     result = aw.sae_features(trace, sae)
     page = page_of(
-        aw.FeatureStrip(result, stats=stats), color_scheme="dark", viewport={"width": width, "height": 900}
+        aw.FeatureStrip(result, stats=stats),
+        color_scheme="dark",
+        viewport={"width": width, "height": 900},
     )
     strip = page.locator(".aw-feature-strip")
     tabs = strip.get_by_role("tab")

@@ -9,7 +9,7 @@ CELLS = (
 rows = np.random.default_rng(0).dirichlet(np.ones(14), (4, 3, 14))
 trace = aw.from_attentions(rows, [f't{i}' for i in range(14)])""",
     "aw.Explorer(trace)",
-    "aw.CompareView([aw.attention(trace), aw.rollout(trace)])",
+    "aw.views.CompareView([aw.attention(trace), aw.rollout(trace)])",
 )
 
 # After every frame: what each output shows, and how high that is. A view waits for a frame, or 99 ms where

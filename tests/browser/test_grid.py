@@ -73,9 +73,9 @@ def named(head):
 
 def test_heads_are_ranked_by_what_they_do(grid, trace):
     page, root = grid()
-    assert named(aw.statistics.RankedHead(2, 3, 0)) in read(page, root, 2, 3, 3, 4)
+    assert named(aw.results.RankedHead(2, 3, 0)) in read(page, root, 2, 3, 3, 4)
     choose(page, root, "mean distance", "within")
-    stats = aw.head_statistics(trace)
+    stats = aw.statistics.head_statistics(trace)
     best = max(
         (head for head in stats.top("mean_distance", None) if head.layer == 2), key=lambda head: head.value
     )
@@ -96,7 +96,7 @@ def test_a_threshold_and_names_leave_heads_out(grid, trace):
     choose(page, root, "mean distance", "all")
     filters(root)
     root.get_by_label("threshold").fill("60")
-    values = aw.head_statistics(trace)["mean_distance"]
+    values = aw.statistics.head_statistics(trace)["mean_distance"]
     left = int((values >= values.min() + 0.6 * np.ptp(values) - 1e-6).sum())
     assert 0 < left < 12
     root.get_by_text(f"{left} of 12", exact=True).wait_for()
@@ -246,7 +246,7 @@ def test_a_pattern_selects_its_first_head_and_nothing_changes_height(grid, trace
         assert said.startswith(f"selected: layer {top[0].layer}, head {top[0].head}")
         assert root.bounding_box()["height"] == tall
     choose(page, root, "entropy", "all")
-    best = aw.head_statistics(trace).top("entropy", 1)[0]
+    best = aw.statistics.head_statistics(trace).top("entropy", 1)[0]
     assert root.locator(".aw-pattern b").first.inner_text() == f"{best.layer}.{best.head}"
     assert root.bounding_box()["height"] == tall
     # By keys: one stop, then arrows.
@@ -312,7 +312,7 @@ def test_a_table_of_heads_without_a_ranking_shows_their_largest_values(open_page
     numbers[:, ::2] *= -0.5  # signed, and so without patterns
     trace = aw.from_attentions(patterns(1, 1, 6), [f"t{i}" for i in range(6)])
     query, key = trace.axes()
-    shown = aw.MixingMap(
+    shown = aw.results.MixingMap(
         numbers, query=query, key=key, layers=range(30), heads=range(9), method="mine", signed=True
     )
     page = open_page(aw.HeadGrid(shown).to_html(tmp_path / "page.html").as_uri())

@@ -77,7 +77,7 @@ def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook,
     told = view.locator(".aw-row-editor [role=status]", has_text="moved")
     said = re.compile(r"moved ([\d.]+) of the row; the prediction changed by ([\d.e-]+|0)$")
     told.get_by_text(said).or_(told.filter(has_text=said)).first.wait_for()
-    movable = lab.ask("float(aw.free_attention(plain, 1, 2, 19).movable[0, 0, 0])")
+    movable = lab.ask("float(aw.statistics.free_attention(plain, 1, 2, 19).movable[0, 0, 0])")
     moved, distance = re.search(said, told.inner_text()).groups()
     assert float(moved) == pytest.approx(movable, rel=0.06)
     assert float(distance) < 1e-5

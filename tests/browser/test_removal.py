@@ -23,7 +23,7 @@ def trace():
 @pytest.fixture(scope="module")
 def found(trace):
     values = np.random.default_rng(2).normal(size=len(trace.axes()[0]))
-    return aw.Attributions(values, axis=trace.axes()[0], trace_id=trace.id, method="made")
+    return aw.results.Attributions(values, axis=trace.axes()[0], trace_id=trace.id, method="made")
 
 
 @pytest.fixture

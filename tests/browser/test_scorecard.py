@@ -31,7 +31,7 @@ def page(card, page_of):
     points = Scorecard(
         card.samples[..., :1], metrics=["gini", "auprc"], methods=METHODS, baselines=METHODS[3:], x=["score"]
     )
-    page = page_of(aw.ScorecardView({"removal": card, "complexity": points}))
+    page = page_of(aw.views.ScorecardView({"removal": card, "complexity": points}))
     page.locator(".aw-scores .aw-axes").wait_for(state="attached")
     return page
 

@@ -162,7 +162,7 @@ def test_all_of_it_works_with_keys(page):
     assert outlines(grid) == 6
 
 
-@pytest.mark.parametrize("make", [aw.CompareView, aw.LayerProfile])
+@pytest.mark.parametrize("make", [aw.views.CompareView, aw.LayerProfile])
 def test_a_span_without_a_side_is_drawn_in_comparisons_linked_with_maps(demo_trace, page_of, make):
     view = make([aw.attention(demo_trace), aw.rollout(demo_trace)])
     # The map was there first: without a side, the span is one of queries.
@@ -189,7 +189,7 @@ def test_what_python_chooses_is_drawn_and_costs_no_nodes(trace, page_of):
 
 
 def test_cells_of_a_layer_are_outlined_there_only(trace, page_of):
-    heatmap, relevance = aw.Heatmap(trace, layer=0), aw.RelevanceMap(aw.rollout(trace))
+    heatmap, relevance = aw.Heatmap(trace, layer=0), aw.views.RelevanceMap(aw.rollout(trace))
     page = page_of(heatmap, relevance)
     layers = page.locator(".aw-layermap")
     plot = layers.locator(".aw-plot")
@@ -276,7 +276,7 @@ def demo_trace():
 
 def test_sets_are_drawn_in_comparisons(demo_trace, page_of):
     shown = [aw.rollout(demo_trace), aw.value_zeroing(demo_trace)]
-    view = aw.CompareView(shown)
+    view = aw.views.CompareView(shown)
     view.selection.pins = [(3, 1), (3, 5)]
     view.selection.span = (2, 4, "token", "key")
     page = page_of(view)

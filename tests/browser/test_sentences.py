@@ -16,7 +16,7 @@ HOSTILE = ["<img src=x onerror=alert(1)>", "\u202eevil", "", "a\x00b", "עברי
 
 
 def shown(values=VALUES, labels=SENTENCES):
-    return aw.MixingMap(values[None], query=labels)
+    return aw.results.MixingMap(values[None], query=labels)
 
 
 def readout(page):
@@ -36,7 +36,7 @@ def chosen(page):
 @pytest.fixture
 def page(page_of):
     one = shown()
-    page = page_of(aw.SentenceView(one), aw.Heatmap(one))
+    page = page_of(aw.views.SentenceView(one), aw.Heatmap(one))
     page.locator(".aw-sentence-arc").first.wait_for(state="attached")
     return page
 
@@ -109,7 +109,7 @@ def test_it_fits_at_any_width_whatever_the_text_is(page_of, count):
     labels = [HOSTILE[index % 7] if count == 7 else f"Sentence {index} " * 9 for index in range(count)]
     numbers = np.tril(np.random.default_rng(0).normal(size=(count, count)).astype("f4"), -1)
     numbers[1, 0] = -2
-    page = page_of(aw.SentenceView(shown(numbers, labels)), viewport={"width": 528, "height": 900})
+    page = page_of(aw.views.SentenceView(shown(numbers, labels)), viewport={"width": 528, "height": 900})
     page.locator(".aw-sentence-arc").first.wait_for(state="attached")
     for width in (480, 760, 1200):
         page.set_viewport_size({"width": width + 48, "height": 900})
@@ -122,5 +122,5 @@ def test_it_fits_at_any_width_whatever_the_text_is(page_of, count):
 
 
 def test_one_sentence_says_what_is_missing(page_of):
-    page = page_of(aw.SentenceView(shown(np.ones((1, 1), dtype=np.float32), ["Alone."])))
+    page = page_of(aw.views.SentenceView(shown(np.ones((1, 1), dtype=np.float32), ["Alone."])))
     assert "has one token" in page.get_by_role("note").filter(has_text="This text").inner_text()

@@ -221,7 +221,7 @@ def test_a_damaged_page_says_so(open_page, tmp_path, name, message):
 @pytest.mark.parametrize("width", [1100, 420])
 def test_all_views_stand_on_one_page(explorer, page_of, shots, width):
     attention = explorer.content.explanations[0]
-    scores = aw.Attributions([1.0, -0.5, 0.2, 0.0], axis=list("abcd"), target="yes")
+    scores = aw.results.Attributions([1.0, -0.5, 0.2, 0.0], axis=list("abcd"), target="yes")
     page = page_of(
         aw.LayerSlider(attention),
         aw.Heatmap(attention, marks=[(2, 3)]),

@@ -172,8 +172,8 @@ def test_what_there_is_not_is_said(stage, made_view):
     for name, words in said.items():
         root = play(stage, made_view(name))
         assert words in root.get_by_role("note").first.inner_text()
-    card = aw.evaluate.Scorecard([[[[1.0], [2.0]]]], metrics=["m"], methods=["one", "two"], x=[0])
-    root = play(stage, aw.ScorecardView(card))
+    card = aw.results.Scorecard([[[[1.0], [2.0]]]], metrics=["m"], methods=["one", "two"], x=[0])
+    root = play(stage, aw.views.ScorecardView(card))
     for method in ("one", "two"):
         root.locator(".aw-lead button", has_text=method).click()
     assert "Every method is hidden" in root.get_by_role("note").inner_text()

@@ -74,7 +74,7 @@ def test_a_strip_is_read_by_any_unit_densely_and_underlined(minilm, page_of):
 
 def test_many_targets_have_a_tab_each_and_are_read_together(page_of):
     values = [[0.5, -0.25, 0.125], [0.1, 0.2, 0.3], [0, 0, 0.75], [1, -1, 0.5]]
-    scores = aw.Attributions(values, axis=list("abc"), target=[f"emotion {i}" for i in range(4)])
+    scores = aw.results.Attributions(values, axis=list("abc"), target=[f"emotion {i}" for i in range(4)])
     page = page_of(aw.TokenStrip(scores))
     tabs = page.get_by_role("listbox").first
     tabs.get_by_text("emotion 2").click()
@@ -90,7 +90,9 @@ def test_many_targets_have_a_tab_each_and_are_read_together(page_of):
 def test_a_text_from_right_to_left_is_laid_out_and_walked_so(page_of):
     words = ("<s>", "הסרט", "הזה", "היה", "נפלא", "</s>")
     unit = Unit("word", words, tuple((i,) for i in range(6)), (True, *[False] * 4, True))
-    scores = aw.Attributions([[0, 4, 2, 1, 3, 0]], axis=aw.TokenAxis(words, {"word": unit}), unit="word")
+    scores = aw.results.Attributions(
+        [[0, 4, 2, 1, 3, 0]], axis=aw.results.TokenAxis(words, {"word": unit}), unit="word"
+    )
     page = page_of(aw.TokenStrip(scores))
     tokens = page.locator(".aw-tok")
     lefts = [token.bounding_box()["x"] for token in tokens.all()]
@@ -166,7 +168,7 @@ def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_o
 def test_what_does_not_keep_its_rank_is_hatched_and_says_so(open_page, tmp_path, shots):
     words = ["The", "keys", "to", "the", "cabinet"]
     rows = {
-        str(i): aw.Attributions(row, axis=words)
+        str(i): aw.results.Attributions(row, axis=words)
         for i, row in enumerate([[5.0, 4, 3, 2, 1], [5.0, 3, 4, 2, 1]])
     }
     view = aw.TokenStrip(aw.evaluate.robustness(rows))

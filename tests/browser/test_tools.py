@@ -199,7 +199,7 @@ def test_a_method_is_found_by_heading_letters_and_arrows(open_page, tmp_path, mi
 def test_a_view_says_in_words_what_it_shows_as_python_does(minilm, open_page, tmp_path):
     trace = aw.trace(*minilm, "The keys to the cabinet are here.")
     rng = np.random.default_rng(1)
-    made = aw.Attributions(
+    made = aw.results.Attributions(
         rng.normal(size=(2, 10)),
         axis=aw.attention(trace).key,
         target=["positive", "negative"],

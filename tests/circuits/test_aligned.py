@@ -12,7 +12,7 @@ from .made import induction, pair
 CLEAN, CORRUPT = "fadebcfadeb", "fadebagfadeb"
 
 
-def unequal() -> list[aw.Trace]:
+def unequal() -> list[aw.results.Trace]:
     model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
     return [aw.trace(model, tokenizer, text) for text in (CLEAN, CORRUPT)]
 

@@ -51,7 +51,7 @@ def test_a_trained_head_that_always_writes_is_not_found():
 
 def test_agreement_is_the_area_under_the_curve():
     scores = np.array([[0.9, 0.1], [0.5, 0.5]])
-    coded = aw.circuits.CodedHeads(scores, scores, 1.0, 8, 8)
+    coded = aw.results.CodedHeads(scores, scores, 1.0, 8, 8)
     assert coded.agreement(np.array([[1.0, 0], [0, 0.3]])) == pytest.approx(7 / 8)
     assert np.isnan(coded.agreement(np.zeros((2, 2))))
     with pytest.raises(ValueError, match="patched has heads"):

@@ -292,14 +292,14 @@ def test_words_rollout_and_cross_attention_are_handed_over_too(theirs, minilm, t
 
 
 def test_tokens_cannot_end_the_script_they_are_written_into():
-    shown = aw.MixingMap(np.eye(2), query=["</script>", "<!--"])
+    shown = aw.results.MixingMap(np.eye(2), query=["</script>", "<!--"])
     given = shown.to_bertviz()
     assert not any("</script" in token or "<!--" in token for token in given["tokens"])
 
 
 def test_what_bertviz_cannot_show_is_refused_in_words():
     def eye(n, *shape):
-        return aw.MixingMap(
+        return aw.results.MixingMap(
             np.broadcast_to(np.eye(n, dtype=np.float32), (*shape, n, n)), query=list(map(str, range(n)))
         )
 
@@ -312,7 +312,7 @@ def test_what_bertviz_cannot_show_is_refused_in_words():
     with pytest.raises(ValueError, match="4,194,304 weights"):
         eye(64, 32, 32).to_bertviz("model")
     with pytest.raises(ValueError, match="negative"):
-        aw.MixingMap(-np.eye(3), query=list("abc")).to_bertviz()
+        aw.results.MixingMap(-np.eye(3), query=list("abc")).to_bertviz()
     with pytest.raises(ValueError, match="'model'"):
         eye(2, 1, 1).to_bertviz("modle")
     ragged = aw.attention(aw.from_attentions([np.full((h, 2, 2), 0.5) for h in (3, 2)], ["a", "b"]))

@@ -70,11 +70,11 @@ def test_a_constant_vector_overlaps_as_much_as_chance():
 
 def attributions(values, **options):
     n = np.shape(values)[-1]
-    return aw.Attributions(values, axis=[f"t{i}" for i in range(n)], **options)
+    return aw.results.Attributions(values, axis=[f"t{i}" for i in range(n)], **options)
 
 
 def test_attributions_against_each_other():
-    result = aw.agreement(
+    result = aw.evaluate.agreement(
         {
             "a": attributions([1, 2, 3, 4]),
             "reversed": attributions([4, 3, 2, 1]),
@@ -87,9 +87,11 @@ def test_attributions_against_each_other():
         [-1, 1, pytest.approx(-0.8)],
         [pytest.approx(0.8), pytest.approx(-0.8), 1],
     ]
-    tau = aw.agreement([attributions([1, 2, 3, 4]), attributions([1, 2, 4, 3])], "kendall", names=["a", "b"])
+    tau = aw.evaluate.agreement(
+        [attributions([1, 2, 3, 4]), attributions([1, 2, 4, 3])], "kendall", names=["a", "b"]
+    )
     assert tau.between("a", "b") == pytest.approx(4 / 6)
-    top = aw.agreement([attributions([1, 2, 3, 4]), attributions([1, 4, 2, 3])], "top_k", k=2)
+    top = aw.evaluate.agreement([attributions([1, 2, 3, 4]), attributions([1, 4, 2, 3])], "top_k", k=2)
     assert top.matrix[0, 1] == 0.5
     assert top.chance == 0.5
     assert top.names == ("given", "given (2)")
@@ -97,12 +99,12 @@ def test_attributions_against_each_other():
 
 def test_by_magnitude_a_strong_no_counts_as_much_as_a_strong_yes():
     signed, size = attributions([-4, 1, 2, 3]), attributions([4, 1, 2, 3])
-    assert aw.agreement([signed, size]).matrix[0, 1] < 1
-    assert aw.agreement([signed, size], by="magnitude").matrix[0, 1] == 1
+    assert aw.evaluate.agreement([signed, size]).matrix[0, 1] < 1
+    assert aw.evaluate.agreement([signed, size], by="magnitude").matrix[0, 1] == 1
 
 
 def test_a_constant_item_is_named_and_scores_nothing():
-    result = aw.agreement({"a": attributions([1, 2, 3]), "flat": attributions([2, 2, 2])})
+    result = aw.evaluate.agreement({"a": attributions([1, 2, 3]), "flat": attributions([2, 2, 2])})
     assert result.matrix.tolist() == [[1, 0], [0, 1]]
     assert "'flat' is constant" in result.warning
     assert "'a'" not in result.warning
@@ -115,82 +117,86 @@ def special_axis():
 
 
 def test_special_elements_can_be_left_out():
-    one = aw.Attributions([9, 1, 2, 8], axis=special_axis())
-    two = aw.Attributions([9, 2, 1, 8], axis=special_axis())
-    assert aw.agreement([one, two]).matrix[0, 1] == pytest.approx(0.8)
-    assert aw.agreement([one, two], special=False).matrix[0, 1] == -1
+    one = aw.results.Attributions([9, 1, 2, 8], axis=special_axis())
+    two = aw.results.Attributions([9, 2, 1, 8], axis=special_axis())
+    assert aw.evaluate.agreement([one, two]).matrix[0, 1] == pytest.approx(0.8)
+    assert aw.evaluate.agreement([one, two], special=False).matrix[0, 1] == -1
     maps = [
-        aw.MixingMap(np.outer(np.ones(4), item.values), query=special_axis(), causal=False)
+        aw.results.MixingMap(np.outer(np.ones(4), item.values), query=special_axis(), causal=False)
         for item in (one, two)
     ]
-    assert aw.agreement(maps, special=False).n_rows == 2
-    assert aw.agreement(maps, special=False).matrix[0, 1] == -1
+    assert aw.evaluate.agreement(maps, special=False).n_rows == 2
+    assert aw.evaluate.agreement(maps, special=False).matrix[0, 1] == -1
 
 
 def test_maps_are_compared_row_by_row_over_what_queries_can_see():
     rows = [np.tril(np.random.default_rng(seed).random((5, 5))) for seed in (0, 1)]
-    maps = {str(i): aw.MixingMap(matrix, query=list("abcde")) for i, matrix in enumerate(rows)}
-    result = aw.agreement(maps)
+    maps = {str(i): aw.results.MixingMap(matrix, query=list("abcde")) for i, matrix in enumerate(rows)}
+    result = aw.evaluate.agreement(maps)
     expected = np.mean([spearman(rows[0][i, : i + 1], rows[1][i, : i + 1]) for i in range(1, 5)])
     assert result.n_rows == 4
     assert result.matrix[0, 1] == pytest.approx(expected, abs=1e-6)
-    whole = aw.agreement(maps, over="all")
+    whole = aw.evaluate.agreement(maps, over="all")
     lower = np.tril_indices(5)
     assert whole.n_rows == 1
     assert whole.n_elements == 15
     assert whole.matrix[0, 1] == pytest.approx(spearman(rows[0][lower], rows[1][lower]), abs=1e-6)
-    top = aw.agreement(maps, "top_k", k=3)
+    top = aw.evaluate.agreement(maps, "top_k", k=3)
     assert top.n_rows == 2
 
 
 def test_several_targets_count_as_rows():
     one, two = attributions([[1, 2, 3], [1, 2, 3]]), attributions([[1, 2, 3], [3, 2, 1]])
-    assert aw.agreement([one, two]).matrix[0, 1] == 0
+    assert aw.evaluate.agreement([one, two]).matrix[0, 1] == 0
     with pytest.raises(ValueError, match="2 targets"):
-        aw.agreement([attributions([1, 2, 3]), one])
+        aw.evaluate.agreement([attributions([1, 2, 3]), one])
 
 
 def test_what_does_not_compare_is_refused_in_words():
     short, long = attributions([1, 2]), attributions([1, 2, 3])
     with pytest.raises(ValueError, match="3 source elements, 'given' 2"):
-        aw.agreement([short, long])
-    other = aw.Attributions([1, 2, 3], axis=["t0", "x", "t2"])
+        aw.evaluate.agreement([short, long])
+    other = aw.results.Attributions([1, 2, 3], axis=["t0", "x", "t2"])
     with pytest.raises(ValueError, match=r"'x' as source element 1, 'given' 't1'.*\.to\('word'\)"):
-        aw.agreement([long, other])
-    words = aw.Attributions([1, 2, 3], axis=TokenAxis.plain(["a", "b", "c"], name="word"), unit="word")
+        aw.evaluate.agreement([long, other])
+    words = aw.results.Attributions(
+        [1, 2, 3], axis=TokenAxis.plain(["a", "b", "c"], name="word"), unit="word"
+    )
     with pytest.raises(ValueError, match="by word, 'given' by token"):
-        aw.agreement([long, words])
-    square = aw.MixingMap(np.eye(3), query=list("abc"))
+        aw.evaluate.agreement([long, words])
+    square = aw.results.MixingMap(np.eye(3), query=list("abc"))
     with pytest.raises(TypeError, match="to_attributions"):
-        aw.agreement([long, square])
-    deep = aw.MixingMap(np.ones((2, 3, 3)), query=list("abc"))
+        aw.evaluate.agreement([long, square])
+    deep = aw.results.MixingMap(np.ones((2, 3, 3)), query=list("abc"))
     with pytest.raises(ValueError, match=r"layers 0 to 1.*select\(layer"):
-        aw.agreement([deep, square])
-    heads = aw.MixingMap(np.ones((1, 2, 3, 3)), query=list("abc"))
+        aw.evaluate.agreement([deep, square])
+    heads = aw.results.MixingMap(np.ones((1, 2, 3, 3)), query=list("abc"))
     with pytest.raises(ValueError, match=r"heads 0 to 1"):
-        aw.agreement([square, heads])
+        aw.evaluate.agreement([square, heads])
     with pytest.raises(ValueError, match="two or more"):
-        aw.agreement([long])
+        aw.evaluate.agreement([long])
     with pytest.raises(TypeError, match="single explanation"):
-        aw.agreement(long)
+        aw.evaluate.agreement(long)
     with pytest.raises(TypeError, match=r"items\[1\] is a list"):
-        aw.agreement([long, [1, 2, 3]])
+        aw.evaluate.agreement([long, [1, 2, 3]])
     with pytest.raises(ValueError, match="'spearman'"):
-        aw.agreement([long, long], "spearmann")
+        aw.evaluate.agreement([long, long], "spearmann")
     with pytest.raises(ValueError, match="k must be 1 to 2"):
-        aw.agreement([long, long], "top_k", k=3)
+        aw.evaluate.agreement([long, long], "top_k", k=3)
     with pytest.raises(ValueError, match="for measure='top_k'"):
-        aw.agreement([long, long], k=1)
+        aw.evaluate.agreement([long, long], k=1)
     with pytest.raises(ValueError, match="nothing to rank"):
-        aw.agreement([attributions([1]), attributions([1])])
+        aw.evaluate.agreement([attributions([1]), attributions([1])])
     with pytest.raises(ValueError, match="one twice"):
-        aw.agreement([long, long], names=["a", "a"])
+        aw.evaluate.agreement([long, long], names=["a", "a"])
     with pytest.raises(KeyError, match="'given'"):
-        aw.agreement([long, long]).between("given", "x")
+        aw.evaluate.agreement([long, long]).between("given", "x")
 
 
 def test_the_matrix_is_frozen_saved_and_shown_with_its_caveat(tmp_path):
-    result = aw.agreement({"<i>": attributions([1, 2, 3, 4]), "b": attributions([1, 3, 2, 4])}, "top_k", k=1)
+    result = aw.evaluate.agreement(
+        {"<i>": attributions([1, 2, 3, 4]), "b": attributions([1, 3, 2, 4])}, "top_k", k=1
+    )
     with pytest.raises(ValueError, match="read-only"):
         result.matrix[0, 1] = 0
     again = aw.load(result.save(tmp_path / "agreement.safetensors"))
@@ -209,6 +215,6 @@ def test_measures_of_one_model_agree_more_than_with_chance(minilm, sentence):
     maps = {name: result.select(layer=2) for name, result in one.items()}
     maps = {name: result if result.heads is None else result.mean() for name, result in maps.items()}
     for measure in ("spearman", "kendall", "top_k"):
-        result = aw.agreement(maps, measure)
+        result = aw.evaluate.agreement(maps, measure)
         assert np.isfinite(result.matrix).all()
         assert result.between("attention", "rollout") > result.chance + 0.1

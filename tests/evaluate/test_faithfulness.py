@@ -285,7 +285,7 @@ def test_characterization_of_a_data_set_has_an_interval() -> None:
     hits[:24, 0, 0], hits[:8, 1, 0] = 1, 1  # fid+ 0.6, fid- 0.2
     hits[:, 1, 1] = 1
     names = {"metrics": ["fidelity_plus", "fidelity_minus"], "methods": ["a", "random"], "x": [0.1]}
-    card = aw.evaluate.Scorecard(hits, baselines=["random"], x_name="share", **names)
+    card = aw.results.Scorecard(hits, baselines=["random"], x_name="share", **names)
     result = characterization(card)
     assert result.mean[0, 0, 0] == pytest.approx(2 / (1 / 0.6 + 1 / 0.8))
     assert result.mean[0, 1, 0] == 0, "fid- = 1 is the limit"

@@ -63,7 +63,7 @@ def test_all_methods_stand_beside_chance_and_the_truth():
     assert by_name["random"] == pytest.approx(np.mean([3 / 12, 3 / 5, 3 / 6]))
     assert np.nanmin(card.samples) >= 0
     assert np.nanmax(card.samples) <= 1
-    view = aw.ScorecardView(card)
+    view = aw.views.ScorecardView(card)
     assert view.score("recall_of_truth", "occlusion") == 1.0
     view.close()
 

@@ -18,7 +18,9 @@ AXIS = list("abcde")
 
 
 def versions(*rows):
-    return {str(i): aw.Attributions(np.array(row, dtype=float), axis=AXIS) for i, row in enumerate(rows)}
+    return {
+        str(i): aw.results.Attributions(np.array(row, dtype=float), axis=AXIS) for i, row in enumerate(rows)
+    }
 
 
 def ranks_of(view):
@@ -127,7 +129,7 @@ def test_a_strip_and_its_figure_hatch_what_moves():
     texts = [*figure.texts, *(text for axes in figure.axes for text in axes.texts)]
     words = [text.get_text() for text in texts]
     assert any("does not survive 2 defensible choices" in text for text in words)
-    other = aw.Attributions([1.0, 2.0], axis=["x", "y"])
+    other = aw.results.Attributions([1.0, 2.0], axis=["x", "y"])
     with pytest.raises(ValueError, match="not those shown"):
         aw.TokenStrip(other, robustness=result)
     with pytest.raises(TypeError, match=r"aw\.evaluate\.robustness"):

@@ -80,7 +80,7 @@ def test_pictures_and_tables_are_saved_for_reading(name, begin, tmp_path):
 
 
 def test_a_result_without_a_view_is_saved_as_its_figure(tmp_path):
-    table = aw.head_statistics(attention_map(), "entropy")
+    table = aw.statistics.head_statistics(attention_map(), "entropy")
     assert table.save(tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(TypeError, match="HeadStatistics has no widget"):
         table.save(tmp_path / "heads.html")
@@ -305,7 +305,7 @@ def test_pickles_of_old_name_the_same_function_and_open():
 
 
 def test_numbers_too_large_for_float32_are_damage_and_not_infinite(tmp_path):
-    path = aw.head_statistics(attention_map()).save(tmp_path / "stats.safetensors")
+    path = aw.statistics.head_statistics(attention_map()).save(tmp_path / "stats.safetensors")
     tensors = load_file(path)
     with safe_open(path, "np") as file:
         about = file.metadata()

@@ -86,7 +86,7 @@ def test_the_strongest_pattern_relates_tokens_of_the_text():
 def test_related_tokens_are_statistics_too():
     values = shares(1, 2, N, N)
     trace = recorded(values)
-    stats = aw.head_statistics(trace, "duplicate_token", queries="text")
+    stats = aw.statistics.head_statistics(trace, "duplicate_token", queries="text")
     assert stats["duplicate_token"] == pytest.approx(
         aw.statistics.head_patterns(trace)["duplicate"], abs=1e-6
     )

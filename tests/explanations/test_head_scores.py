@@ -23,7 +23,7 @@ def test_a_perfect_induction_head_scores_one_and_others_nothing():
     }
     values = np.stack([np.eye(n)[targets] for targets in heads.values()])
     uniform = np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None]
-    made = aw.MixingMap(np.stack([*values, uniform])[None], query=[str(i) for i in places])
+    made = aw.results.MixingMap(np.stack([*values, uniform])[None], query=[str(i) for i in places])
     result = statistics.prefix_matching(made, length)[0]
     assert result[:4].tolist() == [1, 0, 0, 0]
     # In copy c a query at i has c earlier tokens to look at, each with a share of 1 / (i + 1).
@@ -55,12 +55,12 @@ def test_the_repeated_sequences_are_what_they_should_be(tiny_llama):
 
 def test_the_score_is_the_mean_over_the_sequences(tiny_llama):
     options = {"length": 6, "repeats": 3, "start": 1, "seed": 3}
-    scores = aw.induction_score(tiny_llama, sequences=2, **options)
+    scores = aw.statistics.induction_score(tiny_llama, sequences=2, **options)
     rows = statistics.repeated_tokens(tiny_llama, sequences=2, **options)
     parts = [statistics.prefix_matching(aw.trace(tiny_llama, None, input_ids=row), 6) for row in rows]
     assert scores["induction"] == pytest.approx(np.mean(parts, axis=0))
     with pytest.raises(ValueError, match="'mean'"):
-        aw.induction_score(tiny_llama, over="men", **options)
+        aw.statistics.induction_score(tiny_llama, over="men", **options)
 
 
 # Retrieval
@@ -115,9 +115,9 @@ def test_a_token_is_copied_where_the_head_looked_at_it_when_it_was_predicted():
 
 def test_retrieval_says_what_it_cannot_do(tiny_llama):
     with pytest.raises(ValueError, match="not part of the needle"):
-        aw.retrieval_score(tiny_llama, None, "a b c", "?", answer="d")
+        aw.statistics.retrieval_score(tiny_llama, None, "a b c", "?", answer="d")
     with pytest.raises(ValueError, match="from 0 to 1"):
-        aw.retrieval_score(tiny_llama, None, "a b c", "?", depths=(2,))
+        aw.statistics.retrieval_score(tiny_llama, None, "a b c", "?", depths=(2,))
     with pytest.raises(ValueError, match="max_new_tokens"):
         statistics.copied_share(aw.trace(tiny_llama, None, input_ids=[1, 2, 3]), (0, 1))
 
@@ -126,7 +126,7 @@ def test_retrieval_says_what_it_cannot_do(tiny_llama):
 
 
 def test_minilm_has_a_previous_and_a_next_token_head_and_rests_on_cls(minilm, sentence):
-    stats = aw.head_statistics(aw.trace(*minilm, sentence))
+    stats = aw.statistics.head_statistics(aw.trace(*minilm, sentence))
     lead = stats.top("previous_token", 1)[0]
     assert (lead.layer, lead.head) == (0, 2)
     assert lead.value > 0.9
@@ -138,12 +138,12 @@ def test_minilm_has_a_previous_and_a_next_token_head_and_rests_on_cls(minilm, se
 
 @pytest.mark.slow
 def test_smollm2s_induction_heads_are_its_retrieval_heads(smollm2):
-    induction = aw.induction_score(*smollm2, sequences=1)
+    induction = aw.statistics.induction_score(*smollm2, sequences=1)
     heads = induction.top("induction", 4)
     assert {(head.layer, head.head) for head in heads} == {(18, 6), (17, 4), (17, 3), (17, 5)}
     assert heads[-1].value > 0.6
     assert np.median(induction["induction"]) < 0.05
-    retrieval = aw.retrieval_score(
+    retrieval = aw.statistics.retrieval_score(
         *smollm2,
         "The secret ingredient of Anna's famous soup is smoked paprika from the island of Menorca.",
         "What is the secret ingredient of Anna's famous soup?",
@@ -158,4 +158,6 @@ def test_smollm2s_induction_heads_are_its_retrieval_heads(smollm2):
     # A retrieval head by the authors' threshold, as a share of all heads.
     assert (retrieval["retrieval"] >= 0.1).mean() < 0.15
     with pytest.raises(ValueError, match="no prompt was answered"):
-        aw.retrieval_score(*smollm2, "x y z", "?", words=10, depths=(0.5,), max_new_tokens=1, recall=0.9)
+        aw.statistics.retrieval_score(
+            *smollm2, "x y z", "?", words=10, depths=(0.5,), max_new_tokens=1, recall=0.9
+        )

@@ -35,7 +35,7 @@ def special_axis():
 
 
 def one_head(matrix, **options):
-    return aw.MixingMap(
+    return aw.results.MixingMap(
         np.asarray(matrix, dtype=np.float32)[None, None],
         query=options.pop("query", special_axis()),
         **options,
@@ -50,7 +50,7 @@ def shifted(by: int):
 
 
 def test_a_head_that_looks_at_itself():
-    stats = aw.head_statistics(one_head(np.eye(N), causal=False))
+    stats = aw.statistics.head_statistics(one_head(np.eye(N), causal=False))
     assert stats["diagonal"].item() == 1
     assert stats["mean_distance"].item() == 0
     assert stats["entropy"].item() == 0
@@ -60,14 +60,14 @@ def test_a_head_that_looks_at_itself():
 
 @pytest.mark.parametrize(("by", "name"), [(-1, "previous_token"), (1, "next_token")])
 def test_a_head_that_looks_at_its_neighbour(by, name):
-    stats = aw.head_statistics(one_head(shifted(by), causal=False))
+    stats = aw.statistics.head_statistics(one_head(shifted(by), causal=False))
     assert stats[name].item() == 1
     assert stats["mean_distance"].item() == pytest.approx((N - 1) / N)
     assert stats["diagonal"].item() == pytest.approx(1 / N)
 
 
 def test_a_uniform_head():
-    stats = aw.head_statistics(one_head(np.full((N, N), 1 / N), causal=False))
+    stats = aw.statistics.head_statistics(one_head(np.full((N, N), 1 / N), causal=False))
     assert stats["entropy"].item() == pytest.approx(math.log(N), abs=1e-9)
     assert stats["cls_entropy"].item() == pytest.approx(math.log(N), abs=1e-9)
     assert stats["relative_entropy"].item() == pytest.approx(1, abs=1e-9)
@@ -79,7 +79,7 @@ def test_a_uniform_head():
 
 def test_a_uniform_causal_head_counts_no_row_of_one_key():
     rows = np.tril(np.ones((N, N))) / np.arange(1, N + 1)[:, None]
-    stats = aw.head_statistics(one_head(rows))
+    stats = aw.statistics.head_statistics(one_head(rows))
     seen = np.arange(2, N + 1)
     assert stats["entropy"].item() == pytest.approx(np.log(seen).mean(), abs=1e-6)
     assert stats["relative_entropy"].item() == pytest.approx(1, abs=1e-6)
@@ -134,8 +134,8 @@ def by_hand(matrix, name, *, causal, queries):
 def test_every_statistic_is_the_one_counted_by_hand(causal, queries):
     values = shares(3, 4, N, N, causal=causal) * np.array([1, 0.5, 3, 1])[:, None, None].astype(np.float32)
     values[1, 2, 3] = 0  # a query that is masked altogether
-    made = aw.MixingMap(values, query=special_axis())
-    stats = aw.head_statistics(made, queries=queries)
+    made = aw.results.MixingMap(values, query=special_axis())
+    stats = aw.statistics.head_statistics(made, queries=queries)
     names = [name for name in stats.names if name not in ("cls_entropy", "inner_sink")]
     assert len(names) == (11 if causal else 12)
     for name in names:
@@ -145,25 +145,27 @@ def test_every_statistic_is_the_one_counted_by_hand(causal, queries):
 
 
 def test_the_entropy_of_cls_is_that_of_its_row_whatever_rows_count():
-    made = aw.MixingMap(shares(1, 2, N, N), query=special_axis())
+    made = aw.results.MixingMap(shares(1, 2, N, N), query=special_axis())
     row = made.values[0, :, 0].astype(np.float64)
     expected = -(row * np.log(row)).sum(-1)
     for queries in ("all", "text"):
-        assert aw.head_statistics(made, queries=queries)["cls_entropy"][0] == pytest.approx(expected)
+        assert aw.statistics.head_statistics(made, queries=queries)["cls_entropy"][0] == pytest.approx(
+            expected
+        )
 
 
 def test_words_count_as_elements():
-    stats = aw.head_statistics(one_head(shifted(-1), causal=False), unit="word")
+    stats = aw.statistics.head_statistics(one_head(shifted(-1), causal=False), unit="word")
     # Of the three pieces of the first word one looks at the start, two at the word itself.
     assert stats.unit == "word"
     assert stats["previous_token"].item() == pytest.approx((1 / 3 + 3) / 4)
     assert stats["diagonal"].item() == pytest.approx((1 + 2 / 3) / 5)
     with pytest.raises(ValueError, match="Did you mean 'word'"):
-        aw.head_statistics(one_head(np.eye(N)), unit="wrd")
+        aw.statistics.head_statistics(one_head(np.eye(N)), unit="wrd")
 
 
 def test_between_two_sequences_only_what_needs_no_common_places(tiny_stacks):
-    stats = aw.head_statistics(tiny_stacks, stack="cross")
+    stats = aw.statistics.head_statistics(tiny_stacks, stack="cross")
     assert stats.shape == (3, 2, 3)
     assert stats.names == ("first_token", "entropy", "relative_entropy")
     assert "different sequences" in stats.left_out["mean_distance"]
@@ -172,7 +174,7 @@ def test_between_two_sequences_only_what_needs_no_common_places(tiny_stacks):
 
 
 def test_one_token_is_all_there_is():
-    stats = aw.head_statistics(aw.MixingMap(np.ones((1, 2, 1, 1)), query=["a"]))
+    stats = aw.statistics.head_statistics(aw.results.MixingMap(np.ones((1, 2, 1, 1)), query=["a"]))
     assert stats["diagonal"].tolist() == [[1, 1]]
     assert stats["entropy"].tolist() == [[0, 0]]
     assert {"previous_token", "relative_entropy", "inner_sink"} <= set(stats.left_out)
@@ -181,22 +183,22 @@ def test_one_token_is_all_there_is():
 def test_a_head_that_is_masked_altogether_has_no_number_and_no_rank():
     values = shares(1, 2, N, N)
     values[0, 0] = 0
-    stats = aw.head_statistics(aw.MixingMap(values, query=special_axis()))
+    stats = aw.statistics.head_statistics(aw.results.MixingMap(values, query=special_axis()))
     assert all(np.isnan(stats[name][0, 0]) and not np.isnan(stats[name][0, 1]) for name in stats.names)
     assert [(head.layer, head.head) for head in stats.top("entropy")] == [(0, 1)]
 
 
 def test_pruned_layers_have_fewer_heads():
     layers = [shares(3, N, N), shares(2, N, N, seed=1)]
-    stats = aw.head_statistics(aw.from_attentions(layers, list(TOKENS)))
+    stats = aw.statistics.head_statistics(aw.from_attentions(layers, list(TOKENS)))
     assert np.isnan(stats["diagonal"]).tolist() == [[False] * 3, [False, False, True]]
     expected = np.einsum("hii->h", layers[1]) / N
     assert stats["diagonal"][1, :2] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_map_without_heads_has_statistics_of_its_layers():
-    made = aw.MixingMap(shares(3, N, N), query=special_axis(), layers=[2, 4, 5])
-    stats = aw.head_statistics(made, ["entropy", "diagonal"])
+    made = aw.results.MixingMap(shares(3, N, N), query=special_axis(), layers=[2, 4, 5])
+    stats = aw.statistics.head_statistics(made, ["entropy", "diagonal"])
     assert stats.axis_names == ("statistic", "layer")
     assert stats.shape == (2, 3)
     lead = stats.top("entropy", 1)[0]
@@ -206,27 +208,27 @@ def test_a_map_without_heads_has_statistics_of_its_layers():
 
 
 def test_what_has_no_statistics_is_refused_in_words():
-    signed = aw.MixingMap(-np.ones((1, 1, N, N)), query=special_axis())
+    signed = aw.results.MixingMap(-np.ones((1, 1, N, N)), query=special_axis())
     with pytest.raises(ValueError, match="negative"):
-        aw.head_statistics(signed)
-    late = aw.MixingMap.lazy(
+        aw.statistics.head_statistics(signed)
+    late = aw.results.MixingMap.lazy(
         lambda _: -np.ones((1, N, N)), query=special_axis(), layers=[0], heads=[0], method="mine"
     )
     with pytest.raises(ValueError, match="layer 0 has negative"):
-        aw.head_statistics(late)
+        aw.statistics.head_statistics(late)
     with pytest.raises(ValueError, match="'entropy'"):
-        aw.head_statistics(one_head(np.eye(N)), "entropi")
+        aw.statistics.head_statistics(one_head(np.eye(N)), "entropi")
     with pytest.raises(ValueError, match="induction_score"):
-        aw.head_statistics(one_head(np.eye(N)), ["induction"])
+        aw.statistics.head_statistics(one_head(np.eye(N)), ["induction"])
     with pytest.raises(ValueError, match="'text'"):
-        aw.head_statistics(one_head(np.eye(N)), queries="tex")
+        aw.statistics.head_statistics(one_head(np.eye(N)), queries="tex")
     with pytest.raises(ValueError, match="stack 'self'"):
-        aw.head_statistics(one_head(np.eye(N)), stack="cross")
+        aw.statistics.head_statistics(one_head(np.eye(N)), stack="cross")
     with pytest.raises(TypeError, match="not a trace"):
-        aw.head_statistics("text")
-    plain = aw.MixingMap(shares(1, 1, 3, 3), query=list("abc"))
+        aw.statistics.head_statistics("text")
+    plain = aw.results.MixingMap(shares(1, 1, 3, 3), query=list("abc"))
     with pytest.raises(ValueError, match="'special_tokens' is not defined here: no element is special"):
-        aw.head_statistics(plain, ["special_tokens"])
+        aw.statistics.head_statistics(plain, ["special_tokens"])
 
 
 def test_layers_are_read_one_at_a_time_and_left_alone():
@@ -236,20 +238,20 @@ def test_layers_are_read_one_at_a_time_and_left_alone():
         held.append(number)
         return shares(2, N, N, seed=number)
 
-    lazy = aw.MixingMap.lazy(
+    lazy = aw.results.MixingMap.lazy(
         layer, query=special_axis(), layers=[0, 1, 2], heads=[0, 1], causal=False, keep=False, method="mine"
     )
-    by_word = aw.head_statistics(lazy, unit="word", layers=[0, 2])
+    by_word = aw.statistics.head_statistics(lazy, unit="word", layers=[0, 2])
     assert held == [0, 2]
     assert by_word.layers == (0, 2)
     assert not lazy._cache
 
 
 def test_many_heads_are_worked_on_in_parts_with_the_same_result(monkeypatch):
-    made = aw.MixingMap(shares(2, 5, N, N), query=special_axis())
-    whole = aw.head_statistics(made)
+    made = aw.results.MixingMap(shares(2, 5, N, N), query=special_axis())
+    whole = aw.statistics.head_statistics(made)
     monkeypatch.setattr("attnwidgets.statistics.row_shares._CHUNK_BYTES", 2 * N * N * 8)
-    np.testing.assert_array_equal(aw.head_statistics(made).values, whole.values)
+    np.testing.assert_array_equal(aw.statistics.head_statistics(made).values, whole.values)
 
 
 # Sinks
@@ -259,7 +261,7 @@ def test_a_sink_inside_the_text_is_found_where_it_is():
     n, at = 20, 4
     matrix = np.full((n, n), 0.4 / n)
     matrix[:, at] += 0.6
-    made = aw.MixingMap(matrix[None, None], query=[f"t{i}" for i in range(n)])
+    made = aw.results.MixingMap(matrix[None, None], query=[f"t{i}" for i in range(n)])
     assert statistics.inner_sink(made).item() == pytest.approx(0.62)
     sinks = statistics.attention_sinks(made)
     assert [(sink.layer, sink.head, sink.position, sink.label) for sink in sinks] == [(0, 0, at, "t4")]
@@ -273,7 +275,7 @@ def test_a_sink_inside_the_text_is_found_where_it_is():
 def test_importance_is_the_mean_over_the_queries_that_see_an_element():
     n = 12
     values = shares(2, 3, n, n, causal=True)
-    made = aw.MixingMap(values, query=[f"t{i}" for i in range(n)])
+    made = aw.results.MixingMap(values, query=[f"t{i}" for i in range(n)])
     result = statistics.sink_importance(made)
     for k in range(n):
         assert result[:, :, k] == pytest.approx(values[:, :, k:, k].mean(-1), abs=1e-6)
@@ -283,7 +285,7 @@ def test_importance_is_the_mean_over_the_queries_that_see_an_element():
 def test_a_previous_token_head_is_no_sink_and_late_tokens_are_none():
     n = 24
     previous = np.eye(n)[np.maximum(np.arange(n) - 1, 0)]
-    made = aw.MixingMap(previous[None, None], query=[f"t{i}" for i in range(n)])
+    made = aw.results.MixingMap(previous[None, None], query=[f"t{i}" for i in range(n)])
     assert made.causal
     # The last element that eight others see gets one of their rows.
     assert statistics.inner_sink(made).item() == pytest.approx(1 / 8)
@@ -294,8 +296,10 @@ def test_a_previous_token_head_is_no_sink_and_late_tokens_are_none():
 
 
 def test_a_table_is_frozen_sorted_joined_and_saved(tmp_path):
-    made = aw.MixingMap(shares(3, 4, N, N), query=special_axis(), layers=[1, 3, 5], heads=[0, 2, 4, 6])
-    stats = aw.head_statistics(made)
+    made = aw.results.MixingMap(
+        shares(3, 4, N, N), query=special_axis(), layers=[1, 3, 5], heads=[0, 2, 4, 6]
+    )
+    stats = aw.statistics.head_statistics(made)
     ranked = stats.top("entropy", None)
     assert [head.value for head in ranked] == sorted(stats["entropy"].ravel().tolist(), reverse=True)
     assert stats.top("entropy", 2, lowest=True) == ranked[:-3:-1]
@@ -326,17 +330,17 @@ def test_a_table_is_frozen_sorted_joined_and_saved(tmp_path):
 
 
 def test_texts_are_averaged_alike_and_only_over_what_all_have():
-    one = aw.head_statistics(aw.MixingMap(shares(1, 2, N, N), query=special_axis()))
+    one = aw.statistics.head_statistics(aw.results.MixingMap(shares(1, 2, N, N), query=special_axis()))
     masked = shares(1, 2, N, N, seed=1)
     masked[0, 0] = 0
-    two = aw.head_statistics(aw.MixingMap(masked, query=[f"t{i}" for i in range(N)]))
+    two = aw.statistics.head_statistics(aw.results.MixingMap(masked, query=[f"t{i}" for i in range(N)]))
     mean = statistics.averaged([one, two])
     assert set(mean.names) == set(one.names) & set(two.names)
     assert mean["entropy"][0, 0] == one["entropy"][0, 0]
     assert mean["entropy"][0, 1] == pytest.approx((one["entropy"][0, 1] + two["entropy"][0, 1]) / 2)
     assert "no element is special" in mean.left_out["special_tokens"]
     assert "mean over 2 texts" in mean.title
-    other = aw.head_statistics(aw.MixingMap(shares(2, 2, N, N), query=special_axis()))
+    other = aw.statistics.head_statistics(aw.results.MixingMap(shares(2, 2, N, N), query=special_axis()))
     with pytest.raises(ValueError, match=r"tables\[1\] has layers"):
         statistics.averaged([one, other])
 
@@ -347,8 +351,8 @@ def test_every_statistic_is_in_its_range_or_undefined_for_a_head_without_rows(n,
     values = shares(2, 2, n, n, seed=seed, causal=causal)
     values[np.random.default_rng(seed).random((2, 2, n)) < 0.3] = 0
     tokens = ["[CLS]", *(f"t{i}" for i in range(n - 1))]
-    stats = aw.head_statistics(
-        aw.MixingMap(values, query=aw.from_attentions(values, tokens).axes()[0]), queries=queries
+    stats = aw.statistics.head_statistics(
+        aw.results.MixingMap(values, query=aw.from_attentions(values, tokens).axes()[0]), queries=queries
     )
     tops = {"mean_distance": n - 1, "entropy": math.log(n), "cls_entropy": math.log(n)}
     for name in stats.names:
@@ -369,8 +373,8 @@ def test_every_statistic_says_what_it_is():
 
 @pytest.mark.slow
 def test_tables_and_figures_show_every_statistic():
-    made = aw.MixingMap(shares(2, 3, N, N), query=special_axis(), provenance={"text": "<b>"})
-    stats = aw.head_statistics(made)
+    made = aw.results.MixingMap(shares(2, 3, N, N), query=special_axis(), provenance={"text": "<b>"})
+    stats = aw.statistics.head_statistics(made)
     shown = stats._repr_html_()
     titles = [about.title for about in stats.statistics]
     assert all(title in shown for title in titles)

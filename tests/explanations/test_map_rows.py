@@ -50,7 +50,7 @@ WAYS: dict[str, Callable[[MixingMap], MixingMap]] = {
     "mean": lambda found: found.mean("head"),
     "largest": lambda found: found.max("head"),
     "by threes": lambda found: found.to(
-        aw.Unit("three", tuple(map(str, TRIPLES)), tuple(TRIPLES), (False,) * len(TRIPLES))
+        aw.results.Unit("three", tuple(map(str, TRIPLES)), tuple(TRIPLES), (False,) * len(TRIPLES))
     ),
     "threes of a mean": lambda found: WAYS["by threes"](found.mean("head")),
 }

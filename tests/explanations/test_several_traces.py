@@ -54,8 +54,8 @@ def test_lists_tuples_keywords_and_options(traces: list[Any]) -> None:
 
 
 def test_head_statistics_of_several_texts_can_be_averaged(traces: list[Any]) -> None:
-    tables = aw.head_statistics(traces, "entropy")
-    np.testing.assert_array_equal(tables[1]["entropy"], aw.head_statistics(traces[1])["entropy"])
+    tables = aw.statistics.head_statistics(traces, "entropy")
+    np.testing.assert_array_equal(tables[1]["entropy"], aw.statistics.head_statistics(traces[1])["entropy"])
     assert aw.statistics.averaged(tables).steps == ("mean over 3 texts",)
 
 

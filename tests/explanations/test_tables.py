@@ -35,9 +35,9 @@ DEAD = {"explained_variance": 0.5, "dead": 0.0}
 TABLES = {
     "map": attention_map,
     "attributions": lambda: Attributions(np.eye(2, 7), axis=axis(), target=["=1+1", "b"]),
-    "statistics": lambda: aw.head_statistics(attention_map()),
+    "statistics": lambda: aw.statistics.head_statistics(attention_map()),
     "scorecard": scorecard,
-    "agreement": lambda: aw.agreement(
+    "agreement": lambda: aw.evaluate.agreement(
         [Attributions([1.0, 2, 3], axis=["a", "b", "c"])] * 2, names=["x", "y"]
     ),
     "features": lambda: FeatureActivations(np.eye(7, 9), axis=axis()),

@@ -96,7 +96,7 @@ def test_of_a_map_what_is_read_most_is_said():
 
 
 def test_a_table_has_no_sentence():
-    card = aw.evaluate.Scorecard(np.zeros((2, 1, 1, 1)), metrics=["m"], methods=["a"], x=[0])
+    card = aw.results.Scorecard(np.zeros((2, 1, 1, 1)), metrics=["m"], methods=["a"], x=[0])
     with pytest.raises(TypeError, match="cannot be described in words"):
         card.describe()
 

@@ -39,7 +39,7 @@ def files(tmp_path_factory: Any) -> list[bytes]:
         aw.rollout(trace),
         aw.lrp(trace),
         aw.saliency(trace),
-        aw.head_statistics(trace),
+        aw.statistics.head_statistics(trace),
         stats,
     ]
     pair = circuits.induction()

@@ -108,7 +108,7 @@ def _used(use: str, trace: Any, folder: Any) -> None:
     if use == "rollout":
         assert np.isfinite(aw.rollout(trace).values).all()
     elif use == "statistics":
-        assert repr(aw.head_statistics(trace))
+        assert repr(aw.statistics.head_statistics(trace))
     elif use == "save":
         loaded = aw.load(aw.attention(trace).save(folder / "map.safetensors"))
         assert np.array_equal(loaded.values, aw.attention(trace).values)

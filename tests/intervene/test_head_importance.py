@@ -20,7 +20,7 @@ def test_removal_is_what_is_lost_without_each_head(make: Any) -> None:
     trace = make()
     stack = "cross" if "cross" in trace.stacks else trace.default_stack
     target = 2 if trace.logits.dim() == 1 else aw.targets.token(7, position=1)
-    result = aw.head_importance(trace, target, stack=stack, batch_size=3)
+    result = aw.statistics.head_importance(trace, target, stack=stack, batch_size=3)
 
     def score() -> float:
         own = logits(trace)
@@ -44,7 +44,7 @@ def test_the_estimate_is_exact_where_the_target_is_linear_in_what_a_head_writes(
         last.mlp.c_proj.weight.zero_()
         model.transformer.ln_f = torch.nn.Identity()
     trace = aw.trace(model, None, input_ids=[3, 17, 42, 8, 99, 5])
-    result = aw.head_importance(trace, aw.targets.token(7))
+    result = aw.statistics.head_importance(trace, aw.targets.token(7))
     np.testing.assert_allclose(result["removal"][1], result["removal_estimate"][1], atol=1e-12)
     assert not np.allclose(result["removal"][0], result["removal_estimate"][0], atol=1e-9)
 
@@ -52,12 +52,12 @@ def test_the_estimate_is_exact_where_the_target_is_linear_in_what_a_head_writes(
 def test_over_several_texts_it_is_the_mean_of_each() -> None:
     model, tokenizer = random_classifier().double(), tiny.wordpiece()
     traces = aw.trace(model, tokenizer, ["cat", "unbelievable cat"])
-    both = aw.head_importance(traces, 1, magnitude=True)
-    alone = [aw.head_importance(item, 1, how="exact") for item in traces]
+    both = aw.statistics.head_importance(traces, 1, magnitude=True)
+    alone = [aw.statistics.head_importance(item, 1, how="exact") for item in traces]
     np.testing.assert_allclose(both["removal"], np.mean([abs(item["removal"]) for item in alone], axis=0))
     assert "removal_estimate" not in alone[0]
     with pytest.raises(ValueError, match="Did you mean 'exact'"):
-        aw.head_importance(traces, how="exactly")
+        aw.statistics.head_importance(traces, how="exactly")
 
 
 def test_what_moves_is_free(minilm: Any) -> None:
@@ -65,7 +65,7 @@ def test_what_moves_is_free(minilm: Any) -> None:
     sentence = "The keys to the cabinet were lost in the garden, and nobody knew where to look for them. "
     ids = tokenizer(sentence * 8)["input_ids"][:120]
     trace = aw.trace(model, tokenizer, input_ids=ids)
-    result = aw.free_attention(trace, layer=2, head=[3, 7], query=range(0, 120, 10))
+    result = aw.statistics.free_attention(trace, layer=2, head=[3, 7], query=range(0, 120, 10))
     assert result.identifiable.max() <= 33
     assert 0.2 < result.movable.mean() < 0.9
     before = logits_of_states(model, ids)
@@ -77,7 +77,7 @@ def test_what_moves_is_free(minilm: Any) -> None:
     np.testing.assert_allclose(row, result.row(2, 3, 10, 0.5), atol=1e-6)
     plain = trace.attention_layer(2)[3, 10].double().numpy()
     assert np.abs(row - plain).sum() / 2 == pytest.approx(result.movable[0, 0, 1] / 2, abs=1e-6)
-    short = aw.free_attention(aw.trace(model, tokenizer, input_ids=ids[:32]), layer=2, head=3)
+    short = aw.statistics.free_attention(aw.trace(model, tokenizer, input_ids=ids[:32]), layer=2, head=3)
     assert short.movable.max() < 1e-9, "as many keys as dimensions: nothing is free"
 
 
@@ -110,7 +110,7 @@ def test_moved_rows_mix_to_the_same_and_read_only_what_may_be_read() -> None:
 def test_a_decoder_goes_on_predicting_the_same(name: str) -> None:
     model = tiny.build(tiny.TEXT[name]).double()
     trace = aw.trace(model, None, input_ids=list(range(3, 43)))
-    result = aw.free_attention(trace, layer=0)
+    result = aw.statistics.free_attention(trace, layer=0)
     plain = logits(trace)
     with result.intervention():
         torch.testing.assert_close(logits(trace), plain, atol=1e-7, rtol=0)
@@ -131,7 +131,9 @@ def test_effective_attention_is_what_the_values_see() -> None:
     assert np.linalg.norm(effective) < np.linalg.norm(own)
 
 
-@pytest.mark.parametrize("call", [aw.head_importance, aw.free_attention, lambda trace: trace.rerun()])
+@pytest.mark.parametrize(
+    "call", [aw.statistics.head_importance, aw.statistics.free_attention, lambda trace: trace.rerun()]
+)
 def test_what_has_no_attention_to_change_says_so(call: Any) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     with pytest.raises(ValueError, match="has no attention"):

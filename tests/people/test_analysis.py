@@ -199,5 +199,5 @@ def test_unbalanced_answers_are_said():
     made = study("trust", count=8)
     rows = made.simulate(aw.people.Agent({"none": 2, "lrp": 3}), people=4).rows
     kept = [row for row in rows if not (row["item"] == "0" and row["condition"] == "lrp")]
-    result = aw.people.Responses(kept, study=made).analyse(resamples=100)
+    result = aw.results.Responses(kept, study=made).analyse(resamples=100)
     assert "1 of 16 pairs of item and condition have no answer" in result.notes[0]

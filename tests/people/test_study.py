@@ -218,7 +218,7 @@ def test_bad_input_is_refused_with_what_to_do():
         (([], []), ValueError, "0 words"),
         (3, TypeError, "is a int; give Attributions"),
         ("", ValueError, "a sentence of 1 to"),
-        (aw.Attributions([[1.0], [2.0]], axis=["a"]), ValueError, "has 2 targets"),
+        (aw.results.Attributions([[1.0], [2.0]], axis=["a"]), ValueError, "has 2 targets"),
     ):
         given = items(4)[1:3]
         given[1]["explanations"]["lrp"] = wrong

@@ -9,7 +9,7 @@ import attnwidgets as aw
 # Modules of functions: aw.evaluate.faithfulness, aw.targets.token, ...
 NAMESPACES = (
     *("targets", "evaluate", "statistics", "ask", "circuits", "concepts", "course", "people", "speech"),
-    *("vision", "zoo"),
+    *("vision", "zoo", "views", "results"),
 )
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
-from attnwidgets.views.base.view import View
 from tests.repo import notebooks
 from tests.repo.public import classes, functions
+from tests.views.every import public_views
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -106,8 +106,7 @@ def test_the_page_of_the_look_names_every_token_and_files_that_there_are(root):
 
 def test_the_table_of_views_has_a_row_for_every_view(root):
     table = (root / "docs" / "views.md").read_text()
-    shown = {name for name in aw.__all__ if isinstance(getattr(aw, name), type)}
-    views = {name for name in shown if issubclass(getattr(aw, name), View)}
+    views = public_views()
     assert len(views) > 15
     assert not {name for name in views if f"`{name}`" not in table.split("## Linked")[0]}
 

@@ -8,11 +8,14 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from operator import attrgetter
+from types import SimpleNamespace
 
 import pytest
 
 import attnwidgets as aw
 from attnwidgets._facade import groups
+from attnwidgets._former import FORMER
 from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.views.wire.runtime import COMMON_PARTS
 
@@ -46,7 +49,7 @@ def test_every_public_name_resolves():
     "name",
     [
         *("ask", "circuits", "concepts", "evaluate", "statistics", "targets"),
-        *("compat", "course", "people", "speech", "vision", "zoo"),
+        *("compat", "course", "people", "results", "speech", "views", "vision", "zoo"),
     ],
 )
 def test_completion_offers_what_is_public_and_all_of_it(name):
@@ -66,7 +69,7 @@ def test_help_shows_every_public_name_under_one_question():
 def test_namespaces_are_there_from_the_start():
     for name in (
         *("targets", "evaluate", "statistics", "compat", "ask", "course"),
-        *("zoo", "circuits", "concepts", "people", "speech", "vision"),
+        *("zoo", "circuits", "concepts", "people", "results", "speech", "views", "vision"),
     ):
         assert imported_by(f"import attnwidgets; attnwidgets.{name}") >= {"attnwidgets"}
 
@@ -91,6 +94,17 @@ def test_every_result_names_a_view_that_exists():
     assert len(named) > 8
     for module, name in (each.split(":") for each in named):
         assert callable(getattr(importlib.import_module(f"attnwidgets.views.{module}"), name))
+
+
+@pytest.mark.parametrize("former", FORMER)
+def test_a_name_that_moved_warns_and_works(former):
+    space, _, name = former.rpartition(".")
+    home = attrgetter(space)(SimpleNamespace(aw=aw))
+    assert name not in dir(home)
+    present = attrgetter(FORMER[former])(SimpleNamespace(aw=aw))
+    with pytest.warns(DeprecationWarning, match=rf"^{former} is {FORMER[former]} now; .* 0\.3") as warned:
+        assert getattr(home, name) is present
+    assert warned[0].filename == __file__
 
 
 def test_a_misspelt_public_name_is_an_attribute_error():

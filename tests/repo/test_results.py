@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 NO_RESULTS = {
     # inputs, and parts of results
-    *("Continuation", "SAE", "TokenAxis", "Trace", "Unit", "circuits.Claim", "people.Agent", "people.Item"),
-    *("people.Study", "people.Trial", "speech.SpokenSentence", "targets.Target"),
-    *("statistics.Pattern", "statistics.Statistic", "evaluate.Removal"),
+    *("results.Continuation", "SAE", "results.TokenAxis", "results.Trace", "results.Unit", "results.Claim"),
+    *("people.Agent", "people.Item", "results.Study", "results.Trial", "results.SpokenSentence"),
+    *("targets.Target", "results.Pattern", "results.Statistic", "evaluate.Removal"),
     # several matrices, fitted models, and runs that are open
-    *("circuits.HeadCircuits", "circuits.Translator", "circuits.PairedRuns"),
+    *("results.HeadCircuits", "circuits.Translator", "results.PairedRuns"),
     # facts about a model of aw.zoo, in words
-    *("zoo.Measured", "zoo.Truth"),
+    *("results.Measured", "results.Truth"),
 }
 
 
@@ -45,9 +45,9 @@ def results() -> dict[str, type]:
 
 
 def graph() -> Any:
-    nodes = {name: aw.circuits.GraphNode(name, 0, 0, "feature", "") for name in "abc"}
-    links = [aw.circuits.GraphLink("a", "b", -2.0), aw.circuits.GraphLink("b", "c", 1.0)]
-    return aw.circuits.CircuitGraph(("x",), nodes, tuple(links), "")
+    nodes = {name: aw.results.GraphNode(name, 0, 0, "feature", "") for name in "abc"}
+    links = [aw.results.GraphLink("a", "b", -2.0), aw.results.GraphLink("b", "c", 1.0)]
+    return aw.results.CircuitGraph(("x",), nodes, tuple(links), "")
 
 
 def patching() -> Any:
@@ -67,7 +67,7 @@ def edges() -> Any:
         (Component("head", 0, 0), Component("output", 1)),
     )
     scores = np.array([[0.5, -2.0], [np.nan, 1.0]])
-    return aw.circuits.EdgeAttribution(*ends, scores, 1)
+    return aw.results.EdgeAttribution(*ends, scores, 1)
 
 
 def patterns() -> Any:
@@ -77,30 +77,30 @@ def patterns() -> Any:
 
 def head_statistics() -> Any:
     values = [[[0.5, np.nan], [-3.0, 2.0]], [[1.0, 0.0], [0.25, 4.0]]]
-    return aw.statistics.HeadStatistics(
+    return aw.results.HeadStatistics(
         values, names=["removal", "removal_estimate"], layers=[0, 3], heads=[0, 1]
     )
 
 
 MADE: dict[str, tuple[Callable[[], Any], str]] = {
-    "circuits.CircuitGraph": (graph, "source target weight"),
-    "circuits.CodedHeads": (
-        lambda: aw.circuits.CodedHeads(np.array([[0.1, 0.9], [-0.5, np.nan]]), np.ones((2, 2)), 0.5, 8, 8),
+    "results.CircuitGraph": (graph, "source target weight"),
+    "results.CodedHeads": (
+        lambda: aw.results.CodedHeads(np.array([[0.1, 0.9], [-0.5, np.nan]]), np.ones((2, 2)), 0.5, 8, 8),
         "layer head score codes",
     ),
-    "circuits.ComponentRelevance": (components, "kind layer head relevant irrelevant"),
-    "circuits.EdgeAttribution": (edges, "sender receiver score"),
-    "circuits.Patching": (patching, "site layer token clean corrupt head share raw"),
-    "statistics.HeadPatterns": (patterns, "pattern layer head value"),
-    "statistics.HeadStatistics": (head_statistics, "statistic layer head value"),
+    "results.ComponentRelevance": (components, "kind layer head relevant irrelevant"),
+    "results.EdgeAttribution": (edges, "sender receiver score"),
+    "results.Patching": (patching, "site layer token clean corrupt head share raw"),
+    "results.HeadPatterns": (patterns, "pattern layer head value"),
+    "results.HeadStatistics": (head_statistics, "statistic layer head value"),
 }
-BY_VALUE = {"circuits.CodedHeads", "statistics.HeadPatterns", "statistics.HeadStatistics"}  # not by size
+BY_VALUE = {"results.CodedHeads", "results.HeadPatterns", "results.HeadStatistics"}  # not by size
 NAMED = {
-    "circuits.Patching": "head",
-    "statistics.HeadPatterns": "duplicate",
-    "statistics.HeadStatistics": "removal",
+    "results.Patching": "head",
+    "results.HeadPatterns": "duplicate",
+    "results.HeadStatistics": "removal",
 }
-FORMER = {"circuits.Lens": "top_tokens", "FeatureActivations": "strongest"}
+FORMER = {"results.Lens": "top_tokens", "results.FeatureActivations": "strongest"}
 
 
 @pytest.mark.parametrize("name", results())
@@ -118,7 +118,7 @@ def test_top_is_a_list_of_rows_with_the_largest_first(name: str) -> None:
     assert isinstance(every, list)
     assert all(isinstance(row, tuple) and hasattr(row, "_fields") for row in every)
     numbers = [row[-1] if name in BY_VALUE else abs(row[-1]) for row in every]
-    assert len(numbers) > 2 - (name == "circuits.CircuitGraph")
+    assert len(numbers) > 2 - (name == "results.CircuitGraph")
     assert numbers == sorted(numbers, reverse=True)
     assert result.top(2) == result.top(k=2) == every[:2]
     assert result.top() == every[:10]
@@ -134,25 +134,25 @@ def test_a_table_has_a_row_for_each_number(name: str) -> None:
     table = make().to_dataframe()
     assert list(table.columns) == columns.split()
     assert len(table) > 1
-    assert not table[columns.split()[-1]].isna().any() or name == "statistics.HeadStatistics"
+    assert not table[columns.split()[-1]].isna().any() or name == "results.HeadStatistics"
 
 
 def test_tables_of_results_without_a_ranking() -> None:
-    influence = aw.circuits.AttentionInfluence(
+    influence = aw.results.AttentionInfluence(
         ("a", "b"), np.array([1.0, 2.0]), np.array([2.0, 2.0]), np.ones((1, 2)), ((0, 0),), (((0, 1),),)
     )
     assert influence.to_dataframe().influence.tolist() == [1.0, 0.0]
-    swapped = aw.evaluate.AdversarialAttention((1,), {1: np.full((1, 2, 2), 0.5)}, 0.1, 0.0, 0.01)
+    swapped = aw.results.AdversarialAttention((1,), {1: np.full((1, 2, 2), 0.5)}, 0.1, 0.0, 0.01)
     assert swapped.to_dataframe().shape == (4, 5)
-    ranks = aw.evaluate.Robustness(("a", "b"), ("first", "second"), np.array([[1.0, 2.0], [2.0, 1.0]]))
+    ranks = aw.results.Robustness(("a", "b"), ("first", "second"), np.array([[1.0, 2.0], [2.0, 1.0]]))
     assert ranks.to_dataframe().unsettled.tolist() == [True, True]
-    outliers = aw.vision.OutlierTokens(3, 10.0, (4,), ("patch 4",), (12.0,), 1.0, 16)
+    outliers = aw.results.OutlierTokens(3, 10.0, (4,), ("patch 4",), (12.0,), 1.0, 16)
     assert outliers.to_rows() == [{"token": 4, "label": "patch 4", "norm": 12.0}]
     assert PatchedSets(np.ones(2), np.zeros(2), 0.0, 1.0).to_dataframe().shape == (2, 2)
     model, tokenizer = aw.demo_model("induction")
     first, second = (aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb"))
     assert {"c", "a"} <= set(first.diff(second).to_dataframe().label)
-    free = aw.free_attention(first, layer=0, head=0)
+    free = aw.statistics.free_attention(first, layer=0, head=0)
     assert list(free.to_dataframe().columns) == ["layer", "head", "query", "movable"]
 
 

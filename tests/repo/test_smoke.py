@@ -17,7 +17,7 @@ def test_given_numbers_become_maps_views_files_and_pages(tmp_path):
     saved = aw.load(rollout.save(tmp_path / "rollout.safetensors"))
     np.testing.assert_array_equal(saved.values, rollout.values)
     kinds = (aw.Explorer, aw.Heatmap, aw.HeadGrid, aw.HeadView, aw.FlowView, aw.LayerSlider)
-    views = [*(kind(trace) for kind in kinds), aw.TokenStrip(saved), aw.CompareView([saved, rollout])]
+    views = [*(kind(trace) for kind in kinds), aw.TokenStrip(saved), aw.views.CompareView([saved, rollout])]
     views[0].selection.layer = 2
     assert views[1].selection.layer == 2
     page = aw.to_html(views, tmp_path / "page.html").read_text()

@@ -42,8 +42,8 @@ HINTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "aw.mean": (lambda _: aw.mean, r"aw.attention\(trace\).mean\('head'\)"),
     "aw.save": (lambda _: aw.save, r"aw.rollout\(trace\).save\(path\)"),
     "aw.gradient_x_input": (lambda _: aw.gradient_x_input, "Did you mean 'input_x_gradient'"),
-    "averaged": (lambda trace: aw.statistics.averaged([trace]), r"aw.head_statistics\(traces\)"),
-    "PatchView": (lambda trace: aw.PatchView(trace, trace), r"aw.circuits.patch\(clean, corrupt"),
+    "averaged": (lambda trace: aw.statistics.averaged([trace]), r"aw.statistics.head_statistics\(traces\)"),
+    "PatchView": (lambda trace: aw.views.PatchView(trace, trace), r"aw.circuits.patch\(clean, corrupt"),
     "two texts": (
         lambda trace: aw.Heatmap(trace, trace),
         r"a list: Heatmap\(\[first, second\]\)",
@@ -62,7 +62,9 @@ def test_two_texts_go_into_a_view_one_after_the_other(trace: Any, other: Any) ->
     assert aw.TwoTexts(trace, other).traces == aw.TwoTexts([trace, other]).traces == (trace, other)
     assert isinstance(aw.compare(trace, other), aw.TwoTexts)
     maps = aw.attention(trace), aw.rollout(trace)
-    assert aw.compare(*maps).names == aw.CompareView(*maps).names == aw.CompareView(list(maps)).names
+    assert (
+        aw.compare(*maps).names == aw.views.CompareView(*maps).names == aw.views.CompareView(list(maps)).names
+    )
     with pytest.raises(TypeError, match="shows two traces"):
         aw.TwoTexts(trace, other, other)
 

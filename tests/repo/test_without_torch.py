@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
     for method in methods.split():
         getattr(aw, method)(trace).save(folder / f"{method}.saved")
     aw.sae_features(*_masked()).save(folder / "features.saved")
-    aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0]).save(folder / "scorecard.saved")
+    aw.results.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0]).save(folder / "scorecard.saved")
     for name, (made,) in {"patching": _patching(), "lens": _lens(), "claims": _claims()}.items():
         made.save(folder / f"{name}.saved")
     drawn = torch.randn(2, 2, 5, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
@@ -98,7 +98,8 @@ def test_every_public_name_works_or_says_what_it_needs(without):
         assert all(SAYS.fullmatch(line) and SAYS.fullmatch(line)[1].startswith(f"aw.{name}") for line in said)
     assert all(needs[name] for name in ("trace", "SAE", "evaluate.compare", "statistics.induction_score"))
     works = {name for name, tried in told.items() if "" in tried}
-    assert {"rollout", "attention_flow", "head_statistics", "explore", "methods", "demo_texts"} <= works
+    assert {"rollout", "attention_flow", "explore", "methods", "demo_texts"} <= works
+    assert "statistics.head_statistics" in works
     assert not works & {name for name, tried in told.items() if SAYS.match(tried[0])} - {"demo_model"}
 
 

@@ -68,7 +68,7 @@ def numbers(folder):
         "unpaired": gone.unpaired["self"],
         "qkv": qkv.attention_layer(0),
         "head outputs": qkv.head_outputs,
-        "statistics": aw.head_statistics(one).values,
+        "statistics": aw.statistics.head_statistics(one).values,
         "from file": aw.from_attentions(folder / "weights.safetensors").attention_layer(0),
         "causal": np.array([one.is_causal(), one.is_signed()]),
     }
@@ -76,7 +76,7 @@ def numbers(folder):
         loaded = aw.load(path)
         values = loaded.to_description()[1]
         result |= {f"{path.name} {name}": values[name] for name in sorted(values)}
-        if isinstance(loaded, aw.MixingMap) and loaded.query == loaded.key:
+        if isinstance(loaded, aw.results.MixingMap) and loaded.query == loaded.key:
             result[f"{path.name} rollout"] = aw.rollout(loaded).values
     return {name: np.asarray(value) for name, value in result.items()}
 
@@ -115,14 +115,14 @@ def views(folder):
     yield aw.compare([saved["rollout"], saved["value_zeroing"]])
     yield aw.TwoTexts([one, other])
     yield aw.InterventionView(one)
-    yield aw.RelevanceMap(saved["decompx"])
+    yield aw.views.RelevanceMap(saved["decompx"])
     yield aw.Predictions(saved["attention"])
     yield aw.TokenStrip(saved["saliency"])
     yield aw.Explorer(saved["saliency"])
-    yield aw.ScorecardView(saved["scorecard"])
+    yield aw.views.ScorecardView(saved["scorecard"])
     for name in ("patching", "lens", "claims"):
         yield saved[name].view()
-    yield aw.SentenceView(one)
+    yield aw.views.SentenceView(one)
     yield aw.people.StudyView(study())
     yield aw.ask.head("Which head?", view=aw.Explorer(one), id="q")
     for view in (aw.FeatureTable, aw.FeaturePanel, aw.FeatureStrip):
@@ -135,7 +135,7 @@ def outcomes():
 
     one, told = given()[0], {}
     tried = ((), (one,), (aw.rollout(one),), ("x", "y"))
-    for space in ("", "evaluate.", "statistics.", "targets.", "compat.", "ask."):
+    for space in ("", "views.", "results.", "evaluate.", "statistics.", "targets.", "compat.", "ask."):
         home = getattr(aw, space[:-1]) if space else aw
         for name in dir(home):
             item = getattr(home, name)

@@ -43,8 +43,8 @@ def fired(seed: int = 0) -> np.ndarray:
     return np.where(generator.random((6, 9)) < 0.4, generator.gamma(2, size=(6, 9)), 0).astype(np.float32)
 
 
-def activations(values=None, **options) -> aw.FeatureActivations:
-    return aw.FeatureActivations(fired() if values is None else values, axis=axis(), **options)
+def activations(values=None, **options) -> aw.results.FeatureActivations:
+    return aw.results.FeatureActivations(fired() if values is None else values, axis=axis(), **options)
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_tokens_that_are_not_there_are_named(token, message):
     with pytest.raises((ValueError, IndexError, TypeError), match=message):
         activations().strongest(token)
     with pytest.raises(ValueError, match="'b' is at 1, 2; give one of these numbers"):
-        aw.FeatureActivations(np.ones((3, 2)), axis=["a", "b", "b"]).strongest("b")
+        aw.results.FeatureActivations(np.ones((3, 2)), axis=["a", "b", "b"]).strongest("b")
     with pytest.raises(ValueError, match="k must be at least 1"):
         activations().strongest(1, k=0)
 

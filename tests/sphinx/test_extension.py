@@ -164,8 +164,8 @@ def test_without_sphinx_it_says_what_to_install(monkeypatch):
 def test_public_views_are_those_that_a_page_can_name(site):
     _, warnings = site({"index.rst": "A\n=\n\n.. attnwidgets:: attention.safetensors\n   :view: x\n"})
     named = re.search(r"The views are ([\w, ]+)", warnings)[1].split(", ")
-    assert set(named) < set(aw.__all__)
-    assert {"Explorer", "Heatmap", "TokenStrip"} <= set(named)
+    assert set(named) < {*aw.__all__, *aw.views.__all__}
+    assert {"Explorer", "Heatmap", "TokenStrip", "LensView"} <= set(named)
 
 
 def notebook_showing(data):

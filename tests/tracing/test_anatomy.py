@@ -135,7 +135,7 @@ def test_every_method_that_serves_a_hybrid_numbers_its_layers_so() -> None:
     result = traced(qwen3_next)
     measures = ("attention", "signed_attention")
     assert {name: getattr(aw, name)(result).layers for name in measures} == dict.fromkeys(measures, (1, 3))
-    assert aw.head_importance(result).layers == (1, 3)
+    assert aw.statistics.head_importance(result).layers == (1, 3)
     assert aw.hidden_token_attribution(result, scope="local").layers == (1, 3)
     assert aw.rollout(result, partial=True).layers == (1, 3)
     assert aw.rollout(result, partial=True, start_layer=-1).layers == (3,)
@@ -401,7 +401,7 @@ def test_blocks_that_read_the_keys_of_others_are_called_again_with_them() -> Non
     expected = (distances / distances.sum(-1, keepdim=True)).numpy()
     np.testing.assert_allclose(np.asarray(aw.value_zeroing(trace).layer(2)), expected, atol=1e-4)
 
-    importance = aw.head_importance(trace, trace.predictions(1)[0].id)
+    importance = aw.statistics.head_importance(trace, trace.predictions(1)[0].id)
     for layer in range(4):
         with aw.ablate_heads(model, [(layer, 1)]):
             ablated = aw.trace(model, None, input_ids=IDS)

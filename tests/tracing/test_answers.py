@@ -296,7 +296,7 @@ def test_a_metric_that_needs_a_probability_says_what_a_number_has(head: str) -> 
         )
     # Where nothing but the number counts, a feature matters as much as it moves the number.
     occluded = aw.occlusion(trace, baseline="mask")
-    moved = aw.Attributions(np.abs(occluded.values), axis=occluded.axis, unit="token", method="moved")
+    moved = aw.results.Attributions(np.abs(occluded.values), axis=occluded.axis, unit="token", method="moved")
     card = aw.evaluate.importance_correlation(trace, moved, removal=aw.evaluate.Removal("mask", draws=1))
     assert card.select(metric="leave_one_out_variation_tau").values.flat[0] == pytest.approx(1)
 

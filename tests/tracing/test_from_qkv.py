@@ -101,7 +101,7 @@ def test_it_is_a_trace_like_another():
     np.testing.assert_allclose(aw.attention(trace).layer(0)[0], by_hand(mask=np.tri(3)), rtol=1e-12)
     rolled = aw.rollout(trace).layer(0)
     np.testing.assert_allclose(rolled, 0.5 * np.eye(3) + 0.5 * by_hand(mask=np.tri(3)), rtol=1e-12)
-    assert aw.head_statistics(trace)["diagonal"].shape == (1, 1)
+    assert aw.statistics.head_statistics(trace)["diagonal"].shape == (1, 1)
     with pytest.raises(ValueError, match="runs the model again, but this trace has no model"):
         aw.value_zeroing(trace)
 

@@ -103,7 +103,7 @@ def test_where_states_are_read_it_counts_from_the_last_block(trace: Trace, name:
 def test_it_counts_from_the_last_of_some_layers_of_states() -> None:
     values = np.random.default_rng(0).normal(size=(9, 3, 4)).astype(np.float32)
     zeros = np.zeros(9, dtype=np.int64)
-    states = aw.concepts.States(values, (0, 2, 5), ("",) * 9, "cls", zeros, zeros)
+    states = aw.results.States(values, (0, 2, 5), ("",) * 9, "cls", zeros, zeros)
     sites = [aw.concepts.directions(states, 2, method="pca", layer=layer).site for layer in (-2, 2)]
     assert sites == ["blocks.1.hook_resid_post"] * 2
 

@@ -405,7 +405,7 @@ def test_heads_of_differential_attention_are_the_differences_that_the_model_uses
     torch.testing.assert_close(weights, subtracted(trace, module), atol=1e-6, rtol=0, check_dtype=False)
     mixed = weights.float() @ doubled(module, seen)
     torch.testing.assert_close(mixed.transpose(0, 1), seen["mixed"], atol=1e-6, rtol=0)
-    for refused in (aw.statistics.entropy, aw.head_statistics, aw.statistics.first_token):
+    for refused in (aw.statistics.entropy, aw.statistics.head_statistics, aw.statistics.first_token):
         with pytest.raises(ValueError, match="needs shares, but kernel has negative values"):
             refused(maps)
     with pytest.raises(ValueError, match="signed map"):

@@ -86,7 +86,7 @@ METHODS: dict[str, Callable[[Trace], Any]] = {
     "occlusion": lambda trace: aw.occlusion(trace, baseline="zero"),
     "value_zeroing": lambda trace: aw.value_zeroing(trace).layer(0),
     "alti": lambda trace: aw.alti(trace).layer(0),
-    "head_importance": aw.head_importance,
+    "head_importance": aw.statistics.head_importance,
     "lens": aw.circuits.lens,
 }
 

@@ -62,7 +62,7 @@ def granite() -> Any:
 MADE = {"gpt-oss": gpt_oss, "Granite SWA": granite}
 
 
-def read_output(trace: aw.Trace, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+def read_output(trace: aw.results.Trace, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the input of a layer's W_O [token, head * dim], and its values [head, token, dim]."""
     seen: dict[str, torch.Tensor] = {}
     module = trace.model.model.layers[layer].self_attn
@@ -203,7 +203,7 @@ def test_statistics_tell_the_first_token_from_no_token() -> None:
     weights = np.stack([trace.attention_layer(layer).double().numpy() for layer in trace.layers()])
     rest = 1 - weights.sum(-1)
     counted = slice(1, None)  # the first query reads one key
-    stats = aw.head_statistics(trace)
+    stats = aw.statistics.head_statistics(trace)
     np.testing.assert_allclose(stats["no_token"], rest[..., counted].mean(-1), atol=1e-6)
     np.testing.assert_allclose(stats["first_token"], weights[..., counted, 0].mean(-1), atol=1e-6)
     both = np.concatenate([weights, rest[..., None]], axis=-1)[..., counted, :]

@@ -72,7 +72,7 @@ def numbers(found: Any) -> list[np.ndarray]:
     """Return every number that a result is made of."""
     if isinstance(found, (list, tuple)):
         return [array for item in found for array in numbers(item)]
-    if isinstance(found, aw.Trace):
+    if isinstance(found, aw.results.Trace):
         return [found.logits.numpy(), *(found.attention_layer(i).numpy() for i in range(found.n_layers()))]
     if isinstance(found, np.ndarray):
         return [found]

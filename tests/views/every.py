@@ -17,9 +17,14 @@ from tests.tracing import tiny
 from tests.tracing.pictures import PICTURES
 
 
+def public_views() -> dict[str, type[View]]:
+    """Return the views at the top and in `aw.views`, by name."""
+    items = {name: getattr(space, name) for space in (aw, aw.views) for name in space.__all__}
+    return {name: item for name, item in items.items() if isinstance(item, type) and issubclass(item, View)}
+
+
 def every_view() -> list[str]:
-    for name in aw.__all__:
-        getattr(aw, name)  # a view is loaded on first use
+    public_views()  # a view is loaded on first use
     aw.ask.Question, aw.people.StudyView  # noqa: B018
     classes, names = [View], set()
     while classes:
@@ -32,8 +37,7 @@ def every_view() -> list[str]:
 
 def kind_of(name: str) -> type[View]:
     """Return the class of a view."""
-    apart = {"Question": aw.ask, "StudyView": aw.people}
-    return getattr(apart.get(name, aw), name)
+    return {**public_views(), "Question": aw.ask.Question, "StudyView": aw.people.StudyView}[name]
 
 
 def make(name: str, given, **options):
@@ -71,7 +75,7 @@ def _patching():
     raw = {"state": [[0.0, 2.0], [0.0, 1.0]], "head": [[0.5, 0.0], [-1.0, 2.0]]}
     texts = {"clean_tokens": ["a", "b"], "corrupt_tokens": ["a", "c"], "differs": [1]}
     return [
-        aw.circuits.Patching(raw, direction="denoise", clean=2.0, corrupt=0.0, target="x", foil="y", **texts)
+        aw.results.Patching(raw, direction="denoise", clean=2.0, corrupt=0.0, target="x", foil="y", **texts)
     ]
 
 
@@ -80,12 +84,12 @@ def _lens():
     plane = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 1.0]])
     top = {"top_ids": np.ones((3, 2, 1)), "top_probabilities": plane[..., None], "labels": {1: "x"}}
     numbers = {"probability": plane, "rank": [[9, 8], [4, 3], [1, 0]], "entropy": plane, "kl": 1 - plane}
-    return [aw.circuits.Lens(**numbers, **top, answer="x", tokens=["a", "b"])]
+    return [aw.results.Lens(**numbers, **top, answer="x", tokens=["a", "b"])]
 
 
 def _claims():
     """Two claims with a text each, of given numbers."""
-    text = aw.circuits.ClaimText(0, "a b", "", 0.5, 0.1, (0,), (1,))
+    text = aw.results.ClaimText(0, "a b", "", 0.5, 0.1, (0,), (1,))
     numbers = {"mean": 0.5, "interval": (0.4, 0.6), "difference": 0.4, "difference_interval": (0.3, 0.5)}
     about = {
         "causal": False,
@@ -96,13 +100,13 @@ def _claims():
     }
     rest = {"heads": {"same layer": ((0, 0, 0.1),)}, "baselines": {"token 0": 0.2}, "given": 2}
     results = [
-        aw.circuits.ClaimResult(
+        aw.results.ClaimResult(
             claim=f"head 0.1 attends from {name} to any", verdict=verdict, texts=(text,),
             left_out=(("role absent", 1),), **numbers, **about, **rest,
         )
         for name, verdict in (("a", "holds"), ("b", "undecided"))
     ]  # fmt: skip
-    return [aw.circuits.ClaimReport(results, margin=0.1, level=0.95)]
+    return [aw.results.ClaimReport(results, margin=0.1, level=0.95)]
 
 
 def _study():
@@ -123,7 +127,7 @@ OTHERS = {
     "Question": lambda: ["number", "How many heads has the model?", "heads"],
     "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],
     "ShapeView": lambda: [distilled()],
-    "ScorecardView": lambda: [aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],
+    "ScorecardView": lambda: [aw.results.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],
     "SteerView": _masked,
     "StudyView": _study,
     "TwoTexts": _two_texts,

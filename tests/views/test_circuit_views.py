@@ -134,7 +134,7 @@ def test_a_loaded_patching_is_shown_and_says_what_it_cannot_run(loaded, both):
         asked(view, "patched_cells", direction="denoise", cells=[["head", 1, None, 0]])
     with pytest.raises(ValueError, match="pass the other result in others="):
         view.patching("noise")
-    assert aw.PatchView(loaded, others=[both.noise]).patching("noise") is both.noise
+    assert aw.views.PatchView(loaded, others=[both.noise]).patching("noise") is both.noise
 
 
 def test_code_returns_the_number_that_is_shown(both, pair, monkeypatch):
@@ -212,14 +212,14 @@ def test_cells_that_are_not_there_are_refused(both, cells, error):
 
 def test_results_of_other_kinds_or_texts_are_refused(both, pair):
     with pytest.raises(TypeError, match=r"the result of aw\.circuits\.patch"):
-        aw.PatchView(pair[0])
+        aw.views.PatchView(pair[0])
     other = aw.circuits.patch(*pair, "c", foil="b", sites="head")
     with pytest.raises(ValueError, match="different foil"):
-        aw.PatchView(both, others=[other])
+        aw.views.PatchView(both, others=[other])
     with pytest.raises(TypeError, match=r"the result of aw\.circuits\.lens"):
-        aw.LensView(pair[0])
+        aw.views.LensView(pair[0])
     with pytest.raises(TypeError, match=r"the result of claim\.check"):
-        aw.ClaimView(both.denoise)
+        aw.views.ClaimView(both.denoise)
 
 
 def test_a_lens_travels_whole(pair):
@@ -352,7 +352,7 @@ def test_a_text_opens_at_the_head_of_the_claim_with_its_cells_pinned(claimed):
 def test_a_pair_opens_as_patching_with_its_own_answers(claimed, monkeypatch):
     view = claimed[1].view()
     shown = view.open_text(0)
-    assert isinstance(shown, aw.PatchView)
+    assert isinstance(shown, aw.views.PatchView)
     assert shown.options["cells"] == [["head", 1, None, 0]]
     assert (shown.patching().clean, shown.trace.text) == (pytest.approx(10), "fadebcfadeb")
     assert [tuple(cell) for cell in shown.selection.pins] == [(11, 6)]

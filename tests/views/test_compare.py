@@ -55,9 +55,9 @@ def test_the_value_of_an_element_is_the_one_that_its_row_shows(given):
 
 def test_rows_of_shares_are_told_from_what_has_no_row_to_rescale(given):
     trace = given()
-    signed = aw.Attributions(np.linspace(-1, 1, 8), axis=aw.attention(trace).key, trace_id=trace.id)
+    signed = aw.results.Attributions(np.linspace(-1, 1, 8), axis=aw.attention(trace).key, trace_id=trace.id)
     items = {"attention": aw.attention(trace), "signed": signed}
-    assert strips(aw.CompareView(items), query=2)[0]["shares"] == [True, False]
+    assert strips(aw.views.CompareView(items), query=2)[0]["shares"] == [True, False]
     assert strips(aw.compare(trace, how="column_sum"))[0]["shares"] == [False, False]
 
 
@@ -110,8 +110,8 @@ def test_agreement_is_that_of_aw_agreement(given):
     labels = aw.attention(trace).key_labels
     result = agreement_of(view, layer=1, query=3)
     for measure in ("spearman", "kendall", "top_k"):
-        expected = aw.agreement(
-            [aw.Attributions(row, axis=labels) for row in rows], measure, names=list("ab")
+        expected = aw.evaluate.agreement(
+            [aw.results.Attributions(row, axis=labels) for row in rows], measure, names=list("ab")
         )
         np.testing.assert_allclose(result["measures"][measure]["values"], expected.matrix, atol=1e-4)
     assert "may be wrong together" in result["caveat"]
@@ -124,11 +124,13 @@ def test_special_tokens_may_be_left_out_of_the_ranking(minilm_trace):
 
 
 def test_models_with_other_tokens_are_compared_by_the_words_they_share():
-    axis = aw.TokenAxis.plain(["[CLS]", "un", "##likely", "Cats", "purr.", "[SEP]"])
+    axis = aw.results.TokenAxis.plain(["[CLS]", "un", "##likely", "Cats", "purr.", "[SEP]"])
     unit = special(axis.units["token"], (0, 5))
-    first = aw.Attributions([9, 1, 2, 3, 4, 9], axis=aw.TokenAxis(axis.tokens, {"token": unit}))
-    second = aw.Attributions([1, 2, 4, 8], axis=["Unlikely", " cats", " purr", "."])
-    view = aw.CompareView([first, second], names=["one", "other"])
+    first = aw.results.Attributions(
+        [9, 1, 2, 3, 4, 9], axis=aw.results.TokenAxis(axis.tokens, {"token": unit})
+    )
+    second = aw.results.Attributions([1, 2, 4, 8], axis=["Unlikely", " cats", " purr", "."])
+    view = aw.views.CompareView([first, second], names=["one", "other"])
     meta, values = strips(view, unit=SHARED)
     assert view.store.header["axes"][SHARED]["labels"] == ["un##likely", "Cats", "purr."]
     assert values.tolist() == [[3, 3, 4], [1, 2, 12]]
@@ -137,7 +139,7 @@ def test_models_with_other_tokens_are_compared_by_the_words_they_share():
 
 
 def special(unit, places):
-    return aw.Unit(unit.name, unit.labels, unit.spans, tuple(i in places for i in range(len(unit))))
+    return aw.results.Unit(unit.name, unit.labels, unit.spans, tuple(i in places for i in range(len(unit))))
 
 
 def test_two_models_share_their_words(minilm_trace, sentence, softmax):
@@ -155,18 +157,20 @@ def test_two_models_share_their_words(minilm_trace, sentence, softmax):
 
 
 def test_other_texts_are_refused_with_the_first_word_that_differs():
-    one, other = (aw.Attributions([1.0, 2.0], axis=axis) for axis in (["the", "colour"], ["the", "color"]))
+    one, other = (
+        aw.results.Attributions([1.0, 2.0], axis=axis) for axis in (["the", "colour"], ["the", "color"])
+    )
     with pytest.raises(ValueError, match="word 1 is 'colour' in the one, 'color' in the other"):
-        aw.CompareView([one, other])
+        aw.views.CompareView([one, other])
 
 
 @pytest.mark.parametrize(
     ("shown", "options", "words"),
     [
-        ([aw.Attributions([1.0], axis=["a"])], {}, "2 to 24"),
-        ([aw.Attributions([1.0], axis=["a"])] * 25, {}, "given 25"),
-        ([aw.Attributions([1.0], axis=["a"])] * 2, {"names": ["x"]}, "1 entries for 2"),
-        ([aw.Attributions([1.0], axis=["a"])] * 2, {"names": ["x", "x"]}, "twice"),
+        ([aw.results.Attributions([1.0], axis=["a"])], {}, "2 to 24"),
+        ([aw.results.Attributions([1.0], axis=["a"])] * 25, {}, "given 25"),
+        ([aw.results.Attributions([1.0], axis=["a"])] * 2, {"names": ["x"]}, "1 entries for 2"),
+        ([aw.results.Attributions([1.0], axis=["a"])] * 2, {"names": ["x", "x"]}, "twice"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(shown, options, words):
@@ -186,8 +190,8 @@ def test_a_page_holds_every_layer_and_every_query_of_a_short_text(given):
 
 
 def test_attributions_of_several_targets_are_several_strips():
-    many = aw.Attributions([[1.0, -2.0], [0.0, 3.0]], axis=["a", "b"], target=["yes", "no"])
-    view = aw.CompareView([many])
+    many = aw.results.Attributions([[1.0, -2.0], [0.0, 3.0]], axis=["a", "b"], target=["yes", "no"])
+    view = aw.views.CompareView([many])
     assert [name.rsplit(": ", 1)[1] for name in view.names] == ["yes", "no"]
     meta, values = strips(view)
     assert meta["signed"] == [True, False]

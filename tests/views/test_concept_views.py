@@ -90,7 +90,7 @@ def test_it_opens_on_a_significant_layer_and_follows_the_selection():
     assert result.view(layer=1).layer == 1
     view.selection.layer = 9
     assert view.layer == 3, "the nearest that there is"
-    assert aw.ConceptView(result, concept="food").options["concept"] == 1
+    assert aw.views.ConceptView(result, concept="food").options["concept"] == 1
     with pytest.raises(ValueError, match="Did you mean 'food'"):
         result.view(concept="foot")
     with pytest.raises(IndexError, match="layer"):

@@ -83,16 +83,18 @@ def test_without_content_words_the_clearest_pattern_is_chosen():
 )
 def test_a_finding_names_the_words_that_speak_for_the_target(values, residual, sentence):
     tokens = ("[CLS]", "good", "film", "end")
-    unit = aw.Unit(
+    unit = aw.results.Unit(
         "token", tokens, tuple((index,) for index in range(4)), special=(True, False, False, False)
     )
-    axis = aw.TokenAxis(tokens, {"token": unit})
-    shown = aw.Attributions(np.array(values, dtype=float), axis=axis, target="yes", residual=residual)
+    axis = aw.results.TokenAxis(tokens, {"token": unit})
+    shown = aw.results.Attributions(np.array(values, dtype=float), axis=axis, target="yes", residual=residual)
     assert findings_of(shown) == [sentence]
 
 
 def test_a_finding_names_a_repeated_word_once_and_letters_of_a_single_word():
-    repeated = aw.Attributions([0.5, 0.1, 0.4], axis=("good", "film", "good"), target="yes", residual=0.0)
+    repeated = aw.results.Attributions(
+        [0.5, 0.1, 0.4], axis=("good", "film", "good"), target="yes", residual=0.0
+    )
     assert findings_of(repeated) == ["“good” speaks for “yes” (0.50 and 0.40 of 1.00)."]
     letters = aw.lrp(aw.trace(*aw.zoo.induction(), "fadebcfadeb"))
     assert findings_of(letters)[0].startswith("“c” speaks for “c” (")

@@ -143,7 +143,7 @@ def test_another_rollout_is_not_taken_for_the_default_one(names, classified):
 
 def test_attributions_of_a_target_and_a_foil_and_their_layers(names, classified):
     lrp = aw.lrp(classified, target=1, foil=0)
-    view = aw.RelevanceMap(lrp)
+    view = aw.views.RelevanceMap(lrp)
     names["relevance"] = lrp
     starts = set()
     for place, value in cells(view):
@@ -243,9 +243,9 @@ def test_what_is_left_after_some_removals(names, classified):
 def test_scores_of_a_method_at_a_place_and_over_all(names):
     samples = np.random.default_rng(0).normal(size=(6, 2, 3, 4))
     labels = {"metrics": ["one", "two"], "methods": ["a", "b", "random"], "baselines": ["random"]}
-    card = aw.evaluate.Scorecard(samples, x=[0.1, 0.2, 0.5, 1], x_name="share", **labels)
-    single = aw.evaluate.Scorecard(samples[..., :1], x=["score"], **(labels | {"metrics": ["three", "four"]}))
-    view = aw.ScorecardView({"curves": card, "points": single})
+    card = aw.results.Scorecard(samples, x=[0.1, 0.2, 0.5, 1], x_name="share", **labels)
+    single = aw.results.Scorecard(samples[..., :1], x=["score"], **(labels | {"metrics": ["three", "four"]}))
+    view = aw.views.ScorecardView({"curves": card, "points": single})
     for given in ({"view": view}, {"view": view, "card": card, "single": single, "aw": aw}):
         names.clear()
         names |= given

@@ -207,7 +207,7 @@ def test_a_profile_is_drawn_at_the_numbers_of_its_pair(given):
 
 def test_a_comparison_is_drawn_as_rows_of_cells_on_the_scale_of_the_page(given):
     trace = given()
-    view = aw.CompareView(trace, methods=["attention", "rollout"], query=3)
+    view = aw.views.CompareView(trace, methods=["attention", "rollout"], query=3)
 
     def ends():
         images = [image for axes in view.figure().axes for image in axes.images]

@@ -70,6 +70,6 @@ def test_what_cannot_be_followed_is_refused(given):
     with pytest.raises(ValueError, match="consecutive layers"):
         aw.FlowView(aw.attention(trace).select(layer=[0, 2]))
     with pytest.raises(ValueError, match="this map is signed"):
-        aw.FlowView(aw.MixingMap([[[1.0, -1.0], [0.5, 0.5]]], query=["a", "b"]))
+        aw.FlowView(aw.results.MixingMap([[[1.0, -1.0], [0.5, 0.5]]], query=["a", "b"]))
     with pytest.raises(ValueError, match="residual_weight"):
         aw.FlowView(trace, residual_weight=2.0)

@@ -1,4 +1,4 @@
-"""Requests of a grid of heads: the statistics of aw.head_statistics, and why some are not defined."""
+"""Requests of a grid of heads: its statistics, and why some are not defined."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_values_are_those_of_head_statistics(given):
     view = aw.HeadGrid(trace)
     for unit in ("token", "word"):
         meta, (data,) = asked(view, "head_statistics", f"attention/{unit}/self")
-        expected = aw.head_statistics(trace, unit=unit)
+        expected = aw.statistics.head_statistics(trace, unit=unit)
         assert tuple(meta["names"]) == expected.names
         assert meta["heads"] == 4
         np.testing.assert_array_equal(np.frombuffer(data, "<f4").reshape(expected.shape), expected.values)
@@ -47,7 +47,7 @@ def test_statistics_are_listed_with_what_stands_against_them(given):
 def test_what_is_no_share_has_none(given):
     trace = given()
     numbers = aw.attention(trace).layer(0)[None] - 0.5
-    signed = aw.MixingMap(
+    signed = aw.results.MixingMap(
         numbers,
         query=trace.axes()[0],
         key=trace.axes()[1],
@@ -141,7 +141,7 @@ def test_a_table_over_many_texts_orders_the_heads(given, view):
     assert meta["names"][:2] == ["table removal", "table entropy"]
     numbers = np.frombuffer(data, "<f4").reshape(len(meta["names"]), len(layers), len(heads))
     np.testing.assert_array_equal(numbers[:2], values)
-    np.testing.assert_array_equal(numbers[2:], aw.head_statistics(trace).values)
+    np.testing.assert_array_equal(numbers[2:], aw.statistics.head_statistics(trace).values)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_table_over_many_texts_orders_the_heads(given, view):
 )
 def test_a_table_of_other_heads_or_of_another_model_is_refused(given, changes, words):
     numbers = given()
-    shown = aw.MixingMap(
+    shown = aw.results.MixingMap(
         aw.attention(numbers).values, query=numbers.axes()[0], heads=range(4), provenance={"model": "bert"}
     )
     fitting = {"values": np.ones((1, 3, 4)), "names": ["entropy"], "layers": range(3), "heads": range(4)}
@@ -178,7 +178,11 @@ def test_a_table_of_other_heads_or_of_another_model_is_refused(given, changes, w
         ({"sorted": "entropy"}, TypeError, "Did you mean 'sort'"),
         ({"keep_mass": 0.5}, TypeError, "takes no keyword 'keep_mass'"),
         ({"sort": "special_mass"}, ValueError, "special"),
-        ({"sort": "removal"}, ValueError, r"measured by aw.head_importance\(traces\); .* sort=table"),
+        (
+            {"sort": "removal"},
+            ValueError,
+            r"measured by aw.statistics.head_importance\(traces\); .* sort=table",
+        ),
         ({"sort": 3}, TypeError, "the name of a statistic or a table of heads, .* not int"),
     ],
 )
@@ -211,7 +215,7 @@ def test_induction_runs_the_model_when_it_is_chosen(minilm):
     view = aw.HeadGrid(trace)
     source = {"source": "attention/token/self"}
     meta, (data,) = view.requests.answer("pattern_scores", {**source, "name": "induction"})
-    expected = aw.induction_score(*minilm)["induction"]
+    expected = aw.statistics.induction_score(*minilm)["induction"]
     assert np.frombuffer(data, "<f4").reshape(-1, meta["heads"]) == pytest.approx(expected, abs=1e-6)
     result = view.requests.answer("similar_heads", {**source, "layer": 0, "head": 2})[0]["found"]
     assert [tuple(item[:2]) for item in result[:3]] == [

@@ -180,7 +180,7 @@ def test_a_view_in_a_frame_cannot_touch_the_notebook(given):
 
 
 def test_a_page_of_one_matrix_says_one(tmp_path):
-    one = aw.MixingMap(np.full((1, 3, 3), 1 / 3), query=list("abc"), key=list("abc"), method="made")
+    one = aw.results.MixingMap(np.full((1, 3, 3), 1 / 3), query=list("abc"), key=list("abc"), method="made")
     page = aw.to_html(aw.Heatmap(one), tmp_path / "page.html").read_text(encoding="utf-8")
     assert "The one matrix is in it." in page
 

@@ -128,7 +128,7 @@ def test_they_are_the_interventions_of_the_library_in_words(read):
 def test_a_free_row_moves_by_its_amount_and_the_prediction_stands_still(read):
     query = len(read.tokens) - 1
     view = aw.InterventionView(read)
-    result = aw.free_attention(read, 1, 2, query)
+    result = aw.statistics.free_attention(read, 1, 2, query)
     (row,) = result.rows.values()
     movable = float(result.movable[0, 0, 0])
     assert movable > 0.1

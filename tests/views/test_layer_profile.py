@@ -35,7 +35,7 @@ def test_signed_weights_are_drawn_without_the_methods_that_refuse_them():
         aw.LayerProfile(trace, methods=["rollout"])
 
 
-@pytest.mark.parametrize("make", [aw.LayerProfile, aw.CompareView])
+@pytest.mark.parametrize("make", [aw.LayerProfile, aw.views.CompareView])
 def test_what_takes_long_is_not_computed_while_the_view_is_shown(given, make):
     trace, asked = given(), []
     quick = aw.attention(trace)
@@ -44,7 +44,7 @@ def test_what_takes_long_is_not_computed_while_the_view_is_shown(given, make):
         asked.append(layer)
         return quick.layer(layer)
 
-    slow = aw.MixingMap.lazy(
+    slow = aw.results.MixingMap.lazy(
         layer_fn,
         method="slow",
         layers=quick.layers,
@@ -76,10 +76,10 @@ def test_a_layer_that_a_method_has_not_is_no_number(given):
 
 def test_attributions_are_read_in_the_row_of_their_target(given):
     trace = given(n=3)
-    layers = aw.MixingMap(
+    layers = aw.results.MixingMap(
         np.arange(18.0).reshape(3, 2, 3), query=["yes", "no"], key=aw.attention(trace).key, signed=True
     )
-    result = aw.Attributions(
+    result = aw.results.Attributions(
         [[1.0, 2, 3], [4, 5, 6]], axis=aw.attention(trace).key, target=["yes", "no"], map=layers
     )
     view = aw.LayerProfile([result, aw.attention(trace)], names=["yes", "no", "attention"])
@@ -115,7 +115,7 @@ def test_what_has_one_layer_has_no_profile(given):
     with pytest.raises(ValueError, match="no values for several layers"):
         aw.LayerProfile(aw.attention(given()).select(layer=1))
     with pytest.raises(ValueError, match="no values for several layers"):
-        aw.LayerProfile(aw.Attributions([1.0], axis=["a"]))
+        aw.LayerProfile(aw.results.Attributions([1.0], axis=["a"]))
 
 
 def test_a_page_holds_the_lines_of_every_query_of_a_short_text(given):
@@ -141,7 +141,7 @@ def test_a_probe_is_drawn_beside_at_the_states_that_each_block_writes(given):
     assert lines["probe: accuracy"][2:] == [None] * (len(layers) - 2)
     assert view._repr_mimebundle_()[0]["image/png"]
     with pytest.raises(TypeError, match=r"probe= takes the result of aw\.evaluate\.probe"):
-        aw.LayerProfile(trace, probe=aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0]))
+        aw.LayerProfile(trace, probe=aw.results.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0]))
     alone = aw.evaluate.probe(states[:, :1], labels, mdl=False, resamples=5)
     with pytest.raises(ValueError, match="has states of layers 0"):
         aw.LayerProfile(trace, probe=alone)

@@ -417,7 +417,11 @@ def test_the_model_is_left_as_it_was(tmp_path):
 def test_views_of_methods_that_a_page_does_not_compute_stay_with_their_text(tmp_path):
     model, tokenizer = random_model("gpt2")
     trace = aw.trace(model, tokenizer, "abacab")
-    views = [aw.Explorer(trace), aw.CompareView(trace, methods=["attention", "rollout"]), aw.HeadGrid(trace)]
+    views = [
+        aw.Explorer(trace),
+        aw.views.CompareView(trace, methods=["attention", "rollout"]),
+        aw.HeadGrid(trace),
+    ]
     state, _ = parts_of(aw.to_html(views, tmp_path / "page.html", live=True))
     [group] = state["texts"]
     assert sorted(line[0] for line in group["views"]) == ["live0", "view0", "view2"]

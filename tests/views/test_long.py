@@ -334,6 +334,6 @@ def test_statistics_of_heads_are_read_head_by_head_and_are_those_of_layers(long,
     told = np.frombuffer(values, "<f4").reshape(len(meta["names"]), LAYERS, HEADS)
     monkeypatch.undo()
     monkeypatch.setattr(rows, "_WHOLE_LAYER", 2**40)
-    whole = aw.head_statistics(long, ["entropy", "previous_token"])
+    whole = aw.statistics.head_statistics(long, ["entropy", "previous_token"])
     for name in ("entropy", "previous_token"):
         np.testing.assert_allclose(told[meta["names"].index(name)], whole[name], rtol=1e-5)

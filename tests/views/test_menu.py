@@ -343,7 +343,7 @@ def test_attributions_come_with_what_they_say_of_every_layer(given, slow, front)
     def explain(trace):
         """Attributions and the map behind them."""
         layers = slow(trace)
-        return aw.Attributions(
+        return aw.results.Attributions(
             layers.layer(2)[0], axis=layers.key, target="yes", map=layers, trace_id=trace.id
         )
 

@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 import attnwidgets as aw
+from tests.views.every import public_views
 
 COLOURS = {"scale", "color_range", "palette"}
 FILTERS = {"hide_special", "keep_mass", "threshold"}
@@ -20,19 +21,15 @@ def test_a_view_shows_the_filters_that_it_takes_and_no_others():
     assert set(shown_by(aw.Heatmap)) >= COLOURS | FILTERS
     assert set(shown_by(aw.HeadGrid)) & (COLOURS | FILTERS) == COLOURS | {"hide_special"}
     assert not set(shown_by(aw.LayerSlider)) & (COLOURS | FILTERS)
-    assert {"title", "layout", "height", "metric", "shown"} == set(shown_by(aw.ScorecardView))
+    assert {"title", "layout", "height", "metric", "shown"} == set(shown_by(aw.views.ScorecardView))
 
 
 def test_marks_and_methods_are_shown_where_they_mean_something():
-    having = {name: {v for v in aw.__all__ if name in shown_by_class(v)} for name in ("marks", "methods")}
+    views = public_views()
+    having = {name: {v for v in views if name in shown_by(views[v])} for name in ("marks", "methods")}
     assert having["marks"] == {"Heatmap", "TokenStrip", "Explorer"}
     known = {"Explorer", "RemovalView", "CompareView", "LayerProfile", "TwoTexts", "ImageView"}
     assert having["methods"] == known
-
-
-def shown_by_class(name):
-    item = getattr(aw, name)
-    return shown_by(item) if inspect.isclass(item) and item.__module__.startswith("attnwidgets.views") else ()
 
 
 @pytest.mark.parametrize("view", ["Heatmap", "LayerSlider", "HeadGrid", "HeadView", "TokenStrip", "Explorer"])

@@ -71,7 +71,7 @@ def with_sink(head):
     kept = np.where(np.arange(4) == 3, 0.8, 0.5).astype(np.float32)
     weights = WEIGHTS * kept[:, None, None]
     axis = aw.attention(aw.from_attentions(WEIGHTS, ["a", "cat", "sat"])).query
-    shown = aw.MixingMap.lazy(
+    shown = aw.results.MixingMap.lazy(
         weights.__getitem__, query=axis, layers=(0, 1), heads=range(4), sink=True, method="attention"
     )
     state = presented(head=head)

@@ -74,7 +74,7 @@ def test_a_view_tells_its_answers_in_a_page(tmp_path):
         def _handlers(self):
             return {"square": Handler(lambda of: ({"is": of * of}, [b"abc"]), for_page=lambda: [{"of": 3}])}
 
-    view = Asked(aw.Attributions([0.5, -0.5], axis=["a", "b"]))
+    view = Asked(aw.results.Attributions([0.5, -0.5], axis=["a", "b"]))
     page = aw.to_html(view, tmp_path / "page.html").read_text(encoding="utf-8")
     state = json.loads(re.search(r'id="aw-state">(.*?)</script>', page)[1])
     (answer,) = state["answers"]["view0"]

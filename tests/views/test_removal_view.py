@@ -24,7 +24,7 @@ def trace():
 def given(trace, seed=0, **options):
     count = len(trace.axes()[0])
     values = np.random.default_rng(seed).normal(size=count)
-    return aw.Attributions(values, axis=trace.axes()[0], trace_id=trace.id, method="made", **options)
+    return aw.results.Attributions(values, axis=trace.axes()[0], trace_id=trace.id, method="made", **options)
 
 
 def shown(view):
@@ -120,10 +120,10 @@ def test_operators_that_are_impossible_say_why():
 
 
 def test_what_cannot_be_ranked_or_removed_is_told(trace):
-    flat = aw.Attributions(np.ones(len(trace.axes()[0])), axis=trace.axes()[0], trace_id=trace.id)
+    flat = aw.results.Attributions(np.ones(len(trace.axes()[0])), axis=trace.axes()[0], trace_id=trace.id)
     with pytest.raises(ValueError, match="ranks nothing"):
         asked(aw.RemovalView(trace, flat))
-    other = aw.Attributions([1.0, 2.0], axis=["a", "b"])
+    other = aw.results.Attributions([1.0, 2.0], axis=["a", "b"])
     with pytest.raises(ValueError, match="another input"):
         aw.RemovalView(trace, other)
     with pytest.raises(TypeError, match="takes a trace"):

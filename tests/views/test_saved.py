@@ -72,7 +72,7 @@ def test_pixels_of_a_saved_heatmap_are_those_of_the_page(tmp_path, root, palette
 
 def test_signed_colours_and_one_range_for_all(tmp_path, root):
     values = np.array([[0.5, -0.25, 0.0], [-2.0, 1.0, 0.1], [0.3, 0.3, 0.3]])
-    both = aw.MixingMap(
+    both = aw.results.MixingMap(
         np.stack([values, 2 * values])[:, None], query=list("abc"), key=list("abc"), method="made"
     )
     view = aw.Heatmap(both, scale="linear", palette="orange-purple", color_range="all", layer=0)
@@ -187,5 +187,5 @@ def test_views_of_numbers_describe_the_numbers_that_they_draw():
         for layer in aw.attention(trace).layers
     ]
     assert f"attention {max(values):.3g} in layer {int(np.argmax(values))}," in profile.describe()
-    compared = aw.CompareView(trace, methods=["attention", "lrp"]).describe()
+    compared = aw.views.CompareView(trace, methods=["attention", "lrp"]).describe()
     assert "lrp at “wonderful”" in compared

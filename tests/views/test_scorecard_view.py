@@ -37,7 +37,7 @@ def comparison():
 
 def test_means_intervals_and_counts_are_those_of_the_scorecard():
     card = made()
-    (told,) = aw.ScorecardView(card).options["cards"]
+    (told,) = aw.views.ScorecardView(card).options["cards"]
     assert [name for name, _ in told["rows"]] == ["lrp", "alti", "random", "oracle"]  # baselines last
     assert [baseline for _, baseline in told["rows"]] == [False, False, True, True]
     rows = [1, 2, 0, 3]
@@ -57,7 +57,7 @@ def test_means_intervals_and_counts_are_those_of_the_scorecard():
 def test_intervals_that_were_given_have_no_interval_of_their_mean():
     card = made()
     ends = np.stack([card.mean - 1, card.mean + 1])
-    (told,) = aw.ScorecardView(card.with_samples(card.samples, ends=ends)).options["cards"]
+    (told,) = aw.views.ScorecardView(card.with_samples(card.samples, ends=ends)).options["cards"]
     np.testing.assert_allclose(
         np.array(told["low"], dtype=float)[1], card.mean[1][[1, 2, 0, 3]] - 1, rtol=1e-6
     )
@@ -85,11 +85,11 @@ def test_a_comparison_has_all_families_and_opens_where_it_is_asked(comparison):
     with pytest.raises(TypeError, match="Did you mean 'metric'"):
         comparison.view(metrik="gini")
     with pytest.raises(TypeError, match="shows a Scorecard"):
-        aw.ScorecardView([1, 2])
+        aw.views.ScorecardView([1, 2])
 
 
 def test_the_table_holds_every_number(comparison):
-    text, _ = aw.ScorecardView(comparison).requests.answer("csv", {})
+    text, _ = aw.views.ScorecardView(comparison).requests.answer("csv", {})
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == 2 * 4 * 3 + 4
     card = comparison["removal"]

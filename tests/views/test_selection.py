@@ -41,7 +41,7 @@ def test_link_takes_views_only(given):
 
 
 def test_numbers_of_nobodys_trace_are_linked_to_nothing(softmax):
-    one, other = (aw.Heatmap(aw.MixingMap(softmax((4, 4)), query=list("abcd"))) for _ in range(2))
+    one, other = (aw.Heatmap(aw.results.MixingMap(softmax((4, 4)), query=list("abcd"))) for _ in range(2))
     assert one.selection is not other.selection
 
 

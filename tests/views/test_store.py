@@ -223,7 +223,9 @@ def test_axes_tell_which_tokens_are_behind_a_word(minilm_trace):
 
 
 def test_attributions_are_one_row_a_target():
-    scores = aw.Attributions([[0.5, -2.0, 0.0], [1.0, 1.0, 1.0]], axis=["a", "b", "c"], target=["yes", "no"])
+    scores = aw.results.Attributions(
+        [[0.5, -2.0, 0.0], [1.0, 1.0, 1.0]], axis=["a", "b", "c"], target=["yes", "no"]
+    )
     store = aw.TokenStrip(scores).store
     (source,) = store.header["sources"]
     assert source["kind"] == "attributions"

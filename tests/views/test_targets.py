@@ -42,7 +42,9 @@ def told(given):
         values = np.linspace(-1, number, 8)
         axis = trace.axes(trace.default_stack)[0]
         names = {"target": str(target), "foil": None if foil is None else str(foil)}
-        return aw.Attributions(values, axis=axis, residual=0.5, method="told", trace_id=trace.id, **names)
+        return aw.results.Attributions(
+            values, axis=axis, residual=0.5, method="told", trace_id=trace.id, **names
+        )
 
     described = {"paper": "", "needs": "", "returns": "Attributions [source]", "cost": "nothing"}
     registry.put(registry.Method("told", explain, by_user=True, **described))
@@ -189,7 +191,7 @@ def test_a_contrast_stands_beside_target_and_foil_with_the_same_numbers(classifi
 
 def test_a_methods_name_means_what_its_menu_says_whatever_was_shown_before(classified):
     asked = {"foil": "positive"}, {"rule": "cp_lrp"}, {"at": "block"}
-    shown = [aw.RelevanceMap(aw.lrp(classified, "negative", **options)) for options in asked]
+    shown = [aw.views.RelevanceMap(aw.lrp(classified, "negative", **options)) for options in asked]
     assert [view.options["method"] for view in shown] == ["lrp#2", "lrp#3", "lrp#4"]
     explorer = aw.Explorer(classified)
     explorer.selection.method = "lrp"
@@ -197,12 +199,12 @@ def test_a_methods_name_means_what_its_menu_says_whatever_was_shown_before(class
     assert source.explanation.target == "positive"
     np.testing.assert_array_equal(source.explanation.values, aw.lrp(classified).values)
     # What is the method's own answer is shared.
-    assert aw.RelevanceMap(aw.lrp(classified)).options["method"] == "lrp"
+    assert aw.views.RelevanceMap(aw.lrp(classified)).options["method"] == "lrp"
 
 
 def test_the_figure_names_the_states_and_sums_each(classified):
     result = aw.lrp(classified)
-    [drawn] = [part for part in aw.RelevanceMap(result)._still(LIGHT).parts if isinstance(part, Map)]
+    [drawn] = [part for part in aw.views.RelevanceMap(result)._still(LIGHT).parts if isinstance(part, Map)]
     last = result.map.layers[-1]
     inputs = [f"into layer {number}" for number in result.map.layers[:-1]]
     assert list(drawn.rows) == ["embedding", *inputs, f"out of layer {last - 1}"]
@@ -211,17 +213,21 @@ def test_the_figure_names_the_states_and_sums_each(classified):
     # At the first block the text is the first layer's input already.
     [drawn] = [
         part
-        for part in aw.RelevanceMap(aw.lrp(classified, at="block"))._still(LIGHT).parts
+        for part in aw.views.RelevanceMap(aw.lrp(classified, at="block"))._still(LIGHT).parts
         if isinstance(part, Map)
     ]
     assert drawn.rows[0] == "into layer 0"
 
 
 def test_attributions_of_other_elements_are_not_laid_beside_each_other():
-    one, other = (aw.Attributions([1.0] * n, axis=[str(i) for i in range(n)], target="t") for n in (2, 3))
+    one, other = (
+        aw.results.Attributions([1.0] * n, axis=[str(i) for i in range(n)], target="t") for n in (2, 3)
+    )
     with pytest.raises(ValueError, match="the same elements"):
         aw.TokenStrip([one, other])
-    both = target_rows([one, aw.Attributions([0.5, -1.0], axis=["0", "1"], target="u", method="mine")])
+    both = target_rows(
+        [one, aw.results.Attributions([0.5, -1.0], axis=["0", "1"], target="u", method="mine")]
+    )
     assert both.targets == ("given: t", "mine: u")
     assert both.signed
 
@@ -260,7 +266,7 @@ def test_attributions_show_themselves_with_their_layers(classified, tmp_path):
     layers = sources["lrp:layers/token/self"]
     assert layers["layers"] == list(range(7))
     assert "'positive'" in layers["title"]
-    again = aw.RelevanceMap(aw.lrp(classified, target="positive"))
+    again = aw.views.RelevanceMap(aw.lrp(classified, target="positive"))
     assert {s["id"] for s in again.store.header["sources"]} == set(sources)
     assert type(aw.saliency(classified).view()).__name__ == "TokenStrip"
     header = state_of(view.to_html(tmp_path / "page.html"))["models"]["store0"]["state"]["header"]

@@ -140,7 +140,7 @@ def test_every_view_of_the_trace_follows(traces):
     views = [getattr(aw, name)(traces[0]) for name in [*names, "InterventionView", "FlowView"]]
     views += [
         aw.RemovalView(traces[0], "saliency"),
-        aw.CompareView(traces[0], methods=["saliency", "attention"]),
+        aw.views.CompareView(traces[0], methods=["saliency", "attention"]),
     ]
     explorer.show_text(1)
     for view in views:

@@ -32,11 +32,11 @@ def rows(view: aw.TwoTexts, **place: Any) -> tuple[dict[str, Any], np.ndarray]:
 def test_two_texts_are_shown_side_by_side_and_one_text_is_not(films, smollm2):
     good, bad = films
     assert isinstance(aw.compare([good, bad], methods=["attention"]), aw.TwoTexts)
-    assert isinstance(aw.compare(good, methods=["attention", "rollout"]), aw.CompareView)
+    assert isinstance(aw.compare(good, methods=["attention", "rollout"]), aw.views.CompareView)
     again = aw.trace(*aw.demo_model("encoder"), good.text)
-    assert isinstance(aw.compare([good, again], methods=["attention"]), aw.CompareView)
+    assert isinstance(aw.compare([good, again], methods=["attention"]), aw.views.CompareView)
     other = aw.trace(*smollm2, good.text)
-    assert isinstance(aw.compare([good, other], methods=["attention"]), aw.CompareView), (
+    assert isinstance(aw.compare([good, other], methods=["attention"]), aw.views.CompareView), (
         "one text, two tokenizers"
     )
     with pytest.raises(ValueError, match=r"layers=.0, 1. is for one text"):

@@ -92,7 +92,7 @@ def test_an_explorer_of_a_map_offers_it_and_its_rollout(given):
 def test_an_explanation_shows_itself(given):
     trace = given()
     assert type(aw.attention(trace).view()).__name__ == "Heatmap"
-    assert type(aw.Attributions([1.0, -1.0], axis=["a", "b"]).view()).__name__ == "TokenStrip"
+    assert type(aw.results.Attributions([1.0, -1.0], axis=["a", "b"]).view()).__name__ == "TokenStrip"
 
 
 @pytest.mark.parametrize("name", every_view())

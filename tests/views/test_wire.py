@@ -114,7 +114,7 @@ def test_a_part_is_one_model_for_all_views_and_only_of_those_that_need_it(given)
     Widget.close_all()
     assert set(aw.LayerSlider(given()).runtime.parts) == {"tools"}
     assert set(aw.Heatmap(given()).runtime.parts) == {"tools"}
-    first = dict(aw.RelevanceMap(given()).runtime.parts)
+    first = dict(aw.views.RelevanceMap(given()).runtime.parts)
     assert set(first) == {"filters", "layers", "tools"}
     both = aw.Explorer(given()).runtime.parts
     assert set(both) == {"explorer", "filters", "grid", "interventions", "layers", "tools"}

@@ -77,7 +77,9 @@ def test_a_pointer_beside_the_mask_is_forgiven_within_the_tolerance(examples: An
     row, column = (place[0] // PATCH for place in np.nonzero(mask))
     values = np.zeros((SIDE // PATCH, SIDE // PATCH))
     values[row, column + (1 if column < 7 else -1)] = 1
-    beside = aw.Attributions(values.reshape(-1), axis=trace.axes()[0], unit="patch", trace_id=trace.id)
+    beside = aw.results.Attributions(
+        values.reshape(-1), axis=trace.axes()[0], unit="patch", trace_id=trace.id
+    )
     options = {"metrics": "pointing_game"}
     for tolerance, expected in ((0, 0), (3, 0), (5, 1), (15, 1)):
         card = aw.evaluate.localisation(trace, beside, mask, tolerance=tolerance, **options)
@@ -121,7 +123,7 @@ def test_abpc_is_the_area_between_both_orders_of_removal(examples: Any) -> None:
     trace = examples[0][0]
     shares = tuple(np.linspace(0, 1, 9))
     up = aw.vision.grad_cam(trace)
-    down = aw.Attributions(-up.values, axis=up.axis, unit="patch", trace_id=trace.id)
+    down = aw.results.Attributions(-up.values, axis=up.axis, unit="patch", trace_id=trace.id)
     removal = aw.evaluate.Removal("mean_image", thresholds=shares, oracle=None, draws=1)
     card = aw.evaluate.faithfulness(trace, up, metrics=("deletion", "insertion"), removal=removal)
     other = aw.evaluate.faithfulness(trace, down, metrics="deletion", removal=removal)
@@ -200,7 +202,7 @@ def test_segmentation_equals_sklearn_and_torch() -> None:
 
     trace = aw.trace(vit(), None, image=noise(32, 32))
     values = np.round(np.random.default_rng(1).normal(size=17), 1)  # with equal ones
-    given = aw.Attributions(values, axis=trace.axes()[0], unit="patch", trace_id=trace.id)
+    given = aw.results.Attributions(values, axis=trace.axes()[0], unit="patch", trace_id=trace.id)
     mask = np.zeros((32, 32), int)
     mask[5:20, 3:22] = 1
     grid = torch.from_numpy(values[1:].reshape(1, 1, 4, 4))
@@ -242,7 +244,7 @@ def test_masks_of_the_given_picture_follow_it_into_the_model() -> None:
 
 def test_what_says_nothing_is_undefined_and_said() -> None:
     trace = aw.trace(vit(), None, image=noise(32, 32))
-    flat = aw.Attributions(np.zeros(17), axis=trace.axes()[0], unit="patch", trace_id=trace.id)
+    flat = aw.results.Attributions(np.zeros(17), axis=trace.axes()[0], unit="patch", trace_id=trace.id)
     mask = np.zeros((32, 32))
     empty = aw.evaluate.localisation(trace, aw.vision.centre_prior(trace), mask)
     assert np.isnan(empty.samples[0, :, 0]).all()

@@ -196,7 +196,7 @@ def test_making_models_leaves_the_readers_settings_alone():
 def test_the_induction_head_is_found_by_its_score_and_in_the_explorer():
     model, tokenizer = made("induction")
     length, repeats = fitting(model, tokenizer)
-    scores = aw.induction_score(model, tokenizer, length=length, repeats=repeats)["induction"]
+    scores = aw.statistics.induction_score(model, tokenizer, length=length, repeats=repeats)["induction"]
     assert scores[1, 0] == pytest.approx(1.0, abs=1e-6)
     assert np.delete(scores.reshape(-1), 2).max() < 0.2
     assert (length, repeats) == (14, 2)

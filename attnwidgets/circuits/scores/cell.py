@@ -183,7 +183,7 @@ def read_cell(trace: Any, query: int | str, key: int | str, layer: int, head: in
         UnsupportedModelError: If no description fits the blocks, queries and keys were not recorded, or they
             do not give the recorded attention.
     """
-    require_trace(trace, NAME)
+    require_trace(trace, f"circuits.{NAME}")
     stack = resolve_stack(trace, stack)
     (layer,) = pick(layer, trace.layers(stack), "layer")
     (head,) = pick(head, range(trace.n_heads(stack, layer)), "head")

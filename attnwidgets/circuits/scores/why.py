@@ -1,4 +1,4 @@
-"""aw.why: why does this head look there?"""
+"""aw.circuits.why: why does this head look there?"""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def why(
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> trace = aw.trace(model, tokenizer, "fadebcfadeb")
-        >>> why = aw.why(trace, 11, 6, layer=1, head=0, foil=3)
+        >>> why = aw.circuits.why(trace, 11, 6, layer=1, head=0, foil=3)
         >>> why.top(1)
         [Share(query='token', key='head 0.0', value=77.187...)]
     """

@@ -103,7 +103,7 @@ def sentence_attribution(
         raise ValueError(f"samples must be 1 or more, not {samples}.")
     if method == "resample" and as_published:
         raise ValueError('as_published is of "suppress" and "attention"; leave it out.')
-    require_trace(trace, "sentence_attribution")
+    require_trace(trace, "circuits.sentence_attribution")
     stack = resolve_stack(trace, stack)
     sentences = sentences_of(trace, stack, unit, "sentence_attribution", skip_first_token=skip_first_token)
     options: dict[str, Any] = {

@@ -256,7 +256,7 @@ def explained(
     if not traces:
         raise ValueError("traces is empty: give one or several.")
     for trace in traces:
-        require_trace(trace, function)
+        require_trace(trace, f"evaluate.{function}")
     methods_by_name = {str(name): method for name, method in by_name(explanations).items()}
     if not methods_by_name:
         raise ValueError("explanations is empty: give at least one.")

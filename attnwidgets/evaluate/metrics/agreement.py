@@ -1,4 +1,4 @@
-"""aw.agreement: how alike methods rank tokens.
+"""aw.evaluate.agreement: how alike methods rank tokens.
 
 Items become rows of vectors over the same elements (`_rows`); each pair of items is scored row by row, and
 the mean is an entry of the matrix. `Agreement.caveat` says which conclusions the numbers do not allow.
@@ -85,7 +85,7 @@ def agreement(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film.")
-        >>> alike = aw.agreement({"gradient": aw.saliency(trace), "lrp": aw.lrp(trace)})
+        >>> alike = aw.evaluate.agreement({"gradient": aw.saliency(trace), "lrp": aw.lrp(trace)})
         >>> alike.names, alike.shape
         (('gradient', 'lrp'), (2, 2))
     """

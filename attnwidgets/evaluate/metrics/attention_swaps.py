@@ -94,7 +94,7 @@ def attention_permutation(
         raise ValueError(f"permutations must be at least 1, not {permutations}.")
     samples = []
     for trace in progress(traces, "permuting attention"):
-        require_trace(trace, "attention_permutation")
+        require_trace(trace, "evaluate.attention_permutation")
         name = resolve_stack(trace, stack)
         layers = _layers(trace, layer, name)
         plain = _probabilities(trace, trace.logits)
@@ -224,7 +224,7 @@ def adversarial_attention(
     """
     import torch
 
-    require_trace(trace, "adversarial_attention")
+    require_trace(trace, "evaluate.adversarial_attention")
     if not 0 < epsilon <= 1:
         raise ValueError(f"epsilon must be above 0 and at most 1, not {epsilon}.")
     name = resolve_stack(trace, stack)

@@ -275,7 +275,7 @@ def layer_correlation(
     if not inputs:
         raise ValueError("traces is empty: give at least one.")
     for trace in inputs:
-        require_trace(trace, "layer_correlation")
+        require_trace(trace, "evaluate.layer_correlation")
     causal = bool(inputs[0].is_causal())
     compared = "hidden token attribution" if reference is None else name_of(reference).replace("_", " ")
     specs = default_methods(causal=causal) if methods is None else methods

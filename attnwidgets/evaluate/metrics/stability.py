@@ -96,7 +96,7 @@ def stability(
         raise ValueError(f"noise is for a single trace, not {len(traces)}.")
     scores = []
     for number, trace in enumerate(traces):
-        require_trace(trace, "stability")
+        require_trace(trace, "evaluate.stability")
         _require_one_text(trace, number)
         resolved = resolve_target(trace, target, method="stability")
         methods = {name: source_of(spec, 1, name, resolved, finished=False) for name, spec in specs.items()}

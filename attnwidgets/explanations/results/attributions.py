@@ -283,7 +283,7 @@ class Attributions(Explanation):
                 label (the message names their positions).
 
         Example:
-            >>> attributions = aw.Attributions([0.5, -1.0, 2.0], axis=["a", "b", "c"])
+            >>> attributions = aw.results.Attributions([0.5, -1.0, 2.0], axis=["a", "b", "c"])
             >>> attributions.value(1), attributions.value("c")
             (-1.0, 2.0)
         """

@@ -41,9 +41,10 @@ class CompareView(View):
     Every row is coloured on its own scale, or all on one; the legend says which. At the right stand the value
     of the element under the pointer with its rank, the share of special tokens, and the sum of the row. Bars
     below show the difference of two rows, each in shares of its magnitudes, without special tokens that stand
-    apart. A matrix shows how similarly every two of them rank the text's elements (`aw.agreement`), and what
-    that does not show; click a cell to choose its two rows for the bars. Agreement is not faithfulness.
-    Filters hide elements in every row; special tokens that are hidden or apart are not ranked either.
+    apart. A matrix shows how similarly every two of them rank the text's elements (`aw.evaluate.agreement`),
+    and what that does not show; click a cell to choose its two rows for the bars. Agreement is not
+    faithfulness. Filters hide elements in every row; special tokens that are hidden or apart are not ranked
+    either.
 
     A map is read as one vector: by default as the row of the pinned query (`how="row"`; without a pin, of the
     last token that is not special; a click in the text on top pins another), or by a scheme of
@@ -111,7 +112,7 @@ class CompareView(View):
         """Return the agreement of every two strips, as the matrix next to them shows it.
 
         Args:
-            measure: "spearman", "kendall" or "top_k", as in `aw.agreement`.
+            measure: "spearman", "kendall" or "top_k", as in `aw.evaluate.agreement`.
             layer: Layer of maps with several; None: the selected layer, or the nearest to it.
             query: Query whose row is read of a map; None: the default one.
             unit: Unit of the elements; None: the view's own.
@@ -119,7 +120,7 @@ class CompareView(View):
             by: "value" or "magnitude".
 
         Raises:
-            ValueError, IndexError: As `aw.agreement`, and if the layer or query is out of range.
+            ValueError, IndexError: As `aw.evaluate.agreement`, and if the layer or query is out of range.
         """
         from attnwidgets.evaluate.metrics.agreement import agreement
 

@@ -194,7 +194,7 @@ class Compared:
         return total <= 1 + _SLACK and (self.n_shared is not None or total >= 1 - _SLACK)
 
     def attributions(self, layer: int, query: int | None, unit: str) -> dict[str, Attributions]:
-        """Return the vectors as attributions over one axis, by name: what `aw.agreement` takes."""
+        """Return the vectors as attributions over one axis, by name: what `aw.evaluate.agreement` takes."""
         return {
             item.name: Attributions(values, axis=self.axis, unit=unit, method=item.explanation.method)
             for item, values in zip(self.items, self.vectors(layer, query, unit), strict=True)

@@ -309,7 +309,7 @@ class Sorting:
         if not isinstance(sort, Explanation) or sort.kind != "HeadStatistics":
             raise TypeError(
                 f"{view}(sort=...) takes the name of a statistic or a table of heads, such as "
-                f"aw.head_importance(traces), not {type(sort).__name__}."
+                f"aw.statistics.head_importance(traces), not {type(sort).__name__}."
             )
         table: Any = sort
         _require_alike(view, table, explanations)

@@ -130,17 +130,19 @@ class HeadGrid(Intervening):
     head. Grids of too many heads for thumbnails of 12 px (30 x 9) are a heat table of the pattern's value,
     layers across, with the six highest as thumbnails.
 
-    Rows are layers. A statistic of `aw.head_statistics` (mean distance, entropy, diagonal, previous or first
-    token, special tokens, other sentences, ...) sorts heads in each layer, over all layers or into groups of
-    similar value; a threshold on it, or a name ("3", "3.7", "*.0"), hides some. A statistic is computed when
-    it is first chosen; with many layers that takes a while, shows its progress and can be cancelled.
+    Rows are layers. A statistic of `aw.statistics.head_statistics` (mean distance, entropy, diagonal,
+    previous or first token, special tokens, other sentences, ...) sorts heads in each layer, over all layers
+    or into groups of similar value; a threshold on it, or a name ("3", "3.7", "*.0"), hides some. A statistic
+    is computed when it is first chosen; with many layers that takes a while, shows its progress and can be
+    cancelled.
 
     Arrow keys, Home and End move, Enter selects; `k`, or a right click, knocks a head out for all linked
     views that run the model (see `InterventionView`), and crosses it out.
 
     Args:
         sort: Name of the statistic that the grid opens with, such as "entropy"; empty: none. Or a table of
-            heads, such as `aw.head_importance(traces)` over many texts, whose first statistic it opens with.
+            heads, such as `aw.statistics.head_importance(traces)` over many texts, whose first statistic it
+            opens with.
         order: How the statistic orders heads: "all" sorts them over all layers, "within" inside each layer,
             "groups" puts similar values next to each other, "layers" leaves each head in its place.
         lowest_first: Sort from the smallest value up.

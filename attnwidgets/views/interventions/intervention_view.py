@@ -97,7 +97,7 @@ class Intervening(View):
         - "own_row" (stack, layer, head, query): a row of attention as recorded; labels of query and keys,
           buffer weights [key] (float32).
         - "free_row" (stack, layer, head, query): another row with which the head returns the same (see
-          `aw.free_attention`); movable, the share that moved; buffer weights [key] (float32).
+          `aw.statistics.free_attention`); movable, the share that moved; buffer weights [key] (float32).
 
         Args:
             rows: Whether to answer "own_row" and "free_row".
@@ -281,8 +281,8 @@ class InterventionView(Intervening):
 
     The row of attention that is shown (of the pinned token, or of the last one, in the selected layer and
     head) can be made uniform, put on the pinned key alone, or moved as far as the head's output stays the
-    same (`aw.free_attention`): the slider moves the row, and the prediction does not move. Other views keep
-    showing the model as it was recorded.
+    same (`aw.statistics.free_attention`): the slider moves the row, and the prediction does not move. Other
+    views keep showing the model as it was recorded.
 
     Args:
         trace: A trace.

@@ -253,7 +253,7 @@ def test_equal_texts_of_a_pair_are_left_out_and_counted(induction):
     assert report.describe() == str(report)
 
 
-def attending(seed: int) -> aw.circuits.ClaimReport:
+def attending(seed: int) -> aw.results.ClaimReport:
     """The report of a claim about a random model whose heads differ much, made before it was looked at."""
     from transformers import GPT2Config, GPT2LMHeadModel
 

@@ -200,7 +200,7 @@ def test_receiver_heads_are_averaged_over_texts_and_say_when_they_are_too_few():
     with pytest.raises(ValueError, match="5 are followed"):
         aw.circuits.receiver_heads(trace, unit=[*((at, at + 4) for at in range(0, 32, 4)), (32, 40)])
     with pytest.raises(ValueError, match=r"aw\.circuits\.receiver_heads"):
-        aw.head_statistics(trace, "receiver")
+        aw.statistics.head_statistics(trace, "receiver")
 
 
 def test_what_has_no_sentences_is_said():

@@ -43,14 +43,14 @@ def test_rows_keep_their_reach_when_chosen_saved_and_read_by_words(rows: Any, tm
     assert rows.select(1).reach == (5,)
     assert rows.mean().reach == (6,)
     assert aw.load(rows.save(tmp_path / "rows.safetensors")).reach == rows.reach
-    pairs = aw.Unit("pair", ("a", "b", "c", "d"), ((0, 1), (2, 3), (4, 5), (6,)), (False,) * 4)
+    pairs = aw.results.Unit("pair", ("a", "b", "c", "d"), ((0, 1), (2, 3), (4, 5), (6,)), (False,) * 4)
     # A pair of which one was read counts as read.
     assert rows.to(pairs).beyond().tolist()[0] == [False, False, True, True]
     assert rows.to(pairs).beyond().tolist()[1] == [False, False, False, True]
 
 
 def test_no_view_is_sent_a_zero_for_it(rows: Any) -> None:
-    view = aw.RelevanceMap(rows)
+    view = aw.views.RelevanceMap(rows)
     for inside, layer in (("", 0), (":layers", 0), (":layers", 2)):
         np.testing.assert_array_equal(np.isnan(shown(view, inside, layer)), rows.beyond())
     exact = next(s for s in view.store.sources() if s.method == view.options["method"]).matrix(0, "-")
@@ -70,7 +70,7 @@ def test_beside_each_other_each_keeps_its_own(answered: Any) -> None:
     early = aw.lrp(answered, aw.targets.token(7, position=2))
     late = aw.lrp(answered, 7)
     assert (early.reach, late.reach) == ((3,), None)
-    view = aw.RelevanceMap([early, late])
+    view = aw.views.RelevanceMap([early, late])
     assert np.isnan(shown(view)).sum(1).tolist() == [4, 0]
 
 
@@ -87,4 +87,4 @@ def test_where_everything_is_read_nothing_is_left_out() -> None:
 
 def test_a_number_for_each_target_is_asked_for() -> None:
     with pytest.raises(ValueError, match=r"reach \[1\] does not fit .* one number for each target"):
-        aw.Attributions([[1.0, 2.0], [3.0, 4.0]], axis=["a", "b"], reach=[1])
+        aw.results.Attributions([[1.0, 2.0], [3.0, 4.0]], axis=["a", "b"], reach=[1])

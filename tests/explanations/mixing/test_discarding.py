@@ -155,8 +155,8 @@ def test_what_chefer_leaves_out_is_not_its_menus_answer() -> None:
     trace = aw.trace(random_classifier(), tiny.wordpiece(), "the cat")
     result = aw.chefer(trace, discard="special")
     assert "without special tokens" in result.title
-    assert aw.RelevanceMap(result).options["method"] != "chefer"
-    assert aw.RelevanceMap(aw.chefer(trace)).options["method"] == "chefer"
+    assert aw.views.RelevanceMap(result).options["method"] != "chefer"
+    assert aw.views.RelevanceMap(aw.chefer(trace)).options["method"] == "chefer"
 
 
 @pytest.mark.parametrize(
