@@ -90,15 +90,15 @@ CONTENT = st.one_of(
 
 def unique(messages: Messages) -> tuple[Messages, dict[str, int]]:
     """Return messages in which no letter occurs twice, and the message of each."""
-    pool = iter(map(chr, range(0x4E00, 0x9FA0)))
+    pool = iter(map(chr, range(0xAC00, 0xD7A0)))  # not in `WORDS`
     where: dict[str, int] = {}
     result = copy.deepcopy(messages)
     for number, message in enumerate(result):
-        letters = [
-            next(pool) if new != char else char
-            for char, new in zip(message["content"], twins(message["content"]), strict=True)
-        ]
-        where |= {letter: number for letter in letters if letter >= "\u4e00"}
+        letters = []
+        for char, new in zip(message["content"], twins(message["content"]), strict=True):
+            letters.append(next(pool) if new != char else char)
+            if new != char:
+                where[letters[-1]] = number
         message["content"] = "".join(letters)
     return result, where
 
