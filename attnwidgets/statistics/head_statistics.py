@@ -1,4 +1,4 @@
-"""aw.statistics.head_statistics: statistics of every head's attention, their mean over texts, and similar heads.
+"""aw.statistics.head_statistics: statistics of every head's attention, means over texts, similar heads.
 
 The statistics themselves are functions of rows in the files next to this one (`rows.py`, `sinks.py`), which
 register themselves (`statistic.py`). Maps are read layer by layer in chunks of heads (`row_shares.py`).

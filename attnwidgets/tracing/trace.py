@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.prediction import Prediction
     from attnwidgets.tracing.recording.asked import Asked
     from attnwidgets.tracing.row_selection import Chosen
+    from attnwidgets.tracing.text.messages import Message
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference
 
@@ -184,6 +185,11 @@ class Trace(Suggesting):
     def text(self) -> str:
         """The text that was read; "" if there is none."""
         return self.axes()[0].text
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages of a chat, with their tokens and what its template dropped; () for any other text."""
+        return self.axes()[0].messages
 
     @property
     def boundary(self) -> int | None:

@@ -293,6 +293,10 @@ def explore(
     text_pair: str | None = None,
     words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
     messages: Sequence[Mapping[str, Any]] | None = None,
+    tools: Sequence[Any] | None = None,
+    documents: Sequence[Mapping[str, Any]] | None = None,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+    passages: Sequence[tuple[str, str]] | None = None,
     input_ids: Any = None,
     attention_mask: Any = None,
     target_text: str | None = None,
@@ -327,6 +331,10 @@ def explore(
         text_pair: The second text of a pair.
         words: The text split into words, or the rule that splits it.
         messages: Chat messages, formatted with the tokenizer's template.
+        tools: Tools for the template of `messages`.
+        documents: Documents for the template of `messages`.
+        chat_template_kwargs: Further variables of the template.
+        passages: Passages of the text or messages, as pairs (title, text).
         input_ids: Token ids instead of a text.
         attention_mask: 0 where `input_ids` hold padding.
         target_text: What the decoder of an encoder-decoder model reads.
@@ -362,6 +370,10 @@ def explore(
         "text_pair": text_pair,
         "words": words,
         "messages": messages,
+        "tools": tools,
+        "documents": documents,
+        "chat_template_kwargs": chat_template_kwargs,
+        "passages": passages,
         "input_ids": input_ids,
         "attention_mask": attention_mask,
         "target_text": target_text,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attnwidgets.tracing.text.messages import Message
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 if TYPE_CHECKING:
@@ -42,23 +43,25 @@ def frozen(value: Any) -> Any:
 def describe_axis(axis: TokenAxis) -> dict[str, Any]:
     """Return a JSON-able description of an axis with all of its units."""
     return _describe_fields(axis) | {
-        "units": {name: _describe_fields(unit) for name, unit in axis.units.items()}
+        "units": {name: _describe_fields(unit) for name, unit in axis.units.items()},
+        "messages": [_describe_fields(message) for message in axis.messages],
     }
 
 
-def _describe_fields(item: TokenAxis | Unit) -> dict[str, Any]:
+def _describe_fields(item: TokenAxis | Unit | Message) -> dict[str, Any]:
     return {field.name: plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
 
 
 def restore_axis(described: Mapping[str, Any]) -> TokenAxis:
     """Return the axis that `describe_axis` described, without fields of a later version."""
     units = {name: Unit(**_known_fields(Unit, unit)) for name, unit in described["units"].items()}
-    axis = TokenAxis(**(_known_fields(TokenAxis, described) | {"units": units}))
+    messages = tuple(Message(**_known_fields(Message, message)) for message in described.get("messages", ()))
+    axis = TokenAxis(**(_known_fields(TokenAxis, described) | {"units": units, "messages": messages}))
     _check(axis)
     return axis
 
 
-def _known_fields(cls: type[TokenAxis | Unit], described: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(cls: type[TokenAxis | Unit | Message], described: Mapping[str, Any]) -> dict[str, Any]:
     known = {field.name for field in dataclasses.fields(cls)}
     return {name: _tuples(value) for name, value in described.items() if name in known}
 
@@ -88,6 +91,8 @@ def _fills(unit: Unit) -> bool:
 
 
 def _tuples(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return MappingProxyType({name: _tuples(item) for name, item in value.items()})
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 

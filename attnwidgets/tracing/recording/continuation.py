@@ -18,6 +18,7 @@ from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.recording.inputs import Sample
+    from attnwidgets.tracing.text.axes import Text
 
 _TWICE = "its decoder reads the text as well, shifted by one; explanations are of what its encoder reads"
 
@@ -56,8 +57,35 @@ def with_continuation(model: Any, reader: Any, sample: Sample, target: str | Non
     if not prompt or len(ids) <= len(prompt):
         return sample
     shown = text_of_ids(reader, ids, len(prompt))
+    if sample.text is not None and (sample.text.chat is not None or sample.text.passages):
+        shown = _after(sample.text, shown)
     types = None if sample.types is None else sample.types + [sample.types[-1]] * (len(ids) - len(prompt))
     return replace(sample, ids=ids, text=shown, types=types)
+
+
+def _after(prompt: Text, whole: Text) -> Text:
+    """Return the text of a prompt as it was given, with its messages and passages, and what follows it.
+
+    Args:
+        prompt: The prompt.
+        whole: The prompt and its continuation, as its tokens spell them.
+    """
+    boundary = len(prompt.tokens)
+    start = whole.spans[boundary][0]
+    text = prompt.texts[0]
+    spans = [(begin - start + len(text), end - start + len(text)) for begin, end in whole.spans[boundary:]]
+    written = text + whole.texts[0][start:]
+    return replace(
+        prompt,
+        tokens=(*prompt.tokens, *whole.tokens[boundary:]),
+        spans=(*prompt.spans, *spans),
+        special=(*prompt.special, *whole.special[boundary:]),
+        segment=(*prompt.segment, *(0 for _ in spans)),
+        texts=(written,),
+        words=(None,),
+        boundary=boundary,
+        chat=None if prompt.chat is None else prompt.chat.continued(written, len(text)),
+    )
 
 
 def reads_twice(model: Any) -> bool:

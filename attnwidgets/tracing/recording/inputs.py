@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._selecting import listed
 from attnwidgets.tracing.recording.loading import own_tokenizer
 from attnwidgets.tracing.text.axes import Text
 from attnwidgets.tracing.text.display import UNKNOWN, display, pieces_of, reassemble, scheme_of, well_formed
+from attnwidgets.tracing.text.messages import TEMPLATE, owners_of_characters, owners_of_tokens
 from attnwidgets.tracing.text.words import STANDARD, join_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor, nn
 
     from attnwidgets.tracing.media.picture import Picture
     from attnwidgets.tracing.media.sound import Sound
+    from attnwidgets.tracing.text.messages import Chat, Passage
 
 MEDIA = "pass pictures as image=..., sound as audio=..."
 _NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
@@ -151,18 +155,18 @@ def encode(
     truncation: bool = False,
     specials: bool = True,
     extra: int = 0,
+    chat: Chat | None = None,
+    passages: tuple[Passage, ...] = (),
 ) -> Sample:
     """Tokenize one text or pair. Half a character (a lone surrogate) becomes U+FFFD, with a warning.
+
+    Without offsets of its tokenizer, a text has neither messages nor passages; a warning says so.
 
     Raises:
         ValueError: If the text is empty, or longer than `limit` without `truncation`.
     """
-    if not text.strip():
-        raise ValueError("text is empty: give at least one word")
-    if text_pair is not None and not text_pair.strip():
-        raise ValueError("text_pair is empty: give at least one word, or leave it out")
+    texts = _not_empty(text, text_pair)
     warnings = []
-    texts = [part for part in (text, text_pair) if part is not None]
     pair = tuple(map(well_formed, texts))
     if "".join(pair).count(UNKNOWN) > "".join(texts).count(UNKNOWN):
         warnings.append(f"half characters (lone surrogates) in the text are read as {UNKNOWN}")
@@ -185,22 +189,70 @@ def encode(
     types = encoded.get("token_type_ids")
     shown = text_of_ids(tokenizer, ids)
     if fast:
-        ends = {"bos", "eos", "cls", "sep", "pad"}
-        outer = {getattr(tokenizer, f"{name}_token_id", None) for name in ends} - {None}
-        sides = encoded.sequence_ids(0) if hasattr(encoded, "sequence_ids") else [0] * len(ids)
-        # A special token spelled in the text itself (a chat template) is special too.
-        special = tuple(
-            side is None or is_special or i in outer
-            for side, is_special, i in zip(sides, shown.special, ids, strict=True)
+        shown = replace(_placed(shown, tokenizer, encoded, apart=chat is None), texts=pair, words=given)
+        shown = replace(shown, chat=chat, passages=passages)
+        warnings += [] if chat is None else spelled_specials(chat, shown)
+    elif chat is not None or passages:
+        what = "messages" if chat is not None else "passages"
+        warnings.append(
+            f"{what} are no units, for {type(tokenizer).__name__} reports no offsets: use its fast version"
         )
-        spans = tuple(
-            (0, 0) if is_special else (begin, end)
-            for (begin, end), is_special in zip(encoded["offset_mapping"], special, strict=True)
-        )
-        shown = Text(shown.tokens, spans, special, _segments(sides), pair, given)
     elif words is not None or pair_words is not None or text_pair is not None:
         shown = _aligned(shown, tokenizer, pair, given)
     return Sample(ids, shown, None if types is None else list(types), warning="; ".join(warnings))
+
+
+def _not_empty(text: str, text_pair: str | None) -> list[str]:
+    """Return one text or two, after checking that they hold something."""
+    if not text.strip():
+        raise ValueError("text is empty: give at least one word")
+    if text_pair is not None and not text_pair.strip():
+        raise ValueError("text_pair is empty: give at least one word, or leave it out")
+    return [text] if text_pair is None else [text, text_pair]
+
+
+def _placed(shown: Text, tokenizer: Any, encoded: Any, *, apart: bool) -> Text:
+    """Return tokens with the spans and segments that a fast tokenizer reports.
+
+    Args:
+        shown: The tokens.
+        tokenizer: The tokenizer.
+        encoded: What it returned.
+        apart: Whether special tokens have no span: nobody wrote them.
+    """
+    ids = list(encoded["input_ids"])
+    ends = {"bos", "eos", "cls", "sep", "pad"}
+    outer = {getattr(tokenizer, f"{name}_token_id", None) for name in ends} - {None}
+    sides = encoded.sequence_ids(0) if hasattr(encoded, "sequence_ids") else [0] * len(ids)
+    # A special token spelled in the text itself (a chat template) is special too.
+    special = tuple(
+        side is None or is_special or i in outer
+        for side, is_special, i in zip(sides, shown.special, ids, strict=True)
+    )
+    spans = tuple(
+        (0, 0) if is_special and apart else (begin, end)
+        for (begin, end), is_special in zip(encoded["offset_mapping"], special, strict=True)
+    )
+    return replace(shown, spans=spans, special=special, segment=_segments(sides))
+
+
+def spelled_specials(chat: Chat, text: Text) -> list[str]:
+    """Return which messages wrote special tokens, in words: a model reads them as its template's."""
+    whole = text.texts[0]
+    owners, _ = owners_of_tokens(
+        whole, text.spans, text.special, owners_of_characters(whole, [part.runs for part in chat.parts])
+    )
+    written: dict[str, list[str]] = {}
+    for token, special, owner in zip(text.tokens, text.special, owners, strict=True):
+        if special and owner != TEMPLATE:
+            part = chat.parts[owner]
+            who = part.name if part.message is None else f"message {part.message} ({part.role})"
+            written.setdefault(who, []).append(token)
+    return [
+        f"{who} wrote {len(tokens)} special token{'s' * (len(tokens) > 1)} ({listed(sorted({*tokens}))}), "
+        "which the model reads as it reads those of its template"
+        for who, tokens in written.items()
+    ]
 
 
 def _segments(sides: Sequence[int | None]) -> tuple[int, ...]:
@@ -226,22 +278,6 @@ def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> 
         f"words cannot be placed: {type(tokenizer).__name__} reports no offsets and spells the text "
         "differently. Use its fast version (use_fast=True)."
     )
-
-
-def template(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return chat messages in the tokenizer's template, prompting for an answer unless one is last.
-
-    Raises:
-        ValueError: If the tokenizer has no chat template or the messages are not role/content pairs.
-    """
-    if not messages or not all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in messages):
-        raise ValueError('messages must be a list like [{"role": "user", "content": "Hello"}]')
-    if not getattr(tokenizer, "chat_template", None):
-        raise ValueError(
-            f"messages need a chat template, and {type(tokenizer).__name__} has none; pass text instead"
-        )
-    ask = messages[-1]["role"] != "assistant"
-    return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=ask))
 
 
 def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:

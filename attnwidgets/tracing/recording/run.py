@@ -14,6 +14,8 @@ from attnwidgets._errors import suggests_keywords
 from attnwidgets._notebook import prepare_views
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
+from attnwidgets.tracing.chat.passages import given_passages, headed_passages
+from attnwidgets.tracing.chat.rendering import rendered
 from attnwidgets.tracing.failed_pass import told_of_pass
 from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
@@ -29,7 +31,6 @@ from attnwidgets.tracing.recording.inputs import (
     id_rows,
     ids_sample,
     limit_of,
-    template,
     text_tokenizer,
     words_text,
 )
@@ -44,6 +45,9 @@ from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from attnwidgets.tracing.text.messages import Passage
     from attnwidgets.tracing.trace import Trace
 
 _PAIRS = (("text", "text_pair"), ("question", "context"))
@@ -106,6 +110,10 @@ def trace(
     text_pair: str | None = ...,
     words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = ...,
     messages: Sequence[Mapping[str, Any]] | None = ...,
+    tools: Sequence[Any] | None = ...,
+    documents: Sequence[Mapping[str, Any]] | None = ...,
+    chat_template_kwargs: Mapping[str, Any] | None = ...,
+    passages: Sequence[tuple[str, str]] | None = ...,
     input_ids: list[int] | None = ...,
     target_text: str | None = ...,
     image: Any = ...,
@@ -145,6 +153,10 @@ def trace(
     text_pair: str | Sequence[str] | None = None,
     words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
     messages: Sequence[Mapping[str, Any]] | None = None,
+    tools: Sequence[Any] | None = None,
+    documents: Sequence[Mapping[str, Any]] | None = None,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+    passages: Sequence[tuple[str, str]] | None = None,
     input_ids: Any = None,
     attention_mask: Any = None,
     target_text: str | None = None,
@@ -175,7 +187,15 @@ def trace(
             "don't" and "state-of-the-art" are words, "U.S." is "U.S" and "."), "abbreviations" ("U.S." and
             "e.g." are words too), "punctuation" (every mark is separate) or "whitespace" (only blanks
             divide).
-        messages: Chat messages, formatted by the tokenizer's template.
+        messages: Chat messages, formatted by the tokenizer's template, each with a "role" and a "content" or
+            "tool_calls". Maps are then read by message, role and turn as well as by words
+            (`trace.messages`); `trace.warning` says what the template dropped.
+        tools: Tools for the template of `messages`: functions or their JSON schemas.
+        documents: Documents for the template of `messages`: dictionaries with "title" and "text".
+        chat_template_kwargs: Further variables of the template, as {"enable_thinking": False}.
+        passages: Passages in `text` or `messages` as pairs (title, text), in their order: the unit passage.
+            Without them, `documents` are passages, and so is what follows headings of one kind ("[1]",
+            "Document 1", "# Title", "Title: ...", "<doc>").
         input_ids: Token ids [token] or [batch, token]; several rows return a list of traces, one row a
             Trace.
         attention_mask: 0 where `input_ids` are padding, on either side.
@@ -246,6 +266,8 @@ def trace(
         attention_mask = encoded.get("attention_mask") if attention_mask is None else attention_mask
     if text_pair is not None and text is None and words is None:
         raise ValueError("text_pair is the second text of a pair: give the first as text or words")
+    template = {"tools": tools, "documents": documents, "variables": chat_template_kwargs}
+    _require_chat(messages, template, passages, is_one=isinstance(text, str) and text_pair is None)
     samples, single = _samples(
         inner,
         reader,
@@ -253,6 +275,8 @@ def trace(
         text_pair=text_pair,
         words=words,
         messages=messages,
+        template=template,
+        passages=passages,
         ids=input_ids,
         mask=attention_mask,
         media=(image, audio, sampling_rate),
@@ -332,6 +356,25 @@ def _require_count(new: Any) -> None:
         raise ValueError(f"max_new_tokens must be a whole number, 0 or more, not {new!r}")
 
 
+def _require_chat(messages: Any, template: Mapping[str, Any], passages: Any, *, is_one: bool) -> None:
+    """Raise a ValueError for arguments of a chat template without messages, and passages of several texts.
+
+    Args:
+        messages: The messages.
+        template: Arguments for their template.
+        passages: The passages.
+        is_one: Whether one text was given.
+    """
+    if messages is not None:
+        return
+    unused = [name for name, value in template.items() if value is not None]
+    if unused:
+        name = "chat_template_kwargs" if unused[0] == "variables" else unused[0]
+        raise ValueError(f"{name}= is for the chat template of messages=: give messages, too")
+    if passages is not None and not is_one:
+        raise ValueError("passages= are parts of one text: give it as text=, or as messages=")
+
+
 def _is_ids(text: Any) -> bool:
     """Return whether the `text` argument holds ids: a tensor, an array, or lists of numbers."""
     if isinstance(text, Mapping):
@@ -354,6 +397,8 @@ def _samples(
     text_pair: Any,
     words: Any,
     messages: Any,
+    template: Mapping[str, Any],
+    passages: Any,
     ids: Any,
     mask: Any,
     media: tuple[Any, Any, int | None],
@@ -397,10 +442,36 @@ def _samples(
         )
     options: dict[str, Any] = {"limit": limit, "truncation": truncation, "extra": room}
     if messages is not None:
-        return [encode(reader, template(reader, messages), **options, specials=False)], True
+        return [_chat(reader, messages, template, passages, options)], True
     if words is not None or isinstance(text, str):
+        strings = (well_formed(text),) if text is not None and text_pair is None else ()
+        options["passages"] = _passages(passages, strings)
         return [_one(reader, text, text_pair, words, options)], True
     return _many(reader, text, text_pair, options), False
+
+
+def _chat(
+    reader: Any, messages: Any, template: Mapping[str, Any], passages: Any, options: Mapping[str, Any]
+) -> Sample:
+    """Return the sample of a chat, with its messages and what its template dropped."""
+    chat = rendered(reader, messages, **template)
+    if passages is not None and chat.chat is None:
+        raise ValueError(f"passages= cannot be placed: {chat.notes[0]}; give the rendered text as text=")
+    found = () if chat.chat is None else _passages(passages, chat.strings, chat.places, chat.documents)
+    sample = encode(reader, chat.text, **options, specials=False, chat=chat.chat, passages=found)
+    return replace(sample, warning="; ".join(filter(None, (*chat.notes, sample.warning))))
+
+
+def _passages(
+    given: Any,
+    strings: Sequence[str],
+    places: Callable[[int, int, int], tuple[tuple[int, int], ...]] = lambda _, start, end: ((start, end),),
+    documents: tuple[Passage, ...] = (),
+) -> tuple[Passage, ...]:
+    """Return passages as they are given, else documents, else those that headings begin."""
+    if given is not None:
+        return given_passages(given, strings, places)
+    return documents or headed_passages(strings, places)
 
 
 def _captioned(processor: Any, image: Any, text: Any) -> list[Sample]:

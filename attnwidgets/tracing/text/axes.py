@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from attnwidgets.tracing.text.messages import (
+    TEMPLATE,
+    messages_of,
+    owners_of_characters,
+    owners_of_tokens,
+    unit_of_passages,
+    units_of_chat,
+)
 from attnwidgets.tracing.text.units import TokenAxis, Unit, soft_prompt_label
 from attnwidgets.tracing.text.words import (
     GIVEN,
@@ -17,7 +26,9 @@ from attnwidgets.tracing.text.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from attnwidgets.tracing.text.messages import Chat, Message, Passage
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,8 @@ class Text:
         texts: The text of each segment.
         words: Words given by the user for each segment, or None to find them.
         boundary: Index of the first generated token.
+        chat: The messages that the text was rendered from, if it was; special tokens then have their spans.
+        passages: Titled passages of the text.
     """
 
     tokens: tuple[str, ...]
@@ -41,42 +54,69 @@ class Text:
     texts: tuple[str, ...]
     words: tuple[Sequence[str] | None, ...] = (None, None)
     boundary: int | None = None
+    chat: Chat | None = None
+    passages: tuple[Passage, ...] = ()
 
     def axis(self, rule: str = STANDARD) -> TokenAxis:
         """Return the axis with units token, word, sentence and paragraph.
 
+        Those of a chat are within its messages, and message, role and turn are units, too; what the template
+        wrote is special. The unit passage is there with passages.
+
         Args:
             rule: The rule by which words are found if they are not given: a name in `words.RULES`.
         """
-        # Segments are concatenated, so that one pass over characters serves both texts.
-        whole = ""
         words: list[tuple[int, int]] = []
         sentences: list[tuple[int, int]] = []
         paragraphs: list[tuple[int, int]] = []
-        starts = []
-        for text, given in zip(self.texts, self.words, strict=False):
-            start = len(whole)
-            starts.append(start)
+        for start, text, given in self._stretches():
             in_text = word_spans(text, rule) if given is None else given_spans(text, given)
             words += [(start + b, start + e) for b, e in in_text]
             sentences += [(start + b, start + e) for b, e in sentence_spans(text)]
             paragraphs += [(start + b, start + e) for b, e in paragraph_spans(text)]
-            whole += text + "\n"
+        # Segments are concatenated, so that one pass over characters serves both texts.
+        whole = "".join(f"{text}\n" for text in self.texts)
+        starts = [0, *accumulate(len(text) + 1 for text in self.texts)]
         spans = [
             (starts[s] + b, starts[s] + e) if e > b else (0, 0)
             for (b, e), s in zip(self.spans, self.segment, strict=True)
         ]
+        special, owners = self.special, [TEMPLATE] * len(spans)
+        if self.chat is not None:
+            owners, spans = owners_of_tokens(
+                whole, spans, special, owners_of_characters(whole, [part.runs for part in self.chat.parts])
+            )
+            special = tuple(apart or owner == TEMPLATE for apart, owner in zip(special, owners, strict=True))
         trimmed = [trim(whole, begin, end) for begin, end in spans]
-        arguments = (trimmed, self.special, self.tokens)
+        arguments = (trimmed, special, self.tokens)
         units = {
-            "token": Unit("token", self.tokens, _each(len(self.tokens)), self.special),
+            "token": Unit("token", self.tokens, _each(len(self.tokens)), special),
             "word": unit_from_spans("word", whole, words, *arguments, GIVEN if any(self.words) else rule),
             "sentence": unit_from_spans("sentence", whole, sentences, *arguments),
             "paragraph": unit_from_spans("paragraph", whole, paragraphs, *arguments),
         }
-        return TokenAxis(
-            self.tokens, units, self.segment, self.boundary, "\n".join(t for t in self.texts if t)
-        )
+        if self.passages:
+            parts = () if self.chat is None else self.chat.parts
+            units["passage"] = unit_of_passages(
+                self.passages, whole, spans, parts, owners, self.tokens, special
+            )
+        messages: tuple[Message, ...] = ()
+        if self.chat is not None:
+            units |= units_of_chat(self.chat, whole, owners, self.tokens, special)
+            messages = messages_of(self.chat, whole, owners, special, units["sentence"])
+        text = "\n".join(t for t in self.texts if t)
+        return TokenAxis(self.tokens, units, self.segment, self.boundary, text, messages)
+
+    def _stretches(self) -> Iterator[tuple[int, str, Sequence[str] | None]]:
+        """Yield what words and sentences do not cross: where it begins, its characters and given words."""
+        if self.chat is not None:
+            for start, end in sorted(run for part in self.chat.parts for run in part.runs):
+                yield start, self.texts[0][start:end], None
+            return
+        start = 0
+        for text, given in zip(self.texts, self.words, strict=False):
+            yield start, text, given
+            start += len(text) + 1
 
 
 def trim(text: str, begin: int, end: int) -> tuple[int, int]:
@@ -123,7 +163,9 @@ def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
             times=None if unit.times is None else none + unit.times,
         )
     boundary = None if axis.boundary is None else axis.boundary + extra
-    return TokenAxis((*names, *axis.tokens), units, (0,) * extra + axis.segment, boundary, axis.text)
+    messages = tuple(message.moved(extra) for message in axis.messages)
+    segment = (0,) * extra + axis.segment
+    return TokenAxis((*names, *axis.tokens), units, segment, boundary, axis.text, messages)
 
 
 def appended(axis: TokenAxis, labels: Sequence[str]) -> TokenAxis:
@@ -141,7 +183,7 @@ def appended(axis: TokenAxis, labels: Sequence[str]) -> TokenAxis:
             times=None if unit.times is None else unit.times + none,
         )
     segment = (*axis.segment, *(axis.segment[-1:] or (0,)) * len(labels))
-    return TokenAxis((*axis.tokens, *labels), units, segment, axis.boundary, axis.text)
+    return replace(axis, tokens=(*axis.tokens, *labels), units=units, segment=segment)
 
 
 def without_last(axis: TokenAxis, count: int) -> TokenAxis:
@@ -157,4 +199,4 @@ def without_last(axis: TokenAxis, count: int) -> TokenAxis:
         )
         for name, unit in axis.units.items()
     }
-    return TokenAxis(axis.tokens[:-count], units, axis.segment[:-count], axis.boundary, axis.text)
+    return replace(axis, tokens=axis.tokens[:-count], units=units, segment=axis.segment[:-count])

@@ -14,6 +14,8 @@ from attnwidgets.tracing.text.display import well_formed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from attnwidgets.tracing.text.messages import Message
+
 
 _SOFT_PROMPT = re.compile(r"\[P\d+\]")
 
@@ -28,8 +30,8 @@ class Unit:
     """An ordered list of spans over tokens.
 
     Args:
-        name: "token", "word", "sentence", "paragraph", "span", "patch", "query" (a learned token that reads a
-            picture) or "frame".
+        name: "token", "word", "sentence", "paragraph", "passage", "message", "role", "turn", "span", "patch",
+            "query" (a learned token that reads a picture) or "frame".
         labels: Display strings, one per element.
         spans: Token indices of every element. Non-contiguous spans are allowed;
             every token belongs to exactly one element.
@@ -76,6 +78,8 @@ class TokenAxis:
         units: Units by name; "token" is always among them.
         segment: Index of the text that a token belongs to (0, or 0 and 1 for a pair).
         boundary: Index of the first generated token, if any.
+        text: The text that was read.
+        messages: The messages of a chat.
     """
 
     tokens: tuple[str, ...]
@@ -83,6 +87,7 @@ class TokenAxis:
     segment: tuple[int, ...] = ()
     boundary: int | None = None
     text: str = ""
+    messages: tuple[Message, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", tuple(map(well_formed, self.tokens)))
@@ -116,7 +121,8 @@ class TokenAxis:
         return f"<TokenAxis of {len(self)} tokens; read by {', '.join(self.units)}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (TokenAxis, (self.tokens, dict(self.units), self.segment, self.boundary, self.text))
+        values = (self.tokens, dict(self.units), self.segment, self.boundary, self.text, self.messages)
+        return (TokenAxis, values)
 
     @staticmethod
     def plain(labels: Sequence[str], *, name: str = "token") -> TokenAxis:
