@@ -89,9 +89,10 @@ def why(
 
 def split_cell(cell: Cell, foil: int | str | None, by: str) -> Why:
     """Return the score of a cell, by parts of one kind."""
-    states, written = _states(cell, by)
+    states = _states(cell, by)
     weights = cell.foil_weights(foil)
     asks, whole, offers = cell.split(states, weights)
+    written = (*states.names, Written("constant", "constant"))
     row = cell.row
     pairs = (row.scaling * asks @ offers.T).numpy()
     result = Why(
@@ -129,16 +130,11 @@ def _word(cell: Cell, side: int, token: int) -> str:
     return quoted(cell.labels[side][token].strip(" ␣▁"))
 
 
-def _states(cell: Cell, by: str) -> tuple[StateParts, tuple[Written, ...]]:
-    """Return the parts of states, and their names with that of the constant."""
-    states: StateParts
+def _states(cell: Cell, by: str) -> StateParts:
     if by == "component":
-        states = ComponentParts(cell.trace, cell.stack, cell.blocks)
-    else:
-        index = len(cell.blocks) - 1
-        names = [f"{label.strip(' ␣▁')} [{number}]" for number, label in enumerate(cell.labels[0])]
-        states = SourceParts(cell.trace, cell.stack, index, cell.reader.states, names, NAME)
-    return states, (*states.names, Written("constant", "constant"))
+        return ComponentParts(cell.trace, cell.stack, cell.blocks)
+    names = [f"{label.strip(' ␣▁')} [{number}]" for number, label in enumerate(cell.labels[0])]
+    return SourceParts(cell.trace, cell.stack, len(cell.blocks) - 1, cell.reader.states, names, NAME)
 
 
 def _given(cell: Cell, weights: Float) -> dict[str, float]:
