@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import quoted, require_choice
@@ -84,12 +85,11 @@ def why(
     """
     require_choice("by", by, BY)
     cell = read_cell(trace, query, key, layer, head, stack)
-    return split_cell(cell, foil_of(cell, foil), by)
+    return split_cell(cell, foil_of(cell, foil), by, states_of(cell, by))
 
 
-def split_cell(cell: Cell, foil: int | str | None, by: str) -> Why:
-    """Return the score of a cell, by parts of one kind."""
-    states = _states(cell, by)
+def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) -> Why:
+    """Return the score of a cell by the parts of `states`, which are those of all cells of a layer."""
     weights = cell.foil_weights(foil)
     asks, whole, offers = cell.split(states, weights)
     written = (*states.names, Written("constant", "constant"))
@@ -122,15 +122,16 @@ def split_cell(cell: Cell, foil: int | str | None, by: str) -> Why:
             f"{NAME}: parts of layer {cell.layer} sum to {result.total:.6g} instead of {expected:.6g}, so "
             "that something that the head reads is unknown."
         )
-    groups = _words_of(cell) if by == "word" else None
-    return result if groups is None else result.to(groups)
+    groups = words_of(cell) if by == "word" else None
+    return result if groups is None else replace(result.to(groups), is_grouped=False)
 
 
 def _word(cell: Cell, side: int, token: int) -> str:
     return quoted(cell.labels[side][token].strip(" ␣▁"))
 
 
-def _states(cell: Cell, by: str) -> StateParts:
+def states_of(cell: Cell, by: str) -> StateParts:
+    """Return the states that a cell's head reads as sums of parts."""
     if by == "component":
         return ComponentParts(cell.trace, cell.stack, cell.blocks)
     names = [f"{label.strip(' ␣▁')} [{number}]" for number, label in enumerate(cell.labels[0])]
@@ -152,7 +153,7 @@ def _given(cell: Cell, weights: Float) -> dict[str, float]:
     return given
 
 
-def _words_of(cell: Cell) -> dict[str, str]:
+def words_of(cell: Cell) -> dict[str, str]:
     """Return the word of each token's part.
 
     Raises:
