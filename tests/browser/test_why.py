@@ -124,3 +124,31 @@ def test_it_fits_at_any_width(page_of, family, theme):
         assert page.locator(".aw-why").bounding_box()["height"] == 560
         for check in (BLANK, CLIPPED, OVERLAPS):
             assert page.evaluate(check) == [], width
+
+
+def test_a_page_offers_why_for_the_cells_that_it_holds(page_of, induction):
+    heatmap = aw.Heatmap(induction, layer=1, head=0)
+    heatmap.selection.pinned = (11, 6)
+    place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
+    heatmap.requests.answer("why_below", place)
+    page = page_of(heatmap)
+    page.locator(".aw-why-said", has_text="which read “b”").wait_for()
+    why = page.get_by_role("button", name="Why?")
+    assert why.is_visible()
+    plot = page.locator(".aw-heatmap .aw-plot")
+    box = plot.bounding_box()
+    size = box["height"] / (len(induction.tokens) - 1)
+    plot.click(position={"x": 0.5 * size, "y": 4.5 * size})
+    settle(page)
+    assert not why.is_visible(), "this cell is not among the ten largest"
+    heatmap.close()
+    assert heatmap.inner == ()
+
+
+def test_a_page_without_the_view_offers_no_why(page_of, induction):
+    heatmap = aw.Heatmap(induction, layer=1, head=0)
+    heatmap.selection.pinned = (11, 6)
+    page = page_of(heatmap)
+    page.locator(".aw-heatmap .aw-plot").wait_for()
+    settle(page)
+    assert page.get_by_role("button", name="Why?").count() == 0

@@ -180,3 +180,31 @@ def test_what_cannot_be_split_by_tokens_is_by_component():
     assert answer(view)["asks"]
     with pytest.raises(ValueError, match="MixtralSparseMoeBlock is not described"):
         answer(view, by="token")
+
+
+def test_a_view_of_attention_opens_it_below_once_and_closes_it(induction, models):
+    heatmap = aw.Heatmap(induction, layer=1, head=0)
+    assert heatmap.options["asksWhy"]
+    heatmap.selection.pins = [(10, 5), (11, 6)]
+    place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
+    heatmap.requests.answer("why_below", place)
+    [below] = heatmap.inner
+    assert below.why().total == aw.why(induction, 11, 6, layer=1, head=0).total
+    assert below.selection is heatmap.selection
+    assert heatmap.selection.pins == ((10, 5), (11, 6)), "other pins stay"
+    assert heatmap.options["inner"][0]["cells"][0] == ["self", 1, 0, 11, 6]
+    heatmap.requests.answer("why_below", place)
+    assert models()["WhyView"] == 1
+    with pytest.raises(ValueError, match="nothing to choose between"):
+        heatmap.requests.answer("why_below", place | {"query": 0, "key": 0})
+    heatmap.close()
+    assert "WhyView" not in models()
+    heatmap.stand_ready()
+    assert "inner" not in heatmap.options
+
+
+def test_attention_without_a_model_is_asked_nothing(given):
+    view = aw.Explorer(given())
+    assert not view.options["asksWhy"]
+    with pytest.raises(ValueError, match="no trace with one"):
+        view.requests.answer("why_below", {"stack": "self", "layer": 0, "head": 0, "query": 1, "key": 0})

@@ -72,7 +72,9 @@ class WhyView(View):
         cell = shown.cell
         options["layer"], options["head"] = cell.layer, cell.head
         super().__init__(cell.trace, **options)
-        self.selection.pinned = (cell.query, cell.key, "token")
+        pinned = self.selection.pinned
+        if pinned is None or (*pinned, pinned.unit) != (cell.query, cell.key, "token"):
+            self.selection.pinned = (cell.query, cell.key, "token")
 
     def _join(self, start: Mapping[str, Any]) -> Link:
         link = super()._join(start)
@@ -185,6 +187,12 @@ class WhyView(View):
         for kind in kinds:
             for cell in list(dict.fromkeys(cells))[: _STRONGEST + 1]:
                 yield _request((stack, layer, head, *cell), kind, options["foil"])
+
+    def inside(self) -> dict[str, Any]:
+        """Return what a view that shows this one tells the browser, with the cells that a page holds."""
+        by = self.options["by"]
+        held = [[*args.values()][:5] for args in self._for_page() if args["by"] == by]
+        return {**super().inside(), "cells": held}
 
     def _numbers(self) -> Kinds:
         return {"why": self._paths}

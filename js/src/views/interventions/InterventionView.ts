@@ -7,13 +7,14 @@ import { h, on, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
+import { onLetter } from "../base/letters.ts";
 import { failed } from "../base/missing.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { createActiveList } from "./bar.ts";
 import { createChange } from "./change.ts";
-import { ablated, KNOCKS, knock, onK, shownHeadOf } from "./list.ts";
+import { ablated, KNOCKS, knock, shownHeadOf } from "./list.ts";
 import { createRowEditor } from "./row.ts";
 
 export const renderInterventionView = view((ctx, root, signal) => {
@@ -58,7 +59,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     knock(ctx, at.source.stack, at.layer, at.head, how.value as "zero" | "mean");
   };
   on(act, signal, { click: toggle });
-  onK(root, signal, toggle);
+  onLetter(root, signal, "k", toggle);
 
   const update = (): void => {
     const at = shownHeadOf(ctx);

@@ -3,7 +3,8 @@
 import type { ViewContext } from "../../../context.ts";
 import { h, on, place, setChildren } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
-import { ablated, KNOCKS, knock, onK, specsOf } from "../../interventions/list.ts";
+import { onLetter } from "../../base/letters.ts";
+import { ablated, KNOCKS, knock, specsOf } from "../../interventions/list.ts";
 import type { Place, Spot } from "./arrange.ts";
 
 export interface Knockout {
@@ -36,7 +37,7 @@ export function createKnockout(
   };
   plot.append(crosses);
   plot.dataset.awKeys += ` · ${KNOCKS}`;
-  onK(plot, signal, act);
+  onLetter(plot, signal, "k", act);
   on(plot, signal, {
     contextmenu(event) {
       event.preventDefault();
