@@ -63,6 +63,7 @@ from .intervene.randomized import randomized as randomized
 from .intervene.edit_attention import drop_tokens as drop_tokens, suppress as suppress
 from .sae.steering.steer import steer as steer
 from .tracing.interventions import interventions as interventions
+from .circuits.scores.why import why as why
 from . import circuits as circuits
 from . import concepts as concepts
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _MOVED = {
-    "aw.circuits": {"aw": "why"},
     "aw.evaluate": {"aw": "agreement"},
     "aw.statistics": {"aw": "free_attention head_importance head_statistics induction_score retrieval_score"},
     "aw.views": {

@@ -19,7 +19,6 @@ from .paired import patch_sets as patch_sets
 from .patch import patch as patch
 from .patch import patch_cells as patch_cells
 from .path_patch import path_patch as path_patch
-from .scores.why import why as why
 from .sentences.context_reliance import context_reliance as context_reliance
 from .sentences.receiver_heads import receiver_heads as receiver_heads
 from .sentences.sentence_attribution import sentence_attribution as sentence_attribution

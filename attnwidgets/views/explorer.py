@@ -14,6 +14,7 @@ from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.attention_files import is_dump
 from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.views.base.accepts import attention_of
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs, Panel
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.texts import Texts
@@ -57,7 +58,7 @@ WORD = "word"
 _OF_FEATURES = "its features are those of this text; features= takes the SAE itself as well"
 
 
-class Explorer(Intervening):
+class Explorer(AsksWhy, Intervening):
     """Grid of heads, heatmap, text and controls in one output, with methods, units and predictions to choose.
 
     For a trace it offers every method of `aw.methods()` that gives a map or attributions, by token, word and
@@ -70,7 +71,8 @@ class Explorer(Intervening):
 
     `k`, or a right click on a head of the grid, knocks a head out. Active interventions are listed at the top
     with an undo, the predictions are compared before and after, and `explorer.interventions()` returns them
-    for `trace.rerun`; see `InterventionView`.
+    for `trace.rerun`; see `InterventionView`. **Why?** next to a pinned weight of attention, or w, opens
+    below it what the query asks for and what the key offers (`aw.why`).
 
     With a kernel, the pencil next to the text (or a double click on it) lets the reader type another, which
     is traced as the first one was and shown here and in linked views; see `show_text`. Maps of the texts of a

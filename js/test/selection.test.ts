@@ -24,6 +24,7 @@ const OPTIONS: ViewOptions = {
   filters: {},
   height: null,
   makesClaims: false,
+  asksWhy: false,
 };
 
 function selection(values: Partial<SelectionState> = {}) {

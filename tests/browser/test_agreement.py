@@ -384,6 +384,17 @@ def test_a_sentence_view_has_the_scale_of_its_largest_value(see):
     seen.gives("1 on 0", 0.3, beside={"page", "figure"})
 
 
+@compares("WhyView")
+def test_a_why_names_its_rows_and_what_a_removal_leaves(see):
+    seen = see(make("WhyView", None))
+    seen.names("“b” looks at “c”", "its token", "head 0.0")
+    seen.gives("Both lists sum to", 38.594, 38.594)
+    seen.gives("offers", 77.187, -38.594, beside={"words", "page"})
+    seen.gives("“b” offers | 77", 0, beside={"words", "page", "figure"})
+    seen.gives("in “c”", 0, 1, beside={"page"})
+    seen.gives("without head 0.0 in “c”", 1, 0, 1, beside={"words", "figure"})
+
+
 @compares("NeuronView")
 def test_a_neuron_view_names_the_pair_and_every_step(see):
     seen = see(make("NeuronView", None))  # queries and keys are the rows of a unit matrix

@@ -31,7 +31,6 @@ WITHOUT = {
     "docs/gallery.md": "written for the site, with pictures by make_gallery.py",
     "docs/reference.md": "a list of names, by make_reference.py",
     "docs/scale.md": "processes and machines",
-    "docs/why.md": "numbers of one cell, which no view shows yet",
 }
 
 

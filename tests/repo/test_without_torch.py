@@ -82,7 +82,13 @@ def test_arrays_and_files_have_the_same_numbers_with_and_without(without, beside
 
 @pytest.mark.slow
 def test_every_view_that_runs_no_model_is_drawn_and_saved(without):
-    runs_one = {"AudioView", "ImageView", "RemovalView", "SteerView"}  # sounds and pictures are traced
+    runs_one = {
+        "AudioView",
+        "ImageView",
+        "RemovalView",
+        "SteerView",
+        "WhyView",
+    }  # sounds and pictures are traced
     runs_one |= {"ConceptView", "InfluenceView", "ShapeView"}  # of results that are not saved
     assert set(without["views"]) == set(every_view()) - runs_one
     assert without["loaded"] == []

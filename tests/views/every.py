@@ -9,12 +9,14 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.views.base.view import View
+from attnwidgets.views.circuits import why_view
 from tests.concepts.made import concept_scores, distilled, influence
 from tests.explanations.made import random_classifier
 from tests.sae import made
 from tests.speech.made import heard
 from tests.tracing import tiny
 from tests.tracing.pictures import PICTURES
+from tests.zoo.made import made as zoo
 
 
 def public_views() -> dict[str, type[View]]:
@@ -37,7 +39,8 @@ def every_view() -> list[str]:
 
 def kind_of(name: str) -> type[View]:
     """Return the class of a view."""
-    return {**public_views(), "Question": aw.ask.Question, "StudyView": aw.people.StudyView}[name]
+    apart = {"Question": aw.ask.Question, "StudyView": aw.people.StudyView, "WhyView": why_view.WhyView}
+    return {**public_views(), **apart}[name]
 
 
 def make(name: str, given, **options):
@@ -109,6 +112,13 @@ def _claims():
     return [aw.results.ClaimReport(results, margin=0.1, level=0.95)]
 
 
+@functools.cache
+def _why():
+    """Why the induction head of a compiled model reads the letter after its own."""
+    trace = aw.trace(*zoo("induction", letters="abcdefgh", length=16), "fadebcfadeb")
+    return [aw.why(trace, 11, 6, layer=1, head=0)]
+
+
 def _study():
     items = [{"text": "a text", "prediction": "yes", "explanations": {"a": "why"}}]
     options = {"design": "between", "question": "How far?", "consent": "Do you agree?", "checks": 0}
@@ -131,5 +141,6 @@ OTHERS = {
     "SteerView": _masked,
     "StudyView": _study,
     "TwoTexts": _two_texts,
+    "WhyView": _why,
     **dict.fromkeys(("FeaturePanel", "FeatureStrip", "FeatureTable"), lambda: [aw.sae_features(*_masked())]),
 }

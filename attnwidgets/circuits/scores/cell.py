@@ -163,8 +163,9 @@ class Cell:
         Each sums to the whole vector; the last part of each is what biases add.
         """
         with no_grad():
-            query = self.reader.parts("query", parts.at([self.query]), [self.query])[:, 0]
-            key = self.reader.parts("key", parts.at([self.key]), [self.key])[:, 0]
+            both = parts.at([self.query, self.key])
+            query = self.reader.parts("query", both[:, :1], [self.query])[:, 0]
+            key = self.reader.parts("key", both[:, 1:], [self.key])[:, 0]
             contrast = key.clone()
             size = max(1, _HELD_BYTES // (len(query) * self.reader.states.shape[1] * 8))
             rivals = np.flatnonzero(foil).tolist()

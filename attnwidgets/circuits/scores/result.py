@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._notebook import running_shell
 from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table, cells
 from attnwidgets.circuits.scores.removal import Removal, remove
+from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.tracing.algebra.residual_parts import Written
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class ContentAndPosition(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Why(Table):
+class Why(Table, Viewable):
     """A score of attention as the sum over pairs of a part of the query's state and a part of the key's.
 
     Attributes:
@@ -80,7 +82,13 @@ class Why(Table):
             loses with a part, while the foil's keys stay.
         given: What no pair makes: "position bias", and "soft cap", which is what a cap takes.
         warning: What a reader must know, or "".
+        written: What wrote each part.
+        cell: How the head makes this query and these keys.
+        is_grouped: Whether parts are groups, by `to`.
     """
+
+    kind: ClassVar[str] = "Why"
+    viewed_by: ClassVar[str] = "circuits.why_view:WhyView"
 
     layer: int
     head: int
@@ -97,9 +105,10 @@ class Why(Table):
     alone: Float
     given: Mapping[str, float]
     warning: str
-    _written: tuple[Written, ...]
-    _cell: Cell
+    written: tuple[Written, ...]
+    cell: Cell
     _states: StateParts | None
+    is_grouped: bool = False
 
     @property
     def total(self) -> float:
@@ -182,14 +191,20 @@ class Why(Table):
         Raises:
             ValueError: If a part is unknown, or these parts have no layers.
         """
-        labels = _labels(self._written, self.parts, groups)
+        labels = _labels(self.written, self.parts, groups)
         names = tuple(dict.fromkeys(labels))
         member = np.array([[label == name for label in labels] for name in names], dtype=np.float64)
-        kinds = {label: part.kind for label, part in zip(labels, self._written, strict=True)}
+        kinds = {label: part.kind for label, part in zip(labels, self.written, strict=True)}
         written = tuple(Written(name, kinds[name]) for name in names)
         pairs = member @ self.pairs @ member.T
         return replace(
-            self, parts=names, pairs=pairs, alone=member @ self.alone, _written=written, _states=None
+            self,
+            parts=names,
+            pairs=pairs,
+            alone=member @ self.alone,
+            written=written,
+            _states=None,
+            is_grouped=True,
         )
 
     def without(
@@ -221,7 +236,7 @@ class Why(Table):
         )
         for name in names:
             require_choice("parts", name, self.parts[:-1])
-        return remove(self._cell, self._states, self.parts, names, side, n_random=n_random, seed=seed)
+        return remove(self.cell, self._states, self.parts, names, side, n_random=n_random, seed=seed)
 
     def _largest(self, count: int, side: str) -> tuple[str, ...]:
         """Return the parts of a side, but that of biases, with the largest shares above zero."""
@@ -256,6 +271,12 @@ class Why(Table):
         """Yield query part, key part, share."""
         yield cells({"query_part": self.parts, "key_part": self.parts}, {"share": self.pairs})
 
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """Return the view, where a kernel can show it, and text."""
+        if not hasattr(running_shell(), "kernel"):
+            return {"text/plain": repr(self)}
+        return self.view()._repr_mimebundle_(**options)
+
     def __repr__(self) -> str:
         return f"<Why by {self.by}: {self.describe()}{' ' + self.warning if self.warning else ''}>"
 
@@ -269,7 +290,7 @@ def _said_foil(why: Why) -> str:
     if why.foil is None:
         return "Compared with nothing,"
     if isinstance(why.foil, int):
-        return f"Rather than {why._cell.say(why.foil)},"  # noqa: SLF001 - of this module
+        return f"Rather than {why.cell.say(why.foil)},"
     return {
         "others": "Rather than the other tokens, by their attention,",
         "words": "Rather than the other words, by their attention,",
@@ -309,7 +330,7 @@ def _band(part: Written, size: int, last: int) -> str:
 
 
 def _place_of(why: Why) -> ContentAndPosition | None:
-    cell, weights = why._cell, why.foil_weights  # noqa: SLF001 - of this module
+    cell, weights = why.cell, why.foil_weights
     bias = why.given.get("position bias", 0.0)
     rotation = cell.reader.rotation
     if rotation is None:

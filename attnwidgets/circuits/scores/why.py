@@ -1,7 +1,8 @@
-"""aw.circuits.why: why does this head look there?"""
+"""aw.why: why does this head look there?"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import quoted, require_choice
@@ -78,20 +79,20 @@ def why(
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> trace = aw.trace(model, tokenizer, "fadebcfadeb")
-        >>> why = aw.circuits.why(trace, 11, 6, layer=1, head=0, foil=3)
+        >>> why = aw.why(trace, 11, 6, layer=1, head=0, foil=3)
         >>> why.top(1)
         [Share(query='token', key='head 0.0', value=77.187...)]
     """
     require_choice("by", by, BY)
     cell = read_cell(trace, query, key, layer, head, stack)
-    return split_cell(cell, foil_of(cell, foil), by)
+    return split_cell(cell, foil_of(cell, foil), by, states_of(cell, by))
 
 
-def split_cell(cell: Cell, foil: int | str | None, by: str) -> Why:
-    """Return the score of a cell, by parts of one kind."""
-    states, written = _states(cell, by)
+def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) -> Why:
+    """Return the score of a cell by the parts of `states`, which are those of all cells of a layer."""
     weights = cell.foil_weights(foil)
     asks, whole, offers = cell.split(states, weights)
+    written = (*states.names, Written("constant", "constant"))
     row = cell.row
     pairs = (row.scaling * asks @ offers.T).numpy()
     result = Why(
@@ -121,24 +122,20 @@ def split_cell(cell: Cell, foil: int | str | None, by: str) -> Why:
             f"{NAME}: parts of layer {cell.layer} sum to {result.total:.6g} instead of {expected:.6g}, so "
             "that something that the head reads is unknown."
         )
-    groups = _words_of(cell) if by == "word" else None
-    return result if groups is None else result.to(groups)
+    groups = words_of(cell) if by == "word" else None
+    return result if groups is None else replace(result.to(groups), is_grouped=False)
 
 
 def _word(cell: Cell, side: int, token: int) -> str:
     return quoted(cell.labels[side][token].strip(" ␣▁"))
 
 
-def _states(cell: Cell, by: str) -> tuple[StateParts, tuple[Written, ...]]:
-    """Return the parts of states, and their names with that of the constant."""
-    states: StateParts
+def states_of(cell: Cell, by: str) -> StateParts:
+    """Return the states that a cell's head reads as sums of parts."""
     if by == "component":
-        states = ComponentParts(cell.trace, cell.stack, cell.blocks)
-    else:
-        index = len(cell.blocks) - 1
-        names = [f"{label.strip(' ␣▁')} [{number}]" for number, label in enumerate(cell.labels[0])]
-        states = SourceParts(cell.trace, cell.stack, index, cell.reader.states, names, NAME)
-    return states, (*states.names, Written("constant", "constant"))
+        return ComponentParts(cell.trace, cell.stack, cell.blocks)
+    names = [f"{label.strip(' ␣▁')} [{number}]" for number, label in enumerate(cell.labels[0])]
+    return SourceParts(cell.trace, cell.stack, len(cell.blocks) - 1, cell.reader.states, names, NAME)
 
 
 def _given(cell: Cell, weights: Float) -> dict[str, float]:
@@ -156,7 +153,7 @@ def _given(cell: Cell, weights: Float) -> dict[str, float]:
     return given
 
 
-def _words_of(cell: Cell) -> dict[str, str]:
+def words_of(cell: Cell) -> dict[str, str]:
     """Return the word of each token's part.
 
     Raises:

@@ -6,6 +6,7 @@ the deviations of the whole state, so that parts keep summing to it. Parts are f
 
 from __future__ import annotations
 
+import weakref
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.steps import Norm
     from attnwidgets.tracing.trace import Trace
 
+# Embeddings as parts, stack by stack: a pass through the embeddings costs more than a cell.
+_inputs: weakref.WeakKeyDictionary[Trace, dict[str, list[tuple[str, Tensor]]]] = weakref.WeakKeyDictionary()
 _CLOSE = 1e-4  # of a state: how near embeddings must come to it to be its parts
 _HELD_BYTES = 2**31
 """The most that vectors from every source token may take."""
@@ -88,15 +91,15 @@ class ComponentParts:
             self.at([0])
         return tuple(self._names)
 
-    @cached_property
-    def _inputs(self) -> list[tuple[str, Tensor]]:
-        return input_parts(self.trace, self.stack, exact(self.blocks[0].hidden))
-
     def at(self, tokens: Sequence[int]) -> Tensor:
         """Return the parts of some tokens' states [part, token, width]."""
         rows = list(tokens)
+        inputs = _inputs.setdefault(self.trace, {})
+        if self.stack not in inputs:
+            inputs[self.stack] = input_parts(self.trace, self.stack, exact(self.blocks[0].hidden))
         sums = _Sums(
-            [Written(name, "input", -1) for name, _ in self._inputs], [x[rows] for _, x in self._inputs]
+            [Written(name, "input", -1) for name, _ in inputs[self.stack]],
+            torch.stack([x[rows] for _, x in inputs[self.stack]]),
         )
         with no_grad():
             for number, block in zip(self.trace.layers(self.stack), self.blocks[:-1]):  # noqa: B905 - one more layer
@@ -106,14 +109,20 @@ class ComponentParts:
 
 
 class _Sums:
-    """Parts of states, as they grow block by block."""
+    """Parts of states, as they grow block by block.
 
-    def __init__(self, names: list[Written], parts: list[Tensor]) -> None:
-        self.names, self._parts = names, [torch.stack(parts)]
+    Attributes:
+        names: What wrote each part.
+        total: What the parts sum to [token, width].
+    """
+
+    def __init__(self, names: list[Written], parts: Tensor) -> None:
+        self.names, self.total, self._parts = names, parts.sum(0), [parts]
 
     def add(self, names: list[Written], parts: Tensor) -> None:
         """Add parts [part, token, width]."""
         self.names += names
+        self.total = self.total + parts.sum(0)
         self._parts.append(parts)
 
     def stacked(self) -> Tensor:
@@ -126,7 +135,8 @@ class _Sums:
         if norm is None:
             return
         parts = self.stacked()
-        self._parts = [norm.direct(parts) / norm.deviation(parts.sum(0))]
+        self._parts = [norm.direct(parts) / norm.deviation(self.total)]
+        self.total = self._parts[0].sum(0)
         if norm.shift is not None:
             self.add([Written(name, "bias", layer)], norm.shift.expand(1, *parts.shape[1:]))
 
@@ -134,28 +144,24 @@ class _Sums:
 def _add_block(sums: _Sums, block: Block, number: int, rows: list[int]) -> None:
     """Add what a block writes at some tokens."""
     matrix, row, bias = block.branch()
-    before = sums.stacked().sum(0)
     # What rounding takes from a head is added to the feed-forward layer: sums stay those of the model.
     heads = exact(torch.matmul(block.mixed[:, rows], matrix) * row[rows, None])
     sums.add([Written(f"head {number}.{head}", "head", number) for head in range(len(heads))], heads)
-    written = heads.sum(0)
     if bias.any():
-        added = exact(bias[rows])
-        sums.add([Written(f"bias {number}", "bias", number)], added[None])
-        written = written + added
+        sums.add([Written(f"bias {number}", "bias", number)], exact(bias[rows])[None])
     output = exact(block.output[rows])
     mlp = [Written(f"MLP {number}", "MLP", number)]
     if block.layout.order != "post":
-        sums.add(mlp, (output - before - written)[None])
+        sums.add(mlp, (output - sums.total)[None])
         return
     if block.norm1 is not None:
         sums.through(exact_norm(block.norm1), f"norm {number}a shift", number)
     sums.add(mlp, exact((block.last - block.start)[rows])[None])
     if block.norm2 is not None:
         sums.through(exact_norm(block.norm2), f"norm {number}b shift", number)
-    at = sums.names.index(mlp[0])
-    parts = sums.stacked()
-    parts[at] += output - parts.sum(0)
+    rounding = output - sums.total
+    sums.stacked()[sums.names.index(mlp[0])] += rounding
+    sums.total = output
 
 
 class _ReachedError(Exception):

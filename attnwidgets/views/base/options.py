@@ -256,6 +256,7 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "filters": {},
     "height": None,
     "makesClaims": False,
+    "asksWhy": False,
 }
 """The options that every view sends to the browser, with their defaults."""
 

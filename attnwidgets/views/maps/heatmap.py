@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
@@ -17,11 +18,12 @@ _FEW = 8  # rows whose cells are larger than others
 _TALLEST = 566  # CSS pixels
 
 
-class Heatmap(View):
+class Heatmap(AsksWhy):
     """One layer and head (or a reduction) as a matrix: query labels left, key labels on top.
 
     Point at a cell to read it; click to pin it and fetch its exact row. Arrow keys move through layers and
-    heads.
+    heads. **Why?** next to a pinned weight of attention, or w, opens below what the query asks for and what
+    the key offers (`aw.why`).
 
     Args:
         marks: Outlined cells `(query, key)`, counted in the displayed unit.

@@ -21,7 +21,9 @@ _NO_PARTS = {"attnwidgets", "standalone", _LIVE}
 
 def script_of(views: Iterable[View], *, live: bool = False) -> str:
     """Return the script of a page with these views, which may run models."""
-    return _script({name for view in views for name in (*view.needs.scripts, *COMMON_PARTS)}, live=live)
+    held = list(views)
+    held += [inner for view in held for inner in view.inner]
+    return _script({name for view in held for name in (*view.needs.scripts, *COMMON_PARTS)}, live=live)
 
 
 def script_of_all() -> str:

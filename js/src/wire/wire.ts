@@ -418,6 +418,8 @@ export interface ViewOptions {
   height: number | null;
   /** Whether it writes claims about the shown head and what is pinned. */
   makesClaims: boolean;
+  /** Whether it opens below it why the shown head reads the pinned key. */
+  asksWhy: boolean;
 }
 
 /** Options of a view that may have a table of its own. */

@@ -75,7 +75,7 @@ def test_pairs_are_those_of_plain_code(shared: Path, name: str) -> None:
     for tag in about["cells"]:
         layer, head, query, key = map(int, tag.split("."))
         for expected, foil in {"rivals": "others", "row": "row", "token 1": 1, "": None}.items():
-            why = aw.circuits.why(trace, query, key, layer=layer, head=head, foil=foil)
+            why = aw.why(trace, query, key, layer=layer, head=head, foil=foil)
             order = [why.parts.index(part) for part in reference[f"{tag}/names"]]
             assert len(order) == len(why.parts)
             at = f"{tag}/contrast/{expected}" if expected else f"{tag}/pairs"
@@ -93,7 +93,7 @@ def test_parts_of_a_trained_model_are_those_of_hooks(shared: Path) -> None:
     for number in range(3):
         cell = json.loads(str(reference[f"{number}/cell"]))
         trace = aw.trace(model.float(), tokenizer, cell["text"])
-        why = aw.circuits.why(trace, cell["query"], cell["key"], layer=cell["layer"], head=cell["head"])
+        why = aw.why(trace, cell["query"], cell["key"], layer=cell["layer"], head=cell["head"])
         order = [why.parts.index(part) for part in reference[f"{number}/names"]]
         # Single precision, and 30 to 90 of pairs that cancel.
         assert why.total == pytest.approx(float(reference[f"{number}/total"]), abs=1e-5)
@@ -122,12 +122,12 @@ def test_pairs_sum_to_what_attention_says(family: str) -> None:
         ]
         if stack in ("decoder", "cross") or family in REFUSED:
             with pytest.raises(UnsupportedModelError, match=REFUSED.get(family, "another sequence")):
-                aw.circuits.why(trace, 1, 0, layer=layers[-1], head=0, stack=stack)
+                aw.why(trace, 1, 0, layer=layers[-1], head=0, stack=stack)
             continue
         for layer, head, query, key in cells:
             for by in ("component",) if family in EXPERTS else ("component", "token"):
                 for foil in ("others", "row", 5):
-                    why = aw.circuits.why(
+                    why = aw.why(
                         trace, query, key, layer=layer, head=head, foil=foil, by=by, stack=stack
                     )
                     # Weights are float32, and the logarithm of one has its relative error.
@@ -137,13 +137,13 @@ def test_pairs_sum_to_what_attention_says(family: str) -> None:
 @pytest.mark.parametrize("family", ["BERT", "Llama", "T5"])
 def test_the_total_is_the_log_odds_and_how_undecided_the_others_are(family: str) -> None:
     trace = FAMILIES[family].traced(torch.float64)
-    why = aw.circuits.why(trace, 6, 2, layer=1, head=1)
+    why = aw.why(trace, 6, 2, layer=1, head=1)
     rest = why.foil_weights[why.foil_weights > 0]
     entropy = -float(rest @ np.log(rest))
     assert why.total == pytest.approx(np.log(why.attention / (1 - why.attention)) + entropy, abs=1e-6)
     # A foil and the key, exchanged.
     one, other = (
-        aw.circuits.why(trace, 6, key, layer=1, head=1, foil=foil) for key, foil in ((2, 5), (5, 2))
+        aw.why(trace, 6, key, layer=1, head=1, foil=foil) for key, foil in ((2, 5), (5, 2))
     )
     np.testing.assert_allclose(one.pairs, -other.pairs, atol=1e-12)
 
@@ -154,7 +154,7 @@ def test_what_softmax_removes_is_in_no_contrast() -> None:
     for _ in range(2):
         trace = aw.trace(model, None, input_ids=IDS)
         every.append(
-            [aw.circuits.why(trace, 6, 2, layer=1, head=1, foil=foil) for foil in ("others", 4, None)]
+            [aw.why(trace, 6, 2, layer=1, head=1, foil=foil) for foil in ("others", 4, None)]
         )
         attention = model.bert.encoder.layer[1].attention.self
         attention.key.bias.data += torch.linspace(-3, 3, 32, dtype=torch.float64)
@@ -168,7 +168,7 @@ def test_what_softmax_removes_is_in_no_contrast() -> None:
 
 @pytest.mark.parametrize("groups", ["kind", 1, 2, {"MLP 0": "early", "head 0.1": "early"}])
 def test_groups_sum_to_the_same(groups: Any) -> None:
-    why = aw.circuits.why(FAMILIES["GPT-2"].traced(), 6, 2, layer=1, head=1)
+    why = aw.why(FAMILIES["GPT-2"].traced(), 6, 2, layer=1, head=1)
     grouped = why.to(groups)
     assert grouped.total == pytest.approx(why.total, abs=1e-12)
     assert len(grouped.parts) < len(why.parts)
@@ -187,7 +187,7 @@ def test_groups_sum_to_the_same(groups: Any) -> None:
 
 def test_words_are_sums_over_their_tokens() -> None:
     trace = aw.trace(*aw.demo_model("encoder"), "A bewildering unputdownable thriller.")
-    tokens, words = (aw.circuits.why(trace, 3, 2, layer=3, head=1, by=by) for by in ("token", "word"))
+    tokens, words = (aw.why(trace, 3, 2, layer=3, head=1, by=by) for by in ("token", "word"))
     assert len(words.parts) < len(tokens.parts)
     assert words.total == pytest.approx(tokens.total, abs=1e-9)
     spans = trace.axes("self")[0].units["word"].spans
@@ -197,13 +197,13 @@ def test_words_are_sums_over_their_tokens() -> None:
 
 def test_content_and_position_sum_to_the_total() -> None:
     for family, split in (("Llama", "turned"), ("GPT-2", "embedded"), ("T5", "biased")):
-        why = aw.circuits.why(FAMILIES[family].traced(), 6, 2, layer=1, head=1)
+        why = aw.why(FAMILIES[family].traced(), 6, 2, layer=1, head=1)
         place = why.place
         assert place is not None
         assert sum(place) == pytest.approx(why.total, abs=1e-5), split
     # Of tokens that are all the same, in the first layer, only the place differs.
     trace = aw.trace(FAMILIES["Llama"].model(), None, input_ids=[7] * 8)
-    place = aw.circuits.why(trace, 6, 2, layer=0, head=1).place
+    place = aw.why(trace, 6, 2, layer=0, head=1).place
     assert place is not None
     assert abs(place.content) < 1e-5 < abs(place.position)
 
@@ -224,7 +224,7 @@ def test_attention_without_a_part_is_that_of_a_model_without_it(family: str) -> 
         lambda _, args, kwargs: written.update(x=(*args, *kwargs.values())[0]), with_kwargs=True
     )
     trace = aw.trace(model, None, input_ids=IDS)
-    why = aw.circuits.why(trace, 6, 2, layer=1, head=1)
+    why = aw.why(trace, 6, 2, layer=1, head=1)
     read = getattr(block, "input_layernorm", torch.nn.Identity())
     for side, token, linear in (("key", 2, block.self_attn.k_proj), ("query", 6, block.self_attn.q_proj)):
         removal = why.without("MLP 0", side)
@@ -249,7 +249,7 @@ def test_attention_without_a_part_is_that_of_a_model_without_it(family: str) -> 
 
 
 def test_a_removal_without_a_norm_is_what_the_shares_predict() -> None:
-    why = aw.circuits.why(FAMILIES["BERT"].traced(), 6, 2, layer=1, head=1)
+    why = aw.why(FAMILIES["BERT"].traced(), 6, 2, layer=1, head=1)
     for side in ("query", "key"):
         removal = why.without(["MLP 0", "head 0.2"], side)
         assert removal.after == pytest.approx(removal.predicted, abs=1e-6)
@@ -259,7 +259,7 @@ def test_a_removal_without_a_norm_is_what_the_shares_predict() -> None:
 
 def test_a_removal_that_the_shares_do_not_predict_says_so() -> None:
     """In a block with a norm, a part that is all of the state takes the norm with it."""
-    why = aw.circuits.why(made_trace("induction", "fadebcfadeb"), 11, 6, layer=1, head=0)
+    why = aw.why(made_trace("induction", "fadebcfadeb"), 11, 6, layer=1, head=0)
     removal = why.without(1)
     assert removal.parts == ("head 0.0",)
     assert removal.holds
@@ -273,16 +273,16 @@ def made_trace(name: str, text: str) -> Any:
 
 
 def test_the_induction_head_asks_for_its_token_after_the_head_before() -> None:
-    why = aw.circuits.why(made_trace("induction", "fadebcfadeb"), 11, 6, layer=1, head=0, foil=3)
+    why = aw.why(made_trace("induction", "fadebcfadeb"), 11, 6, layer=1, head=0, foil=3)
     [share] = [share for share in why.top(None) if abs(share.value) > 1e-3]
     assert share[:2] == ("token", "head 0.0")
     assert share.value == pytest.approx(why.total, rel=1e-6)
     assert share.value == pytest.approx(77.187, abs=1e-3)
-    source = aw.circuits.why(
+    source = aw.why(
         made_trace("induction", "fadebcfadeb"), 11, 6, layer=1, head=0, foil=3, by="token"
     )
     assert source.top(1)[0][:2] == ("b [11]", "b [5]")
-    before = aw.circuits.why(made_trace("induction", "fadebcfadeb"), 5, 4, layer=0, head=0)
+    before = aw.why(made_trace("induction", "fadebcfadeb"), 5, 4, layer=0, head=0)
     assert before.top(1)[0][:2] == ("position", "position")
     assert before.place is not None
     assert before.place.position == pytest.approx(before.total, rel=1e-6)
@@ -300,7 +300,7 @@ def test_the_largest_pair_is_the_circuit_of_every_text() -> None:
             if model.truth.rule(text, at).answer is None:
                 continue
             for key in (number for number in range(2, at + 1) if text[number - 2] == text[at - 1]):
-                share = aw.circuits.why(trace, at, key, layer=1, head=0, foil=0).top(1)[0]
+                share = aw.why(trace, at, key, layer=1, head=0, foil=0).top(1)[0]
                 assert share[:2] == ("token", "head 0.0")
                 cells += 1
     assert cells > 50
@@ -317,7 +317,7 @@ def test_both_hops_ask_for_what_came_before() -> None:
         last = len(trace.tokens) - 1
         for layer, asks in ((1, "token"), (2, "head 1.0")):
             key = int(np.asarray(aw.attention(trace).layer(layer))[0, last].argmax())
-            why = aw.circuits.why(trace, last, key, layer=layer, head=0)
+            why = aw.why(trace, last, key, layer=layer, head=0)
             assert max(why.top(None), key=lambda share: share.value)[:2] == (asks, "head 0.0")
             assert why.without(1).holds
 
@@ -325,18 +325,18 @@ def test_both_hops_ask_for_what_came_before() -> None:
 def test_cells_without_a_score_are_refused() -> None:
     trace = FAMILIES["Llama"].traced()
     with pytest.raises(ValueError, match=r"token 2 .* does not read token 5 .* masked"):
-        aw.circuits.why(trace, 2, 5, layer=0, head=0)
+        aw.why(trace, 2, 5, layer=0, head=0)
     with pytest.raises(ValueError, match=r"foil: token 2 .* does not read token 5"):
-        aw.circuits.why(trace, 2, 1, layer=0, head=0, foil=5)
+        aw.why(trace, 2, 1, layer=0, head=0, foil=5)
     with pytest.raises(ValueError, match="nothing to choose between"):
-        aw.circuits.why(trace, 0, 0, layer=0, head=0)
+        aw.why(trace, 0, 0, layer=0, head=0)
     with pytest.raises(ValueError, match="the key itself"):
-        aw.circuits.why(trace, 3, 1, layer=0, head=0, foil=1)
+        aw.why(trace, 3, 1, layer=0, head=0, foil=1)
     with pytest.raises(IndexError, match="head 4 is out of range"):
-        aw.circuits.why(trace, 3, 1, layer=0, head=4)
+        aw.why(trace, 3, 1, layer=0, head=4)
     with pytest.raises(ValueError, match="by"):
-        aw.circuits.why(trace, 3, 1, layer=0, head=0, by="letter")
-    why = aw.circuits.why(trace, 3, 1, layer=1, head=0)
+        aw.why(trace, 3, 1, layer=0, head=0, by="letter")
+    why = aw.why(trace, 3, 1, layer=1, head=0)
     with pytest.raises(ValueError, match="parts"):
         why.without("MLP 7")
     with pytest.raises(ValueError, match="one by one"):
@@ -350,18 +350,18 @@ def test_attention_that_is_not_of_these_scores_is_refused() -> None:
     with aw.edit_attention(model, (1, 1)):
         trace = aw.trace(model, None, input_ids=IDS)
         with pytest.raises(UnsupportedModelError, match="layer 1, LlamaDecoderLayer, does not compute"):
-            aw.circuits.why(trace, 6, 2, layer=1, head=1)
+            aw.why(trace, 6, 2, layer=1, head=1)
 
 
 @pytest.mark.parametrize("family", ["BLOOM", "GPT-Neo", "MPNet"])
 def test_blocks_without_queries_and_keys_are_refused_by_name(family: str) -> None:
     trace = Family(tiny.OUTSIDE[family]).traced()
     with pytest.raises(UnsupportedModelError, match=r"needs queries and keys, and \w+Block|Layer computes"):
-        aw.circuits.why(trace, 6, 2, layer=0, head=1)
+        aw.why(trace, 6, 2, layer=0, head=1)
 
 
 def test_in_words() -> None:
-    why = aw.circuits.why(made_trace("induction", "fadebcfadeb"), 11, 6, layer=1, head=0, foil=3)
+    why = aw.why(made_trace("induction", "fadebcfadeb"), 11, 6, layer=1, head=0, foil=3)
     assert repr(why) == (
         "<Why by component: 'b' reads 'c' with 1 in head 1.0. Rather than 'd', its score is +77.19. "
         "'b' asks with token +77.19. 'c' offers head 0.0 +77.19.>"
@@ -373,6 +373,6 @@ def test_in_words() -> None:
 
 def test_half_precision_is_split_to_its_precision() -> None:
     trace = FAMILIES["Llama"].traced(torch.bfloat16)
-    why = aw.circuits.why(trace, 6, 2, layer=1, head=1)
+    why = aw.why(trace, 6, 2, layer=1, head=1)
     weights = np.asarray(aw.attention(trace).layer(1))[1, 6]
     assert why.attention == pytest.approx(float(weights[2]))

@@ -15,6 +15,7 @@ import { createPopover, tip, uniqueName } from "./popover.ts";
 import { SINK_NAME } from "./rowFacts.ts";
 import { describeView } from "./verbalise.ts";
 import { only, view } from "./view.ts";
+import { createWhyButton } from "./whyBelow.ts";
 
 /** Views that get a spoken summary: of a map, of attributions, or in their own words. */
 const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
@@ -118,7 +119,9 @@ export const renderTools = view((ctx, root, signal) => {
     ctx.options.makesClaims && ctx.model.get("runtime") !== ""
       ? createCopyButton(ctx, signal, () => claimed(ctx), "Claim", claimTitle)
       : null;
-  if (claim) shown.querySelector(":scope > .aw-footer > .aw-end")?.prepend(claim.element);
+  const why = ctx.options.asksWhy ? createWhyButton(ctx, signal, shown) : null;
+  for (const action of [claim, why])
+    if (action) shown.querySelector(":scope > .aw-footer > .aw-end")?.prepend(action.element);
   let wanted: Record<string, unknown> | null = null;
   const table: string[] = [];
   const handOver = (): void => {
@@ -215,7 +218,7 @@ export const renderTools = view((ctx, root, signal) => {
     setChildren(
       keys,
       ...keysOf(shown).map(([place, words]) => lines(place, words)),
-      lines("everywhere", ["Tab: next part", "?: this list"]),
+      lines("everywhere", [...[why?.words() ?? ""].filter(Boolean), "Tab: next part", "?: this list"]),
     );
   });
   // A summary for screen readers, in the view and on every focusable element of it.
@@ -261,6 +264,7 @@ export const renderTools = view((ctx, root, signal) => {
   return (changed) => {
     if (only(changed, "hover")) return;
     claim?.show();
+    why?.show();
     assign(dot, { hidden: !isFiltered(filtersOf(ctx)) });
     assign(button, { ariaLabel: dot.hidden ? "menu" : "menu, filters or colours have been changed" });
     clearTimeout(resting);

@@ -18,6 +18,7 @@ import { createExactRows, describeCells } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { explanationAtRest, requestExplanation } from "../base/explained.ts";
 import { createFrame } from "../base/frame.ts";
+import { onLetter } from "../base/letters.ts";
 import { fixedWords } from "../base/mixers.ts";
 import { placeWords, whereWords } from "../base/navigation.ts";
 import { openedAt } from "../base/opening.ts";
@@ -31,7 +32,7 @@ import {
 } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { drawing } from "../charts/svg.ts";
-import { KNOCKS, knock, onK, shownHeadOf, specsOf } from "../interventions/list.ts";
+import { KNOCKS, knock, shownHeadOf, specsOf } from "../interventions/list.ts";
 import { renderHeatmap } from "../maps/Heatmap.ts";
 import { isHeard } from "../media/audio/heard.ts";
 import { createForgetting } from "../text/forgetting.ts";
@@ -109,7 +110,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   root.ariaLabel = "attention explorer";
   const expand = createExpand(root, signal);
   root.querySelector(":scope > .aw-toolbar > .aw-end")?.append(expand);
-  onK(root, signal, () => {
+  onLetter(root, signal, "k", () => {
     const at = shownHeadOf(ctx);
     const why =
       answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";

@@ -7,6 +7,7 @@ import { h, on, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
+import { onLetter } from "../base/letters.ts";
 import { failed } from "../base/missing.ts";
 import { attends, fixedWords } from "../base/mixers.ts";
 import { headAddress } from "../base/navigation.ts";
@@ -14,7 +15,7 @@ import { createHeadControl, createLayerControl, together } from "../base/toolbar
 import { only, view } from "../base/view.ts";
 import { createActiveList } from "./bar.ts";
 import { createChange } from "./change.ts";
-import { ablated, KNOCKS, knock, onK, shownHeadOf } from "./list.ts";
+import { ablated, KNOCKS, knock, shownHeadOf } from "./list.ts";
 import { createRowEditor } from "./row.ts";
 
 export const renderInterventionView = view((ctx, root, signal) => {
@@ -60,7 +61,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     knock(ctx, at.source.stack, at.layer, at.head, only as "zero" | "mean");
   };
   on(act, signal, { click: toggle });
-  onK(root, signal, toggle);
+  onLetter(root, signal, "k", toggle);
 
   const update = (): void => {
     const at = shownHeadOf(ctx);

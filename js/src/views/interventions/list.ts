@@ -1,6 +1,6 @@
 /** The active interventions that linked views share: finding, changing and describing them. */
 import type { ViewContext } from "../../context.ts";
-import { on, shortLabel } from "../../dom.ts";
+import { shortLabel } from "../../dom.ts";
 import type { HeadKey, Source, Spec } from "../../wire/wire.ts";
 import { headAddress } from "../base/navigation.ts";
 
@@ -72,17 +72,4 @@ export function specWords(ctx: ViewContext, spec: Spec): string {
   if (spec.to === "uniform") return `${row} uniform`;
   if (spec.to === "one_hot") return `${row} only on ${tokenWords(ctx, spec.stack, "key", spec.key ?? 0)}`;
   return `${row} moved by ${Math.round(100 * (spec.amount ?? 1))} % of its free part`;
-}
-
-/** Handle the key `k` in an element, unless the focused element takes text or has handled it. */
-export function onK(el: HTMLElement, signal: AbortSignal, act: () => void): void {
-  on(el, signal, {
-    keydown(event) {
-      const takesLetters = (event.target as Element).closest("input:not([type=range], [type=radio]), select, textarea");
-      if (event.key !== "k" || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.defaultPrevented || takesLetters) return;
-      event.preventDefault();
-      act();
-    },
-  });
 }

@@ -3,8 +3,9 @@
 import type { ViewContext } from "../../../context.ts";
 import { h, on, place, setChildren } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
+import { onLetter } from "../../base/letters.ts";
 import { fixedWords } from "../../base/mixers.ts";
-import { ablated, KNOCKS, knock, onK, specsOf } from "../../interventions/list.ts";
+import { ablated, KNOCKS, knock, specsOf } from "../../interventions/list.ts";
 import type { Place, Spot } from "./arrange.ts";
 
 export interface Knockout {
@@ -38,7 +39,7 @@ export function createKnockout(
   };
   plot.append(crosses);
   plot.dataset.awKeys += ` · ${KNOCKS}`;
-  onK(plot, signal, act);
+  onLetter(plot, signal, "k", act);
   on(plot, signal, {
     contextmenu(event) {
       event.preventDefault();

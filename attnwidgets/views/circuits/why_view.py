@@ -1,0 +1,259 @@
+"""The view of a score of attention: what the query asks for, what the key offers, and what joins them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._tables import csv_of
+from attnwidgets.circuits.scores.cell import foil_of, read_cell
+from attnwidgets.circuits.scores.result import Why
+from attnwidgets.circuits.scores.why import BY, split_cell, states_of
+from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.needs import Needs
+from attnwidgets.views.base.view import View
+from attnwidgets.views.circuits.why_words import ShownWhy
+from attnwidgets.views.wire.handlers import Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from typing_extensions import Unpack
+
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.expressions import Kinds, Path
+    from attnwidgets.views.base.link import Link
+    from attnwidgets.views.base.options import ViewOptions
+    from attnwidgets.views.wire.handlers import Answer
+
+    # Stack, layer, head, query, key.
+    Place = tuple[str, int, int, int, int]
+
+_STRONGEST = 10
+"""Cells of the shown head that a page holds, besides the pinned one."""
+_HELD = 32  # results
+
+
+class WhyView(View):
+    """Why a head reads a token: a score as what the query asks for and what the key offers.
+
+    On top is a sentence. Below it stand the parts of the query and those of the key, the largest first; each
+    list sums to the score, and the lines between them, as wide as the share of their pair, sum to every row.
+    Parts without a row are summed in one, with what of them cancels. On a wide page the same score stands
+    beside it by groups of components; below is what attention would be without the largest parts, beside as
+    many others at random.
+
+    It follows the pinned cell of linked views, in the layer and head that they show. A click on a word makes
+    it the key, with Shift the query. A page without a kernel holds the pinned cell and the ten largest of the
+    head.
+
+    Args:
+        shown: Result of `aw.why`.
+
+    Raises:
+        TypeError: `shown` is something else.
+    """
+
+    _VIEW = "WhyView"
+    _HEIGHT = 560
+    NEEDS = Needs(("why",), matrices=False, typed_texts=False)
+
+    def __init__(self, shown: Any, **options: Unpack[ViewOptions]) -> None:
+        if not isinstance(shown, Why):
+            raise TypeError(
+                f"WhyView() shows the result of aw.why(trace, query, key, layer=..., head=...), not "
+                f"{type(shown).__name__}."
+            )
+        self._given = shown
+        self._results: dict[tuple[Any, ...], Why] = {}
+        self._states: tuple[Any, Any] = (None, None)
+        cell = shown.cell
+        options["layer"], options["head"] = cell.layer, cell.head
+        super().__init__(cell.trace, **options)
+        pinned = self.selection.pinned
+        if pinned is None or (*pinned, pinned.unit) != (cell.query, cell.key, "token"):
+            self.selection.pinned = (cell.query, cell.key, "token")
+
+    def _join(self, start: Mapping[str, Any]) -> Link:
+        link = super()._join(start)
+        # Scores are between tokens, of attention.
+        self._options |= {"method": link.keys[0], "unit": "token", "stack": self._given.cell.stack}
+        return link
+
+    def _own_options(self) -> dict[str, Any]:
+        given = self._given
+        cell = given.cell
+        words = cell.trace.axes(cell.stack)[0].units.get("word")
+        # Letters of one word are told apart by token only.
+        several = words is not None and sum(not special for special in words.special) > 1
+        source = given.by if given.by != BY[0] else "word" if several else "token"
+        return {
+            "by": given.by,
+            "kinds": [source, BY[0]],
+            "foil": given.foil,
+            "opens": {"layer": cell.layer, "head": cell.head, "query": cell.query, "key": cell.key},
+        }
+
+    def _place(self) -> Place:
+        """Return what is shown; the twin of `placeOf` in WhyView.ts."""
+        opens, state = self._options["opens"], self.selection
+        head = state.head if isinstance(state.head, int) else opens["head"]
+        pinned, pair = state.pinned, (opens["query"], opens["key"])
+        if pinned is not None and pinned.query >= 0 and pinned.key >= 0:
+            axes = self.content.trace.axes(self._options["stack"])
+            pair = tuple(
+                min(axis.units[pinned.unit].spans[at]) for axis, at in zip(axes, pinned[:2], strict=True)
+            )
+        return (self._options["stack"], state.layer, head, *pair)
+
+    def why(self, by: str | None = None) -> Why:
+        """Return the score that is shown now.
+
+        Args:
+            by: What parts are, as in `aw.why`; None: as shown.
+
+        Raises:
+            ValueError: Nothing can be split, as in `aw.why`.
+        """
+        return self._why(*self._place(), by or self.options["by"], self.options["foil"])
+
+    def _why(
+        self, stack: str, layer: int, head: int, query: int, key: int, by: str, foil: int | str | None
+    ) -> Why:
+        given, cell = self._given, self._given.cell
+        asked = (stack, layer, head, query, key, by, foil)
+        opened = (cell.stack, cell.layer, cell.head, cell.query, cell.key, given.by, given.foil)
+        if asked == opened and not given.is_grouped:
+            return given
+        if asked not in self._results:
+            cell = read_cell(self.content.trace, query, key, layer, head, stack)
+            if self._states[0] != (stack, layer, by):
+                # Those of all source tokens are large.
+                self._states = (stack, layer, by), states_of(cell, by)
+                self._results = {}
+            while len(self._results) >= _HELD:
+                del self._results[next(iter(self._results))]
+            self._results[asked] = split_cell(cell, foil_of(cell, foil), by, self._states[1])
+        return self._results[asked]
+
+    def _shown(self, *place: Any) -> ShownWhy:
+        *cell, _, foil = place
+        result = self._why(*place)
+        by = BY[0]
+        return ShownWhy(result, result if result.by == by else self._by_component(result, (*cell, by, foil)))
+
+    def _by_component(self, result: Why, place: tuple[Any, ...]) -> Why:
+        states = states_of(result.cell, BY[0])
+        return split_cell(result.cell, foil_of(result.cell, place[-1]), BY[0], states)
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        return {
+            "why": Handler(
+                self._answer, runs_model=True, for_page=self._for_page, prefetched=self._prefetched
+            )
+        }
+
+    def _answer(
+        self, stack: str, layer: int, head: int, query: int, key: int, by: str, foil: int | str | None
+    ) -> Answer:
+        """Answer with the score of a cell: `ShownWhy` of why.ts."""
+        foil = foil if foil is None or isinstance(foil, str) else int(foil)
+        place = str(stack), int(layer), int(head), int(query), int(key)
+        return self._shown(*place, str(by), foil).described(), []
+
+    def _prefetched(self) -> Iterator[dict[str, Any]]:
+        """Yield the request of what the view opens with, if it is the result that it was given."""
+        cell = self._given.cell
+        place = (cell.stack, cell.layer, cell.head, cell.query, cell.key)
+        if self._place() == place and not self._given.is_grouped:
+            yield _request(place, self._given.by, self._given.foil)
+
+    def _for_page(self) -> Iterator[dict[str, Any]]:
+        """Yield the requests that a page answers: the shown cell, then the largest of its head."""
+        stack, layer, head, query, key = self._place()
+        options = self.options or self._options
+        kinds = [options["by"], *(kind for kind in options["kinds"] if kind != options["by"])]
+        maps = {item.stack or "self": item for item in self.content.explanations}
+        weights = np.array(maps[stack].layer(layer)[head])
+        axes = self.content.trace.axes(stack)
+        for axis, apart in zip(axes, (weights, weights.T), strict=True):
+            special = np.asarray(axis.units["token"].special, dtype=bool)
+            if not special.all():
+                apart[special] = 0
+        order = np.argsort(-weights, axis=None, kind="stable")[: _STRONGEST + 1].tolist()
+        cells = [(query, key), *(divmod(at, weights.shape[1]) for at in order)]
+        for kind in kinds:
+            for cell in list(dict.fromkeys(cells))[: _STRONGEST + 1]:
+                yield _request((stack, layer, head, *cell), kind, options["foil"])
+
+    def inside(self) -> dict[str, Any]:
+        """Return what a view that shows this one tells the browser, with the cells that a page holds."""
+        by = self.options["by"]
+        held = [[*args.values()][:5] for args in self._for_page() if args["by"] == by]
+        return {**super().inside(), "cells": held}
+
+    def _numbers(self) -> Kinds:
+        return {"why": self._paths}
+
+    def _paths(
+        self, stack: str, layer: int, head: int, query: int, key: int, by: str, foil: Any
+    ) -> Iterator[Path]:
+        """Yield the paths to the total of a cell."""
+        import attnwidgets
+
+        result, trace = self._why(stack, layer, head, query, key, by, foil), self.content.trace
+        if result is self._given:
+            yield result, ".total"
+        place = listed(
+            query,
+            key,
+            layer=layer,
+            head=head,
+            by=None if by == BY[0] else by,
+            stack=None if stack == trace.default_stack else stack,
+        )
+        place += "" if foil == "others" else f", foil={foil!r}"
+        yield attnwidgets, ".why(", trace, f", {place}).total"
+        yield attnwidgets.why, "(", trace, f", {place}).total"
+        yield self, ".why().total"
+
+    def _expressions(self) -> Iterator[dict[str, Any]]:
+        options = self.options or self._options
+        yield {"of": "why", **_request(self._place(), options["by"], options["foil"])}
+
+    def _csv(self, **_: Any) -> Answer:
+        rows = self.why().to_rows()
+        return csv_of([[*row] for row in rows[:1]] + [[*row.values()] for row in rows]), []
+
+    def shown(self) -> ShownWhy:
+        """Return what the view shows now, in numbers and words."""
+        return self._shown(*self._place(), self.options["by"], self.options["foil"])
+
+    def describe(self) -> str:
+        """Return in sentences what the query asks for, what the key offers, and what they sum to."""
+        from attnwidgets.views.still.whys import why_words
+
+        return why_words(self.shown())
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.whys import why_sheet
+
+        return why_sheet(self, theme)
+
+    def __repr__(self) -> str:
+        return f"{self._VIEW}({self._given!r})"
+
+
+def _request(place: Place, by: str, foil: int | str | None) -> dict[str, Any]:
+    stack, layer, head, query, key = place
+    return {
+        "stack": stack,
+        "layer": layer,
+        "head": head,
+        "query": query,
+        "key": key,
+        "by": by,
+        "foil": foil,
+    }

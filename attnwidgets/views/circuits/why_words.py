@@ -1,0 +1,334 @@
+"""What a WhyView shows of a score: its rows, pairs and sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.circuits.scores.why import words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.circuits.scores.removal import Removal
+    from attnwidgets.circuits.scores.result import Why
+
+    Float = NDArray[np.float64]
+
+MOST = 6
+"""Parts of a side that have a row; the others are summed in one."""
+
+_NAMED = 3  # parts that the sentence names
+_NOTABLE = 0.15  # of the largest part: smaller ones are not named in the sentence
+_BANDS = 4  # groups of layers that the grid shows
+_LEAST = 1e-3  # of the largest part: smaller ones have no row
+_ROUNDING = 1e-6  # of the largest part: others of this size together have none either
+_FAINT = 0.04  # of the largest cell: groups whose cells are all smaller are summed
+_CANCELS = 10  # how often the total the sizes of pairs may be before it is said
+_CLEAR = 2  # how often one of content and position is the other before it is called most
+_REMOVED = 3
+_DIGITS = 7
+_CONSTANT = "constant"
+SAME = "same for every token"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of what the query asks for, or of what the key offers.
+
+    Attributes:
+        name: The part; several are "226 others".
+        value: Its share of the score, in nats.
+        kind: "part", "rest" (all that have no row) or "constant" (biases and shifts of norms).
+        members: The indices of its parts.
+        read: What the head of this part mostly read, or "".
+        tokens: Its first token and the one after its last, of parts that are tokens.
+        head: Its layer and head, of a part that a head wrote.
+        cancels: The sums of positive and negative shares in it, if it is several.
+    """
+
+    name: str
+    value: float
+    kind: str
+    members: tuple[int, ...]
+    read: str = ""
+    tokens: tuple[int, int] | None = None
+    head: tuple[int, int] | None = None
+    cancels: tuple[float, float] | None = None
+
+    def described(self) -> dict[str, Any]:
+        """Return the `WhyRow` of why.ts."""
+        return {
+            "name": self.name,
+            "value": rounded(self.value),
+            "kind": self.kind,
+            "read": self.read,
+            "tokens": self.tokens,
+            "head": self.head,
+            "cancels": self.cancels and [rounded(value) for value in self.cancels],
+        }
+
+
+@dataclass(frozen=True)
+class ShownWhy:
+    """A score as a WhyView shows it.
+
+    Args:
+        why: The score by the parts that are listed.
+        components: The same score by component.
+    """
+
+    why: Why
+    components: Why
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Query and key in quotes."""
+        query, key = (_quoted(word[1:-1]) for word in self.why.words)
+        return query, key
+
+    def rows(self, of: str) -> list[Row]:
+        """Return the rows of a side, "asks" or "offers", the largest value first; they sum to its pairs."""
+        why = self.why
+        shares = why.asks if of == "asks" else why.offers
+        constant = why.parts.index(_CONSTANT)
+        ranked = [index for index in np.argsort(-np.abs(shares), kind="stable").tolist() if index != constant]
+        sizes, largest = np.abs(shares), np.abs(shares).max(initial=0.0)
+        # A row for one other would take no less room than the part itself.
+        most = MOST + (len(ranked) == MOST + 1)
+        named = [index for index in ranked[:most] if sizes[index] > _LEAST * largest]
+        rest = [index for index in ranked[len(named) :] if shares[index]]
+        rows = [
+            self._part(of, index, float(shares[index])) for index in sorted(named, key=lambda at: -shares[at])
+        ]
+        if sizes[rest].sum() > _ROUNDING * largest:
+            values = shares[rest]
+            above, below = float(values[values > 0].sum()), float(values[values < 0].sum())
+            name = f"{len(rest):,} other{'s' if len(rest) > 1 else ''}"
+            rows.append(Row(name, float(values.sum()), "rest", tuple(rest), cancels=(above, below)))
+        if sizes[constant] > _ROUNDING * largest:
+            rows.append(Row(SAME, float(shares[constant]), "constant", (constant,)))
+        return rows
+
+    def _part(self, of: str, index: int, value: float) -> Row:
+        why, cell = self.why, self.why.cell
+        written, name = why.written[index], why.parts[index]
+        if written.kind == "head" and written.layer is not None:
+            head = int(name.rpartition(".")[2])
+            token = cell.query if of == "asks" else cell.key
+            weights = np.asarray(cell.trace.attention_rows(written.layer, [head], [token], cell.stack))[0, 0]
+            read = _quoted(cell.labels[1][int(weights.argmax())])
+            return Row(name, value, "part", (index,), read, head=(written.layer, head))
+        tokens = self._tokens.get(name)
+        if tokens is None:
+            return Row(name, value, "part", (index,))
+        label = name.rpartition(" [")[0]
+        several = sum(other.rpartition(" [")[0] == label for other in why.parts) > 1
+        return Row(name if several else label, value, "part", (index,), tokens=tokens)
+
+    @property
+    def _tokens(self) -> dict[str, tuple[int, int]]:
+        """The tokens of each part that is a token or a word."""
+        if self.why.by == "component":
+            return {}
+        cell = self.why.cell
+        names = [f"{label.strip(' ␣▁')} [{number}]" for number, label in enumerate(cell.labels[0])]
+        groups = words_of(cell) if self.why.by == "word" else {}
+        spans: dict[str, tuple[int, int]] = {}
+        for token, name in enumerate(names):
+            group = groups.get(name, name)
+            spans[group] = spans.get(group, (token, token))[0], token + 1
+        return spans
+
+    def pairs(self, asks: Sequence[Row], offers: Sequence[Row]) -> Float:
+        """Return the shares of rows [row of the query, row of the key]; they sum to each row's value."""
+        every: Float = np.array(
+            [[self.why.pairs[np.ix_(one.members, other.members)].sum() for other in offers] for one in asks]
+        )
+        return every.reshape(len(asks), len(offers))
+
+    def said(self) -> list[tuple[str, bool]]:
+        """Return the sentence above the lists, in pieces, those that are stressed with True."""
+        (query, key), against = self.words, self.why.total < 0
+        sides = [self._named(of, -1 if against else 1) for of in ("asks", "offers")]
+        if against:
+            asks, offers = (_stressed(side) or [("nothing in particular", False)] for side in sides)
+            return [
+                (f"{query} looks past {key}: most against it are ", False),
+                *asks,
+                (f" of {query} and ", False),
+                *offers,
+                (f" of {key}.", False),
+            ]
+        asks, offers = (_stressed(side) or [("what every token has", False)] for side in sides)
+        return [(f"{query} asks with ", False), *asks, (f"; {key} offers ", False), *offers, (".", False)]
+
+    def _named(self, of: str, sign: int) -> list[str]:
+        rows = [row for row in self.rows(of) if row.kind == "part" and sign * row.value > 0]
+        rows.sort(key=lambda row: -abs(row.value))
+        inputs = {part.name for part in self.why.written if part.kind == "input"}
+        names = {row.name: f"its {row.name}" if row.name in inputs else row.name for row in rows}
+        return [
+            f"{row.name}, which read {row.read}"
+            if row.read and sign > 0 and len(rows) == 1
+            else names[row.name]
+            for row in rows[:_NAMED]
+            if abs(row.value) >= _NOTABLE * abs(rows[0].value)
+        ]
+
+    def more(self) -> str:
+        """Return what is said below the sentence: what or where, and what cancels."""
+        why, (_, key) = self.why, self.words
+        place, lines = why.place, []
+        if place is not None:
+            content, position = place.content, place.position
+            both = f", of both {signed(place.both)}" if abs(place.both) >= 0.005 else ""  # noqa: PLR2004 - two digits
+            numbers = f"of content {signed(content)}, of position {signed(position)}{both}"
+            if abs(content) > _CLEAR * abs(position):
+                lines.append(f"Most of it is what {key} is, not where it stands: {numbers}.")
+            elif abs(position) > _CLEAR * abs(content):
+                lines.append(f"Most of it is where {key} stands, not what it is: {numbers}.")
+            else:
+                lines.append(f"It is what {key} is and where it stands: {numbers}.")
+        above, below = why.sizes
+        if above - below > _CANCELS * abs(why.total):
+            lines.append(
+                f"Single pairs sum to {signed(above)} and {signed(below)}, which cancel: read the sums."
+            )
+        return " ".join(lines)
+
+    def sums(self) -> str:
+        """Return what the lists sum to, in words."""
+        why, (_, key) = self.why, self.words
+        weights = why.foil_weights[why.foil_weights > 0]
+        if why.foil in ("others", "words"):
+            entropy = -float(weights @ np.log(weights))
+            says = (
+                f"the log-odds of {key} ({signed(why.total - entropy)}) and how undecided the others are "
+                f"({signed(entropy)})"
+            )
+        elif why.foil == "row":
+            says = f"the log of the weight of {key}, less the mean log of the row"
+        elif why.foil is None:
+            says = "the score itself, of which softmax removes what all keys have alike"
+        else:
+            foil = _quoted(why.cell.labels[1][int(why.foil)])
+            says = f"the log of the weight of {key} over that of {foil}"
+        total, cancels = signed(why.total), self._cancelled()
+        if not why.given:
+            return f"Both lists sum to {total}: {says}.{cancels}"
+        given = " and ".join(f"{signed(value)} of {name}" for name, value in why.given.items())
+        pairs = signed(float(why.pairs.sum()))
+        return f"Both lists sum to {pairs}; with {given} that is {total}: {says}.{cancels}"
+
+    def _cancelled(self) -> str:
+        """Return what cancels in the parts without a row, in words."""
+        rests = [
+            f"{signed(row.cancels[0])} and {signed(row.cancels[1])} in what {word} {of}"
+            for word, of in zip(self.words, ("asks", "offers"), strict=True)
+            for row in self.rows(of)
+            if row.cancels is not None and all(row.cancels)
+        ]
+        return f" Of the others cancel {', '.join(rests)}." if rests else ""
+
+    def removals(self) -> list[Removal]:
+        """Return attention without the largest parts of the key, and of the query."""
+        every = []
+        for side in ("key", "query"):
+            for count in range(_REMOVED, 0, -1):
+                try:
+                    every.append(self.components.without(count, side))
+                except ValueError:  # too few parts are left to draw from, or none speaks for the key
+                    continue
+                break
+        return every
+
+    def grid(self) -> tuple[tuple[str, ...], Float]:
+        """Return groups of components, and their shares [group of the query, group of the key]."""
+        written = [part.layer for part in self.components.written if part.kind in ("head", "MLP")]
+        layers = 1 + max((layer for layer in written if layer is not None), default=-1)
+        grouped = self.components if layers == 0 else self.components.to(-(-layers // _BANDS))
+        least = _FAINT * np.abs(grouped.pairs).max(initial=0.0)
+        faint = [
+            name
+            for name, row, column in zip(grouped.parts, grouped.pairs, grouped.pairs.T, strict=True)
+            if max(np.abs(row).max(), np.abs(column).max()) < least or not least
+        ]
+        if faint:
+            name = faint[0] if len(faint) == 1 else f"{len(faint)} others"
+            grouped = grouped.to(dict.fromkeys(faint, name))
+            order = sorted(range(len(grouped.parts)), key=lambda at: grouped.parts[at] == name)
+            return tuple(grouped.parts[at] for at in order), grouped.pairs[np.ix_(order, order)]
+        return grouped.parts, grouped.pairs
+
+    def removal_words(self) -> Iterator[str]:
+        """Yield a sentence for each removal."""
+        for removal in self.removals():
+            word = self.words[removal.side == "key"]
+            count = "one" if len(removal.parts) == 1 else str(len(removal.parts))
+            yield (
+                f"Without {', '.join(removal.parts)} in {word} attention is {removal.after:.2f} instead of "
+                f"{removal.before:.2f}; without {count} at random {removal.random.mean():.2f}."
+            )
+
+    def described(self) -> dict[str, Any]:
+        """Return the `ShownWhy` of why.ts."""
+        why = self.why
+        asks, offers = self.rows("asks"), self.rows("offers")
+        names, values = self.grid()
+        return {
+            "words": list(self.words),
+            "attention": why.attention,
+            "total": why.total,
+            "said": [list(piece) for piece in self.said()],
+            "more": self.more(),
+            "sums": self.sums(),
+            "warning": why.warning,
+            "asks": [row.described() for row in asks],
+            "offers": [row.described() for row in offers],
+            "pairs": _rounded_rows(self.pairs(asks, offers)),
+            "grid": {"names": list(names), "values": _rounded_rows(values)},
+            "removals": [
+                {
+                    "side": removal.side,
+                    "parts": list(removal.parts),
+                    "before": rounded(removal.before),
+                    "after": rounded(removal.after),
+                    "random": rounded(float(removal.random.mean())),
+                    "predicted": None if removal.is_predicted else rounded(removal.predicted),
+                }
+                for removal in self.removals()
+            ],
+        }
+
+
+def signed(value: float) -> str:
+    """Return a number with its sign and two decimals."""
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def rounded(value: float) -> float:
+    """Return a number with the digits that are sent."""
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _rounded_rows(values: Float) -> list[list[float]]:
+    return [[rounded(value) for value in row] for row in values.tolist()]
+
+
+def _quoted(label: str) -> str:
+    return f"“{label.strip(' ␣▁')}”"
+
+
+def _stressed(names: Sequence[str]) -> list[tuple[str, bool]]:
+    """Return names as pieces of a sentence: "a, b and c"."""
+    pieces: list[tuple[str, bool]] = []
+    for number, name in enumerate(names):
+        if number:
+            pieces.append((" and " if number == len(names) - 1 else ", ", False))
+        pieces.append((name, True))
+    return pieces

@@ -1,0 +1,41 @@
+"""What the figure of a WhyView consists of: the sentence, both lists, and what removals do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.figures.parts.numbers import Bar, Bars
+from attnwidgets.figures.sheet import Beside, Sheet, Words
+
+if TYPE_CHECKING:
+    from attnwidgets.figures.sheet import Part
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.circuits.why_words import ShownWhy
+
+
+def why_sheet(view: Any, theme: Theme) -> Sheet:
+    """Return what a WhyView shows: the sentence, both lists, their sum, and attention without parts."""
+    del theme
+    shown = view.shown()
+    why, base = shown.why, view.options["indexBase"]
+    query, key = shown.words
+    lists = []
+    for of, title in (("asks", f"{query} asks"), ("offers", f"{key} offers")):
+        bars = [Bar(row.name, row.value, quiet=row.kind != "part") for row in shown.rows(of)]
+        lists.append(Bars(bars, form="{:+.2f}", title=title))
+    parts: list[Part] = [Words("".join(piece for piece, _ in shown.said()), quiet=False)]
+    if shown.more():
+        parts.append(Words(shown.more()))
+    parts += [Beside(lists[0], lists[1], share=0.5), Words(shown.sums()), *map(Words, shown.removal_words())]
+    title = str(view.options["title"]) or (
+        f"{query} looks at {key}: {why.attention:.3g} in layer {why.layer + base}, head {why.head + base}"
+    )
+    return Sheet(title, parts, why.warning)
+
+
+def why_words(shown: ShownWhy) -> str:
+    """Return what a WhyView shows in sentences."""
+    why, (query, key) = shown.why, shown.words
+    said = "".join(piece for piece, _ in shown.said())
+    head = f"{query} looks at {key} with {why.attention:.3g} in head {why.layer}.{why.head}."
+    return " ".join(filter(None, (head, said, shown.sums(), *shown.removal_words())))

@@ -1,0 +1,81 @@
+/** What a WhyView shows: the twin of `described` in attnwidgets/views/circuits/why_words.py. */
+
+/** A part of the query's state, or of the key's. */
+export interface WhyRow {
+  name: string;
+  /** Its share of the score. */
+  value: number;
+  /** "rest": all parts without a row; "constant": biases and shifts of norms. */
+  kind: "part" | "rest" | "constant";
+  /** What the head that wrote it mostly read, or "". */
+  read: string;
+  /** The first token of a part that is tokens, and the one after the last. */
+  tokens: [number, number] | null;
+  /** Layer and head of a part that a head wrote. */
+  head: [number, number] | null;
+  /** The sums of positive and of negative shares in it. */
+  cancels: [number, number] | null;
+}
+
+export interface WhyRemoval {
+  side: "query" | "key";
+  parts: string[];
+  before: number;
+  after: number;
+  /** The mean without as many parts at random. */
+  random: number;
+  /** What the shares predict, where that is something else. */
+  predicted: number | null;
+}
+
+export interface ShownWhy {
+  /** Query and key, in quotes. */
+  words: [string, string];
+  attention: number;
+  total: number;
+  /** The sentence, in pieces; true: stressed. */
+  said: [string, boolean][];
+  more: string;
+  sums: string;
+  warning: string;
+  asks: WhyRow[];
+  offers: WhyRow[];
+  /** Shares of a row of the query and a row of the key. */
+  pairs: number[][];
+  /** The same by groups of components. */
+  grid: { names: string[]; values: number[][] };
+  removals: WhyRemoval[];
+}
+
+/** A line between two rows. */
+export interface Line {
+  from: number;
+  to: number;
+  value: number;
+}
+
+/** Share of the largest pair from which pairs have a line, and the largest number of lines. */
+const [LEAST, MOST] = [0.06, 30];
+
+/** The pairs that are drawn, the smallest first, and the size from which all are. */
+export function linesOf(pairs: readonly (readonly number[])[]): { lines: Line[]; least: number } {
+  const every = pairs.flatMap((row, from) => row.map((value, to): Line => ({ from, to, value })));
+  every.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  const top = Math.abs(every[0]?.value ?? 0);
+  const lines = every.slice(0, MOST).filter(({ value }) => top > 0 && Math.abs(value) >= LEAST * top);
+  return { lines: lines.reverse(), least: Math.abs(lines[0]?.value ?? 0) };
+}
+
+/** The `count` largest pairs of a row. */
+export function largestOf(
+  pairs: readonly (readonly number[])[],
+  side: "asks" | "offers",
+  at: number,
+  count = 3,
+): Line[] {
+  const all =
+    side === "asks"
+      ? (pairs[at] ?? []).map((value, to): Line => ({ from: at, to, value }))
+      : pairs.map((row, from): Line => ({ from, to: at, value: row[at] ?? 0 }));
+  return all.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, count);
+}

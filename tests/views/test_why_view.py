@@ -1,0 +1,210 @@
+"""WhyView: rows and pairs that sum to the score, sentences that name the circuit, and what a page holds."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.views.base import expressions
+from attnwidgets.views.circuits.why_view import WhyView
+from tests.tracing.families import FAMILIES
+from tests.zoo.made import made
+
+
+def answer(view, **changes):
+    """Return what the view shows, at its place or another."""
+    request = next(view._expressions()) | changes
+    del request["of"]
+    return view.requests.answer("why", request)[0]
+
+
+def said(shown):
+    return "".join(piece for piece, _ in shown["said"])
+
+
+@pytest.fixture(scope="module")
+def induction():
+    return aw.trace(*made("induction", letters="abcdefgh", length=16), "fadebcfadeb")
+
+
+@pytest.mark.parametrize("family", ["Llama", "BERT", "Gemma 2", "T5"])
+@pytest.mark.parametrize("by", ["component", "token"])
+@pytest.mark.parametrize("foil", ["others", 1, None])
+def test_rows_and_the_pairs_between_them_sum_to_the_score(family, by, foil):
+    why = aw.why(FAMILIES[family].traced(), 6, 2, layer=1, head=1, by=by, foil=foil)
+    shown = answer(WhyView(why))
+    pairs = np.array(shown["pairs"])
+    for axis, side in ((1, "asks"), (0, "offers")):
+        values = [row["value"] for row in shown[side]]
+        np.testing.assert_allclose(pairs.sum(axis), values, atol=1e-5)
+        assert sum(values) == pytest.approx(why.total - sum(why.given.values()), abs=1e-5)
+        assert [row["kind"] for row in shown[side]].count("rest") <= 1
+        parts = [row["value"] for row in shown[side] if row["kind"] == "part"]
+        assert parts == sorted(parts, reverse=True)
+        assert len(parts) <= 7
+    assert np.sum(shown["grid"]["values"]) == pytest.approx(why.total - sum(why.given.values()), abs=1e-5)
+    assert shown["total"] == why.total
+    assert all(name in shown["sums"] for name in why.given)
+    assert ("leaves attention as it is" in shown["warning"]) == (foil is None)
+
+
+def test_the_rest_says_what_of_it_cancels():
+    why = aw.why(FAMILIES["GPT-2"].traced(), 6, 2, layer=1, head=1)
+    [rest] = [row for row in answer(WhyView(why))["asks"] if row["kind"] == "rest"]
+    others = np.sort(np.abs(why.asks[:-1]))[:-6]
+    assert rest["name"] == f"{len(others)} others"
+    assert sum(rest["cancels"]) == pytest.approx(rest["value"], abs=1e-6)
+    assert rest["cancels"][0] - rest["cancels"][1] == pytest.approx(others.sum(), abs=1e-6)
+
+
+def test_the_sentence_names_the_circuit(induction):
+    shown = answer(WhyView(aw.why(induction, 11, 6, layer=1, head=0)))
+    assert said(shown) == "“b” asks with its token; “c” offers head 0.0, which read “b”."
+    assert shown["offers"][0]["head"] == (0, 0)
+    assert "Most of it is what “c” is, not where it stands" in shown["more"]
+    [key, query] = shown["removals"]
+    assert (key["side"], key["parts"], query["side"]) == ("key", ["head 0.0"], "query")
+    assert (key["before"], key["after"]) == (pytest.approx(1), pytest.approx(0, abs=1e-6))
+    assert key["random"] > 0.99
+    past = answer(WhyView(aw.why(induction, 11, 3, layer=1, head=0)))
+    assert said(past).startswith("“b” looks past “d”: most against it are its token of “b”")
+
+
+def test_words_are_marked_where_they_stand():
+    trace = aw.trace(*aw.demo_model("encoder"), "A bewildering unputdownable thriller.")
+    shown = answer(WhyView(aw.why(trace, 3, 2, layer=3, head=1, by="word")))
+    tokens = {row["name"]: row["tokens"] for row in shown["asks"] if row["tokens"]}
+    spans = dict(
+        zip(
+            trace.axes("self")[0].units["word"].labels, trace.axes("self")[0].units["word"].spans, strict=True
+        )
+    )
+    assert len(tokens) >= 5
+    assert all(tuple(range(*at)) == spans[name] for name, at in tokens.items())
+
+
+def test_it_follows_the_pinned_cell_and_keeps_its_parts_and_its_foil(induction):
+    view = WhyView(aw.why(induction, 11, 6, layer=1, head=0, foil="row"))
+    heatmap = aw.Heatmap(induction)
+    assert heatmap.selection is view.selection
+    assert heatmap.selection.pinned == (11, 6)
+    heatmap.selection.pinned = (5, 2)
+    expected = aw.why(induction, 5, 2, layer=1, head=0, foil="row")
+    assert view.why().total == expected.total
+    assert answer(view)["total"] == expected.total
+    heatmap.at(layer=0, head=0, pins=[(5, 4)])
+    assert view.why("token").total == aw.why(induction, 5, 4, layer=0, head=0, foil="row").total
+
+
+def test_a_cell_that_is_masked_is_refused_in_words(induction):
+    view = WhyView(aw.why(induction, 11, 6, layer=1, head=0))
+    with pytest.raises(ValueError, match=r"token 5 .* does not read token 7"):
+        answer(view, query=5, key=7)
+
+
+def test_only_a_result_of_why_is_shown(induction):
+    with pytest.raises(TypeError, match=r"WhyView\(\) shows the result of aw.why"):
+        WhyView(induction)
+
+
+def test_a_result_shows_itself(induction):
+    why = aw.why(induction, 11, 6, layer=1, head=0)
+    view = why.view(title="why so")
+    assert isinstance(view, WhyView)
+    assert view.why() is why
+    assert why.to("kind").view().why().pairs == pytest.approx(why.pairs)
+    assert "text/plain" in why._repr_mimebundle_()
+
+
+def test_the_answer_travels_with_the_view(induction):
+    view = WhyView(aw.why(induction, 11, 6, layer=1, head=0))
+    [args] = view._prefetched()
+    assert list(args) == ["stack", "layer", "head", "query", "key", "by", "foil"]
+    assert b"which read" in view.requests.opening()
+
+
+def test_a_page_holds_the_pinned_cell_and_the_ten_largest_of_its_head(induction):
+    view = WhyView(aw.why(induction, 11, 3, layer=1, head=0))
+    args = [args for topic, args, _ in view.requests.for_page() if topic == "why"]
+    weights = aw.attention(induction).layer(1)[0, 1:, 1:]
+    least = np.sort(weights, axis=None)[-10]
+    for by in ("component", "token"):
+        cells = [(one["query"], one["key"]) for one in args if one["by"] == by]
+        assert cells[0] == (11, 3)
+        assert len(set(cells)) == len(cells) == 11
+        assert all(weights[query - 1, key - 1] >= least for query, key in cells[1:])
+
+
+def test_python_that_returns_the_total_is_copied(induction, monkeypatch):
+    why = aw.why(induction, 11, 6, layer=1, head=0, foil=3)
+    view = WhyView(why)
+    names = {"aw": aw, "trace": induction}
+    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=names))
+    place = next(view._expressions())
+    code = view.requests.answer("expression", place)[0]["code"]
+    assert code == "aw.why(trace, 11, 6, layer=1, head=0, foil=3).total"
+    assert eval(code, {}, names) == pytest.approx(77.187, abs=1e-3)
+    names["why"] = why
+    assert view.requests.answer("expression", place)[0]["code"] == "why.total"
+    other = place | {"key": 2, "by": "token"}
+    code = view.requests.answer("expression", other)[0]["code"]
+    assert code == "aw.why(trace, 11, 2, layer=1, head=0, by='token', foil=3).total"
+
+
+def test_a_table_holds_every_pair(induction):
+    view = WhyView(aw.why(induction, 11, 6, layer=1, head=0))
+    lines = view.requests.answer("csv", {})[0].splitlines()
+    assert lines[0] == "query_part,key_part,share"
+    assert len(lines) == 1 + len(view.why().parts) ** 2
+
+
+def test_the_figure_has_both_lists(induction, tmp_path):
+    view = WhyView(aw.why(induction, 11, 6, layer=1, head=0))
+    written = view.save(tmp_path / "why.svg").read_text()
+    for words in ("asks", "offers", "head 0.0", "+77.19", "38.59", "log-odds"):
+        assert words in written
+    assert "Without head 0.0 in “c” attention is 0.00 instead of 1.00" in view.describe()
+
+
+def test_a_head_of_the_first_layer_has_inputs_only():
+    shown = answer(WhyView(aw.why(FAMILIES["GPT-2"].traced(), 6, 2, layer=0, head=1)))
+    assert {row["name"] for row in shown["asks"]} <= {"token", "position", "same for every token"}
+    assert shown["grid"]["names"][:2] == ["token", "position"]
+
+
+def test_what_cannot_be_split_by_tokens_is_by_component():
+    view = WhyView(aw.why(FAMILIES["Mixtral"].traced(), 6, 2, layer=1, head=0))
+    assert answer(view)["asks"]
+    with pytest.raises(ValueError, match="MixtralSparseMoeBlock is not described"):
+        answer(view, by="token")
+
+
+def test_a_view_of_attention_opens_it_below_once_and_closes_it(induction, models):
+    heatmap = aw.Heatmap(induction, layer=1, head=0)
+    assert heatmap.options["asksWhy"]
+    heatmap.selection.pins = [(10, 5), (11, 6)]
+    place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
+    heatmap.requests.answer("why_below", place)
+    [below] = heatmap.inner
+    assert below.why().total == aw.why(induction, 11, 6, layer=1, head=0).total
+    assert below.selection is heatmap.selection
+    assert heatmap.selection.pins == ((10, 5), (11, 6)), "other pins stay"
+    assert heatmap.options["inner"][0]["cells"][0] == ["self", 1, 0, 11, 6]
+    heatmap.requests.answer("why_below", place)
+    assert models()["WhyView"] == 1
+    with pytest.raises(ValueError, match="nothing to choose between"):
+        heatmap.requests.answer("why_below", place | {"query": 0, "key": 0})
+    heatmap.close()
+    assert "WhyView" not in models()
+    heatmap.stand_ready()
+    assert "inner" not in heatmap.options
+
+
+def test_attention_without_a_model_is_asked_nothing(given):
+    view = aw.Explorer(given())
+    assert not view.options["asksWhy"]
+    with pytest.raises(ValueError, match="no trace with one"):
+        view.requests.answer("why_below", {"stack": "self", "layer": 0, "head": 0, "query": 1, "key": 0})
