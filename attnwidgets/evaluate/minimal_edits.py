@@ -102,7 +102,7 @@ def minimal_edits(
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, not {batch_size}.")
     words = text.split(" ")
-    edits = _edits(words, candidates)
+    edits = single_edits(words, candidates)
     texts = [text, *(edited for _, _, edited in edits)]
     names, logits = _logits(model, tokenizer, texts, batch_size)
     original = int(logits[0].argmax())
@@ -130,7 +130,7 @@ def minimal_edits(
     )
 
 
-def _edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
+def single_edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
     """Return the word's index, the new word and the text of every edit.
 
     Raises:
