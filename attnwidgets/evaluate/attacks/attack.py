@@ -17,7 +17,8 @@ from attnwidgets.evaluate.attacks.forms import FORMS, STAND_INS
 from attnwidgets.evaluate.attacks.result import Attack, Tried
 from attnwidgets.evaluate.attacks.search import Ball, Goal, descended, largest_distance, settled
 from attnwidgets.evaluate.documentation import documented
-from attnwidgets.evaluate.examples.explained_input import as_list, labelled, require_single, source_of
+from attnwidgets.evaluate.examples.explained_input import as_list, by_name, require_single, source_of
+from attnwidgets.evaluate.metrics.attention_swaps import is_undefined
 from attnwidgets.evaluate.metrics.ranking import spearman
 from attnwidgets.evaluate.metrics.robustness import vector_of
 from attnwidgets.evaluate.metrics.stability import perturbed, require_one_text
@@ -78,7 +79,8 @@ def attack(
     Every change is measured by the method itself, with all its options. Only the direction comes from a
     differentiable form, which attention, rollout, saliency, input x gradient, integrated gradients, LRP and
     occlusion have; other attributions are attacked along the gradient of input x gradient, other maps along
-    that of rollout. Activations with a kink (ReLU) have no second derivative, and count as linear there.
+    that of rollout. Activations with a kink (ReLU) have no second derivative, and count as linear there; what
+    the rules of LRP hold constant is constant.
 
     **Interpretation.** A map that moved is not wrong: the model at x + d may have other reasons, and the map
     may say so. What is shown is that the prediction does not determine the explanation. The distance is a
@@ -120,11 +122,12 @@ def attack(
     """
     if isinstance(trace, (list, tuple)):
         raise TypeError(f"trace is a {type(trace).__name__}: aw.evaluate.attacks scores several texts.")
-    specs = labelled(method)
-    if len(specs) > 1:
+    specs = by_name(method)
+    if len(specs) != 1:
         raise ValueError(f"method has {len(specs)} methods: aw.evaluate.attacks scores several.")
     search = _Search(budget, words, most, tolerance, steps, draws, seed)
-    return search.attack(trace, *next(iter(specs.items())))
+    ((name, spec),) = specs.items()
+    return search.attack(trace, str(name), spec)
 
 
 @forceable
@@ -175,7 +178,9 @@ def attacks(
     texts = as_list(traces)
     if not texts:
         raise ValueError("traces is empty: give one or several.")
-    specs = labelled(explanations)
+    specs = {str(name): spec for name, spec in by_name(explanations).items()}
+    if not specs:
+        raise ValueError("explanations is empty: give at least one method.")
     search = _Search(budget, words, most, tolerance, steps, draws, seed)
     samples = np.array(
         [
@@ -310,10 +315,10 @@ def _subject(trace: Any, name: str, spec: Any, tolerance: float) -> _Subject:
     require_trace(trace, "attack")
     require_one_text(trace, "trace", "attack")
     target = resolve_target(trace, None, method="attack")
-    if not trace.answer.is_distribution or target.index is None:
+    if is_undefined(trace) or target.index is None:
         raise ValueError(
-            f"trace predicts {trace.answer.title or 'nothing'} without a probability, and attack needs a "
-            "prediction that stays the same: a class, or the next token."
+            "trace predicts a number, and attack needs a prediction that stays the same, with its "
+            "probability: a class, or the next token."
         )
     source = source_of(spec, 1, name, target, finished=False)
     return _Subject(trace, name, spec, target.index, target.position, target.label, tolerance, source)
@@ -411,7 +416,7 @@ def _by_words(subject: _Subject, search: _Search) -> Attack:
     special = np.array(before.source_unit.special, dtype=bool)
     values = np.asarray(before.values, dtype=np.float64)
     _require_order(int((~special).sum()) - 1, "words that stay")
-    edits = single_edits(text.split(" "), search.words)
+    edits = single_edits(text.split(" "), search.words, "words")
     generator = np.random.default_rng(search.seed)
     chosen = generator.permutation(len(edits))[: search.most]
     tried: list[Tried] = []

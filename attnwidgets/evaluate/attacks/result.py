@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 
+_FARTHEST = 2.0  # of 1 - Spearman
+
+
 class Tried(NamedTuple):
     """A change that was tried.
 
@@ -141,8 +144,8 @@ class Attack(Table, Viewable):
             how = f"within {self.budget:.0%} of each embedding's length, where no word is"
             drawn = "the best random change"
         said = [
-            f"{self.method} moved {self.distance:.2f} (1 - Spearman; {drawn} {self.chance:.2f}) {how}, and "
-            f"{quoted(self.label)} stayed at p {p:.2f} -> {q:.2f}."
+            f"{self.method} moved {self.distance:.2f} (1 - Spearman; {drawn} {self.chance:.2f}) {how}.",
+            f"{quoted(self.label)} stayed at p {p:.2f} -> {q:.2f}.",
         ]
         if self.bound == 0:
             said.append(
@@ -150,7 +153,7 @@ class Attack(Table, Viewable):
                 f"input can move {self.method}: the zero is a theorem about linear models, not a failed "
                 "search."
             )
-        elif self.bound is not None:
+        elif self.bound is not None and self.bound < _FARTHEST:
             said.append(
                 "The gradient is the same at every point that was tried; where it is, no change within the "
                 f"budget moves {self.method} by more than {self.bound:.2f}."
