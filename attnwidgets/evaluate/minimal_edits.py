@@ -102,7 +102,7 @@ def minimal_edits(
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, not {batch_size}.")
     words = text.split(" ")
-    edits = _edits(words, candidates)
+    edits = single_edits(words, candidates)
     texts = [text, *(edited for _, _, edited in edits)]
     names, logits = _logits(model, tokenizer, texts, batch_size)
     original = int(logits[0].argmax())
@@ -130,8 +130,15 @@ def minimal_edits(
     )
 
 
-def _edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
+def single_edits(
+    words: Sequence[str], candidates: Any, name: str = "candidates"
+) -> list[tuple[int, str, str]]:
     """Return the word's index, the new word and the text of every edit.
+
+    Args:
+        words: The words of a text.
+        candidates: Words to put in; or a function of the words and an index that returns them.
+        name: The argument that holds them, for messages.
 
     Raises:
         TypeError: If the candidates are a single text.
@@ -140,8 +147,8 @@ def _edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
     if not any(words):
         raise ValueError("text has no words to edit.")
     if isinstance(candidates, str):
-        raise TypeError(f"candidates={candidates!r} is one text; give a list of words: [{candidates!r}].")
-    fixed = None if callable(candidates) else list(dict.fromkeys(listed_texts(candidates, "candidates")))
+        raise TypeError(f"{name}={candidates!r} is one text; give a list of words: [{candidates!r}].")
+    fixed = None if callable(candidates) else list(dict.fromkeys(listed_texts(candidates, name)))
     edits = []
     for index, word in enumerate(words):
         tail = _TAIL.search(word)
@@ -151,12 +158,12 @@ def _edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
         offered = list(dict.fromkeys(candidates(words, index))) if fixed is None else fixed
         for candidate in offered:
             if not isinstance(candidate, str) or not candidate or " " in candidate:
-                raise ValueError(f"candidates must be single words, without spaces; one is {candidate!r}.")
+                raise ValueError(f"{name} must be single words, without spaces; one is {candidate!r}.")
             new = (candidate.capitalize() if index == 0 else candidate) + end
             if new != word:
                 edits.append((index, candidate, " ".join([*words[:index], new, *words[index + 1 :]])))
     if not edits:
-        raise ValueError("candidates is empty, or contains only the original words.")
+        raise ValueError(f"{name} is empty, or contains only the original words.")
     return edits
 
 

@@ -8,6 +8,7 @@ from attnwidgets.views.media.handlers import pictured_of, units_on_grid
 from attnwidgets.views.media.spoken import sound_of
 
 if TYPE_CHECKING:
+    from attnwidgets.evaluate.attacks.result import Attack
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.views.base.view import View
@@ -31,6 +32,16 @@ def view_of_attributions(attributions: Attributions, **options: Any) -> View:
     is_matrix = attributions.map is not None or len(attributions.shape) > 1
     best = RelevanceMap if is_matrix else TokenStrip
     return _of_media(attributions, **options) or best(attributions, **options)
+
+
+def view_of_attack(attack: Attack, **options: Any) -> View:
+    """Return both texts where words changed (TwoTexts); where embeddings did, both maps (CompareView)."""
+    from attnwidgets.views.compare.compare_view import CompareView
+    from attnwidgets.views.compare.two_texts import TwoTexts
+
+    if attack.by == "words":
+        return TwoTexts(list(attack.traces), names=("before", "after"), **options)
+    return CompareView(attack.explanations, **options)
 
 
 def _of_media(shown: Any, **options: Any) -> View | None:

@@ -104,7 +104,7 @@ def attention_permutation(
             changed.append(_probabilities(trace, _edited(trace, layers, kind, name, seed + draw)))
         moved = total_variation(np.stack(changed), plain)
         flipped = (np.argmax(changed, axis=-1) != plain.argmax()).astype(float)
-        if _is_undefined(trace):
+        if is_undefined(trace):
             moved, flipped = np.full((2, len(changed)), np.nan)
         samples.append(
             [
@@ -242,7 +242,7 @@ def adversarial_attention(
 
     target = resolve_target(trace, None, method="adversarial_attention")
     plain = torch.from_numpy(_probabilities(trace, trace.logits))
-    if _is_undefined(trace):
+    if is_undefined(trace):
         raise ValueError(f"adversarial_attention is {_ONE}.")
     best = AdversarialAttention(
         layers, {n: w.double().numpy() for n, w in attention.items()}, 0.0, 0.0, epsilon
@@ -323,7 +323,7 @@ def _layers(trace: Trace, layer: Any, stack: str) -> tuple[int, ...]:
     return pick(slice(None) if layer is None else layer, trace.layers(stack), "layer")
 
 
-def _is_undefined(trace: Trace) -> bool:
+def is_undefined(trace: Trace) -> bool:
     """Return whether a model has no probabilities of several answers."""
     return trace.answer.reading == "none" or trace.logits is None or trace.logits.numel() == 1
 

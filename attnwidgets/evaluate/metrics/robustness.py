@@ -210,7 +210,7 @@ def _versions(
     for name, chosen in progress(list(combinations(choices_of(method, choices))), desc=f"{method}: choices"):
         heads = chosen.pop(HEADS, "mean")
         try:
-            versions[name] = _vector(explain(trace, method, **chosen, **explained), heads, **options)
+            versions[name] = vector_of(explain(trace, method, **chosen, **explained), heads, **options)
         except (ValueError, LookupError) as error:
             refused[name], failure = str(error), error
     if not versions and failure is not None:
@@ -218,7 +218,7 @@ def _versions(
     return versions, refused
 
 
-def _vector(
+def vector_of(
     explanation: Any, heads: Any, *, layer: int | None, how: Any, query: int | str | None, unit: str | None
 ) -> Attributions:
     """Return an explanation as a vector of attributions."""

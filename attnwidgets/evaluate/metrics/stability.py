@@ -97,7 +97,7 @@ def stability(
     scores = []
     for number, trace in enumerate(traces):
         require_trace(trace, "evaluate.stability")
-        _require_one_text(trace, number)
+        require_one_text(trace, f"traces[{number}]", "stability")
         resolved = resolve_target(trace, target, method="stability")
         methods = {name: source_of(spec, 1, name, resolved, finished=False) for name, spec in specs.items()}
         seeds = [seed, number]
@@ -216,8 +216,14 @@ def _noise(trace: Trace, noise: Any, radius: float, samples: int, seed: list[int
     return array
 
 
-def _require_one_text(trace: Trace, number: int) -> None:
-    """Raise ValueError if a trace cannot be made again from its ids alone."""
+def require_one_text(trace: Trace, name: str, function: str) -> None:
+    """Raise ValueError if a trace cannot be made again from its ids alone.
+
+    Args:
+        trace: The trace.
+        name: The argument, for the message.
+        function: The function that was called.
+    """
     types = trace.inputs.get("token_type_ids")
     of_text = {"input_ids", "attention_mask", "token_type_ids"}
     if (
@@ -227,18 +233,28 @@ def _require_one_text(trace: Trace, number: int) -> None:
         or (types is not None and bool(types.any()))
     ):
         raise ValueError(
-            f"traces[{number}] is not of one text that an encoder or a decoder reads, with its model; "
-            "stability traces it again from its token ids."
+            f"{name} is not of one text that an encoder or a decoder reads, with its model; {function} "
+            "traces it again from its token ids."
         )
 
 
 @contextmanager
-def perturbed(model: nn.Module, ids: Tensor, noise: Tensor) -> Iterator[None]:
+def perturbed(model: nn.Module, ids: Tensor, noise: Tensor, *, alone: str = "") -> Iterator[None]:
     """Add `noise` [token, dim] to the embeddings of the text `ids` [token], in every pass within the block.
 
     The `forward` of the embeddings is wrapped, so that methods that read, replace or differentiate its output
     meet the changed embeddings. Other texts, threads and tasks are not affected; everything is undone at the
     end.
+
+    Args:
+        model: The model.
+        ids: The text.
+        noise: The noise.
+        alone: Name of a method that is refused if it reads other texts here, which have no noise. The
+            beginning of the text, on which rules of relevance are checked, is none.
+
+    Raises:
+        ValueError: If it does.
     """
     from attnwidgets.tracing.anatomy.block_names import word_embeddings
     from attnwidgets.tracing.recording.borrow import held, unwrap
@@ -248,20 +264,40 @@ def perturbed(model: nn.Module, ids: Tensor, noise: Tensor) -> Iterator[None]:
     twin = held(inner)
     with own_calls() as calls, ExitStack() as exits:
         for module in (*word_embeddings(inner), *(() if twin is None else word_embeddings(twin))):
-            wrap = partial(partial, _with_noise, ids, noise)
+            wrap = partial(partial, _with_noise, ids, noise, alone)
             exits.enter_context(own_method(module, "forward", wrap, calls))
         yield
 
 
 def _with_noise(
-    ids: Tensor, noise: Tensor, embed: Callable[..., Tensor], read_ids: Tensor, *args: Any, **kwargs: Any
+    ids: Tensor,
+    noise: Tensor,
+    alone: str,
+    embed: Callable[..., Tensor],
+    read_ids: Tensor,
+    *args: Any,
+    **kwargs: Any,
 ) -> Tensor:
     """Return the embeddings of `read_ids`, with the noise if these are the text's ids."""
     import torch
 
     embeddings = embed(read_ids, *args, **kwargs)
-    if read_ids.shape[-1] != len(ids) or not torch.equal(
-        read_ids, ids.to(read_ids.device).expand_as(read_ids)
-    ):
-        return embeddings
-    return embeddings + noise.to(embeddings)
+    if read_ids.shape[-1] == len(ids) and torch.equal(read_ids, ids.to(read_ids.device).expand_as(read_ids)):
+        return embeddings + noise.to(embeddings)
+    if alone and not _is_beginning(read_ids, ids):
+        raise ValueError(
+            f"method {alone!r} reads texts without some of the tokens, whose embeddings are those of the "
+            "vocabulary: it cannot be attacked between words. Give words=aw.evaluate.near_words(...)."
+        )
+    return embeddings
+
+
+def _is_beginning(read_ids: Tensor, ids: Tensor) -> bool:
+    """Return whether ids begin a text; or are one token, or positions, whose table may be as large."""
+    import torch
+
+    length = read_ids.shape[-1]
+    texts = (ids[:length].to(read_ids), torch.arange(length).to(read_ids))
+    return length == 1 or any(
+        len(text) == length and torch.equal(read_ids, text.expand_as(read_ids)) for text in texts
+    )

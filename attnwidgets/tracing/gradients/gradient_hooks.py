@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 _QUANTISED = ("quantized", "bitsandbytes", "quantlinear", "qlinear", "wqlinear", "hqq", "eetq", "aqlm")
 
 
+def leaf_at(given: Tensor | None, read: Tensor) -> Tensor:
+    """Return the tensor at which gradients end: one that was given, or else what the model read.
+
+    A given tensor that is part of a graph stays in it, for derivatives of gradients by what it was made of.
+    """
+    if given is not None and given.requires_grad:
+        return given
+    return (read if given is None else given).detach().clone().requires_grad_()
+
+
 @dataclass
 class EmbeddingHook:
     """Makes the embedding of a stack's token ids the leaf of that stack."""
@@ -41,8 +51,7 @@ class EmbeddingHook:
             return output
         for stack, ids in self.ids.items():
             if stack not in self.graph.inputs and args[0].shape == ids.shape and torch.equal(args[0], ids):
-                leaf = self.replace.get(stack, output).detach().clone().requires_grad_()
-                self.graph.inputs[stack] = leaf
+                leaf = self.graph.inputs[stack] = leaf_at(self.replace.get(stack), output)
                 # A copy, because the model may add positions in place, which a leaf does not allow.
                 return leaf.clone()
         return output
@@ -78,10 +87,10 @@ class BlockHooks:
                 hidden_seen = True
                 # Inputs without an embedding, such as patches and frames, get their leaf here.
                 if self.ends and not states and self.stack not in self.graph.inputs:
-                    value = self._leaf(value if self.replace is None else self.replace)
+                    value = self.graph.inputs[self.stack] = leaf_at(self.replace, value)
                 elif not (self.ends or states or value.requires_grad):
                     # A decoder's tokens, where gradients end at the sound or picture that its encoder reads.
-                    value = self._leaf(value)
+                    value = self.graph.inputs[self.stack] = leaf_at(None, value)
                 # A view, for this block alone: others may read the same tensor (Zamba's read its embeddings).
                 states.append(value.view_as(value))
                 return states[-1].clone()
@@ -95,11 +104,6 @@ class BlockHooks:
         replaced = {name: keep(kwargs[name]) for name in order}
         self.graph.other_inputs[self.stack].append(tuple(other_inputs))
         return args, {name: replaced[name] for name in kwargs}
-
-    def _leaf(self, value: Tensor) -> Tensor:
-        leaf = value.detach().clone().requires_grad_()
-        self.graph.inputs[self.stack] = leaf
-        return leaf
 
     def after(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
         """Keep the output of the last block: a forward hook."""

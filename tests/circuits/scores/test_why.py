@@ -127,9 +127,7 @@ def test_pairs_sum_to_what_attention_says(family: str) -> None:
         for layer, head, query, key in cells:
             for by in ("component",) if family in EXPERTS else ("component", "token"):
                 for foil in ("others", "row", 5):
-                    why = aw.why(
-                        trace, query, key, layer=layer, head=head, foil=foil, by=by, stack=stack
-                    )
+                    why = aw.why(trace, query, key, layer=layer, head=head, foil=foil, by=by, stack=stack)
                     # Weights are float32, and the logarithm of one has its relative error.
                     assert why.total == pytest.approx(contrast(trace, why, stack), abs=1e-5)
 
@@ -142,9 +140,7 @@ def test_the_total_is_the_log_odds_and_how_undecided_the_others_are(family: str)
     entropy = -float(rest @ np.log(rest))
     assert why.total == pytest.approx(np.log(why.attention / (1 - why.attention)) + entropy, abs=1e-6)
     # A foil and the key, exchanged.
-    one, other = (
-        aw.why(trace, 6, key, layer=1, head=1, foil=foil) for key, foil in ((2, 5), (5, 2))
-    )
+    one, other = (aw.why(trace, 6, key, layer=1, head=1, foil=foil) for key, foil in ((2, 5), (5, 2)))
     np.testing.assert_allclose(one.pairs, -other.pairs, atol=1e-12)
 
 
@@ -153,9 +149,7 @@ def test_what_softmax_removes_is_in_no_contrast() -> None:
     every = []
     for _ in range(2):
         trace = aw.trace(model, None, input_ids=IDS)
-        every.append(
-            [aw.why(trace, 6, 2, layer=1, head=1, foil=foil) for foil in ("others", 4, None)]
-        )
+        every.append([aw.why(trace, 6, 2, layer=1, head=1, foil=foil) for foil in ("others", 4, None)])
         attention = model.bert.encoder.layer[1].attention.self
         attention.key.bias.data += torch.linspace(-3, 3, 32, dtype=torch.float64)
     (others, token, raw), (others_after, token_after, raw_after) = every
@@ -278,9 +272,7 @@ def test_the_induction_head_asks_for_its_token_after_the_head_before() -> None:
     assert share[:2] == ("token", "head 0.0")
     assert share.value == pytest.approx(why.total, rel=1e-6)
     assert share.value == pytest.approx(77.187, abs=1e-3)
-    source = aw.why(
-        made_trace("induction", "fadebcfadeb"), 11, 6, layer=1, head=0, foil=3, by="token"
-    )
+    source = aw.why(made_trace("induction", "fadebcfadeb"), 11, 6, layer=1, head=0, foil=3, by="token")
     assert source.top(1)[0][:2] == ("b [11]", "b [5]")
     before = aw.why(made_trace("induction", "fadebcfadeb"), 5, 4, layer=0, head=0)
     assert before.top(1)[0][:2] == ("position", "position")

@@ -1,0 +1,251 @@
+"""Attacks on explanations: what holds of any, brute force, derivatives, and where none can move."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnwidgets as aw
+from attnwidgets.evaluate import attack, attacks, near_words
+from attnwidgets.evaluate.attacks.forms import FORMS, Pass, targets_of
+from attnwidgets.evaluate.attacks.search import largest_distance
+from attnwidgets.tracing.gradients.differentiable import differentiable
+from tests.explanations.made import random_classifier
+from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIX = ("rollout", "saliency", "input_x_gradient", "integrated_gradients", "lrp", "occlusion")
+
+
+@pytest.fixture(scope="module")
+def text() -> Any:
+    """A trace of a random classifier in float64, of six tokens that are not special."""
+    words = [word for word in tiny.WORDPIECE if word.isalpha()][:6]
+    return aw.trace(random_classifier().double(), tiny.wordpiece(), " ".join(words))
+
+
+def rank_distance(first: Any, second: Any) -> float:
+    from scipy.stats import spearmanr
+
+    # Differences by rounding are ties.
+    ranked = (np.round(np.asarray(values) / np.abs(values).max(), 5) for values in (first, second))
+    return 1 - float(spearmanr(*ranked).statistic)
+
+
+@pytest.mark.parametrize("method", ["input_x_gradient", "rollout", "value_zeroing"])
+def test_the_prediction_stays_the_change_is_within_the_ball_and_the_method_confirms(
+    text: Any, method: str
+) -> None:
+    found = attack(text, method, budget=0.2, tolerance=0.1, steps=4, draws=3)
+    p, q = found.probability
+    table = text.model.bert.embeddings.word_embeddings.weight.detach()
+    lengths = table[text.input_ids].norm(dim=-1).numpy()
+    moved = np.linalg.norm(found.change, axis=-1)
+    assert (moved <= 0.2 * lengths * (1 + 1e-6)).all()
+    assert (moved[[0, -1]] == 0).all()
+    assert len(found.to_rows()) == 7
+    # Independently: the change written into the table of words, and the text traced from there.
+    model = copy.deepcopy(text.model)
+    model.bert.embeddings.word_embeddings.weight.data[text.input_ids] += torch.from_numpy(found.change)
+    again = aw.trace(model, text.tokenizer, input_ids=text.input_ids.tolist())
+    row = again.logits.softmax(-1)
+    assert int(row.argmax()) == int(text.logits.argmax())
+    assert q == pytest.approx(float(row.max()), abs=1e-5)
+    assert abs(p - q) <= 0.1
+    explained = aw.explain(again, method)
+    if method != "input_x_gradient":
+        explained = explained.select(layer=explained.layers[-1]).to_attributions("row", query="first")
+    np.testing.assert_allclose(found.after.values, explained.values, rtol=1e-4, atol=1e-6)
+    inner = slice(1, -1)
+    assert found.distance == pytest.approx(
+        rank_distance(found.before.values[inner], explained.values[inner]), abs=1e-6
+    )
+    assert found.distance >= found.chance
+
+
+def test_the_same_seed_gives_the_same_attack_and_a_larger_budget_gets_farther(text: Any) -> None:
+    first, second = (attack(text, "saliency", steps=2, draws=2, seed=4) for _ in range(2))
+    assert first.tried == second.tried
+    assert attack(text, "saliency", steps=2, draws=2, seed=5).tried != first.tried
+    far = attack(text, "saliency", budget=0.6, tolerance=1, steps=4, draws=4)
+    none = attack(text, "saliency", budget=0, steps=1, draws=1)
+    assert none.distance == 0 < far.distance
+    assert none.probability[0] == none.probability[1]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_are_the_methods_and_their_derivatives_are_finite_differences(text: Any, name: str) -> None:
+    options = {"steps": 2} if name == "integrated_gradients" else {}
+    with differentiable(text, "test") as run:
+        at = Pass(run, text, "self", targets_of(text, {}), {}, 0)
+        embeddings = run().inputs["self"].detach()[0]
+        weights = torch.linspace(-1, 1, len(embeddings), dtype=torch.float64)
+        leaf = embeddings.clone().requires_grad_()
+        here = FORMS[name](at, leaf)
+        (slope,) = torch.autograd.grad((here.values * weights).sum(), leaf)
+        direction = torch.randn(embeddings.shape, generator=torch.Generator().manual_seed(0)).double()
+        ahead, behind = (
+            (FORMS[name](at, embeddings + sign * 1e-5 * direction).values.detach() * weights).sum()
+            for sign in (1, -1)
+        )
+    if name != "lrp":  # its rules hold factors constant that depend on the input
+        assert float((slope * direction).sum()) == pytest.approx(
+            float(ahead - behind) / 2e-5, rel=1e-4, abs=1e-6
+        )
+    if not options:
+        explained = aw.explain(text, name)
+        if explained.kind == "MixingMap":
+            explained = explained.select(layer=explained.layers[-1])
+            explained = explained if explained.heads is None else explained.reduce("head", "mean")
+            explained = explained.to_attributions("row", query="first")
+        np.testing.assert_allclose(here.values.detach(), explained.values, rtol=1e-4, atol=1e-6)
+
+
+def test_one_word_is_the_best_of_all_and_chance_the_median(text: Any) -> None:
+    offered = ["the", "cat", "york"]
+    found = attack(text, "saliency", words=offered, most=10_000, tolerance=0.2)
+    old = text.text.split(" ")
+    distances = []
+    for number in range(len(old)):
+        for word in offered:
+            if word == old[number]:
+                continue
+            changed = aw.trace(
+                text.model, text.tokenizer, " ".join([*old[:number], word, *old[number + 1 :]])
+            )
+            row, before = changed.logits.softmax(-1), text.logits.softmax(-1)
+            best = int(before.argmax())
+            if int(row.argmax()) != best or abs(float(row[best] - before[best])) > 0.2:
+                continue
+            rest = [1 + other for other in range(len(old)) if other != number]
+            values = (aw.saliency(item).values[rest] for item in (text, changed))
+            distances.append(rank_distance(*values))
+    assert found.distance == pytest.approx(max(distances), abs=1e-6)
+    assert found.chance == pytest.approx(sorted(distances)[(len(distances) - 1) // 2], abs=1e-6)
+    assert found.by == "words"
+    assert sum(a != b for a, b in zip(found.text.split(" "), old, strict=True)) == 1
+    assert f"{found.distance:.2f}" in found.describe()
+
+
+def test_near_words_are_the_nearest_by_cosine() -> None:
+    model, tokenizer = random_classifier(), tiny.wordpiece()
+    near = near_words(model, tokenizer, count=3)
+    table = model.bert.embeddings.word_embeddings.weight.detach()
+    word = near.words[0]
+    numbers = tokenizer.convert_tokens_to_ids(list(near.words))
+    cosines = torch.nn.functional.cosine_similarity(table[numbers], table[numbers[0]], dim=-1)
+    order = [near.words[i] for i in cosines.argsort(descending=True).tolist() if i]
+    assert near([word], 0) == order[:3]
+    assert near(["zzzz"], 0) == []
+    with pytest.raises(ValueError, match="among has no word that is one token"):
+        near_words(model, tokenizer, among=["unbelievable"])
+    with pytest.raises(ValueError, match="count must be at least 1, not 0"):
+        near_words(model, tokenizer, count=0)
+
+
+def test_where_gradients_do_not_depend_on_the_input_zero_is_a_theorem() -> None:
+    trace = aw.trace(*aw.zoo.additive(), "habgecdf")
+    still = attack(trace, "saliency", steps=3, draws=3)
+    assert (still.distance, still.chance, still.bound) == (0, 0, 0)
+    assert "a theorem about linear models" in still.describe()
+    moved = attack(trace, "input_x_gradient", budget=0.02, steps=3, draws=3)
+    assert moved.bound is not None
+    assert moved.distance <= moved.bound
+
+
+def test_a_model_that_is_not_linear_has_no_bound(text: Any) -> None:
+    found = attack(text, "saliency", steps=2, draws=1)
+    assert found.bound is None
+    assert "theorem" not in found.describe()
+
+
+def test_no_shift_within_its_limits_exceeds_the_largest_distance() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(30):
+        values = generator.normal(size=7)
+        shifts = generator.uniform(0, 0.15, size=7)
+        limit = largest_distance(values, shifts)
+        moved = values + shifts * generator.choice([-1.0, 1.0], size=(10, 7))
+        assert max(rank_distance(values, other) for other in moved) <= limit + 1e-9
+    assert largest_distance(values, np.zeros(7)) == 0
+
+
+def test_a_scorecard_holds_the_attacks(text: Any) -> None:
+    card = attacks(
+        [text, text], {"a": "saliency", "b": ("input_x_gradient", {"reduce": "l1"})}, steps=2, draws=2
+    )
+    one = attack(text, "saliency", steps=2, draws=2)
+    np.testing.assert_allclose(
+        card.of("a")[:, :, 0], [[one.distance, one.chance, one.top, one.chance_top]] * 2
+    )
+    assert card.methods == ("a", "b")
+    assert type(card.view()).__name__ == "ScorecardView"
+
+
+def test_a_view_shows_both_maps_or_both_texts(text: Any) -> None:
+    maps = attack(text, "saliency", steps=1, draws=1).view()
+    assert maps.names == ("before", "after")
+    words = attack(text, "saliency", words=["cat"], tolerance=1).view()
+    assert type(words).__name__ == "TwoTexts"
+
+
+def test_without_a_valid_change_the_result_says_so(text: Any) -> None:
+    found = attack(text, "saliency", budget=2, tolerance=0, steps=1, draws=1)
+    assert (found.best, found.distance, found.chance) == (None, 0, 0)
+    assert "nothing is known of saliency" in repr(found)
+    assert np.isnan(attacks(text, "saliency", budget=2, tolerance=0, steps=1, draws=1).of("saliency")).all()
+
+
+def test_bad_input_is_named(text: Any) -> None:
+    with pytest.raises(ValueError, match="budget must be a share"):
+        attack(text, "saliency", budget=-1)
+    with pytest.raises(ValueError, match="tolerance must be a difference"):
+        attack(text, "saliency", tolerance=2)
+    with pytest.raises(ValueError, match="draws must be at least 1, not 0"):
+        attack(text, "saliency", draws=0)
+    with pytest.raises(TypeError, match="trace is a list"):
+        attack([text], "saliency")
+    with pytest.raises(ValueError, match="method has 2 methods"):
+        attack(text, ["saliency", "lrp"])
+    with pytest.raises(ValueError, match="explanations is empty"):
+        attacks(text, [])
+    with pytest.raises(ValueError, match="method 'nothing' is unknown"):
+        attack(text, "nothing")
+    with pytest.raises(TypeError, match="is finished"):
+        attack(text, aw.saliency(text))
+    with pytest.raises(ValueError, match="method 'lime' reads texts without some of the tokens"):
+        attack(text, "lime")
+    with pytest.raises(ValueError, match="'mixing_ratio' has several targets"):
+        attack(text, "mixing_ratio")
+    with pytest.raises(ValueError, match="words is empty"):
+        attack(text, "saliency", words=[])
+    with pytest.raises(TypeError, match="words='cat' is one text"):
+        attack(text, "saliency", words="cat")
+    with pytest.raises(ValueError, match="traces is empty"):
+        attacks([], "saliency")
+    short = aw.trace(text.model, text.tokenizer, "the cat")
+    with pytest.raises(ValueError, match="trace has 2 tokens that are not special"):
+        attack(short, "saliency")
+    number = aw.trace(random_classifier(labels=1), text.tokenizer, text.text)
+    with pytest.raises(ValueError, match="trace predicts a number"):
+        attack(number, "saliency")
+
+
+@pytest.mark.slow
+def test_all_methods_move_far_beyond_chance_on_the_demo_classifier(shared: Path) -> None:
+    """Three sentences of the reference: medians beyond chance, as in its table of fifty."""
+    reference = json.loads((shared / "reference" / "attack" / "attack.json").read_text("utf-8"))
+    model = aw.demo_model("classifier")
+    texts = [aw.trace(*model, text) for text in reference["sentences"][:3]]
+    methods = {name: ("integrated_gradients", {"steps": 4}) if "integrated" in name else name for name in SIX}
+    card = attacks(texts, methods)
+    for name in SIX:
+        moved, chance = np.median(card.of(name)[:, :2, 0], axis=0)
+        assert moved > chance, name
