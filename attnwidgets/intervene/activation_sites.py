@@ -1,4 +1,9 @@
-"""The places in a block whose activations are read and replaced: its input, what it adds, and its heads."""
+"""The sites of a block whose activations are read and replaced: its input, its outputs, and its heads.
+
+Sites other than heads are hook points (`points_of`). Outputs of heads are read and written where the
+attention function returns them, as `Intervention.write` and `recording` do. `ActivationIntervention` replaces
+activations of both kinds, `reading_activations` reads them.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +38,8 @@ if TYPE_CHECKING:
 
 Site = Literal["state", "attention", "mlp", "head"]
 SITES: tuple[Site, ...] = ("state", "attention", "mlp", "head")
-"""The input of a block, what its attention and its MLP add to the residual stream, and the outputs of its
-heads before the output projection."""
+"""The input of a block, the outputs of its attention and its MLP (as added to the residual stream), and
+the outputs of its heads before the output projection."""
 
 _HOOKS = {"state": "hook_resid_pre", "attention": "hook_attn_out", "mlp": "hook_mlp_out"}
 _BLOCKS = {"self": "blocks", "encoder": "encoder", "decoder": "decoder"}
@@ -54,15 +59,15 @@ def site_of(
         site: The site.
         layer: Number of the layer.
         stack: Name of the stack.
-        lists: The model's lists of blocks, if they are known already (`block_lists`).
+        lists: The model's lists of blocks (`block_lists`); computed if None.
 
     Raises:
-        UnsupportedModelError: If the family of models is not described there, or the stack lacks the sites.
+        UnsupportedModelError: If the family of models is not described, or the stack lacks the sites.
     """
     if stack not in _BLOCKS:
         raise UnsupportedModelError(
-            f"site {site!r} is not known of stack {stack!r}; it is of {', '.join(map(repr, _BLOCKS))}. "
-            "Site 'head' is known of every stack."
+            f"site {site!r} is not described for stack {stack!r}, only for {', '.join(map(repr, _BLOCKS))}. "
+            "Site 'head' is available in every stack."
         )
     try:
         return resolve_hook_point(model, f"{_BLOCKS[stack]}.{layer}.{_HOOKS[site]}", lists=lists)
@@ -71,7 +76,7 @@ def site_of(
 
 
 def points_of(
-    model: Any, wanted: Iterable[tuple[Site, int]], stack: str
+    model: Any, sites_and_layers: Iterable[tuple[Site, int]], stack: str
 ) -> dict[tuple[Site, int], HookPoint]:
     """Return the hook points of sites in layers of a model, or of a trace's model; heads have none."""
     inner = unwrap(model.model if is_trace(model) else model)
@@ -79,18 +84,18 @@ def points_of(
     try:
         return {
             (site, layer): site_of(inner, site, layer, stack, lists)
-            for site, layer in wanted
+            for site, layer in sites_and_layers
             if site != "head"
         }
     except UnsupportedModelError as error:
-        known = [site for site in SITES if _is_known(inner, site, stack, lists)]
+        available = [site for site in SITES if _is_available(inner, site, stack, lists)]
         raise UnsupportedModelError(
-            f"{str(error).rstrip('.')}. Known in this model: {listed(known)}; name them in sites=."
+            f"{str(error).rstrip('.')}. Known in this model: {listed(available)}; name them in sites=."
         ) from error
 
 
-def _is_known(model: nn.Module, site: Site, stack: str, lists: Mapping[str, nn.ModuleList]) -> bool:
-    """Return whether a site is known in the first layer of a model."""
+def _is_available(model: nn.Module, site: Site, stack: str, lists: Mapping[str, nn.ModuleList]) -> bool:
+    """Return whether the first layer of a model has a hook point for a site."""
     try:
         return site == "head" or bool(site_of(model, site, 0, stack, lists))
     except UnsupportedModelError:
@@ -101,24 +106,24 @@ class ActivationIntervention(Intervention):
     """An intervention on activations at some sites and layers.
 
     Args:
-        model: A model, or a trace of one.
-        kind: Name of the public function that makes it.
-        said: What it does, in words.
+        model: A model, or a trace.
+        kind: Name of the public function that returns it.
+        description: Its effect, in words.
         stack: Name of the stack.
-        changes: What is done to the activations, by site and layer.
-        points: Hook points of these places, if they are known already.
+        changes: Functions of the activations, by site and layer.
+        points: Hook points of these sites; computed if None.
     """
 
     def __init__(
         self,
         model: Any,
         kind: str,
-        said: str,
+        description: str,
         stack: str,
         changes: Mapping[tuple[Site, int], Change],
         points: Mapping[tuple[Site, int], HookPoint] | None = None,
     ) -> None:
-        super().__init__(model, kind, said, frozenset((stack, layer) for _, layer in changes))
+        super().__init__(model, kind, description, frozenset((stack, layer) for _, layer in changes))
         self._changes = dict(changes)
         points = points_of(self._model, changes, stack) if points is None else points
         self._points = {change: points[change] for change in changes if change[0] != "head"}
@@ -139,8 +144,8 @@ class ActivationIntervention(Intervention):
                 watch = PassWatch(model, next(iter(self._points.values())), own)
                 undo.callback(watch.remove)
                 hook = _hooks(model, self._points.values(), undo, own)
-                for place, point in self._points.items():
-                    hook(point, partial(_at_positions, self._changes[place], watch))
+                for site_and_layer, point in self._points.items():
+                    hook(point, partial(_at_positions, self._changes[site_and_layer], watch))
             yield
 
 
@@ -151,13 +156,14 @@ def _at_positions(change: Change, watch: PassWatch, states: Tensor) -> Tensor:
 def _hooks(
     model: nn.Module, points: Iterable[HookPoint], undo: ExitStack, own: Callable[[], bool] = lambda: True
 ) -> Callable[[HookPoint, Callable[[Tensor], Tensor | None]], None]:
-    """Return what hooks points so that every change sees states [batch, token, width].
+    """Return a function that hooks a point, so that every change sees states [batch, token, width].
 
-    Some MLPs (OPT's) compute on the tokens of all texts in one row: their states get the axes of the block's.
+    Some MLPs (OPT's) read the tokens of all texts as a single row: their states are reshaped to the axes of
+    the block's input.
     """
     shape: list[int] = []
 
-    def remember(states: Tensor) -> None:
+    def record_shape(states: Tensor) -> None:
         if states.dim() != HIDDEN_DIMS:
             raise UnsupportedModelError(
                 f"the states of blocks of {type(model).__name__} are {list(states.shape)}, and not [batch, "
@@ -165,9 +171,9 @@ def _hooks(
             )
         shape[:] = states.shape[:-1]
 
-    lists = tuple(block_lists(model))  # walks all modules: once, not for every point
+    lists = tuple(block_lists(model))  # walks all modules: computed once, not for every point
     for module in {block_around(lists, point) for point in points}:
-        undo.callback(Hook(model, HookPoint("block", module, "input"), remember, own=own).remove)
+        undo.callback(Hook(model, HookPoint("block", module, "input"), record_shape, own=own).remove)
 
     def hook(point: HookPoint, change: Callable[[Tensor], Tensor | None]) -> None:
         def shaped(states: Tensor) -> Tensor | None:
@@ -194,31 +200,31 @@ def reading_activations(
     stack: str,
     points: Mapping[tuple[Site, int], HookPoint],
     heads: Iterable[int],
-    keep: Callable[[Site, int, Tensor], Tensor | None],
+    record: Callable[[Site, int, Tensor], Tensor | None],
 ) -> Iterator[None]:
-    """Let `keep` see activations of a stack in every pass of a borrowed model, while the block runs.
+    """Call `record` with activations of a stack in every pass of a borrowed model, while the block runs.
 
     Args:
         twin: The borrowed model, which runs.
-        model: The model, or a trace of one, by which layers are counted.
+        model: The model or a trace, by which layers are counted.
         stack: Name of the stack.
         points: Hook points by site and layer, from `points_of`.
         heads: Layers whose heads are read.
-        keep: Takes site, layer and activations [batch, token, width], for heads [batch, head, token, dim];
-            may return what to continue with, except for heads.
+        record: Takes site, layer and activations [batch, token, width], for heads [batch, head, token, dim];
+            may return activations to continue with, except for heads.
     """
-    wanted = frozenset(heads)
+    head_layers = frozenset(heads)
     turns = Turns(sites(model))
 
     def listen(module: nn.Module, output: Tensor) -> None:
-        place = turns.of(module)
-        if place is not None and place[0] == stack and place[1] in wanted:
-            keep("head", place[1], output)
+        turn = turns.of(module)
+        if turn is not None and turn[0] == stack and turn[1] in head_layers:
+            record("head", turn[1], output)
 
     with ExitStack() as undo:
         undo.callback(twin.register_forward_pre_hook(lambda *_: turns.start()).remove)
         hook = _hooks(twin, points.values(), undo)
         for (site, layer), point in points.items():
-            hook(point, partial(keep, site, layer))
+            hook(point, partial(record, site, layer))
         undo.enter_context(recording(twin, (), [listen]))
         yield

@@ -1,4 +1,4 @@
-"""Fresh weights for parts of a model, drawn by its own initialiser without changing the model."""
+"""Fresh weights for parts of a model, drawn by its initialiser without changing the model."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 def redraw(model: nn.Module, parts: Mapping[int, str], seed: int) -> dict[int, Tensor]:
     """Return new values of some parameters by their id, on their device and in their precision.
 
-    A twin of the model, with the same modules and its own parameters, is passed to the model's initialiser
-    (`_init_weights` of the nearest transformers model around a module). Weights that this does not initialise
+    A twin of the model, with the same modules and separate parameters, is passed to the model's initialiser
+    (`_init_weights` of the nearest transformers model around a module). Weights that it does not initialise
     are drawn from a normal distribution with the mean and standard deviation of the present weights.
 
     Args:
@@ -59,7 +59,7 @@ def _seed_of(seed: int, part: str) -> int:
 def _twin(
     module: nn.Module, drawn_ids: set[int], twins: dict[int, nn.Parameter], seen: dict[int, nn.Module]
 ) -> nn.Module:
-    """Return a copy of a module with its own parameters: NaN if they are to be drawn, else on "meta".
+    """Return a copy of a module with separate parameters: NaN if they are to be drawn, else on "meta".
 
     Initialising a tensor on "meta" costs nothing and changes nothing.
 

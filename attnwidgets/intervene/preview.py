@@ -43,7 +43,7 @@ class Preview:
     """Predictions under an intervention.
 
     Attributes:
-        title: What is predicted: "class", "next token", ..., or "".
+        title: Kind of the outcomes: "class", "next token", ..., or "".
         before: The most probable outcomes in the trace.
         after: The most probable outcomes under the intervention.
         logits: All logits under the intervention, like `trace.logits`; None for models without logits.
@@ -88,7 +88,7 @@ class Replay:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        # From here on a twin, so that changes to its blocks affect nobody else.
+        # A twin from now on, so that changes to its blocks affect no other caller.
         self._model = self._stack.enter_context(borrowed(self._model))
         return self
 
@@ -148,13 +148,13 @@ class Replay:
         return "shared_kv_states" in inspect.signature(type(block).forward).parameters
 
     def _store(self, counts: Mapping[str, int], outputs: Mapping[str, list[Any]], exits: ExitStack) -> None:
-        """Store the outputs of those first blocks that are not known yet."""
+        """Store the outputs of those first blocks that are not stored yet."""
         for stack, count in counts.items():
-            known = outputs[stack]
-            for name in self._names[stack][len(known) : count]:
+            stored = outputs[stack]
+            for name in self._names[stack][len(stored) : count]:
 
-                def store(*given: Any, known: list[Any] = known) -> None:
-                    known.append(copies_of(given[-1], 1))
+                def store(*arguments: Any, stored: list[Any] = stored) -> None:
+                    stored.append(copies_of(arguments[-1], 1))  # a hook's last argument is the output
 
                 exits.callback(self._model.get_submodule(name).register_forward_hook(store).remove)
 
@@ -195,7 +195,7 @@ def returning(model: nn.Module, names: Sequence[str], outputs: Sequence[Any], co
 
 
 def copies_of(value: Any, copies: int) -> Any:
-    """Return copies of tensors with a batch of one, in new memory, because models may write into states."""
+    """Return copies of tensors with a batch of 1, in new memory, because models may write into states."""
     if isinstance(value, torch.Tensor):
         if copies > 1 and value.dim() and len(value) == 1:
             return value.expand(copies, *value.shape[1:]).contiguous()
@@ -212,7 +212,7 @@ class Changed:
     Attributes:
         kind: "distribution" over classes or tokens; "several", independent classes; "score", numbers;
             "states", for a model without predictions; "" if there is nothing to compare.
-        title: What is predicted: "class", "next token", ..., or "".
+        title: Kind of the outcomes: "class", "next token", ..., or "".
         before: Recorded probabilities, or numbers [outcome]; empty for states [0].
         after: The same under the intervention.
         distance: For a distribution the total variation distance, 0 to 1: half the sum of |p' - p|. For

@@ -70,7 +70,7 @@ def randomized(
     """Randomise weights of a model while a `with` block runs, or in a copy.
 
     An explanation that looks the same on a model with random weights does not explain what was learned.
-    Weights are drawn by the model's own initialiser (`_init_weights` of transformers); a weight that this
+    Weights are drawn by the model's initialiser (`_init_weights` of transformers); a weight that it
     does not initialise is drawn from a normal distribution with its mean and standard deviation::
 
         with aw.randomized(model):                # everything
@@ -79,8 +79,8 @@ def randomized(
             ...
         fresh = aw.randomized(model, copy=True)   # another model; yours is not changed
 
-    Inside the block the model has these weights for every caller, also in other threads; use a copy if there
-    are any.
+    Inside the block the model has these weights for every caller, also in other threads; use a copy if it has
+    others.
 
     Args:
         model: A transformers model, or any module with a list of blocks.
@@ -159,7 +159,7 @@ class _Location:
     Attributes:
         name: First name of the parameter.
         blocks: Numbers of the blocks that contain it.
-        side: "below" or "above" the blocks; "" if it is in one, or belongs to another list.
+        side: "below" or "above" the blocks; "" if it is in a block, or belongs to another list.
     """
 
     name: str
@@ -257,8 +257,8 @@ def _locations(model: nn.Module, path: str) -> dict[int, _Location]:
         if name.startswith(f"{path}."):
             blocks |= {int(name.removeprefix(f"{path}.").split(".")[0])}
         elif not name.startswith(others):
-            # Modules are declared from input to output, except those whose names tell where they belong. A
-            # parameter tied to one below the blocks is below them.
+            # Modules are declared from input to output; names identify the exceptions. A parameter that is
+            # tied to a parameter below the blocks is below them.
             is_below = _EMBEDDING.search(name) or (index < start and not _FINAL.search(name))
             side = "below" if is_below or side == "below" else "above"
         locations[id(parameter)] = _Location(before.name, blocks, "" if blocks else side)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets._logistic import fit_softmax, log_softmax
 from attnwidgets.evaluate.probe import blocks, probe_task, random_folds, type_folds
 from attnwidgets.views.evaluate.scorecard_view import described
 
@@ -40,6 +41,33 @@ def test_a_planted_bit_is_read_from_few_examples() -> None:
     assert abs(scores(card, "majority")["compression"] - 1) < 0.03
 
 
+def test_compression_is_the_uniform_code_over_the_online_code_of_scikit_learns_probes() -> None:
+    """Voita and Titov 2020, section 3.1.2: the labels of the first block in a uniform code."""
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 3, 120)
+    values = rng.normal(size=(120, 6)) + 1.5 * np.eye(3, 6)[labels]
+    card = aw.evaluate.probe(values, labels, control="none", seed=7, **OPTIONS)
+    # Without control labels, the order of the code is drawn after the folds.
+    order_rng = np.random.default_rng(7)
+    random_folds(labels, 5, order_rng)
+    order = order_rng.permutation(120)
+    scaled = np.concatenate([(values - values.mean(0)) / values.std(0).mean(), np.ones((120, 1))], axis=1)
+    online = blocks(120)[0] * np.log2(3)
+    for start, stop in pairwise(blocks(120)):
+        earlier, rows = order[:start], order[start:stop]
+        if len(set(labels[earlier])) == 3:
+            model = linear.LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, max_iter=5000)
+            p = model.fit(scaled[earlier], labels[earlier]).predict_proba(scaled[rows])
+            online -= np.log2(p[np.arange(len(rows)), labels[rows]]).sum()
+        else:
+            theta = fit_softmax(scaled[earlier, :-1], labels[earlier], 3, penalty=1.0)
+            online -= log_softmax(scaled[rows] @ theta.T)[np.arange(len(rows)), labels[rows]].sum() / np.log(
+                2
+            )
+    assert scores(card)["compression"] == pytest.approx(120 * np.log2(3) / online, rel=1e-4)
+
+
 def test_labels_that_states_do_not_hold_take_no_fewer_bits_than_they_are() -> None:
     values, _ = bit(strength=0)
     labels = np.random.default_rng(5).integers(0, 2, len(values))
@@ -67,7 +95,6 @@ def test_what_is_learnt_by_heart_is_gone_with_unseen_types() -> None:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_probe_is_scikit_learns(classes) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
-    from attnwidgets._logistic import fit_softmax
 
     rng = np.random.default_rng(0)
     values, labels = rng.normal(size=(90, 7)), rng.integers(0, classes, 90)

@@ -74,7 +74,7 @@ def recall_of_truth(
         of an order by chance, "oracle" is 1. Undefined (NaN) where a method refuses a single text.
 
     Raises:
-        ValueError: If the truth of the model is unknown, there is no text, a text has no evidence, or a
+        ValueError: If the truth of the model is unknown, texts are empty, a text has no evidence, or a
             method that was named refuses the model.
         TypeError: If a method that was named returns neither a map nor a number for each token.
 
