@@ -30,7 +30,7 @@ from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import NeverAttendsError, forward_parameters, record
+from attnwidgets.tracing.recording.recorder import NoAttentionError, forward_parameters, record
 from attnwidgets.tracing.recording.returned import apart, tolerance
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -57,13 +57,13 @@ def again(trace: Trace) -> Trace:
         ValueError: If its attention was not recorded.
     """
     model = unwrap(trace.model)
-    never_attends = any(stack.mixing and not stack.layers for stack in trace.stack_table.values())
+    never_attends = any(stack.blocks and not stack.layers for stack in trace.stack_table.values())
     if not never_attends:
         sites(trace)
     with borrowed(model) as twin, room_to_record(twin, trace.inputs):
         try:
             recorded = record(twin, trace.inputs)
-        except NeverAttendsError as passed:
+        except NoAttentionError as passed:
             if not never_attends:
                 raise
             before = trace.stack_table[trace.default_stack]

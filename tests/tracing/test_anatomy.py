@@ -342,6 +342,72 @@ def test_a_text_is_traced_by_a_model_that_never_attends(make: Callable[[], Any])
     assert not aw.methods(traces[0])["saliency"].refusal(traces[0])
 
 
+def small(config: Any) -> Any:
+    sizes = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    return config(**sizes, num_attention_heads=4, max_position_embeddings=66, pad_token_id=0)
+
+
+def test_a_text_is_explained_where_no_attention_can_be_seen() -> None:
+    """YOSO's attention has no softmax, and what it returns is no distribution; its gradients are its own."""
+    model = tiny.build(lambda: hf.YosoForSequenceClassification(small(hf.YosoConfig)))
+    trace = aw.trace(model, None, input_ids=IDS)
+    assert repr(trace.anatomy).startswith("self: 2 blocks: 0 to 1 attention\n")
+    assert "how blocks 0 to 1 (attention) mix tokens is not recorded" in trace.warning
+    assert "the attention that it returns is not weights" in trace.no_attention
+    for refused in (aw.attention, aw.rollout, aw.value_zeroing, lambda shown: aw.ablate_heads(shown, (0, 1))):
+        with pytest.raises((UnsupportedModelError, ValueError), match="it returns is not weights"):
+            refused(trace)
+    leaf = model.get_input_embeddings()(torch.tensor([IDS])).detach().requires_grad_()
+    logits = model(inputs_embeds=leaf).logits[0]
+    torch.testing.assert_close(trace.logits, logits.detach())
+    logits[int(logits.argmax())].backward()
+    assert leaf.grad is not None
+    expected = (leaf * leaf.grad).sum(-1)[0].detach().numpy()
+    np.testing.assert_allclose(np.ravel(aw.input_x_gradient(trace).values), expected, atol=1e-6)
+    assert aw.occlusion(trace, baseline="zero").shape == (len(IDS),)
+    torch.testing.assert_close(trace.rerun().logits, trace.logits)
+
+
+def test_windows_are_explained_where_the_text_fills_them() -> None:
+    """Longformer pads texts to a multiple of its window: other texts than such are refused in words."""
+    config = small(hf.LongformerConfig)
+    config.attention_window = [4, 4]
+    model = tiny.build(lambda: hf.LongformerForSequenceClassification(config))
+    ids = [*IDS, *IDS][:8]
+    trace = aw.trace(model, None, input_ids=ids)
+    embed = model.get_input_embeddings()
+    leaf = embed(torch.tensor([ids])).detach().requires_grad_()
+    handle = embed.register_forward_hook(lambda *_: leaf)
+    logits = model(torch.tensor([ids])).logits[0]
+    handle.remove()
+    logits[int(logits.argmax())].backward()
+    assert leaf.grad is not None
+    expected = (leaf * leaf.grad).sum(-1)[0].detach().numpy()
+    np.testing.assert_allclose(np.ravel(aw.input_x_gradient(trace).values), expected, atol=1e-6)
+    shorter = aw.trace(model, None, input_ids=ids[:7])
+    for method in (aw.input_x_gradient, aw.lrp):
+        with pytest.raises(UnsupportedModelError, match=r"8 vectors for 7 tokens.*\(a text of 8 tokens is"):
+            method(shorter)
+
+
+def test_attention_whose_kernels_are_missing_is_refused() -> None:
+    """Without its CUDA kernels MRA returns zeros: a model in which no token reads another."""
+    if torch.cuda.is_available():
+        pytest.skip("the kernels of MRA may be here")
+    with pytest.raises(UnsupportedModelError, match="return zeros, so that no token reads another"):
+        aw.trace(
+            tiny.build(lambda: hf.MraForSequenceClassification(small(hf.MraConfig))), None, input_ids=IDS
+        )
+
+
+def test_a_feed_forward_part_mixes_nothing_whatever_its_model_is_called() -> None:
+    sizes = {"vocab_size": 120, "hidden_size": 32, "num_hidden_layers": 2, "num_blocks": 2, "num_heads": 4}
+    trace = aw.trace(tiny.build(lambda: hf.xLSTMForCausalLM(hf.xLSTMConfig(**sizes))), None, input_ids=IDS)
+    assert repr(trace.anatomy).startswith("self: 2 blocks: 0 to 1 recurrence (4 heads)\n")
+    assert not trace.warning
+    np.testing.assert_allclose(aw.rollout(trace).layer(-1).sum(axis=-1), 1, atol=1e-5)
+
+
 def test_a_model_that_attends_in_its_own_way_is_still_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="cannot be traced"):
         aw.trace(tiny.build(lambda: hf.FunnelForMaskedLM(funnel())), None, input_ids=IDS)

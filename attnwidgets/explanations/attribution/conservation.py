@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.explanations.attribution.embedding_gradients import padded
 from attnwidgets.tracing.model_state import architecture
 
 if TYPE_CHECKING:
@@ -176,10 +177,10 @@ def _check_from(trace: Any, place: Place, tolerance: float, purpose: str) -> Con
     for stack, states in relevances.states.items():
         expected = len(trace.axes(stack)[0])
         if states.shape[-1] != expected:
-            problem = (
-                f"its blocks receive {states.shape[-1]} vectors for {expected} tokens; [token, batch, "
-                "width] is not recognised as hidden states"
-            )
+            count = states.shape[-1]
+            unknown = "[token, batch, width] is not recognised as hidden states"
+            why = padded(count) if count > expected else unknown
+            problem = f"its blocks receive {count} vectors for {expected} tokens; {why}"
             return Conservation(name, float("nan"), {}, problem)
     target = float(relevances.scores[0])
     if target == 0 and not _has_outputs(trace):

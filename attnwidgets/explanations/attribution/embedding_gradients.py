@@ -244,9 +244,20 @@ def require_tokens(method: str, trace: Trace, count: int, stack: str) -> None:
     if count != expected:
         raise UnsupportedModelError(
             f"{method}: the embeddings of {type(trace.model).__name__} hold {count} vectors for {expected} "
-            "tokens: it reads [token, batch, width] and not [batch, token, width], which is not supported. "
+            f"tokens: {padded(count) if count > expected else TOKENS_FIRST}, which is not supported. "
             "aw.attention(trace) is."
         )
+
+
+TOKENS_FIRST = "it reads [token, batch, width] and not [batch, token, width]"
+
+
+def padded(count: int) -> str:
+    """Return why a model has more vectors than tokens."""
+    return (
+        f"it pads the text itself, as Longformer does to a multiple of its window (a text of {count} tokens "
+        "is explained), or adds vectors of its own"
+    )
 
 
 def gradient_attributions(

@@ -89,7 +89,8 @@ def sites(model: Any) -> dict[str, dict[int, AttentionModule]]:
 def _of_trace(trace: Trace) -> dict[str, dict[int, AttentionModule]]:
     bare = not any(table.layers for table in trace.stack_table.values())
     if trace.model is None or bare or not recorded(trace):
-        why = "the model has no attention" if bare else trace.warning or "its numbers were given"
+        missing = trace.no_attention or "the model has no attention"
+        why = missing if bare else trace.warning or "its numbers were given"
         raise ValueError(
             f"attention cannot be changed here: {why}; make a trace with aw.trace(model, tokenizer, text)."
         )

@@ -33,7 +33,7 @@ _KINDS = (
 )
 # Parts that bear the name of their mixer and mix nothing themselves, and blocks named after their parts.
 _PARTS = re.compile(
-    r"norm|embedding|rotary|mlp|cache|expert|router|activation|dropout|(coder|hybrid)layer$|block$"
+    r"norm|embedding|rotary|mlp|feed_?forward|cache|expert|router|activation|dropout|(coder|hybrid)layer$|block$"
 )
 _WORKS_ALONE = re.compile(r"mlp|moe|experts|feed_?forward|ffn")
 
@@ -147,12 +147,16 @@ class BlockLog:
         others = self._other_lists(attending, recorded)
         return blocks | {path: rest for path, rest in others.items() if ATTENTION in _kinds(rest)}
 
-    def without_attention(self) -> tuple[Block, ...]:
-        """Return the blocks of the one list that mixes tokens, if no block of the model attends; else ()."""
+    def mixing(self) -> tuple[Block, ...]:
+        """Return the blocks of the one list that mixes tokens; () if several do, or none."""
         lists = self._other_lists(set(), set()).values()
         mixing = [blocks for blocks in lists if _kinds(blocks) - {UNKNOWN}]
-        has_attention = any(ATTENTION in _kinds(blocks) for blocks in lists)
-        return mixing[0] if len(mixing) == 1 and not has_attention else ()
+        return mixing[0] if len(mixing) == 1 else ()
+
+    def without_attention(self) -> tuple[Block, ...]:
+        """Return `mixing`, if no block attends; else ()."""
+        blocks = self.mixing()
+        return () if ATTENTION in _kinds(blocks) else blocks
 
     def _runs_around(self, indices: Sequence[int]) -> list[Run]:
         """Return the runs of the elements of the lists in which calls of a stack were made; [] if in none."""

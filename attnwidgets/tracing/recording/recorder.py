@@ -347,24 +347,23 @@ class Pass:
         return bool(self.blocks)
 
 
-class NeverAttendsError(UnsupportedModelError):
-    """Raised after a pass of a model whose blocks mix tokens, none of them by attention.
+class NoAttentionError(UnsupportedModelError):
+    """Raised after a pass of a model whose blocks mix tokens, but not by attention that can be seen.
 
     Attributes:
         outputs: What the model returned.
         blocks: Its blocks.
-        mixing: By path of a block, its runs.
+        mixing: By path of a block, its runs with mixers other than attention.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        message: str,
         outputs: Any,
         blocks: tuple[Block, ...],
         mixing: Mapping[str, Sequence[MixedBlock]],
     ) -> None:
-        kinds = dict.fromkeys(mixer.kind for block in blocks for mixer in block.mixers)
-        super().__init__(f"{type(model).__name__} mixes tokens by {' and '.join(kinds)}")
+        super().__init__(message)
         self.outputs, self.blocks, self.mixing = outputs, blocks, mixing
 
 
@@ -435,7 +434,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         raise
     if not session.calls:
         _require_attention(model, outputs, log, mixers)
-        return _returned(model, inputs, options, _unseen(model, session))
+        return _returned_or_none(model, inputs, options, outputs, log, _unseen(model, session))
     refusal, note = _proof(model, inputs, options, outputs, session)
     if refusal:
         return _returned(model, inputs, options, refusal, session.calls)
@@ -459,10 +458,52 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
 
 
 def _require_attention(model: nn.Module, outputs: Any, log: BlockLog, mixers: MixerLog) -> None:
-    """Raise a NeverAttendsError after a pass in which a model mixed tokens without attention."""
+    """Raise a NoAttentionError after a pass in which a model mixed tokens without attention."""
     blocks = log.without_attention()
     if blocks and not _changed(model):
-        raise NeverAttendsError(model, outputs, with_measured(blocks, mixers.measured), mixers.blocks)
+        kinds = dict.fromkeys(mixer.kind for block in blocks for mixer in block.mixers)
+        message = f"{type(model).__name__} mixes tokens by {' and '.join(kinds)}"
+        raise NoAttentionError(message, outputs, with_measured(blocks, mixers.measured), mixers.blocks)
+
+
+def _returned_or_none(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    outputs: Any,
+    log: BlockLog,
+    reason: str,
+) -> Pass:
+    """Return `_returned` after a pass that met no attention, or raise a NoAttentionError with that pass."""
+    try:
+        return _returned(model, inputs, options, reason)
+    except UnsupportedModelError as error:
+        blocks = log.mixing()
+        if not blocks or _changed(model):
+            raise
+        require_repeatable(model, inputs, options)
+        if _adds_nothing(model, inputs, options):
+            raise UnsupportedModelError(
+                f"The attention of {type(model).__name__} cannot be traced: its attention modules return "
+                "zeros, so that no token reads another; the kernels that they need, such as those of a GPU, "
+                "are missing."
+            ) from error
+        raise NoAttentionError(str(error), outputs, blocks, {}) from error
+
+
+def _adds_nothing(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    """Return whether every attention module of a model that runs returns zeros."""
+    sizes: list[float] = []
+
+    def look(_: nn.Module, __: Any, output: Any) -> None:
+        first = output[0] if isinstance(output, (tuple, list)) else output
+        sizes.append(float(first.abs().max()))
+
+    with ExitStack() as exits:
+        for module in filter(attends, model.modules()):
+            exits.callback(module.register_forward_hook(look).remove)
+        model(**inputs, **options)
+    return bool(sizes) and not any(sizes)
 
 
 def _is_even(calls: Sequence[Call | FollowedCall], stacks: Mapping[str, Sequence[int]]) -> bool:

@@ -221,8 +221,8 @@ def trace(
             input (names its shapes), or draws at random in every pass.
         UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still
             works). A picture is traced all the same, without attention (`trace.no_attention` says why), and
-            so is a text by a model that never attends (Mamba, RWKV): gradients, removal and, for pictures,
-            `aw.vision.grad_cam` explain them.
+            so is a text by a model that never attends (Mamba, RWKV) or not by anything like weights (YOSO):
+            gradients, removal and, for pictures, `aw.vision.grad_cam` explain them.
         TypeError: For an unknown keyword (names the nearest), arguments out of order, a `model` that holds no
             torch module, or one of TransformerLens that computes by itself (names its cache).
 

@@ -24,7 +24,7 @@ from attnwidgets.tracing.module_trace import Returned
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import NeverAttendsError, can_generate, forward_parameters
+from attnwidgets.tracing.recording.recorder import NoAttentionError, can_generate, forward_parameters
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -92,7 +92,7 @@ def trace_without_attention(
     """
     size = size_of(inputs)
     is_text = size is None and sample.text is not None
-    if isinstance(refusal, NeverAttendsError) and is_text:
+    if isinstance(refusal, NoAttentionError) and is_text:
         return _of_text(model, given_model, tokenizer, sample, inputs, memory, refusal, number)
     if size is None or sample.ids is not None or said_of(given_model):
         raise refusal
@@ -133,7 +133,7 @@ def _of_text(
     sample: Sample,
     inputs: dict[str, Any],
     memory: int,
-    passed: NeverAttendsError,
+    passed: NoAttentionError,
     number: int,
 ) -> Trace:
     """Return the trace of a text by a model that never attends; see `trace_without_attention`."""
@@ -155,7 +155,7 @@ def _of_text(
         logits=logits,
         answer=answer,
         predicted=predict(answer, logits, reader, ids),
-        no_attention=str(passed),
+        no_attention=_reason(passed),
         **common | {"warning": "; ".join(filter(None, clauses))},
     )
 
