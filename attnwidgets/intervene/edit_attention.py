@@ -337,7 +337,8 @@ def suppress(
             "Leave it out."
         )
     if states:
-        description += f"; states of layers {spoken(states)} {'pass' if forget else 'still decay at'} them"
+        kept = "is not changed" if forget else "still decays"
+        description += f"; the state of layer{'s' * (len(states) > 1)} {spoken(states)} {kept} there"
     return HeadIntervention(
         model,
         "suppress",

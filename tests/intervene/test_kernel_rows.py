@@ -223,7 +223,7 @@ def test_one_call_reaches_attention_and_kernels() -> None:
     trace = traced("qwen3_5_text")
     suppressed = trace.rerun(aw.suppress(trace, 3))
     assert suppressed.interventions == (
-        "tokens 3 not read by tokens after them; states of layers 0 to 2 still decay at them",
+        "tokens 3 not read by tokens after them; the state of layers 0 to 2 still decays there",
     )
     assert not suppressed.attention_layer(3)[:, 4:, 3].any()
     # Layer by layer, each alone.
@@ -234,7 +234,7 @@ def test_one_call_reaches_attention_and_kernels() -> None:
     torch.testing.assert_close(torch.as_tensor(suppressed.logits), apart, rtol=1e-5, atol=1e-6)
     # What later tokens predict no longer depends on the token's own state there, only on convolutions.
     forgotten = trace.rerun(aw.suppress(trace, 3, forget=True))
-    assert forgotten.interventions[0].endswith("states of layers 0 to 2 pass them")
+    assert forgotten.interventions[0].endswith("the state of layers 0 to 2 is not changed there")
     assert (torch.as_tensor(forgotten.logits) - apart).abs().max() > 1e-4
 
 
