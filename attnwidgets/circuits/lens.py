@@ -10,13 +10,12 @@ import torch
 from attnwidgets._gradients import no_grad
 from attnwidgets.circuits.lens_result import Lens
 from attnwidgets.circuits.translator import Translator
-from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
+from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, without_clause
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.explanations.targets.resolve import TOKENS, spell
-from attnwidgets.tracing.algebra.block_runs import require_every_block
 from attnwidgets.tracing.algebra.steps import apply_steps
 from attnwidgets.tracing.anatomy.output_heads import head_of
-from attnwidgets.tracing.block_replay import captured
+from attnwidgets.tracing.block_replay import every_block
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -81,9 +80,8 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
         )
     target = resolve_target(traced, answer, method="lens", name="answer", logit=True)
     stack = "decoder" if "decoder" in traced.stacks else traced.default_stack
-    require_every_block(traced, stack, "lens")
+    blocks = every_block(traced, stack, "lens")
     head = head_of(traced, stack, "lens", target.position)
-    blocks = captured(traced, stack, "lens")
     states = [block.hidden[0] for block in blocks.layers.values()]
     options: dict[str, Any] = {}
     if translator is not None:
@@ -96,6 +94,9 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
     numbers: dict[str, Any] = _read(head, states, int(cast("int", target.index)), top, translator)
     labels = {index: spell(traced, index) for index in np.unique(numbers["top_ids"]).tolist()}
     common = provenance_of(traced, stack, "circuits.lens", paper=PAPER, options=options, notes=[target.note])
+    # States are read, and no map of how tokens mix, which blocks without attention could be missing from.
+    for attention in (True, False):
+        common["warning"] = without_clause(common["warning"], traced.left_out(stack, attention=attention))
     return Lens(
         **numbers,
         answer=target.label,

@@ -20,9 +20,8 @@ from attnwidgets._selecting import position
 from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.intervene.preview import pass_options
 from attnwidgets.sae.formats.files import read_json, read_torch
-from attnwidgets.tracing.algebra.block_runs import require_every_block
 from attnwidgets.tracing.anatomy.output_heads import head_of
-from attnwidgets.tracing.block_replay import captured, first_tensor
+from attnwidgets.tracing.block_replay import every_block, first_tensor
 from attnwidgets.tracing.content import sampled_fingerprint_of
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
@@ -350,7 +349,7 @@ def _require_head(trace: Trace) -> None:
             f"{_NAME} needs a model that predicts tokens (AutoModelForCausalLM, AutoModelForMaskedLM); this "
             "one does not."
         )
-    require_every_block(trace, "self", _NAME)
+    every_block(trace, "self", _NAME)
     head_of(trace, "self", _NAME, len(trace.tokens) - 1)
 
 
@@ -364,7 +363,7 @@ class _States:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._model = unwrap(trace.model)
-        blocks = captured(trace, "self", _NAME).layers
+        blocks = every_block(trace, "self", _NAME).layers
         self._names = [block.name for block in blocks.values()]
 
     def of(self, ids: list[int]) -> Tensor:

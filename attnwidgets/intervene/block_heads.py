@@ -11,6 +11,7 @@ from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.anatomy.blocks import overlap
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.mixers.calls import watch_kernels
+from attnwidgets.tracing.mixers.kernels import Identity
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -31,7 +32,8 @@ class KernelModule:
         n_heads: Its number of heads; 0 if every channel has a kernel of its own, or none has. One number
             then stands for all channels.
         first: The number of its first head in the block.
-        is_convolved: Whether a short convolution hands tokens on before the kernel.
+        is_convolved: Whether a short convolution makes the values.
+        is_convolution: Whether it alone mixes the tokens, without a kernel.
     """
 
     name: str
@@ -39,6 +41,7 @@ class KernelModule:
     n_heads: int
     first: int
     is_convolved: bool = False
+    is_convolution: bool = False
 
     @property
     def numbers(self) -> range:
@@ -135,8 +138,9 @@ def _kernels_of(block: Block, runs: Mapping[int, Any]) -> tuple[KernelModule, ..
     for mixer in block.mapped:
         mix = next((mix for mix in mixes if mixer.is_measured and overlap(mixer.path, mix.path)), None)
         if mix is not None:
-            is_convolved = mix.convolution is not None
-            kernels.append(KernelModule(mix.path, mixer.kind, mixer.heads, first, is_convolved))
+            is_convolution = isinstance(mix.kernel, Identity)
+            convolved = mix.convolution is not None, is_convolution
+            kernels.append(KernelModule(mix.path, mixer.kind, mixer.heads, first, *convolved))
         first += max(mixer.heads, 1)
     return tuple(kernels)
 

@@ -10,7 +10,7 @@ import torch
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
-from attnwidgets.intervene.block_heads import sites_of
+from attnwidgets.intervene.block_heads import heads_of_blocks, require_known_kernels
 from attnwidgets.intervene.heads import (
     HeadIntervention,
     chosen_heads,
@@ -18,13 +18,16 @@ from attnwidgets.intervene.heads import (
     positions,
     spoken,
 )
+from attnwidgets.intervene.kernel_rows import RowEdit, Suppression
 from attnwidgets.tracing.recording.attention_function import attention_weights
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from torch import Tensor
 
+    from attnwidgets.intervene.block_heads import BlockHeads, KernelModule
     from attnwidgets.tracing.interventions import Intervention, Seen
     from attnwidgets.tracing.recording.attention_function import Scored
 
@@ -50,9 +53,15 @@ def edit_attention(
         with aw.edit_attention(model, (3, 1), "uniform"):
             ...
 
+    Rows of a kernel without a softmax (`aw.mixing(trace, "kernel")`) are replaced as well, in a trace, where
+    its heads are named: by a matrix, whose weights may be negative and sum to anything, or by "one_hot". Its
+    columns are positions after a short convolution, and a query's output becomes the sum of their values, as
+    the kernel mixes them, with these weights.
+
     Args:
         model: A transformers model, or a trace of one.
-        heads: (layer, head), a list of such pairs, heads by layer, or None for all heads of all layers.
+        heads: (layer, head), a list of such pairs, heads by layer, or None for all heads of attention of all
+            layers. The number of a map that stands for all channels of a kernel may be named as well.
         to: "uniform", equal weight on every key that a query may read; "permuted", the row's own weights in
             random order on these keys; "one_hot", all weight on `key`, if the query may read it (other rows
             are not changed); or a matrix [query, key] or [head, query, key] (heads as chosen in a layer),
@@ -63,12 +72,17 @@ def edit_attention(
         seed: Seed of "permuted".
 
     Returns:
-        A context manager; the model is restored on exit, even after an exception.
+        A context manager; the model is restored on exit, even after an exception. In a call that continues
+        from a cache, kernels whose rows are replaced there raise an UnsupportedModelError: `generate()` needs
+        `use_cache=False`.
 
     Raises:
         ValueError: If `to` or the stack is unknown, `key` is missing or not needed, or a matrix has another
-            shape, negative or infinite numbers, or weight where a query may not read (when the model runs).
+            shape, infinite numbers, negative ones for attention, or weight where a query may not read (when
+            the model runs).
         IndexError: If the layer or head is out of range.
+        UnsupportedModelError: If `to` is "uniform" or "permuted" for a kernel, whose rows share out nothing
+            (a ValueError).
 
     Source: Jain and Wallace 2019, section 4.2.1 (permuted); Wiegreffe and Pinter 2019, section 3.2 (uniform).
 
@@ -78,8 +92,8 @@ def edit_attention(
         >>> edited.attention_layer(0)[1, :, 2].tolist()
         [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
-    stack, modules = sites_of(model, stack)
-    chosen = chosen_heads(heads, modules)
+    stack, blocks = heads_of_blocks(model, stack)
+    chosen = _named_heads(heads, blocks)
     if isinstance(to, str) and to not in KINDS:
         raise ValueError(f"to {to!r} is not one of {listed(KINDS)}, nor a matrix.{suggest(to, KINDS)}")
     one_hot = isinstance(to, str) and to == "one_hot"
@@ -89,20 +103,56 @@ def edit_attention(
             if key is None
             else f"key is for to='one_hot', but to is {to if isinstance(to, str) else 'matrix'!r}."
         )
+    kernels = list(_kernels_of(chosen, blocks))
+    for layer, kernel, numbers in kernels:
+        if isinstance(to, str) and to != "one_hot":
+            raise UnsupportedModelError(
+                f"to={to!r} deals out the weights of attention, which sum to one; those of layer {layer} "
+                f"({kernel.kind}) are signed and need not: give a matrix, or to='one_hot'."
+            )
+        if not isinstance(to, str) and np.ndim(to) == _MAPS and list(chosen[layer]) != numbers:
+            raise ValueError(
+                f"heads of layer {layer} are of several mixers: give a matrix [query, key] for all, or name "
+                "the heads of one."
+            )
+    queries = None if query is None else positions(query, "query", model, stack, 0)
     new_rows: NewRows
     if key is not None:
         column = min(positions(key, "key", model, stack, 1))
         new_rows, description = _OneHot(column), f"all on token {column}"
+        run = RowEdit(queries, column=column)
     elif isinstance(to, str):
         new_rows, description = (_uniform if to == "uniform" else _Permuted(seed)), to
+        run = None
     else:
-        new_rows, description = _Matrix(_checked_matrix(to, chosen)), "set to a matrix"
-    queries = None if query is None else positions(query, "query", model, stack, 0)
+        only_kernels = bool(kernels) and not any(
+            blocks[layer].of_attention(numbers) for layer, numbers in chosen.items()
+        )
+        matrix = _checked_matrix(to, chosen, signed=only_kernels)
+        new_rows, description = _Matrix(matrix), "set to a matrix"
+        run = RowEdit(queries, matrix=matrix)
     where = "" if queries is None else f" at token{'s' * (len(queries) != 1)} {spoken(queries)}"
-    description = f"attention of {describe_heads(chosen)}{where} {description}"
+    description = f"{'rows' if kernels else 'attention'} of {describe_heads(chosen)}{where} {description}"
     return HeadIntervention(
-        model, "edit_attention", description, stack, chosen, weigh=_Edit(new_rows, queries)
+        model,
+        "edit_attention",
+        description,
+        stack,
+        chosen,
+        blocks=blocks,
+        weigh=_Edit(new_rows, queries),
+        run=run,
     )
+
+
+def _named_heads(heads: Any, blocks: Mapping[int, BlockHeads]) -> dict[int, tuple[int, ...]]:
+    """Return heads by layer; those of attention if none are named."""
+    if heads is not None:
+        return chosen_heads(heads, blocks, channels=True)
+    attending = {layer: block.attention for layer, block in blocks.items() if block.attention is not None}
+    if not attending:
+        raise ValueError("heads is missing: this stack has no attention; name heads of its kernels.")
+    return chosen_heads(None, attending)
 
 
 @dataclass(frozen=True)
@@ -197,8 +247,8 @@ class _Matrix:
         return new
 
 
-def _checked_matrix(matrix: Any, heads: Mapping[int, tuple[int, ...]]) -> Tensor:
-    """Return a matrix [head or 1, query, key] of finite weights, none negative."""
+def _checked_matrix(matrix: Any, heads: Mapping[int, tuple[int, ...]], *, signed: bool) -> Tensor:
+    """Return a matrix [head or 1, query, key] of finite weights, none negative unless they may be."""
     # A copy, because an array may be read-only or change later.
     weights = matrix.detach().clone() if isinstance(matrix, torch.Tensor) else torch.tensor(np.array(matrix))
     counts = {len(of_layer) for of_layer in heads.values() if of_layer}
@@ -210,8 +260,12 @@ def _checked_matrix(matrix: Any, heads: Mapping[int, tuple[int, ...]]) -> Tensor
             f"[head, query, key] for the {'/'.join(map(str, sorted(counts)))} heads chosen."
         )
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
-    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()):
-        raise ValueError("to contains negative or infinite numbers; attention weights are 0 or more.")
+    if not bool(torch.isfinite(weights).all()) or (not signed and bool((weights < 0).any())):
+        raise ValueError(
+            "to contains infinite numbers."
+            if signed
+            else "to contains negative or infinite numbers; attention weights are 0 or more."
+        )
     return weights
 
 
@@ -222,6 +276,7 @@ def suppress(
     *,
     heads: Any = None,
     renormalize: bool = True,
+    forget: bool = False,
     stack: str | None = None,
 ) -> Intervention:
     """Prevent some tokens from reading others while a `with` block runs.
@@ -230,21 +285,32 @@ def suppress(
     that the query reads; a query without any other token takes nothing. Indirect paths between two tokens
     (through a third one, in another layer) stay open, unless the third is a target as well.
 
+    In blocks that mix tokens without a softmax (state-space models, delta rules, linear attention,
+    recurrences, gated convolutions; `aw.mixing`) a source hands nothing to the targets: what it adds to them
+    is taken away, also where a short convolution hands it on. The state still decays at the source, and a
+    delta rule still erases there: `forget=True` lets the state pass the source unchanged. Gates, queries and
+    keys of other tokens stay what they are, though a short convolution may have mixed the source into them.
+
     Args:
-        model: A transformers model, or a trace of one.
+        model: A transformers model, or a trace of one, which models with such blocks need.
         source: Positions of the tokens that are not read.
         target: Positions of the tokens that do not read them; None for all tokens after the first source.
-        heads: Only in these heads; see `aw.ablate_heads`. None for all heads of all layers.
-        renormalize: Whether the rest of a row is scaled to sum to one; else the sources' weights become zero
-            and the rest is not changed.
+        heads: Only in these heads; see `aw.ablate_heads`. None for all heads of all layers, and all channels.
+            The number of a map that stands for all channels of a kernel may be named as well.
+        renormalize: Whether the rest of a row of attention is scaled to sum to one; else the sources' weights
+            become zero and the rest is not changed, as always in kernels.
+        forget: Whether kernels skip the sources, as if they were not there (step sizes, beta and log decay of
+            zero), and with them what a short convolution had gathered there; by default decay remains.
         stack: Which attention, in models with several stacks ("encoder", "decoder", "cross").
 
     Returns:
-        A context manager; the model is restored on exit, even after an exception.
+        A context manager; the model is restored on exit, even after an exception. In a call that continues
+        from a cache, kernels raise an UnsupportedModelError: `generate()` needs `use_cache=False` for them.
 
     Raises:
-        ValueError: If a position is out of range, or the stack is unknown.
+        ValueError: If a position is out of range, the stack is unknown, or `forget` has no effect.
         IndexError: If the layer or head is out of range.
+        UnsupportedModelError: If a model without a trace has blocks without attention (a ValueError).
 
     Source: Bogdan et al. 2025, Thought Anchors, section 5 (of sentences, in all layers and heads); Geva et
     al. 2023, section 4 (attention knockout).
@@ -255,23 +321,58 @@ def suppress(
         >>> suppressed.attention_layer(0)[:, 4, 2].max().item()
         0.0
     """
-    stack, modules = sites_of(model, stack)
-    chosen = chosen_heads(heads, modules)
+    require_known_kernels(model, "suppress")
+    stack, blocks = heads_of_blocks(model, stack)
+    chosen = chosen_heads(heads, blocks, channels=True)
     sources = positions(source, "source", model, stack, 1)
     targets = None if target is None else positions(target, "target", model, stack, 0)
     after = min(sources, default=0) if targets is None else None
     where = "" if heads is None else f" in {describe_heads(chosen)}"
     readers = "tokens after them" if targets is None else f"tokens {spoken(targets)}"
     description = f"tokens {spoken(sources)} not read by {readers}{where}"
-    weigh = _Suppression(sources, targets, after, renormalize)
-    return HeadIntervention(model, "suppress", description, stack, chosen if sources else {}, weigh=weigh)
+    states = _layers_with_states(chosen, blocks)
+    if forget and not states:
+        raise ValueError(
+            "forget=True has no effect here: nothing that was chosen keeps a state, which decays at a token. "
+            "Leave it out."
+        )
+    if states:
+        kept = "is not changed" if forget else "still decays"
+        description += f"; the state of layer{'s' * (len(states) > 1)} {spoken(states)} {kept} there"
+    return HeadIntervention(
+        model,
+        "suppress",
+        description,
+        stack,
+        chosen if sources else {},
+        blocks=blocks,
+        weigh=_Suppression(sources, targets, after, renormalize),
+        run=Suppression("suppress", sources, targets, after, forget),
+    )
+
+
+def _kernels_of(
+    chosen: Mapping[int, Iterable[int]], blocks: Mapping[int, BlockHeads]
+) -> Iterable[tuple[int, KernelModule, list[int]]]:
+    """Yield the kernels that some heads are of: the layer, the kernel and its numbers."""
+    for layer, numbers in chosen.items():
+        for kernel in blocks[layer].kernels:
+            own = [number for number in numbers if number in kernel.numbers]
+            if own:
+                yield layer, kernel, own
+
+
+def _layers_with_states(chosen: Mapping[int, Iterable[int]], blocks: Mapping[int, BlockHeads]) -> list[int]:
+    kernels = _kernels_of(chosen, blocks)
+    return sorted({layer for layer, kernel, _ in kernels if not kernel.is_convolution})
 
 
 def drop_tokens(model: Any, tokens: Any, *, stack: str | None = None) -> Intervention:
     """Prevent all other tokens from reading some tokens, in all layers and heads, while a `with` block runs.
 
     Equivalent to an attention mask that hides them, except for their own rows, which no token reads (a model
-    that pools over all tokens, or is read at one of them, still does).
+    that pools over all tokens, or is read at one of them, still does). States of kernels pass them unchanged,
+    as in `aw.suppress` with `forget=True`.
 
     Args:
         model: A transformers model, or a trace of one.
@@ -290,12 +391,20 @@ def drop_tokens(model: Any, tokens: Any, *, stack: str | None = None) -> Interve
         >>> dropped.attention_layer(0)[:, 1, [2, 5]].max().item()
         0.0
     """
-    stack, modules = sites_of(model, stack)
-    chosen = chosen_heads(None, modules)
+    require_known_kernels(model, "drop_tokens")
+    stack, blocks = heads_of_blocks(model, stack)
+    chosen = chosen_heads(None, blocks, channels=True)
     dropped = positions(tokens, "tokens", model, stack, 1)
-    description = f"tokens {spoken(dropped)} dropped"
-    weigh = _Suppression(dropped, None, None, renormalize=True)
-    return HeadIntervention(model, "drop_tokens", description, stack, chosen if dropped else {}, weigh=weigh)
+    return HeadIntervention(
+        model,
+        "drop_tokens",
+        f"tokens {spoken(dropped)} dropped",
+        stack,
+        chosen if dropped else {},
+        blocks=blocks,
+        weigh=_Suppression(dropped, None, None, renormalize=True),
+        run=Suppression("drop_tokens", dropped, None, None, forget=True),
+    )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from attnwidgets._errors import require_choice
 from attnwidgets._selecting import pick
 from attnwidgets.intervene.block_heads import BlockHeads, heads_of_blocks
-from attnwidgets.intervene.kernel_heads import silenced
+from attnwidgets.intervene.kernel_runs import changed_kernels
 from attnwidgets.intervene.preview import pass_options
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.interventions import Intervention, session_of
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from attnwidgets.intervene.block_heads import KernelModule
+    from attnwidgets.intervene.kernel_runs import KernelChange, KernelRun
     from attnwidgets.tracing.anatomy.attention_modules import AttentionModule
     from attnwidgets.tracing.interventions import Seen
 
@@ -52,10 +54,13 @@ class HeadIntervention(Intervention):
         said: What it does, in words.
         stack: Name of the stack.
         heads: Heads by layer, or all of them by their numbers in the maps of `blocks`.
-        blocks: The heads of every block, if some of these heads are those of kernels: their outputs become
-            zero.
+        blocks: The heads of every block, if some of these heads are those of kernels.
         weigh: Takes a call, its weights [batch, head, query, key] and the layer's heads; returns new weights.
         write: The same for the outputs of heads [batch, head, query, dim].
+        run: Changes calls of kernels.
+
+    Raises:
+        UnsupportedModelError: If one module is the kernel of several blocks.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class HeadIntervention(Intervention):
         blocks: Mapping[int, BlockHeads] | None = None,
         weigh: Change | None = None,
         write: Change | None = None,
+        run: KernelChange | None = None,
     ) -> None:
         by_layer = {layer: list(numbers) for layer, numbers in heads.items()}
         known = blocks or {}
@@ -76,12 +82,13 @@ class HeadIntervention(Intervention):
             layer: known[layer].of_attention(numbers) if layer in known else numbers
             for layer, numbers in by_layer.items()
         }
-        self._kernels = {
-            kernel.name: chosen
+        self._kernels = [
+            (kernel, chosen, run)
             for layer, numbers in by_layer.items()
-            for kernel in (known[layer].kernels if layer in known else ())
+            for kernel in (known[layer].kernels if layer in known and run is not None else ())
             if (chosen := [number - kernel.first for number in numbers if number in kernel.numbers])
-        }
+        ]
+        _require_one_block_each(self._kernels, known)
         where = frozenset((stack, layer) for layer, numbers in by_layer.items() if numbers)
         only_kernels = bool(self._kernels) and not any(self._heads.values())
         super().__init__(model, kind, said, where, {} if only_kernels else None)
@@ -99,8 +106,10 @@ class HeadIntervention(Intervention):
         return bool(self.where)
 
     def attach(self, model: nn.Module, own: Callable[[], bool]) -> AbstractContextManager[None]:
-        """Return a context in which the heads of kernels are zero."""
-        return silenced(model, self._kernels, own, self._note_applied) if self._kernels else nullcontext()
+        """Return a context in which the calls of kernels are changed."""
+        if not self._kernels:
+            return nullcontext()
+        return changed_kernels(model, self._kernels, own, self._note_applied)
 
     def _note_applied(self) -> None:
         session = session_of(self._model)
@@ -125,6 +134,19 @@ class HeadIntervention(Intervention):
                 f"which has heads 0 to {by_head.shape[1] - 1}."
             )
         return change(seen, by_head, heads)
+
+
+def _require_one_block_each(
+    kernels: Sequence[tuple[KernelModule, list[int], KernelChange]], blocks: Mapping[int, BlockHeads]
+) -> None:
+    for kernel, _, _ in kernels:
+        shared = [
+            layer for layer, block in blocks.items() if any(k.name == kernel.name for k in block.kernels)
+        ]
+        if len(shared) > 1:
+            raise UnsupportedModelError(
+                f"{kernel.name} serves as layers {spoken(shared)}, which cannot be changed one by one."
+            )
 
 
 def chosen_heads(
@@ -337,7 +359,13 @@ def ablate_heads(
         chosen,
         blocks=blocks,
         write=_Ablation(how, known, seed),
+        run=_silenced,
     )
+
+
+def _silenced(run: KernelRun, heads: list[int]) -> Tensor:
+    """Return the outputs of a kernel with those of some heads set to zero."""
+    return run.output.index_fill(2, torch.tensor(heads, device=run.output.device), 0)
 
 
 @dataclass(frozen=True)

@@ -224,6 +224,22 @@ def captured(trace: object, stack: str, purpose: str, *, mixing: bool = False) -
         return blocks[stack, mixing]
 
 
+def every_block(trace: Trace, stack: str, purpose: str) -> RecordedBlocks:
+    """Return `captured` blocks of a stack, all of them, whatever mixes their tokens.
+
+    Raises:
+        UnsupportedModelError: If the states of some blocks are not recorded; the message names the blocks.
+    """
+    blocks = captured(trace, stack, purpose, mixing=True)
+    lacking = [block.number for block in trace.anatomy.stacks[stack] if block.number not in blocks.layers]
+    if lacking:
+        raise UnsupportedModelError(
+            f"{purpose} is not available: it reads the states of every block, and those of blocks "
+            f"{', '.join(map(str, lacking))} are not recorded. print(trace.anatomy) shows what they do."
+        )
+    return blocks
+
+
 def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
     """Run a trace's model once more on its input and return a stack's blocks with their inputs.
 

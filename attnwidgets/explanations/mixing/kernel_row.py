@@ -76,7 +76,7 @@ def mixer_at(trace: Any, layer: int, head: int, stack: str) -> tuple[str, Mix | 
         return ATTENTION, None, head
     block = next(block for block in trace.anatomy.stacks[stack] if block.number == layer)
     first = 0
-    for mixer in block.mixers:
+    for mixer in block.mapped:
         heads = max(mixer.heads, 1)
         if first <= head < first + heads:
             if mixer.stack:
@@ -107,7 +107,8 @@ def kernel_row(
     Raises:
         IndexError: If the head, query or channel is out of range.
         ValueError: If the stack is unknown.
-        UnsupportedModelError: If the block's mixing was not recorded, or is a convolution.
+        UnsupportedModelError: If the block's mixing was not recorded, is a convolution, or is not what the
+            kernel returns (under an intervention on its rows).
     """
     require_trace(trace, "kernel_row")
     stack = resolve_stack(trace, stack)
@@ -121,7 +122,7 @@ def kernel_row(
         )
     if not 0 <= query < mix.n_tokens:
         raise IndexError(f"query {query} is out of range: layer {layer} has query 0 to {mix.n_tokens - 1}")
-    every = mix.kernel.rows([query])[:, 0].detach().cpu().numpy()
+    every = mix.proved.kernel.rows([query])[:, 0].detach().cpu().numpy()
     channels = len(every) if len(every) == mix.n_channels else 0
     if channels:
         read = np.abs(every[:, : max(query, 1)]).sum(axis=1)

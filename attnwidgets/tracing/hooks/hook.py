@@ -14,7 +14,7 @@ from attnwidgets._errors import suggest
 from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.anatomy.block_names import block_lists, word_embeddings
-from attnwidgets.tracing.recording.cache import cache_given
+from attnwidgets.tracing.recording.cache import cache_given, cache_returned
 from attnwidgets.tracing.recording.call_scope import own_method
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -175,6 +175,7 @@ class PassWatch:
     """Follows the passes of a model by hooks that change nothing.
 
     Without a cache, every pass of `generate()` reads the prompt again; its first pass tells how long that is.
+    A state does not tell how many tokens are in it: they are counted, pass by pass.
 
     Args:
         model: The model, unwrapped.
@@ -189,7 +190,11 @@ class PassWatch:
         self.calls = 0
         self._ids: Tensor | None = None
         self._positions: Tensor | None = None
-        self._past = 0
+        # Tokens before the pass, in each text, and after it [batch or 1, 1]; None if they are unknown.
+        self._past: Tensor | None = None
+        self._read: Tensor | None = None
+        self._state: Any = None
+        self._continues = False
         self._prompt: Tensor | None = None
         self._generating = False
         owner = model.get_submodule(_owner(model, hook_point))
@@ -197,6 +202,7 @@ class PassWatch:
         self._own = own
         with ExitStack() as stack:
             stack.callback(owner.register_forward_pre_hook(self._begin, with_kwargs=True).remove)
+            stack.callback(owner.register_forward_hook(self._end).remove)
             for table in word_embeddings(model):
                 stack.callback(table.register_forward_pre_hook(self._embed).remove)
             if callable(getattr(model, "generate", None)):
@@ -210,11 +216,11 @@ class PassWatch:
 
     def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `generate` and mark the passes in between as generation."""
-        self._generating, self._prompt = True, None
+        self._generating, self._prompt, self._state, self._read = True, None, None, None
         try:
             return generate(*args, **kwargs)
         finally:
-            self._generating, self._prompt = False, None
+            self._generating, self._prompt, self._state = False, None, None
 
     def _embed(self, _: nn.Module, args: tuple[Any, ...]) -> None:
         if self._own() and args and isinstance(args[0], torch.Tensor) and not args[0].is_floating_point():
@@ -225,13 +231,40 @@ class PassWatch:
             return
         self.calls += 1
         given = dict(zip(self._names, args, strict=False)) | kwargs
-        self._past = _cache_length(cache_given(given))
+        cache = cache_given(given)
+        state = given.get("state") if cache is None else cache
+        self._begin_after(state, _cache_length(cache))
         names = ("input_ids", "attention_mask", "position_ids")
         ids, mask, positions = (_table(given.get(name)) for name in names)
-        if positions is None and mask is not None and self._past == 0:
+        if positions is None and mask is not None and not self._continues:
             positions = (mask.long().cumsum(-1) - 1).clamp_min(0)
         self._positions = positions
         self._ids = self._ids if ids is None else ids
+        states = given.get("inputs_embeds") if ids is None else ids
+        if positions is not None:
+            self._read = positions.amax(-1, keepdim=True) + 1
+        elif self._past is not None and isinstance(states, torch.Tensor):
+            self._read = self._past + states.shape[1]
+        else:
+            self._read = None
+        self._state = state
+
+    def _end(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        if self._own():
+            returned = cache_returned(output)
+            state = getattr(output, "state", None) if returned is None else returned
+            self._state = self._state if state is None else state
+
+    def _begin_after(self, state: Any, length: int) -> None:
+        """Note how many tokens are before a pass that is given a cache or another state."""
+        is_followed = state is not None and (
+            state is self._state or (self._generating and self._read is not None)
+        )
+        self._continues = bool(length) or is_followed or _is_used(state)
+        if not self._continues or length:
+            self._past = torch.tensor([[length]])
+        else:
+            self._past = self._read if is_followed else None
 
     def positions(self, states: Tensor) -> Tensor:
         """Return each token's position in its text [batch, token], not counting padding."""
@@ -239,7 +272,13 @@ class PassWatch:
         known = self._positions
         if known is not None and known.shape[-1] == tokens and len(known) in (1, batch):
             return known.to(states.device).expand(batch, tokens)
-        return (self._past + torch.arange(tokens, device=states.device)).expand(batch, tokens)
+        if self._past is None:
+            raise UnsupportedModelError(
+                "positions are unknown: the cache of this model does not tell how many tokens it holds, and "
+                "was begun before the with block. Begin the text inside it, or pass use_cache=False."
+            )
+        past = self._past.to(states.device)
+        return (past + torch.arange(tokens, device=states.device)).expand(batch, tokens)
 
     def chosen(self, states: Tensor, positions: Positions, skip: frozenset[int]) -> Tensor | None:
         """Return which tokens of a pass are selected [batch, token]; None for all of them.
@@ -272,7 +311,7 @@ class PassWatch:
 
     def _at(self, states: Tensor, positions: Positions) -> Tensor:
         token_positions = self.positions(states)
-        new_text = self._past == 0 and not self._generating
+        new_text = not self._continues and not self._generating
         if new_text or self._prompt is None or len(self._prompt) not in (1, len(token_positions)):
             self._prompt = token_positions.max(dim=-1, keepdim=True).values + 1
         if positions == "last" and self._generating:
@@ -281,7 +320,7 @@ class PassWatch:
             last = torch.zeros_like(token_positions, dtype=torch.bool)
             last[:, -1] = True
             # Padding on the right: the last token is where positions are largest.
-            return last if self._past else token_positions == self._prompt - 1
+            return last if self._continues else token_positions == self._prompt - 1
         if positions in ("prompt", "generated"):
             return (
                 token_positions < self._prompt if positions == "prompt" else token_positions >= self._prompt
@@ -329,14 +368,30 @@ def require_positions(positions: Any) -> None:
 
 def _owner(model: nn.Module, hook_point: HookPoint) -> str:
     """Return the path of the module that runs the blocks around a hook point and receives the inputs."""
-    lists = (path for path in block_lists(model) if hook_point.module.startswith(f"{path}."))
-    return next(lists, hook_point.module).rpartition(".")[0]
+    inside = [path for path in block_lists(model) if hook_point.module.startswith(f"{path}.")]
+    parts = hook_point.module.split(".")
+    above = (".".join(parts[:count]) for count in range(1, len(parts)))
+    # Blocks that do not attend are in the outermost list.
+    inside += [path for path in above if isinstance(model.get_submodule(path), torch.nn.ModuleList)]
+    return (inside or [hook_point.module])[0].rpartition(".")[0]
+
+
+def _is_used(state: Any) -> bool:
+    """Return whether a cache, or another state, may hold what earlier tokens left in it."""
+    layers = getattr(state, "layers", None)
+    if layers is None:
+        return state is not None
+    past = (getattr(layer, "has_previous_state", None) for layer in layers)
+    return any(isinstance(used, dict) and any(used.values()) for used in past)
 
 
 def _cache_length(cache: Any) -> int:
-    """Return the number of tokens in a cache."""
+    """Return the number of tokens in a cache; 0 if it is empty, or holds states that do not tell."""
     length: Callable[[], int] | None = getattr(cache, "get_seq_length", None)
-    return int(length()) if callable(length) else 0
+    try:
+        return int(length()) if callable(length) else 0
+    except ValueError:  # of a cache without keys
+        return 0
 
 
 def _table(value: Any) -> Tensor | None:

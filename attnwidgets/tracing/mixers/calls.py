@@ -22,6 +22,7 @@ from attnwidgets.tracing.mixers.kernels import (
     GatedDeltaRule,
     GatedRecurrence,
     Kernel,
+    LinearAttention,
     MatrixMemory,
     SelectiveScan,
     TimeMix,
@@ -112,6 +113,22 @@ def matrix_memory(call: Mapping[str, Any], output: Tensor, eps: float) -> Kernel
     return KernelCall(kernel, value.flatten(2), output.transpose(1, 2).flatten(2))
 
 
+def lightning_attention(module: Any, projected: Tensor, mixed: Tensor) -> KernelCall:
+    """Return the kernel of lightning attention, whose code is in its module.
+
+    Args:
+        module: The module.
+        projected: Queries, keys and values before their activation [batch, position, channel].
+        mixed: What its norm reads [batch, position, channel].
+    """
+    states = module.act_fn(projected).unflatten(-1, (module.num_attention_heads, -1))
+    query, key, value = states.chunk(3, -1)
+    # Padding is masked after the activation.
+    kept = (mixed != 0).any(-1, keepdim=True)[..., None]
+    decay = -module.slope_rate.flatten().expand(query.shape[:3])
+    return KernelCall(LinearAttention(query, key * kept, decay), (value * kept).flatten(2), mixed)
+
+
 READERS: dict[str, Callable[[Mapping[str, Any], Tensor], KernelCall]] = {
     "mamba_selective_scan": _scan,
     "mamba2_chunk_scan": _chunked_scan,
@@ -130,14 +147,33 @@ VALUES = {
     "rwkv_linear_attention": "value",
     "_rnn_scan": "hidden_states",
     CONVOLUTION: "hidden_states",
+    "xLSTMBackend": "value",
+    "LightningAttention": "value",
 }
 """The argument of each in which it is linear."""
 
 CHANNELS_FIRST = ("mamba_selective_scan", CONVOLUTION)
 """Those in which it is [batch, channel, position]."""
 
+POSITIONED = {
+    "mamba_selective_scan": ("hidden_states", "dt", "B", "C", "z"),
+    "mamba2_chunk_scan": ("hidden_states", "dt", "B", "C", "z"),
+    "torch_chunk_gated_delta_rule": ("query", "key", "value", "g", "beta"),
+    "chunk_kimi_delta_attention": ("query", "key", "value", "g", "beta"),
+    "rwkv_linear_attention": ("key", "value"),
+    "_rnn_scan": ("hidden_states", "recurrent_gate", "reset"),
+    "xLSTMBackend": ("query", "key", "value", "igate", "fgate"),
+    "LightningAttention": ("query", "key", "value", "decay"),
+}
+"""By name of a function, or the end of that of a module's class, the arguments with an axis of positions."""
+
 METHODS = ("_rnn_scan",)
 """Those that are methods of a module instead of functions of its file."""
+
+
+def has_state(arguments: Mapping[str, Any]) -> bool:
+    """Return whether a kernel continues from a state."""
+    return any(isinstance(arguments.get(state), (torch.Tensor, tuple, list)) for state in _STATES)
 
 
 def read_call(name: str, arguments: Mapping[str, Any], output: Any) -> KernelCall:
@@ -146,7 +182,7 @@ def read_call(name: str, arguments: Mapping[str, Any], output: Any) -> KernelCal
     Raises:
         UnsupportedModelError: If it continues from a state, whose part cannot be divided among tokens.
     """
-    if any(isinstance(arguments.get(state), (torch.Tensor, tuple, list)) for state in _STATES):
+    if has_state(arguments):
         raise UnsupportedModelError(
             f"{name} continues from a state that earlier tokens left, which cannot be divided among them: "
             "trace the whole text, without a cache"
@@ -188,13 +224,13 @@ def _wrap(owner: Any, name: str, chain: ContextVar[tuple[Handler, ...]]) -> None
         bound.apply_defaults()
         arguments = dict(bound.arguments)
         arguments |= arguments.pop(extra, {})
-        return _handled(in_force, name, function, arguments)
+        return run_handled(in_force, name, function, arguments)
 
     setattr(watched, _MARK, True)
     setattr(owner, name, watched)
 
 
-def _handled(
+def run_handled(
     in_force: tuple[Handler, ...], name: str, function: Callable[..., Any], arguments: dict[str, Any]
 ) -> Any:
     """Run a kernel through the handlers, the last one first."""
@@ -203,21 +239,25 @@ def _handled(
     *outer, handler = in_force
 
     def go_on(**changed: Any) -> Any:
-        return _handled(tuple(outer), name, function, changed)
+        return run_handled(tuple(outer), name, function, changed)
 
     return handler(name, go_on, arguments)
 
 
 @contextmanager
-def handling(handler: Handler, *, steps: bool = False) -> Iterator[None]:
+def handling(handler: Handler, *, steps: bool = False, first: bool = False) -> Iterator[None]:
     """Let a handler see, and change, all watched calls of this thread or task.
 
     Args:
         handler: The handler.
         steps: Whether it sees `STEPS`, too.
+        first: Whether it is nearest to the kernel, so that what records sees a call as it changed it, and
+            not the calls that it makes. Otherwise what is in force already is nearer.
     """
     chains = (handlers, step_handlers) if steps else (handlers,)
-    tokens = [(chain, chain.set((*chain.get(), handler))) for chain in chains]
+    tokens = [
+        (chain, chain.set((handler, *chain.get()) if first else (*chain.get(), handler))) for chain in chains
+    ]
     try:
         yield
     finally:
@@ -231,23 +271,17 @@ MODULE_VALUES = {"xLSTMBackend": "value"}
 SPLIT_VALUES = ("LightningAttention",)
 """Ends of the names of classes that split queries, keys and values, in this order, off one tensor."""
 
-STEPS = (
-    "mamba2_selective_state_update",
-    "torch_recurrent_gated_delta_rule",
-    "recurrent_kimi_delta_attention",
-)
-"""Functions that stand in for kernels with heads where one token continues a state."""
-
-HEAD_AXES = {
-    "mamba2_chunk_scan": 2,
-    "mamba2_selective_state_update": 1,
-    "torch_chunk_gated_delta_rule": 2,
-    "torch_recurrent_gated_delta_rule": 2,
-    "chunk_kimi_delta_attention": 2,
-    "recurrent_kimi_delta_attention": 2,
+STEPS: dict[str, int | None] = {
+    "mamba_selective_state_update": None,
+    "mamba2_selective_state_update": None,
+    "torch_recurrent_gated_delta_rule": 1,
+    "recurrent_kimi_delta_attention": 1,
+    "causal_conv1d_update": 2,
 }
-"""Functions with heads, and the axis of heads in what they return."""
+"""Functions that stand in for kernels and convolutions where a token continues a state, and the axis of
+positions in what they return; None if there is none."""
 
-MODULE_HEAD_AXES = {"xLSTMBackend": ("", 1), "LightningAttention": ("norm", 2)}
-"""By the end of their class's name, modules that are a kernel with heads: the part that reads what the kernel
-returns, or "" if the module returns it, and there the axis of heads, or of heads and channels."""
+
+def position_axis(name: str) -> int | None:
+    """Return the axis of positions in a kernel's values and in what it returns, by its function or class."""
+    return STEPS.get(name, 2 if name in (*CHANNELS_FIRST, *MODULE_VALUES) else 1)

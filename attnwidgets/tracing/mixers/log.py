@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -22,19 +21,27 @@ from attnwidgets.tracing.mixers.calls import (
     CONVOLUTION,
     KernelCall,
     handling,
+    lightning_attention,
     matrix_memory,
     read_call,
     watch_kernels,
+)
+from attnwidgets.tracing.mixers.convolutions import (
+    Convolved,
+    fitting,
+    floating,
+    function_convolution,
+    module_convolution,
+    shifted,
 )
 from attnwidgets.tracing.mixers.kernels import (
     AttentionWeights,
     DifferentialAttention,
     Identity,
     Joined,
-    LinearAttention,
     TimeMix,
 )
-from attnwidgets.tracing.mixers.mix import Convolution, Mix, MixedBlock, quotient
+from attnwidgets.tracing.mixers.mix import Mix, MixedBlock
 from attnwidgets.tracing.recording.attention_function import repeat_heads
 from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.recording.returned import is_half
@@ -51,14 +58,6 @@ if TYPE_CHECKING:
 _NOT_ADDED = 1e-6  # a factor so small is rounding
 _TOKENS_TRIED = 16  # on which a block's sum is found
 _SPREADS = 4  # standard errors within which a factor counts as 1
-
-
-@dataclass
-class _Convolved:
-    """A call of a short convolution: `Convolution` with its output [batch, position, channel]."""
-
-    convolution: Convolution
-    output: Tensor
 
 
 @dataclass
@@ -79,7 +78,7 @@ class _Frame:
     path: str
     inputs: tuple[Any, ...]
     kernels: list[KernelCall] = field(default_factory=list)
-    convolutions: list[_Convolved] = field(default_factory=list)
+    convolutions: list[Convolved] = field(default_factory=list)
     # What its own parts read and returned, by their names.
     parts: dict[str, _Part] = field(default_factory=dict)
     # The calls of mixing modules in it, if it is a block.
@@ -146,7 +145,7 @@ class MixerLog:
         output = output[0] if isinstance(output, (tuple, list)) and output else output
         if isinstance(output, torch.Tensor):
             if isinstance(module, nn.Conv1d):
-                frame.convolutions += _module_convolution(module, args)
+                frame.convolutions += module_convolution(module, args)
             elif read_module := _module_kernel(module):
                 frame.kernels.append(read_module(frame, kwargs, output))
             self._finish(frame, output)
@@ -168,7 +167,7 @@ class MixerLog:
                 self.blocks.setdefault(frame.path, []).append(block)
         elif outer is not None:
             outer.mixes += frame.mixes
-        states = next(filter(_is_floating, frame.inputs), None)
+        states = next(floating(frame.inputs), None)
         if outer is not None and states is not None:
             outer.parts[path_end(frame.path)] = _Part(module, frame.inputs, states, output)
 
@@ -178,7 +177,7 @@ class MixerLog:
         if self._frames:
             frame = self._frames[-1]
             if name == CONVOLUTION:
-                frame.convolutions += _convolution(arguments, output)
+                frame.convolutions += function_convolution(arguments, output)
             else:
                 frame.kernels.append(read_call(name, arguments, output))
         return output
@@ -238,51 +237,13 @@ def _entering(log: MixerLog, path: str) -> Callable[..., None]:
     return lambda module, args, kwargs: log.enter(module, path, args, kwargs)
 
 
-def _is_floating(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
 def path_end(path: str) -> str:
     """Return the last name of a module's path."""
     return path.rpartition(".")[2]
 
 
-def _convolution(arguments: Mapping[str, Any], output: Tensor) -> list[_Convolved]:
-    """Return a convolution of each channel [batch, channel, position]; [] if its activation is unknown."""
-    activation = arguments.get("activation")
-    if activation not in (None, "silu", "swish"):
-        return []
-    states, output = (arguments["hidden_states"].transpose(1, 2), output.transpose(1, 2))
-    made = Convolution(states, arguments["weight"], arguments.get("bias"), None, activation is not None)
-    return [_Convolved(made, output)]
-
-
-def _module_convolution(module: nn.Conv1d, args: tuple[Any, ...]) -> list[_Convolved]:
-    """Return the call of a convolution that is a module: causal, if it was padded on the left."""
-    (width,), padding = module.kernel_size, module.padding
-    if module.groups != module.in_channels or padding != (width - 1,) or not args:
-        return []
-    states = args[0]
-    with no_grad():
-        output = nn.functional.conv1d(
-            states, module.weight, module.bias, padding=width - 1, groups=module.groups
-        )[..., : states.shape[-1]]
-    made = Convolution(states.transpose(1, 2), module.weight[:, 0], module.bias, None, is_gated=False)
-    return [_Convolved(made, output.transpose(1, 2))]
-
-
 def _lightning(frame: _Frame, _: Mapping[str, Any], __: Tensor) -> KernelCall:
-    """Return the kernel of lightning attention, whose code is in its module: read off projection and norm."""
-    module: Any = frame.module
-    heads = module.num_attention_heads
-    states = module.act_fn(frame.parts["qkv_proj"].output).unflatten(-1, (heads, -1))
-    query, key, value = states.chunk(3, -1)
-    mixed = frame.parts["norm"].states
-    # Padding is masked after the activation.
-    kept = (mixed != 0).any(-1, keepdim=True)[..., None]
-    decay = -module.slope_rate.flatten().expand(query.shape[:3])
-    kernel = LinearAttention(query, key * kept, decay)
-    return KernelCall(kernel, (value * kept).flatten(2), mixed)
+    return lightning_attention(frame.module, frame.parts["qkv_proj"].output, frame.parts["norm"].states)
 
 
 def _memory(frame: _Frame, kwargs: Mapping[str, Any], output: Tensor) -> KernelCall:
@@ -318,8 +279,12 @@ def _mix_of(frame: _Frame, output: Tensor) -> Mix | None:
     call = _joined(frame)
     if call.values.shape != projection.states.shape:
         return None
-    convolution = _fitting(frame, call) if frame.kernels else frame.convolutions[-1].convolution
-    shifted = _shifted(frame) if isinstance(call.kernel, TimeMix) else None
+    convolutions = frame.convolutions
+    convolution = fitting(convolutions, call.values) if frame.kernels else convolutions[-1].convolution
+    states = next(floating(frame.inputs), None)
+    handed_on = (
+        None if states is None or not isinstance(call.kernel, TimeMix) else shifted(frame.module, states)
+    )
     return Mix(
         frame.path,
         call.kernel,
@@ -327,7 +292,7 @@ def _mix_of(frame: _Frame, output: Tensor) -> Mix | None:
         call.output,
         call.gate,
         convolution,
-        shifted,
+        handed_on,
         projection.states,
         origin(projection.module),
         output,
@@ -337,7 +302,7 @@ def _mix_of(frame: _Frame, output: Tensor) -> Mix | None:
 
 def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
     """Return a block's run, with how it adds what its mixers return; None if it reads no hidden states."""
-    states = (value for value in frame.inputs if _is_floating(value) and value.shape == output.shape)
+    states = (value for value in floating(frame.inputs) if value.shape == output.shape)
     hidden = next(states, None)
     if hidden is None:
         return None
@@ -446,14 +411,6 @@ def _joined(frame: _Frame) -> KernelCall:
     return KernelCall(Joined(tuple(call.kernel for call in calls)), values, outputs, gate)
 
 
-def _last_positions(convolved: _Convolved, count: int) -> _Convolved:
-    """Return the last positions of a convolution, in front of which a short text may be filled up."""
-    if convolved.output.shape[1] <= count:
-        return convolved
-    states = convolved.convolution.states[:, -count:]
-    return _Convolved(replace(convolved.convolution, states=states), convolved.output[:, -count:])
-
-
 def _difference(frame: _Frame) -> KernelCall | None:
     """Return the calls of differential attention as one kernel; None for any other.
 
@@ -485,38 +442,3 @@ def _difference(frame: _Frame) -> KernelCall | None:
             kernel = DifferentialAttention(first.call, first.sample, first.length, factors[1])
             return KernelCall(kernel, read.flatten(2), part.states.flatten(2))
     return None
-
-
-def _fitting(frame: _Frame, call: KernelCall) -> Convolution | None:
-    """Return the convolution that made the kernel's values, which may be some of its channels, or None."""
-    values = call.values
-    width = values.shape[-1]
-    for convolved in map(partial(_last_positions, count=values.shape[1]), frame.convolutions):
-        output = convolved.output
-        # Padding is zeroed after the convolution.
-        is_kept = (values != 0).any(-1)
-        starts = (output[is_kept] == values[is_kept][:, :1]).all(0).nonzero().flatten().tolist()
-        for start in starts:
-            chosen = slice(start, start + width)
-            part = output[..., chosen]
-            if part.shape == values.shape and torch.equal(part[is_kept], values[is_kept]):
-                whole = convolved.convolution
-                bias = None if whole.bias is None else whole.bias[chosen]
-                return replace(
-                    whole, states=whole.states[..., chosen], weight=whole.weight[chosen], bias=bias
-                )
-    if len(frame.convolutions) == 1 and frame.convolutions[0].output.shape == values.shape:
-        convolved = frame.convolutions[0]
-        if not convolved.convolution.is_gated:
-            return replace(convolved.convolution, act=quotient(values, convolved.output))
-    return None
-
-
-def _shifted(frame: _Frame) -> Tensor | None:
-    """Return what RWKV's tokens hand to their own and the next value [2, batch, token, channel], or None."""
-    share, project = (getattr(frame.module, name, None) for name in ("time_mix_value", "value"))
-    if share is None or project is None:
-        return None
-    states = next(filter(_is_floating, frame.inputs))
-    with no_grad():
-        return torch.stack([project(states * share), project(states * (1 - share))])

@@ -265,7 +265,8 @@ class Mix:
         if not error <= _TOLERANCE.get(self.output.dtype, _HALF_TOLERANCE):
             raise UnsupportedModelError(
                 f"how {self.path} mixes tokens cannot be divided among them: the parts of its "
-                f"{self.kernel.kind} miss its output by {error:.2g}, relative to the largest number"
+                f"{self.kernel.kind} miss its output by {error:.2g}, relative to the largest number (they do "
+                "where an intervention suppresses tokens in its rows, or replaces them)"
             )
         return self
 
@@ -432,7 +433,7 @@ class MixedBlock:
         parts = []
         for number, mix in enumerate(self.mixes):
             if measure == "kernel":
-                alpha = mix.kernel.rows(queries)
+                alpha = mix.proved.kernel.rows(queries)
                 part = alpha if len(alpha) == mix.n_heads else alpha.abs().mean(0, keepdim=True)
             else:
                 matrix, row, _ = self._projected(number, queries)
