@@ -6,8 +6,8 @@
 
 Both end with the maps of every layer. The plain one (`plain.py`, `plain_decompx.py`) starts from the tokens
 and runs the model once; attnwidgets starts from a trace that was made before, and "from tokens" adds making
-it. Results are compared before timing. Times are medians of this process's CPU time on one thread, taken in
-turns. Memory is torch's peak beyond what it held before, measured in one more run of each.
+it. Results are compared before timing. Times are medians of this process's CPU time on one thread, in turns.
+Memory is torch's peak beyond what it held before, measured in one more run of each.
 """
 
 from __future__ import annotations

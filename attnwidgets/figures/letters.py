@@ -41,6 +41,14 @@ def font(style: str, pixels: float) -> FreeTypeFont | None:
     return path and ImageFont.truetype(path, pixels, layout_engine=ImageFont.Layout.BASIC)
 
 
+@lru_cache(maxsize=64)
+def heights(style: str, pixels: float) -> tuple[float, float]:
+    """Return how far a line of type reaches above and below its base, in pixels down the page."""
+    letters: Any = font(style, pixels)
+    _, above, _, below = letters.getbbox("lp", anchor="ls")
+    return above, below
+
+
 @lru_cache(maxsize=8)
 def _path(style: str) -> Any:
     package = find_spec("matplotlib")  # looks, and imports nothing

@@ -105,7 +105,7 @@ class Map:
         if len(self.apart):
             self._apart(area, place, box.width)
         if len(self.sink):
-            self._sink(area, place)
+            self._sink(pen, box, place)
         if len(self.totals):
             self._totals(area, place)
 
@@ -178,17 +178,19 @@ class Map:
         for row, total in enumerate(self.totals):
             area.write(end, row, f"{total:.2f}".replace("-", "−"), ha="right")
 
-    def _sink(self, area: Area, place: _Cells) -> None:
-        start, norm, count = -1.5 - _SINK_GAP / place.side, self.sink_norm or self.norm, len(self.sink)
-        column = np.asarray(self.sink, dtype=float)[:, None]
-        area.cells(column, self.colours, norm, (start, start + 1, count - 0.5, -0.5))
-        area.rectangle(start, -0.5, 1, count, edge=area.theme.apart, hatch="\\")
-        area.rectangle(start, -0.5, 1, count, edge=area.theme.line, line=0.5)
+    def _sink(self, pen: Pen, box: Box, place: _Cells) -> None:
+        count, left = len(self.sink), box.left + place.left - place.side - _SINK_GAP
+        column = type(box)(left, box.top + place.top, place.side, count * place.high)
+        area = pen.area(column, (-0.5, 0.5), (count - 0.5, -0.5))
+        shares = np.asarray(self.sink, dtype=float)[:, None]
+        area.cells(shares, self.colours, self.sink_norm or self.norm)
+        area.rectangle(-0.5, -0.5, 1, count, edge=pen.theme.apart, hatch="\\")
+        area.rectangle(-0.5, -0.5, 1, count, edge=pen.theme.line, line=0.5)
         over, words = -0.5 - PAD / place.high, fitting(self.sink_name, LONGEST, SMALL)
         if place.side < LEGIBLE:
-            area.write(start + 1, over, words, ha="right", va="bottom")
+            area.write(0.5, over, words, ha="right", va="bottom")
         else:
-            _turned(area, start + 0.5, over, words, place)
+            _turned(area, 0, over, words, place)
 
     def _texts(self, area: Area, side: float) -> None:
         for row, column in np.ndindex(self.values.shape):

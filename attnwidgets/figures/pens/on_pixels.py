@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw
 
-from attnwidgets.figures.letters import font, is_plain
+from attnwidgets.figures.letters import font, heights, is_plain
 from attnwidgets.figures.pens.pen import Area, Box, Pen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
-    from PIL.ImageFont import FreeTypeFont
 
     from attnwidgets.figures.pens.pen import Colour, Colours, Float, Range
     from attnwidgets.figures.theme import Theme
 
     Pixels = tuple[int, int, int, int]
+    Edges = tuple[float, float, float, float]
 
 _SIGNATURE, _BY_NUMBER = b"\x89PNG\r\n\x1a\n", 3  # of a PNG; pixels are numbers of colours
 _POINTS = 72  # in an inch
@@ -30,7 +30,9 @@ _STEPS = 24  # straight pieces of a curve
 _ROUND = 2.0  # pixels of a radius at which a corner is seen to be round
 _LEAST = 0.3  # pixels of a side that is drawn, as one
 _HATCH = 5  # pixels from one line of a hatch to the next
-_COLOURS, _EXACT = 256, 192  # of a picture; of them, those that are not merged with others
+_COLOURS, _EXACT = 256, 128  # of a picture; of them, those that are chosen by their number of pixels
+_ALIKE = 4  # bits of a channel by which colours of one kind may differ
+_PHOTOGRAPH = 4096  # colours
 
 
 class LettersMissing(Exception):  # noqa: N818 - the picture is then drawn by matplotlib
@@ -53,13 +55,18 @@ class PixelArea(Area):
         down = box.top + (y - top) / ((bottom - top) or 1.0) * box.height
         return across * dpi, down * dpi
 
+    @property
+    def _edges(self) -> Edges:
+        return (*self.at(self.across[0], self.up[1]), *self.at(self.across[1], self.up[0]))
+
     def _write(
         self, x: Any, y: Any, words: Any, size: Any, color: Any, style: Any, sides: Any, turn: Any
     ) -> None:
         if not is_plain(words, style):
             raise LettersMissing(words)
-        letters: Any = font(style, size * self._canvas.dpi / _POINTS)
-        self._canvas.write(self.at(x, y), words, letters, _rgba(color), sides, turn)
+        of_type = style, size * self._canvas.dpi / _POINTS
+        write = self._canvas.write_turned if turn else self._canvas.write
+        write(self.at(x, y), words, of_type, _rgba(color), sides, turn)
 
     def cells(
         self, values: Float, colours: Colours, norm: Range, extent: Sequence[float] | None = None
@@ -70,7 +77,7 @@ class PixelArea(Area):
             return
         left, right, bottom, top = extent or (*self.across, *self.up)
         edges = (*self.at(left, top), *self.at(right, bottom))
-        corner, at = _cells(edges, values.shape)
+        corner, at = _cells(edges, values.shape, self._edges)
         pixels = np.ix_(*at)
         is_fine = values.size > len(at[0]) * len(at[1])  # more cells than pixels
         shown = values[pixels] if is_fine else values
@@ -80,8 +87,7 @@ class PixelArea(Area):
 
     def picture(self, pixels: Any, *, smooth: bool) -> None:
         """Lay pixels over the whole area; see `Area`."""
-        edges = (*self.at(self.across[0], self.up[1]), *self.at(self.across[1], self.up[0]))
-        corner, (rows, columns) = _cells(edges, pixels.shape[:2])
+        corner, (rows, columns) = _cells(self._edges, pixels.shape[:2], self._edges)
         if smooth:
             whole = Image.fromarray(np.asarray(pixels, dtype=np.uint8))
             small = whole.resize((len(columns), len(rows)), Image.Resampling.BICUBIC)
@@ -229,22 +235,27 @@ class Canvas:
         return max(1, int(points * self.dpi / _POINTS + 0.75))
 
     def write(
-        self, at: tuple[float, float], words: str, letters: FreeTypeFont, ink: Pixels, sides: Any, turn: int
+        self, at: tuple[float, float], words: str, of_type: tuple[str, float], ink: Pixels, sides: Any, _: int
     ) -> None:
         """Write a line of text, in lines of type that are as high in every text."""
-        _, above, _, below = letters.getbbox("lp", anchor="ls")
-        if turn:
-            self._turned(at, words, letters, ink, sides, turn)
-            return
+        above, below = heights(*of_type)
         down = {"top": -above, "center": -(above + below) / 2, "bottom": -below}[sides[1]]
         anchor = {"left": "ls", "center": "ms", "right": "rs"}[sides[0]]
         place = (at[0], float(round(at[1] + down)))
-        self._ink.text(place, words, fill=ink[:3], font=letters, anchor=anchor)
+        self._ink.text(place, words, fill=ink[:3], font=font(*of_type), anchor=anchor)
 
-    def _turned(
-        self, at: tuple[float, float], words: str, letters: FreeTypeFont, ink: Pixels, sides: Any, turn: int
+    def write_turned(
+        self,
+        at: tuple[float, float],
+        words: str,
+        of_type: tuple[str, float],
+        ink: Pixels,
+        sides: Any,
+        turn: int,
     ) -> None:
-        _, above, _, below = letters.getbbox("lp", anchor="ls")
+        """Write a line of text that is turned against the clock, by 90 or 45 degrees."""
+        above, below = heights(*of_type)
+        letters: Any = font(*of_type)
         wide, tall = int(letters.getlength(words)) + 2, int(below - above) + 1
         line = Image.new("L", (wide, tall))
         ImageDraw.Draw(line).text((0, -above), words, fill=255, font=letters, anchor="ls")
@@ -354,13 +365,13 @@ def _levels(painted: Any) -> NDArray[np.uint8]:
 
 
 def _cells(
-    edges: tuple[float, float, float, float], shape: tuple[int, ...]
+    edges: Edges, shape: tuple[int, ...], area: Edges
 ) -> tuple[tuple[int, int], tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return the first pixel between edges, and the row and the column of a grid at each pixel."""
-    left, top, right, bottom = edges
+    """Return the first pixel of a grid, and the row and the column at each of its pixels in an area."""
     corner, indices = [], []
-    for start, end, count in ((left, right, shape[1]), (top, bottom, shape[0])):
-        first, last = round(start), max(round(start) + 1, round(end))
+    for axis, count in ((0, shape[1]), (1, shape[0])):
+        (start, end), (low, high) = edges[axis::2], map(round, area[axis::2])
+        first, last = max(low, round(start)), min(high, max(round(start) + 1, round(end)))
         places = (np.arange(first, last) + 0.5 - start) / ((end - start) or 1.0) * count
         corner.append(first)
         indices.append(np.clip(places.astype(np.intp), 0, count - 1))
@@ -398,18 +409,30 @@ def _outline(path: Float, half: float) -> list[tuple[float, float]]:
 
 
 def _few_colours(image: Image.Image) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return the number of each pixel's colour, and the colours; of too many, the rarest are merged."""
-    present = image.getcolors(image.width * image.height) or []
-    present.sort(key=lambda each: (-each[0], each[1]))
+    """Return the number of each pixel's colour, and the colours.
+
+    Of too many colours, those that most pixels have stay, and one of each kind; others become their nearest.
+    """
+    present = image.getcolors(_PHOTOGRAPH)
+    if present is None:
+        few = image.quantize(_COLOURS, dither=Image.Dither.NONE)
+        return np.asarray(few), np.array(few.getpalette(), dtype=np.uint8)
+    counts = np.array([count for count, _ in present])
     colours = np.array([colour for _, colour in present], dtype=np.uint8)
+    colours = colours[np.lexsort((_packed(colours), -counts))]
     palette, numbers = colours, np.arange(len(colours))
     if len(colours) > _COLOURS:
-        few = Image.fromarray(colours[None, _EXACT:]).quantize(_COLOURS - _EXACT, dither=Image.Dither.NONE)
-        merged = np.array(few.getpalette(), dtype=np.uint8).reshape(-1, 3)
-        palette = np.concatenate([colours[:_EXACT], merged])
-        numbers = np.concatenate([numbers[:_EXACT], _EXACT + np.asarray(few)[0].astype(int)])
+        _, kinds = np.unique(_packed(colours >> _ALIKE), return_index=True)
+        palette = colours[np.unique(np.concatenate([numbers[:_EXACT], kinds]))[:_COLOURS]]
+        given, chosen = colours.astype(np.float32), palette.astype(np.float32)
+        numbers = ((chosen**2).sum(axis=1) - 2 * given @ chosen.T).argmin(axis=1)
     # A table of all colours there are: of its pages, only those that are used take memory.
     table = np.zeros(1 << 24, dtype=np.uint8)
-    table[colours.astype(int) @ (1, 1 << 8, 1 << 16)] = numbers
-    packed = np.frombuffer(image.convert("RGBA").tobytes(), "<u4") & 0xFFFFFF
-    return table[packed].reshape(image.height, image.width), palette
+    table[_packed(colours)] = numbers
+    pixels = np.frombuffer(image.convert("RGBA").tobytes(), "<u4") & 0xFFFFFF
+    return table[pixels].reshape(image.height, image.width), palette
+
+
+def _packed(colours: NDArray[np.uint8]) -> NDArray[np.intp]:
+    """Return colours [colour, channel] as one number each."""
+    return np.asarray(colours.astype(np.intp) @ (1, 1 << 8, 1 << 16))

@@ -115,7 +115,7 @@ class Area(ABC):
     def cells(
         self, values: Float, colours: Colours, norm: Range, extent: Sequence[float] | None = None
     ) -> None:
-        """Colour cells of equal size.
+        """Colour cells of equal size, as far as they are in the area.
 
         Args:
             values: [row, column], the first row at the top; NaN has no colour.
