@@ -55,7 +55,7 @@ def former_keywords(
         names: The former keywords.
         into: The argument that holds them now.
         kind: The class of the argument, as it is written: "aw.evaluate.Removal".
-        make: The class.
+        make: The class, or a function that returns an object of it.
         also: Present keywords that go into the argument, too, where a former keyword is given.
     """
 
@@ -65,10 +65,10 @@ def former_keywords(
             former: dict[str, Any] = {name: kwargs.pop(name) for name in names if name in kwargs}
             if former:
                 change = f"{function.__name__}: {listed(former)} belong in {into}={kind}(...)"
+                former |= {name: kwargs.pop(name) for name in also if name in kwargs}
                 if into in kwargs:
                     raise TypeError(f"{change}, which is given too.")
                 deprecated(change)
-                former |= {name: kwargs.pop(name) for name in also if name in kwargs}
                 kwargs[into] = make(**former)
             return function(*args, **kwargs)
 

@@ -340,7 +340,7 @@ def test_former_keywords_work_and_say_where_they_belong(bert):
     np.testing.assert_array_equal(former.samples, card.samples)
     with pytest.raises(TypeError, match=r"'row' belong in protocol.*which is given too"):
         cue_contribution(*bert, [SPLIT], row="before", protocol=protocol, **options)
-    with pytest.raises(TypeError, match="protocol takes an aw\.evaluate\.CueProtocol, not 'before'"):
+    with pytest.raises(TypeError, match=r"protocol takes an aw\.evaluate\.CueProtocol, not 'before'"):
         cue_contribution(*bert, [SPLIT], protocol="before", **options)
     with pytest.raises(ValueError, match="row 'after' is not one of"):
         CueProtocol(row="after")

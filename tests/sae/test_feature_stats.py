@@ -335,5 +335,5 @@ def test_former_keywords_work_and_say_where_they_belong(bert, sae, stats):
     np.testing.assert_array_equal(former.values, stats.values)
     with pytest.raises(ValueError, match="examples must be at least 1, not 0"):
         aw.FeatureDashboard(examples=0)
-    with pytest.raises(TypeError, match="dashboard takes an aw.FeatureDashboard, not 10"):
+    with pytest.raises(TypeError, match=r"dashboard takes an aw\.FeatureDashboard, not 10"):
         aw.feature_stats(*bert, sae, made.CORPUS, dashboard=10)
