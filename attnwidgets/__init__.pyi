@@ -71,6 +71,7 @@ from . import concepts as concepts
 from .sae.sae import SAE as SAE
 from .sae.features import sae_features as sae_features
 from .sae.corpus_statistics.feature_stats import feature_stats as feature_stats
+from .sae.corpus_statistics.feature_stats import FeatureDashboard as FeatureDashboard
 from .sae.corpus_statistics.stats import FeatureStats as FeatureStats
 
 # Is it an explanation?

@@ -1,6 +1,18 @@
-"""Public names that moved: the former ones work until version 0.3, and warn with the present one."""
+"""Public names and keywords that moved: the former ones work until version 0.3, and warn with the present."""
 
 from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from attnwidgets._errors import deprecated
+from attnwidgets._selecting import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _MOVED = {
     "aw.evaluate": {"aw": "agreement"},
@@ -31,3 +43,34 @@ FORMER = {
     for name in names.split()
 }
 """The present name by the former one: "aw.statistics.head_importance" by "aw.head_importance"."""
+
+
+def former_keywords(
+    names: Collection[str], into: str, kind: str, make: Callable[..., Any], *, also: Collection[str] = ()
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function take the options of an argument as keywords, as before it had the argument; they warn.
+
+    Args:
+        names: The former keywords.
+        into: The argument that holds them now.
+        kind: The class of the argument, as it is written: "aw.evaluate.Removal".
+        make: The class, or a function that returns an object of it.
+        also: Present keywords that go into the argument, too, where a former keyword is given.
+    """
+
+    def taking(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def with_former(*args: P.args, **kwargs: P.kwargs) -> R:
+            former: dict[str, Any] = {name: kwargs.pop(name) for name in names if name in kwargs}
+            if former:
+                change = f"{function.__name__}: {listed(former)} belong in {into}={kind}(...)"
+                former |= {name: kwargs.pop(name) for name in also if name in kwargs}
+                if into in kwargs:
+                    raise TypeError(f"{change}, which is given too.")
+                deprecated(change)
+                kwargs[into] = make(**former)
+            return function(*args, **kwargs)
+
+        return with_former
+
+    return taking

@@ -157,7 +157,11 @@ def smollm2(n: int) -> str:
     for name, token in (("without a start token", ""), ("after a start token", start)):
         examples = [for_decoder(row, token) for row in flat]
         cheap[name] = aw.evaluate.cue_contribution(
-            model, tokenizer, examples, methods=["attention", "rollout"], row="before"
+            model,
+            tokenizer,
+            examples,
+            methods=["attention", "rollout"],
+            protocol=aw.evaluate.CueProtocol(row="before"),
         )
     counts = ", ".join(f"{subset} {card.n_examples}" for subset, card in cards.items())
     first = sum(0 in row["cue_indices"] for row in flat)

@@ -2,6 +2,8 @@
 
 from .directions import directions as directions
 from .distill import distill as distill
+from .influence import HeadRefit as HeadRefit
+from .influence import LossGradients as LossGradients
 from .influence import influence as influence
 from .influence_result import mislabelled as mislabelled
 from .states import states as states

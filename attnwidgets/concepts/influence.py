@@ -8,12 +8,13 @@ influence is a product of the two. For models without such a map, gradients of s
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from attnwidgets._errors import require_choice, suggests_keywords
+from attnwidgets._former import former_keywords
 from attnwidgets.concepts.batches import Inputs, texts_of
 from attnwidgets.concepts.heads import (
     gradient_products,
@@ -44,6 +45,75 @@ _FEW = 10  # training texts below which a head is mostly its penalty
 _TWO = 2  # classes, which share an output
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeadRefit:
+    """Influence on a classifier's head: its last linear map, fitted again to its inputs.
+
+    Args:
+        l2: Penalty of the head, above 0.
+        measure: The influenced quantity: the test's "loss", or its "margin" (logit of its label less the
+            largest other), whose fall is harmful; of a regression the output, whose rise is positive.
+        correct_leverage: Take `.change`, the estimate for leaving a text out, from a Newton step without the
+            text instead of -values / n, which is too small for texts of high leverage.
+
+    Raises:
+        ValueError: If `l2` is not positive (separable data then has no minimum), or the measure is unknown.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("classifier")
+        >>> train, tests = aw.demo_texts("train")[:40], aw.demo_texts("test")[:2]
+        >>> of = aw.concepts.HeadRefit(l2=0.1, measure="margin")
+        >>> aw.concepts.influence(model, tokenizer, train, tests, of=of).shape
+        (2, 40)
+    """
+
+    l2: float = 0.01
+    measure: Measure = "loss"
+    correct_leverage: bool = True
+
+    def __post_init__(self) -> None:
+        require_choice("measure", self.measure, ("loss", "margin"))
+        if not self.l2 > 0:
+            raise ValueError(
+                f"l2 is {self.l2}; without a penalty separable data has no minimum. Take an l2 above 0."
+            )
+
+
+@dataclass(frozen=True)
+class LossGradients:
+    """Influence on a model's parameters: gradients of single losses are compared.
+
+    Args:
+        parameters: Names of modules or parameters; by default the last block and all modules after it.
+
+    Example:
+        >>> aw.concepts.LossGradients(["classifier"])
+        LossGradients(parameters=['classifier'])
+    """
+
+    parameters: Sequence[str] | None = None
+
+
+def _former(
+    of: Any = "head", *, parameters: Sequence[str] | None = None, **options: Any
+) -> HeadRefit | LossGradients:
+    """Return `of` with its former keywords; those of the other kind were not read."""
+    if of != "gradients":
+        return HeadRefit(**options)
+    if (measure := options.get("measure", "loss")) != "loss":
+        raise ValueError(
+            f"measure={measure!r} is for of='head'; of='gradients' compares gradients of the loss."
+        )
+    return LossGradients(parameters)
+
+
+@former_keywords(
+    ("l2", "measure", "correct_leverage", "parameters"),
+    "of",
+    "aw.concepts.HeadRefit(...) or aw.concepts.LossGradients",
+    _former,
+    also=("of",),
+)
 @suggests_keywords
 def influence(
     model: Any,
@@ -53,12 +123,8 @@ def influence(
     *,
     labels: Sequence[Any] | None = None,
     test_labels: Sequence[Any] | None = None,
-    of: Literal["head", "gradients"] = "head",
-    l2: float = 0.01,
-    measure: Measure = "loss",
-    correct_leverage: bool = True,
+    of: Literal["head", "gradients"] | HeadRefit | LossGradients = "head",
     normalize: bool = False,
-    parameters: Sequence[str] | None = None,
     batch_size: int = BATCH,
     force: bool = False,
 ) -> Influence:
@@ -90,16 +156,9 @@ def influence(
             default their `.label`.
         test_labels: Labels of the tests; by default their `.label`, or the classes that the model predicts.
             The loss of a regression needs them.
-        of: "head" or "gradients".
-        l2: Penalty of the head, above 0.
-        measure: The influenced quantity: the test's "loss", or its "margin" (logit of its label less the
-            largest other), whose fall is harmful; of a regression the output, whose rise is positive.
-        correct_leverage: Take `.change`, the estimate for leaving a text out, from a Newton step without the
-            text instead of -values / n, which is too small for texts of high leverage.
+        of: "head" or "gradients"; with options, an `aw.concepts.HeadRefit` or `LossGradients`.
         normalize: Divide by the square root of a training text's influence on itself (Barshan et al. 2020);
             for gradients take cosines.
-        parameters: For gradients: names of modules or parameters; by default the last block and all
-            modules after it.
         batch_size: Most texts of a batch.
         force: Run even if this needs more memory than is free.
 
@@ -108,12 +167,12 @@ def influence(
 
     Raises:
         ValueError: If a label is missing or unknown, tests of a regression have none, all labels are of a
-            single class, `l2` is not positive (separable data then has no minimum), or memory is short.
+            single class, or memory is short.
+        TypeError: If `of` is something else.
         UnsupportedModelError: If no linear map gives the model's logits (a ValueError).
 
     Source: Koh and Liang 2017; the leverage correction is the exact Newton step without a text (Pregibon
-    1981);
-    gradients: Pruthi et al. 2020. The question that gradients of deep networks answer: Bae et al.
+    1981); gradients: Pruthi et al. 2020. The question that gradients of deep networks answer: Bae et al.
     2022.
 
     Example:
@@ -123,25 +182,22 @@ def influence(
         >>> influence.shape, influence.helpful(0, k=1)[0].label
         ((2, 40), 'positive')
     """
-    require_choice("of", of, ("head", "gradients"))
-    require_choice("measure", measure, ("loss", "margin"))
-    if of == "gradients" and measure != "loss":
-        raise ValueError(
-            f"measure={measure!r} is for of='head'; of='gradients' compares gradients of the loss."
-        )
-    if not l2 > 0:
-        raise ValueError(f"l2 is {l2}; without a penalty separable data has no minimum. Take an l2 above 0.")
+    if isinstance(of, str):
+        require_choice("of", of, ("head", "gradients"))
+        of = HeadRefit() if of == "head" else LossGradients()
+    if not isinstance(of, HeadRefit | LossGradients):
+        raise TypeError(f"of takes 'head', 'gradients', or either with options, not {of!r:.60}.")
     with forced(force):
         train_texts, test_texts = texts_of(train, PURPOSE, "train"), texts_of(tests, PURPOSE, "tests")
         train_inputs = Inputs(model, tokenizer, train_texts, PURPOSE)
         test_inputs = Inputs(train_inputs.first.model, train_inputs.first.tokenizer, test_texts, PURPOSE)
         sample = None if is_trace(train_texts[0]) else train_inputs.first
         predicts = test_labels is None and not _labelled(tests)
-        if predicts and measure == "loss":
+        if predicts and (isinstance(of, LossGradients) or of.measure == "loss"):
             _require_classes(train_inputs)
-        if of == "gradients":
+        if isinstance(of, LossGradients):
             result = _by_gradients(
-                train_inputs, test_inputs, (train, tests), (labels, test_labels), normalize, parameters
+                train_inputs, test_inputs, (train, tests), (labels, test_labels), normalize, of.parameters
             )
             has_labels = bool(result.test_labels[0])
             caveats = _caveats_of_texts(
@@ -160,9 +216,9 @@ def influence(
             y,
             test_reading,
             y_tests,
-            l2=l2,
-            measure=measure,
-            correct_leverage=correct_leverage,
+            l2=of.l2,
+            measure=of.measure,
+            correct_leverage=of.correct_leverage,
             normalize=normalize,
             names=(train_inputs.names, test_inputs.names),
             model=train_inputs.first.model_id,

@@ -22,6 +22,7 @@ from .metrics.consistency import consistency as consistency
 from .metrics.consistency import implementation_invariance as implementation_invariance
 from .metrics.correlation import importance_correlation as importance_correlation
 from .metrics.correlation import layer_correlation as layer_correlation
+from .metrics.cue_contribution import CueProtocol as CueProtocol
 from .metrics.cue_contribution import cue_contribution as cue_contribution
 from .metrics.faithfulness import faithfulness as faithfulness
 from .metrics.fidelity import characterization as characterization

@@ -82,7 +82,7 @@ def test_they_open_where_features_do() -> None:
     row = features.values[1:-1]
     expected = encoded(result, states.layer(3)[: len(row)])
     np.testing.assert_allclose(row, expected, atol=1e-4)
-    stats = aw.feature_stats(model, tokenizer, result, texts, examples=3)
+    stats = aw.feature_stats(model, tokenizer, result, texts, dashboard=aw.FeatureDashboard(examples=3))
     assert stats.shape == (8,)
     table, panel = aw.FeatureTable(stats), aw.FeaturePanel(stats)
     assert table.stats[0] is stats

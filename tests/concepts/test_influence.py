@@ -123,7 +123,7 @@ def test_a_copy_of_a_test_with_the_other_label_harms_it_most() -> None:
     result = aw.concepts.influence(model, tokenizer, train, [Labelled(test.text, "positive")])
     assert result.harmful(0, 1)[0].number == 20
     again = aw.concepts.influence(
-        model, tokenizer, train, [Labelled(test.text, "positive")], measure="margin"
+        model, tokenizer, train, [Labelled(test.text, "positive")], of=aw.concepts.HeadRefit(measure="margin")
     )
     assert again.harmful(0, 1)[0].number == 20
 
@@ -177,7 +177,8 @@ def test_of_two_classes_one_output_is_what_scikit_learn_fits() -> None:
 def test_gradients_are_those_of_single_losses() -> None:
     model, tokenizer = aw.demo_model("classifier")
     train, tests = aw.demo_texts("train")[:5], aw.demo_texts("test")[:2]
-    result = aw.concepts.influence(model, tokenizer, train, tests, of="gradients", parameters=["classifier"])
+    of = aw.concepts.LossGradients(["classifier"])
+    result = aw.concepts.influence(model, tokenizer, train, tests, of=of)
 
     def slope(each: Any) -> torch.Tensor:
         outputs = model.eval()(**tokenizer(each.text, return_tensors="pt"))
@@ -190,9 +191,7 @@ def test_gradients_are_those_of_single_losses() -> None:
     expected = -torch.stack([slope(each) for each in tests]) @ torch.stack([slope(each) for each in train]).T
     np.testing.assert_allclose(result.values, expected.numpy(), atol=1e-5)
     assert all(parameter.grad is None for parameter in model.parameters())
-    cosines = aw.concepts.influence(
-        model, tokenizer, [*train, tests[0]], tests, of="gradients", parameters=["classifier"], normalize=True
-    )
+    cosines = aw.concepts.influence(model, tokenizer, [*train, tests[0]], tests, of=of, normalize=True)
     assert cosines.values[0, 5] == pytest.approx(-1, abs=1e-5)
     with pytest.raises(ValueError, match="has none"):
         result.leave_one_out()
@@ -294,7 +293,6 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
     alike = [each for each in aw.demo_texts("train") if each.label == "positive"][:5]
     cases: list[tuple[dict[str, Any], str]] = [
         ({"train": alike}, "have the label 'positive'"),
-        ({"l2": 0.0}, "l2 is 0.0"),
         ({"labels": [0, 1]}, "2 labels, and there are 6 texts"),
         (
             {"labels": ["positive", None, "negative", None, "positive", "negative"]},
@@ -307,16 +305,43 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
         ({"train": []}, "train is empty"),
         ({"train": train[:1]}, "the one training text has the label"),
         ({"train": [text.text for text in train]}, r"text 0 has no label \(6 of 6 have none\); give labels="),
-        ({"of": "gradients", "measure": "margin"}, "measure='margin' is for of='head'"),
         ({"of": "haed"}, "Did you mean 'head'"),
-        ({"of": "gradients", "parameters": ["clasifier"]}, "Did you mean 'classifier'"),
+        ({"of": aw.concepts.LossGradients(["clasifier"])}, "Did you mean 'classifier'"),
     ]
     for changes, said in cases:
         options = {"train": train, "tests": tests} | changes
         with pytest.raises(ValueError, match=said):
             aw.concepts.influence(model, tokenizer, options.pop("train"), options.pop("tests"), **options)
+    with pytest.raises(TypeError, match="of takes 'head', 'gradients', or either with options, not 3"):
+        aw.concepts.influence(model, tokenizer, train, tests, of=3)
     with pytest.raises(ValueError, match="flipped is empty"):
         aw.concepts.mislabelled(aw.concepts.influence(model, tokenizer, train, tests), [])
+
+
+def test_options_of_a_refit_and_former_keywords() -> None:
+    with pytest.raises(ValueError, match=r"l2 is 0.0; without a penalty"):
+        aw.concepts.HeadRefit(l2=0.0)
+    model, tokenizer = aw.demo_model("classifier")
+    train, tests = list(aw.demo_texts("train")[:12]), list(aw.demo_texts("test")[:1])
+
+    def run(**options: Any) -> Any:
+        return aw.concepts.influence(model, tokenizer, train, tests, **options)
+
+    refit = run(of=aw.concepts.HeadRefit(l2=0.1, measure="margin"))
+    with pytest.warns(DeprecationWarning, match=r"'l2', 'measure' belong in of=aw.concepts.HeadRefit\("):
+        former = run(l2=0.1, measure="margin")
+    np.testing.assert_array_equal(former.values, refit.values)
+    assert (former.l2, former.measure) == (0.1, "margin")
+    gradients = run(of=aw.concepts.LossGradients(["classifier"]))
+    with pytest.warns(DeprecationWarning, match=r"'parameters' belong in of=.*LossGradients\(") as warned:
+        former = run(of="gradients", parameters=["classifier"])
+    np.testing.assert_array_equal(former.values, gradients.values)
+    assert warned[0].filename == __file__
+    with (
+        pytest.warns(DeprecationWarning, match="'measure' belong"),
+        pytest.raises(ValueError, match="measure='margin' is for of='head'"),
+    ):
+        run(of="gradients", measure="margin")
 
 
 @pytest.mark.slow

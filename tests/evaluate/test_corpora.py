@@ -20,7 +20,7 @@ import torch
 import transformers
 
 import attnwidgets as aw
-from attnwidgets.evaluate import compare, cue_contribution
+from attnwidgets.evaluate import CueProtocol, compare, cue_contribution
 from attnwidgets.evaluate.scoring import ScoreCache, Scores, score_shards
 from attnwidgets.explanations import Attributions
 from tests.explanations.made import random_classifier
@@ -335,7 +335,7 @@ def test_cue_contribution_goes_on_where_it_stopped(folder: Path, tmp_path: Path)
     both = run(iter(CUES), methods={"attention": "attention"})
     assert len(counted.read_text().splitlines()) == 22
     np.testing.assert_array_equal(both.samples[:, :, 0], result.samples[:, :, 0])
-    run(row="before")
+    run(protocol=CueProtocol(row="before"))
     assert len(counted.read_text().splitlines()) == 42
 
 

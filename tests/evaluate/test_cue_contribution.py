@@ -11,7 +11,7 @@ import torch
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 
 import attnwidgets as aw
-from attnwidgets.evaluate import cue_contribution, example_scores, expected_average_precision
+from attnwidgets.evaluate import CueProtocol, cue_contribution, example_scores, expected_average_precision
 from tests.tracing import tiny
 
 # Tokens: [CLS] the cat un ##believ ##able sat . [SEP]
@@ -71,7 +71,7 @@ def test_all_pieces_of_a_cue_may_count(bert):
     row = [0.0, 0.0, 0.0, 0.1, 0.2, 0.3, 0.0, 0.0, 0.4]
     options = {"methods": given(row), "layers": 0}
     first = cue_contribution(*bert, [SPLIT], **options)
-    every = cue_contribution(*bert, [SPLIT], pieces="all", **options)
+    every = cue_contribution(*bert, [SPLIT], protocol=CueProtocol(pieces="all"), **options)
     np.testing.assert_allclose([scores(first)[0], scores(every)[0]], [0.1, 0.6])
 
 
@@ -106,7 +106,9 @@ def test_several_rankings_give_a_metric_each(bert):
 def test_rows_of_lengths_are_made_shares(bert):
     long = [7 * value for value in ROW]
     card = cue_contribution(*bert, [SAT], methods={"long": given(long)}, layers=0)
-    raw = cue_contribution(*bert, [SAT], methods={"long": given(long)}, layers=0, normalize="none")
+    raw = cue_contribution(
+        *bert, [SAT], methods={"long": given(long)}, layers=0, protocol=CueProtocol(normalize="none")
+    )
     assert scores(card)[0] == pytest.approx(0.3)
     assert scores(raw)[0] == pytest.approx(2.1)
     assert "rows as they are" in raw.steps
@@ -126,14 +128,14 @@ def test_the_target_is_masked_where_it_can_be(bert, gpt):
         return given([1.0] * len(trace.tokens))(trace)
 
     masked = cue_contribution(*bert, [SAT], methods=look)
-    cue_contribution(*bert, [SAT], methods=look, mask_target=False)
+    cue_contribution(*bert, [SAT], methods=look, protocol=CueProtocol(mask_target=False))
     plain = cue_contribution(*gpt, [SAT], methods=look)
     assert seen[0][6] == "[MASK]"
     assert seen[1][6] == "sat"
     assert masked.provenance["options"]["mask_target"] is True
     assert plain.provenance["options"]["mask_target"] is False
     with pytest.raises(ValueError, match="needs a mask token"):
-        cue_contribution(*gpt, [SAT], mask_target=True)
+        cue_contribution(*gpt, [SAT], protocol=CueProtocol(mask_target=True))
 
 
 def test_a_target_of_several_tokens_scores_the_mean_of_its_rows(bert):
@@ -156,7 +158,7 @@ def test_a_causal_model_counts_what_it_can_see(gpt):
 
 def test_the_row_before_is_the_one_that_predicts(gpt):
     example = {"text": "the cat sat", "target": 2, "cues": [0]}
-    card = cue_contribution(*gpt, [example], methods="attention", row="before")
+    card = cue_contribution(*gpt, [example], methods="attention", protocol=CueProtocol(row="before"))
     trace = aw.trace(*gpt, "the cat sat")
     before = trace.units["word"].spans[2][0] - 1
     np.testing.assert_allclose(scores(card), aw.attention(trace).values.mean(1)[:, before, 0], rtol=1e-5)
@@ -165,7 +167,9 @@ def test_the_row_before_is_the_one_that_predicts(gpt):
 def test_before_the_first_token_there_is_no_row(bert):
     first = {"text": "the cat", "target": 0, "cues": [1]}
     with pytest.raises(ValueError, match=r"examples\[0\]: no token precedes"):
-        cue_contribution(*bert, [first], methods="attention", row="before", unit="token")
+        cue_contribution(
+            *bert, [first], methods="attention", protocol=CueProtocol(row="before"), unit="token"
+        )
 
 
 def test_cues_that_follow_the_target_are_refused_in_a_causal_model(gpt):
@@ -322,3 +326,21 @@ def test_several_models_are_the_rows_of_one_table(bert):
         cue_contribution({}, tokenizer, [SAT])
     with pytest.raises(ValueError, match=r"model\['random'\] has no tokenizer"):
         cue_contribution(models, None, [SAT])
+
+
+def test_former_keywords_work_and_say_where_they_belong(bert):
+    options = {"methods": "attention", "layers": 0}
+    with pytest.warns(
+        DeprecationWarning, match=r"'pieces', 'level' belong in protocol=aw.evaluate.CueProtocol"
+    ):
+        former = cue_contribution(*bert, [SPLIT], pieces="all", level=0.9, **options)
+    protocol = CueProtocol(pieces="all", level=0.9)
+    card = cue_contribution(*bert, [SPLIT], protocol=protocol, **options)
+    assert (former.provenance, former.level) == (card.provenance, 0.9)
+    np.testing.assert_array_equal(former.samples, card.samples)
+    with pytest.raises(TypeError, match=r"'row' belong in protocol.*which is given too"):
+        cue_contribution(*bert, [SPLIT], row="before", protocol=protocol, **options)
+    with pytest.raises(TypeError, match=r"protocol takes an aw\.evaluate\.CueProtocol, not 'before'"):
+        cue_contribution(*bert, [SPLIT], protocol="before", **options)
+    with pytest.raises(ValueError, match="row 'after' is not one of"):
+        CueProtocol(row="after")

@@ -32,7 +32,12 @@ def files(tmp_path_factory: Any) -> list[bytes]:
     trace = aw.trace(model, None, [5, 6, 7, 8, 9])
     texts = [[1, 2, 3, 4, 5], [7, 8, 9, 4, 3]] * 3
     stats = aw.feature_stats(
-        model, None, made.sae(d_in=32, site=made.SITE), texts, context=8, examples=3, logits=3
+        model,
+        None,
+        made.sae(d_in=32, site=made.SITE),
+        texts,
+        context=8,
+        dashboard=aw.FeatureDashboard(examples=3, logits=3),
     )
     results = [
         aw.attention(trace),

@@ -27,7 +27,9 @@ def sae():
 @pytest.fixture(scope="module")
 def counted(bert, sae):
     """Its statistics over `made.CORPUS`."""
-    return aw.feature_stats(*bert, sae, made.CORPUS, window=(3, 2), context=20, examples=6)
+    return aw.feature_stats(
+        *bert, sae, made.CORPUS, dashboard=aw.FeatureDashboard(window=(3, 2), examples=6), context=20
+    )
 
 
 @pytest.fixture

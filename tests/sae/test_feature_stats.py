@@ -93,7 +93,14 @@ def test_directions_and_companions_are_those_of_brute_force(stats, plain, sae):
 
 
 def test_some_features_alone_count_the_same(bert, sae, stats):
-    some = aw.feature_stats(*bert, sae, made.CORPUS, features=[7, 3], window=(3, 2), context=20, examples=6)
+    some = aw.feature_stats(
+        *bert,
+        sae,
+        made.CORPUS,
+        features=[7, 3],
+        dashboard=aw.FeatureDashboard(window=(3, 2), examples=6),
+        context=20,
+    )
     assert some.features == (7, 3)
     assert some.feature(3).count == stats.feature(3).count
     assert some.feature(3).histogram == stats.feature(3).histogram
@@ -141,7 +148,9 @@ def test_names_are_kept_and_saved(stats, tmp_path):
 
 def test_chunks_do_not_change_what_is_found(bert, sae, stats, monkeypatch):
     monkeypatch.setattr("attnwidgets.sae.corpus_statistics.counting._TOKENS", (25, 25))
-    cut = aw.feature_stats(*bert, sae, made.CORPUS, window=(3, 2), context=20, examples=6)
+    cut = aw.feature_stats(
+        *bert, sae, made.CORPUS, dashboard=aw.FeatureDashboard(window=(3, 2), examples=6), context=20
+    )
     assert [cut.feature(j).count for j in range(20)] == [stats.feature(j).count for j in range(20)]
     for j in range(20):
         assert sorted(e[5:] for e in cut.feature(j).top) == sorted(e[5:] for e in stats.feature(j).top)
@@ -155,7 +164,9 @@ def test_logit_effects_are_the_direction_read_by_norm_and_unembedding(family):
             if name.endswith(("norm.weight", "ln_f.weight")):
                 parameter.add_(0.5 * torch.randn_like(parameter))
     sae = made.sae(d_in=32, site="blocks.0.hook_resid_post")
-    stats = aw.feature_stats(model, None, sae, [[5, 9, 11, 7], [8, 3, 2]], logits=3)
+    stats = aw.feature_stats(
+        model, None, sae, [[5, 9, 11, 7], [8, 3, 2]], dashboard=aw.FeatureDashboard(logits=3)
+    )
     norm = model.get_submodule({"GPT-2": "transformer.ln_f"}.get(family, "model.norm"))
     gain = norm.weight.detach() + (1 if family == "Gemma 2" else 0)
     d = sae.W_dec - (sae.W_dec.mean(-1, keepdim=True) if family == "GPT-2" else 0)
@@ -184,7 +195,9 @@ def test_tokens_split_in_the_middle_of_a_character_are_spelled_together():
     llama, tokenizer = tiny.build(tiny.TEXT["Llama"]), tiny.byte_level()
     llama.resize_token_embeddings(len(tokenizer))
     sae = made.sae(d_in=32).replaced(b_enc=torch.full((20,), 3.0), site="blocks.0.hook_resid_post")
-    stats = aw.feature_stats(llama, tokenizer, sae, ["the cat é sat"], window=(4, 9))
+    stats = aw.feature_stats(
+        llama, tokenizer, sae, ["the cat é sat"], dashboard=aw.FeatureDashboard(window=(4, 9))
+    )
     whole = [example.tokens for j in range(20) for example in stats.feature(j).top]
     text = next(tokens for tokens in whole if "é" in tokens)
     assert text[text.index("é") + 1] == "⋯"  # the second byte of the character
@@ -311,3 +324,16 @@ def test_a_file_that_claims_any_number_of_features_takes_no_memory_for_them(stat
         assert tracemalloc.get_traced_memory()[1] < 50_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_former_keywords_work_and_say_where_they_belong(bert, sae, stats):
+    with pytest.warns(
+        DeprecationWarning, match=r"'examples', 'window' belong in dashboard=aw.FeatureDashboard"
+    ):
+        former = aw.feature_stats(*bert, sae, made.CORPUS, window=(3, 2), context=20, examples=6)
+    assert former.provenance == stats.provenance
+    np.testing.assert_array_equal(former.values, stats.values)
+    with pytest.raises(ValueError, match="examples must be at least 1, not 0"):
+        aw.FeatureDashboard(examples=0)
+    with pytest.raises(TypeError, match=r"dashboard takes an aw\.FeatureDashboard, not 10"):
+        aw.feature_stats(*bert, sae, made.CORPUS, dashboard=10)

@@ -76,7 +76,13 @@ def test_what_fires_at_all_is_seen(stats):
 
 def test_a_page_never_exceeds_its_budget(bert, sae):
     texts = [" ".join(f"{word}{i % 97}" for i in range(60)) for word in ("cat", "the", "un", "new")] * 6
-    wide = aw.feature_stats(*bert, sae, texts, window=(40, 40), context=90, examples=60, per_interval=20)
+    wide = aw.feature_stats(
+        *bert,
+        sae,
+        texts,
+        dashboard=aw.FeatureDashboard(window=(40, 40), examples=60, per_interval=20),
+        context=90,
+    )
     pages = [page_of(wide, j) for j in range(20)]
     assert max(map(size_of, pages)) <= PAGE
     crowded = [page for page in pages if page[0]["left"]]

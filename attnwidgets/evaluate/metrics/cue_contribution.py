@@ -8,13 +8,14 @@ scores and those of the baselines.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._former import former_keywords
 from attnwidgets._selecting import pick
 from attnwidgets._shards import workers_of
 from attnwidgets.evaluate.examples import cues
@@ -43,6 +44,59 @@ Ranked = Literal["all", "others", "words"]
 _FAMILY = "cue_contribution"
 
 
+@dataclass(frozen=True, kw_only=True)
+class CueProtocol:
+    """How `cue_contribution` reads the row of a target, and scores and averages it.
+
+    Args:
+        mask_target: Replace tokens of the target by the mask token, so that the model must infer them, as the
+            authors do. None: if the tokenizer has a mask token and attention is not causal.
+        row: Whose row is read: "target", or "before", the token before it, from which a causal model
+            predicts it. For a target of several tokens: the mean of the scores of their rows, or the token
+            before the first.
+        pieces: Which tokens of a cue word count: the "first", as for the authors, or "all".
+        normalize: "row" divides the target's row by the sum of its absolute values, so that maps of lengths
+            (norms, GlobEnc) compare with maps of shares; "none" takes it as it is.
+        ties: Equal scores: "expected" or "together", see `aw.evaluate.average_precision`.
+        level: Coverage of the confidence intervals (bootstrap over examples).
+        resamples: How often examples are resampled for them.
+        seed: Seed of the resampling.
+
+    Raises:
+        ValueError: If an option is unknown.
+
+    Example:
+        >>> example = {"text": "The keys to the safe are here.", "target": 5, "cues": [1]}
+        >>> before = aw.evaluate.CueProtocol(row="before")
+        >>> model = aw.demo_model("encoder")
+        >>> aw.evaluate.cue_contribution(*model, [example], methods="attention", protocol=before).shape
+        (2, 3, 6)
+    """
+
+    mask_target: bool | None = None
+    row: Literal["target", "before"] = "target"
+    pieces: Literal["first", "all"] = "first"
+    normalize: Literal["row", "none"] = "row"
+    ties: Ties = "expected"
+    level: float = 0.95
+    resamples: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        cues.require_choices(self.choices)
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The options by name, as provenance keeps them."""
+        return {"row": self.row, "pieces": self.pieces, "normalize": self.normalize, "ties": self.ties}
+
+
+_DEFAULT = CueProtocol()
+
+
+@former_keywords(
+    [option.name for option in fields(CueProtocol)], "protocol", "aw.evaluate.CueProtocol", CueProtocol
+)
 def cue_contribution(
     model: Any,
     tokenizer: Any = None,
@@ -51,15 +105,8 @@ def cue_contribution(
     methods: Specs | None = None,
     layers: int | Iterable[int] | slice | None = None,
     unit: Literal["word", "token"] = "word",
-    mask_target: bool | None = None,
-    row: Literal["target", "before"] = "target",
-    pieces: Literal["first", "all"] = "first",
-    normalize: Literal["row", "none"] = "row",
     ranked: Ranked | Sequence[Ranked] = "all",
-    ties: Ties = "expected",
-    level: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
+    protocol: CueProtocol = _DEFAULT,
     cache: Any = None,
     jobs: int | Executor = 1,
 ) -> Scorecard:
@@ -90,21 +137,11 @@ def cue_contribution(
         layers: Layers by number; all by default. A layer for which a method has no map scores NaN.
         unit: What the indices count: "word" (of `words`; without them, of the words of the text, where each
             punctuation mark is a word), or "token" of the model, special tokens included.
-        mask_target: Replace tokens of the target by the mask token, so that the model must infer them, as the
-            authors do. None: if the tokenizer has a mask token and attention is not causal.
-        row: The row that is read: "target", or "before", the token before it, from which a causal model
-            predicts it. For a target of several tokens: the mean of the scores of their rows, or the token
-            before the first.
-        pieces: Which tokens of a cue word count: the "first", as for the authors, or "all".
-        normalize: "row" divides the target's row by the sum of its absolute values, so that maps of lengths
-            (norms, GlobEnc) compare with maps of shares; "none" leaves it unchanged.
         ranked: Which tokens average precision ranks: "all" that the row can see, including the target itself
             and special tokens; "others": without the target's; "words": without special tokens as well.
             Several give a metric each. The dot product always takes the whole row.
-        ties: Equal scores: "expected" or "together", see `aw.evaluate.average_precision`.
-        level: Coverage of the confidence intervals (bootstrap over examples).
-        resamples: How often examples are resampled for them.
-        seed: Seed of the resampling.
+        protocol: How a target's row is read, scored and averaged: an `aw.evaluate.CueProtocol`. By default
+            as the authors do.
         cache: A folder to store scores in, as for `aw.evaluate.compare`; None stores nothing.
         jobs: Number of processes that share the examples, or an executor, as for `aw.evaluate.compare`.
 
@@ -140,33 +177,28 @@ def cue_contribution(
             methods=methods,
             layers=layers,
             unit=unit,
-            mask_target=mask_target,
-            row=row,
-            pieces=pieces,
-            normalize=normalize,
             ranked=ranked,
-            ties=ties,
-            level=level,
-            resamples=resamples,
-            seed=seed,
+            protocol=protocol,
             cache=cache,
             jobs=jobs,
         )
         return _of_models(score_model, model, tokenizer, list(examples))
 
+    if not isinstance(protocol, CueProtocol):
+        raise TypeError(f"protocol takes an aw.evaluate.CueProtocol, not {protocol!r:.60}.")
     rankings = (ranked,) if isinstance(ranked, str) else tuple(ranked)
-    options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize, "ties": ties}
+    options = {"unit": unit} | protocol.choices
     for ranking in rankings:
         cues.require_choices(options | {"ranked": ranking})
     workers_of(jobs)
     specs = None if methods is None else labelled(methods)
     reader = Reader(model, tokenizer)
     source, first = _peeked(examples)
-    how = cues.reading(reader.model, reader.tokenizer, first, unit, pieces, mask_target)
+    how = cues.reading(reader.model, reader.tokenizer, first, unit, protocol.pieces, protocol.mask_target)
     numbers = tuple(range(how.layers))
     numbers = numbers if layers is None else tuple(pick(layers, numbers, "layer"))
     keys = MethodKeys(labelled(cues.default_methods(causal=how.causal)) if specs is None else specs)
-    score = _Score(row, normalize, rankings, ties, causal=how.causal)
+    score = _Score(protocol.row, protocol.normalize, rankings, protocol.ties, causal=how.causal)
     count = at_rest = 0
 
     def shards() -> Iterator[list[tuple[str, Example]]]:
@@ -184,7 +216,7 @@ def cue_contribution(
         for shard in _cut(how.examples(source)):
             total += 1
             for example in shard:
-                rows_read(example, row)
+                rows_read(example, protocol.row)
     about = key_of(__version__, reader.fingerprints, vars(score), numbers)
     with reader.carried(jobs) as carried:
         results = score_shards(
@@ -208,9 +240,9 @@ def cue_contribution(
         baselines=BASELINES,
         x=numbers,
         x_name="layer",
-        level=level,
-        resamples=resamples,
-        seed=seed,
+        level=protocol.level,
+        resamples=protocol.resamples,
+        seed=protocol.seed,
         notes=[*results.notes, cues.sink_warning(at_rest, count)],
         paper=cues.PAPER,
         options=options | {"ranked": rankings, "mask_target": how.mask, "examples": count},

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from attnwidgets._errors import deprecated, require_choice
+from attnwidgets._errors import require_choice
+from attnwidgets._former import former_keywords
 from attnwidgets._selecting import listed
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import is_constant, watched
@@ -154,20 +154,8 @@ class RemovalOptions:
 
     def former_keywords(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the metric with its former keywords for these options, which warn."""
-
-        @functools.wraps(function)
-        def with_former(*args: P.args, **kwargs: P.kwargs) -> R:
-            former: dict[str, Any] = {name: kwargs.pop(name) for name in self._reads if name in kwargs}
-            if former:
-                change = f"{self._function}: {listed(former)} belong in removal=aw.evaluate.Removal(...)"
-                if "removal" in kwargs:
-                    raise TypeError(f"{change}, which is given too.")
-                deprecated(change)
-                operator: Any = kwargs.pop("operator", None)
-                kwargs["removal"] = Removal(operator, **former)
-            return function(*args, **kwargs)
-
-        return with_former
+        take = former_keywords(self._reads, "removal", "aw.evaluate.Removal", Removal, also=("operator",))
+        return take(function)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from concurrent.futures import Executor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import deprecated
+from attnwidgets._former import former_keywords
 from attnwidgets._parcels import parcel, stays
 from attnwidgets._progress import observing
 from attnwidgets._selecting import pick
@@ -51,6 +52,52 @@ if TYPE_CHECKING:
 PAPER = "Bricken et al. 2023, Towards Monosemanticity"
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeatureDashboard:
+    """What `feature_stats` keeps of every feature, for its page in `FeaturePanel`.
+
+    Args:
+        examples: Number of contexts kept of each feature with its largest activations, each from a different
+            window.
+        per_interval: Number of contexts drawn at random from each of eight intervals of the feature's
+            activations; identical contexts are drawn only once.
+        window: Number of tokens of a context before and after its central token.
+        logits: Number of tokens that a feature promotes and suppresses most, if the model has an unembedding
+            and the hook point is in the residual stream.
+        neighbours: Number of features with the nearest directions (among all features), and number of
+            co-occurring features (among those counted).
+        seed: Seed of the random draws.
+
+    Raises:
+        ValueError: If `examples` or `per_interval` is less than 1.
+
+    Example:
+        >>> aw.FeatureDashboard(examples=50, window=(20, 5)).per_interval
+        4
+    """
+
+    examples: int = 20
+    per_interval: int = 4
+    window: tuple[int, int] = (10, 10)
+    logits: int = 10
+    neighbours: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("examples", "per_interval"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+
+
+_DEFAULT = FeatureDashboard()
+
+
+@former_keywords(
+    [option.name for option in fields(FeatureDashboard)],
+    "dashboard",
+    "aw.FeatureDashboard",
+    FeatureDashboard,
+)
 def feature_stats(
     model: Any,
     tokenizer: Any,
@@ -58,13 +105,8 @@ def feature_stats(
     texts: Iterable[str | Sequence[int] | Mapping[str, Any]],
     *,
     features: int | Iterable[int] | slice | None = None,
-    examples: int = 20,
-    per_interval: int = 4,
-    window: tuple[int, int] = (10, 10),
+    dashboard: FeatureDashboard = _DEFAULT,
     context: int = CONTEXT,
-    logits: int = 10,
-    neighbours: int = 5,
-    seed: int = 0,
     site: str | None = None,
     prepend_bos: bool | None = None,
     jobs: int | Executor = 1,
@@ -87,17 +129,8 @@ def feature_stats(
         texts: Any number of strings, lists of token ids (read as they are), or rows of a data set with
             "text" or "input_ids"; may be a stream.
         features: Count only these features (others cost nothing, except in topk SAEs).
-        examples: Number of each feature's contexts with its largest activations, each from a different
-            window.
-        per_interval: Number of contexts drawn at random from each of eight intervals of the feature's
-            activations; identical contexts are drawn only once.
-        window: Number of tokens of a context before and after its central token.
+        dashboard: What is stored of every feature besides its counts: an `aw.FeatureDashboard`.
         context: Tokens the model reads at once, special tokens included.
-        logits: Number of tokens that a feature promotes and suppresses most, if the model has an unembedding
-            and the hook point is in the residual stream.
-        neighbours: Number of features with the nearest directions (among all features), and number of
-            co-occurring features (among those counted).
-        seed: Seed of the random draws.
         site: Hook point to read, instead of `sae.site`; see `attnwidgets.tracing.hooks.hook_point`.
         prepend_bos: Whether texts begin with the beginning-of-text token. None: as the SAE's files say, else
             as the tokenizer does.
@@ -132,17 +165,16 @@ def feature_stats(
         reordered: Any = (model, tokenizer, sae)
         sae, model, tokenizer = reordered
     require_texts(texts)
-    for name, number in (("examples", examples), ("per_interval", per_interval)):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, not {number}.")
+    if not isinstance(dashboard, FeatureDashboard):
+        raise TypeError(f"dashboard takes an aw.FeatureDashboard, not {dashboard!r:.60}.")
     folder = str(sae) if isinstance(sae, str | Path) else None
     sae = as_sae(sae) if folder is None else SAE.from_pretrained(folder)
     reader = Reader(model, tokenizer)
     inner = unwrap(reader.model)
     hook_point = hook_point_of(sae, inner, site)
     chosen = pick(slice(None) if features is None else features, range(sae.d_sae), "feature")
-    before, after = window
-    drawing = {"examples": examples, "per_interval": per_interval, "seed": seed}
+    before, after = dashboard.window
+    drawing = {name: getattr(dashboard, name) for name in ("examples", "per_interval", "seed")}
     request = CountRequest(
         hook_point,
         chosen,
@@ -156,8 +188,8 @@ def feature_stats(
         corpus,
         hook_point,
         window=[before, after],
-        logits=logits,
-        neighbours=neighbours,
+        logits=dashboard.logits,
+        neighbours=dashboard.neighbours,
         **drawing,
     )
     about |= {
@@ -198,7 +230,8 @@ def feature_stats(
     stats = assemble(
         tally,
         chosen,
-        nearest(sae, chosen, neighbours) | logit_effects(sae, chosen, reader.model, hook_point, ids, logits),
+        nearest(sae, chosen, dashboard.neighbours)
+        | logit_effects(sae, chosen, reader.model, hook_point, ids, dashboard.logits),
         partial(_pieces, corpus.tokenizer),
         about=about,
         special=corpus.special,
