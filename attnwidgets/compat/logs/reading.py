@@ -152,10 +152,9 @@ def _of_inspect(sample: Mapping[str, Any], model: Any) -> Conversation:
     last = events[-1] if events else {}
     choices = (last.get("output") or sample.get("output") or {}).get("choices") or ()
     reader = Reader()
+    messages: list[Any] = [*(sample.get("messages") or ())]
     if isinstance(last.get("input"), list) and last["input"]:
         messages = [*last["input"], *(choice["message"] for choice in choices[:1])]
-    else:
-        messages = sample.get("messages") or ()
     for message in messages:
         reader.add(_resolved(message, attached))
     return reader.conversation("Inspect", last.get("model") or model, last.get("tools"))

@@ -78,8 +78,8 @@ def calls_in(content: Any) -> list[Call]:
                 events.append((str(event["name"]), _body(inside)))
         if any(key.startswith("gen_ai.") for key in attributes):
             calls.append(Call(attributes, events))
-            span = (item.get("context") or {}).get("span_id") or item.get("spanId") or item.get("span_id")
-            models[str(span or "")] = attributes
+            context = item.get("context") or item
+            models[str(context.get("span_id") or context.get("spanId") or "")] = attributes
     calls += [Call(models[span], events) for span, events in loose.items()]
     # Agents and tools have spans, too; a call has messages.
     return [call for call in calls if call.conversation().messages] or calls[-1:]
