@@ -132,8 +132,8 @@ def rendered(
         parts = _parts(given, kinds, strings, origin, special)
         roles = tuple(str(message["role"]) for message in messages)
         chat = Chat(roles, parts, _dropped(kinds, strings, origin, len(roles)))
-        return Rendering(text, chat, _notes(chat), tuple(strings), origin)
-    return Rendering(text, None, (_UNREAD,))
+        return Rendering(text, chat, (*_written_by(messages), *_notes(chat)), tuple(strings), origin)
+    return Rendering(text, None, (*_written_by(messages), _UNREAD))
 
 
 def require_messages(messages: Any) -> None:
@@ -373,6 +373,12 @@ def _notes(chat: Chat) -> tuple[str, ...]:
                 f"prompt: the chat template drops {_shown(dropped)}"
             )
     return tuple(notes)
+
+
+def _written_by(messages: Any) -> tuple[str, ...]:
+    """Return whose model wrote a log, in words: `aw.compat.read_log` keeps its name."""
+    model = getattr(messages, "model", "")
+    return (f"the log is by {model}; probabilities are those of the model that was traced",) if model else ()
 
 
 def _shown(dropped: Sequence[str], most: int = 40) -> str:
