@@ -74,10 +74,10 @@ class ViewDirective(SphinxDirective):
             return []
         views = self.env.temp_data.setdefault(KEY, [])
         views.append(view)
-        place = ViewPlace(model=f"{PREFIX}view{len(views) - 1}", height=view.options.get("height"))
-        place += nodes.paragraph("", view.describe())
-        self.set_source_info(place)
-        return [place]
+        view_node = ViewPlace(model=f"{PREFIX}view{len(views) - 1}", height=view.options.get("height"))
+        view_node += nodes.paragraph("", view.describe())
+        self.set_source_info(view_node)
+        return [view_node]
 
     def _view(self) -> View:
         name = self.arguments[0]
