@@ -237,7 +237,7 @@ def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[
 
 def seen_in(source: MixingMap, unit: str, roles: Roles, layer: int) -> Bool:
     """Return which keys every query of a layer is compared with, as far as this is known [query, key]."""
-    compared = source.compared(layer) if unit == source.unit else None
+    compared: Bool | None = source.compared(layer) if unit == source.unit else None
     return roles.seen if compared is None else compared
 
 

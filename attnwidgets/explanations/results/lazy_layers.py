@@ -26,6 +26,8 @@ from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, posi
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from attnwidgets.explanations.results.arrays import Scheme, Vector
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.tracing.text.units import TokenAxis, Unit
@@ -187,14 +189,14 @@ class LazyLayers(Explanation):
         """Whether values are shares, and what a row lacks to one goes to a sink: to no element."""
         return self._facts["sink"]
 
-    def readable(self, layer: int) -> Array | None:
+    def readable(self, layer: int) -> NDArray[np.bool_] | None:
         """Return which keys each query of a layer may read, as booleans [query, key]; None if unknown.
 
         The others were not compared: that their value is zero says nothing about them.
         """
         return None if self._readable is None else self._readable(layer)
 
-    def compared(self, layer: int) -> Array | None:
+    def compared(self, layer: int) -> NDArray[np.bool_] | None:
         """Return `readable`; None also where a query reads all keys, or all but the later ones."""
         allowed = self.readable(layer)
         if allowed is None:

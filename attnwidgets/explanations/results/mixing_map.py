@@ -406,8 +406,8 @@ class MixingMap(ReadByUnits):
     def _columns(self) -> Iterator[Columns]:
         """Yield layer, head (if any), query_index, query, key_index, key, value: a part for every layer.
 
-        And compared, where a layer does not compare queries with all keys, or all but the later ones: a value
-        of 0 is no weight where it is False.
+        And compared, where a layer does not compare queries with all keys, or all but the later ones: where
+        it is False, the value of 0 is not a weight.
         """
         query, key = (np.asarray(names, dtype=object) for names in (self.query_labels, self.key_labels))
         tells = any(self.compared(number) is not None for number in self.layers)

@@ -19,8 +19,8 @@ export const isUnread = (source: Source, tile: Tile | null | undefined, row: num
   isLater(source, row, key) || (tile ? comparedIn(tile.meta)?.[row * tile.cols + key] === 0 : false);
 
 /**
- * Why a row has no weight for a key, in words: the key comes later, was not compared with it or is left out; "" where it
- * has one.
+ * Why a key lacks a weight in a row, in words: it comes later, was not compared with the row's query or is left out; ""
+ * where it has one.
  */
 export function absence(source: Source, tile: Tile | null | undefined, row: number, key: number): string {
   if (isLater(source, row, key)) return "masked, comes later";

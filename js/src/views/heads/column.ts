@@ -26,7 +26,7 @@ export interface Column {
   range(): [number, number];
   /** Write a value next to every element, the `strong` one bold; null: none has one. */
   tell(textOf: ((index: number) => string) | null, strong: number): void;
-  /** Mark the current and pinned elements (-1: none), and those that the current one of the other side has no weight for. */
+  /** Mark the current and pinned elements (-1: none), and those that were not compared with the current one of the other side. */
   mark(looked: number, pinned: number, isMasked: (index: number) => boolean): void;
   /** Outline the tokens chosen together, and draw the span. */
   choose(tokens: readonly number[], span: readonly [number, number] | null): void;

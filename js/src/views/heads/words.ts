@@ -64,7 +64,7 @@ export function sinkShare({ ctx, source, heads }: Pick<Names, "ctx" | "source" |
   return { mean: shares.reduce((sum, share) => sum + share, 0) / shares.length, count: shares.length };
 }
 
-/** What a query gives to no token, and how many keys it reads; "" if these are all and there is no sink. */
+/** What a query gives to no token, and how many keys it reads; "" if these are all, without a sink. */
 function factsOf(names: Names, side: Side, index: number): string {
   if (side === "key") return "";
   const share = sinkShare(names, index);

@@ -59,7 +59,7 @@ interface Bars {
   lengths: Float32Array;
 }
 
-/** Whether a mask hides a key from the query: the softmax makes a zero of what is no weight. */
+/** Whether a mask hides a key from the query: its zero after the softmax is not a weight. */
 const isMasked = ({ masked }: Row["by"], key: number): boolean => masked?.[key] === -Infinity;
 
 function barsOf({ by, count }: Row, step: Step): Bars | null {
