@@ -13,7 +13,11 @@ from traitlets.config import MultipleInstanceError
 
 _IDLE = 0.2
 """Seconds after a cell's request for it in which the kernel begins to import; a running cell comes first."""
-_NEEDED = ("matplotlib.figure", "matplotlib.backends.backend_agg", "attnwidgets.views.explorer")
+_NEEDED = (
+    "attnwidgets.views.explorer",
+    "attnwidgets.views.still.matrices",
+    "attnwidgets.figures.pens.on_pixels",
+)
 """Modules for the first view of a notebook and its static picture, which take most of its time."""
 
 
@@ -35,7 +39,7 @@ def prepare_views() -> None:
 
 
 def _import_needed() -> None:
-    with suppress(ImportError):  # matplotlib may be missing, as on a page in the browser
+    with suppress(ImportError):  # Pillow may be missing, as on a page in the browser
         for name in _NEEDED:
             import_module(name)
 

@@ -433,6 +433,6 @@ def _few_colours(image: Image.Image) -> tuple[NDArray[np.uint8], NDArray[np.uint
     return table[pixels].reshape(image.height, image.width), palette
 
 
-def _packed(colours: NDArray[np.uint8]) -> NDArray[np.intp]:
+def _packed(colours: NDArray[np.integer]) -> NDArray[np.intp]:
     """Return colours [colour, channel] as one number each."""
     return np.asarray(colours.astype(np.intp) @ (1, 1 << 8, 1 << 16))
