@@ -82,11 +82,12 @@ class HeadIntervention(Intervention):
             layer: known[layer].of_attention(numbers) if layer in known else numbers
             for layer, numbers in by_layer.items()
         }
-        self._kernels = [
+        self._kernels: list[tuple[KernelModule, list[int], KernelChange]] = [
             (kernel, chosen, run)
             for layer, numbers in by_layer.items()
-            for kernel in (known[layer].kernels if layer in known and run is not None else ())
-            if (chosen := [number - kernel.first for number in numbers if number in kernel.numbers])
+            for kernel in (known[layer].kernels if layer in known else ())
+            if run is not None
+            and (chosen := [number - kernel.first for number in numbers if number in kernel.numbers])
         ]
         _require_one_block_each(self._kernels, known)
         where = frozenset((stack, layer) for layer, numbers in by_layer.items() if numbers)
@@ -201,7 +202,8 @@ def _heads(wanted: Any, block: BlockHeads, layer: int, channels: bool) -> tuple[
     chosen = numbers or ()
     if not isinstance(wanted, str):
         try:
-            chosen = pick(wanted, range(10**6) if numbers is None else block.numbers(channels=True), "head")
+            every = block.numbers(channels=True)
+            chosen = pick(wanted, range(10**6) if every is None else every, "head")
         except IndexError as error:
             raise IndexError(f"layer {layer}: {error}") from error
     for kernel in block.kernels if not channels else ():

@@ -443,3 +443,15 @@ def test_in_a_model_whose_circuit_is_known_forgetting_is_told_from_reading() -> 
     assert answer(aw.suppress(trace, 6)) == ("d", 1.0)
     assert answer(aw.suppress(trace, 6, forget=True)) == ("f", 1.0)
     assert answer(aw.edit_attention(trace, {0: [0]}, "one_hot", key=3, query=10)) == ("f", 1.0)
+
+
+@pytest.mark.parametrize("name", ["qwen3_5_text", "mamba2"])
+def test_sentences_are_suppressed_in_kernels_too(name: str) -> None:
+    trace = traced(name)
+    dependence = aw.circuits.sentence_attribution(trace, unit=[(0, 3), (3, 6), (6, 11)])
+    with aw.suppress(trace, range(3, 6), range(6, 11)):
+        suppressed = logits(trace)
+    before, after = (rows[6:].double().log_softmax(-1) for rows in (logits(trace), suppressed))
+    divergence = (before.exp() * (before - after)).sum(-1).mean()
+    assert divergence > 1e-3
+    assert abs(float(dependence.values[0, 2, 1]) - float(divergence)) < 1e-5

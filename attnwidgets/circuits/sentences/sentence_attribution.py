@@ -140,7 +140,7 @@ def sentence_attribution(
     return MixingMap(
         means @ changed.T,  # [sentence that depends, changed sentence]
         query=sentences.axis,
-        layers=[traced.layers(stack)[-1]],
+        layers=[traced.mixing_layers(stack)[-1]],
         unit=sentences.unit.name,
         causal=causal,
         stochastic=False,

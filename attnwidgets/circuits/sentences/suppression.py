@@ -142,6 +142,8 @@ class _Suffixes:
             outputs = self._trace.call(self._twin, inputs, {"return_dict": True, "use_cache": True}, {})
         cache = cache_returned(outputs)
         whole = cache is not None and hasattr(cache, "crop") and hasattr(cache, "layers")
+        # A state cannot be cut, nor can a source be taken out of it.
+        whole = whole and not any(hasattr(layer, "recurrent_states") for layer in cache.layers)
         # A sliding window has dropped keys that an earlier position needs.
         return cache if whole and not any(getattr(cache, "is_sliding", [False])) else None
 
