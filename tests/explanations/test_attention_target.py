@@ -176,3 +176,24 @@ def test_removals_read_it_in_the_changed_pass(operator):
     with torch.no_grad():
         expected = model(**inputs, output_attentions=True).attentions[1][0, 1, 6, 5]
     assert after == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_other_heads_are_knocked_out_for_it():
+    """`head_importance` reads it in each of its passes: a head of an earlier layer moves it."""
+    trace = FAMILIES["Llama"].traced()
+    target = aw.targets.attention(1, 1, 6, 5, of="log")
+    exact = aw.head_importance(trace, target, how="exact")
+    model = FAMILIES["Llama"].model()
+    model.set_attn_implementation("eager")
+
+    def log_weight():
+        with torch.no_grad():
+            return float(model(torch.tensor([IDS]), output_attentions=True).attentions[1][0, 1, 6, 5].log())
+
+    before = log_weight()
+    projection = model.model.layers[0].self_attn.o_proj
+    size = projection.weight.shape[1] // 4
+    projection.weight.data[:, 2 * size : 3 * size] = 0
+    values = exact["removal"]
+    assert values[0, 2] == pytest.approx(before - log_weight(), abs=1e-5)
+    assert values[1] == pytest.approx(0, abs=1e-6)

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 
-_BY_VALUE = {"answer": answer_target, "span": span_target, "attention": attention_target}
+_BY_VALUE: dict[str, Callable[[Trace, Any, str, str], Target]] = {
+    "answer": answer_target,
+    "span": span_target,
+    "attention": attention_target,
+}
 
 
 @dataclass(frozen=True)
