@@ -47,7 +47,9 @@ def rows(prefix: str, names: list[str], home: Any) -> Iterator[str]:
         yield "| | |\n|---|---|"
     for name, item in items.items():
         call = "" if is_result(item) else f"({parameters(item)})"
-        paper = f" *{METHODS[name].paper}*" if name in METHODS and METHODS[name].paper else ""
+        # A namespace may have a name that is a method's as well: aw.targets.attention.
+        is_method = name in METHODS and (prefix == "aw." or not hasattr(aw, name))
+        paper = f" *{METHODS[name].paper}*" if is_method and METHODS[name].paper else ""
         yield f"| **`{prefix}{name}`**{call} | {summary(item)}{paper} |"
 
 

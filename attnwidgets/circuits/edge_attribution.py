@@ -246,9 +246,7 @@ class _Passes:
 
         reading = reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, record)
         with torch.inference_mode(mode=False), enable_grad(), reading:
-            options = pass_options(self._twin) | (
-                {"output_hidden_states": True} if self._targets.hidden_states else {}
-            )
+            options = pass_options(self._twin) | dict.fromkeys(self._targets.reads, True)
             outputs = trace.call(self._twin, trace.inputs, options, {})
             return _Run(recorded, self._targets.scores(outputs)[0].sum())
 

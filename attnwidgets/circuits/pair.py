@@ -215,7 +215,7 @@ def scored(trace: Trace, targets: TargetSet, interventions: Sequence[Interventio
         for intervention in interventions:
             exits.enter_context(intervention)
         exits.enter_context(recording(twin))
-        options = pass_options(twin) | ({"output_hidden_states": True} if targets.hidden_states else {})
+        options = pass_options(twin) | dict.fromkeys(targets.reads, True)
         outputs = trace.call(twin, trace.inputs, options, {})
         return float(targets.scores(outputs)[0].double()[0])
 

@@ -233,7 +233,7 @@ class SuffixRuns:
             and "use_cache" in takes
             and "input_ids" in inputs
             and set(inputs) <= CUT
-            and not self._targets.hidden_states
+            and not self._targets.reads
             and torch.equal(*(side.inputs.get("attention_mask", torch.ones(0)) for side in self._pair.sides))
         )
 
@@ -378,8 +378,7 @@ class SuffixRuns:
         name = cache_parameter(takes)
         if self._cache is not None and name is not None:
             options[name] = cache_copies(self._cache, copies)
-        if self._targets.hidden_states:
-            options["output_hidden_states"] = True
+        options |= dict.fromkeys(self._targets.reads, True)
         if self._only_last:
             options |= only_last_logits(self._model)
         return trace.call(self._twin, inputs, options, self._wide)

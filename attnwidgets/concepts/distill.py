@@ -114,7 +114,7 @@ def _scores(inputs: Inputs, target: Any, foil: Any, batch_size: int) -> tuple[Fl
     if not targets.shared:
         inputs.run_alone()
     values = np.zeros(len(inputs.reads))
-    options = {"output_hidden_states": True} if targets.hidden else {}
+    options = dict.fromkeys(targets.reads, True)
     with inputs.running(back=False, batch_size=batch_size, desc="distilling") as (_, batches):
         for batch in batches:
             result = targets.scores(batch.call(**options), batch).double().cpu().numpy()

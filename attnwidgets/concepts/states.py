@@ -29,7 +29,7 @@ from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor, nn
@@ -150,7 +150,8 @@ def states_of(
     collected = _Collected(int(first[-1]), chosen, byte_budget(memory), back=back)
     with forced(force), inputs.running(back=back, batch_size=batch_size, desc="states") as (twin, batches):
         for batch in batches:
-            graph = run_blocks(inputs, twin, batch, name, blocks, hidden=back and targets.hidden)  # type: ignore[union-attr]
+            more = () if targets is None else targets.reads
+            graph = run_blocks(inputs, twin, batch, name, blocks, reads=more)
             layer_states = [graph.states[name][layer] for layer in chosen]
             slopes: list[Tensor] | None = None
             if targets is not None:
@@ -180,7 +181,13 @@ def states_of(
 
 
 def run_blocks(
-    inputs: Inputs, twin: nn.Module, batch: Batch, stack: str, blocks: Sequence[str], *, hidden: bool = False
+    inputs: Inputs,
+    twin: nn.Module,
+    batch: Batch,
+    stack: str,
+    blocks: Sequence[str],
+    *,
+    reads: Collection[str] = (),
 ) -> Graph:
     """Run a model on a batch and return its graph with a stack's states: inputs of blocks, last output."""
     graph = Graph()
@@ -191,7 +198,7 @@ def run_blocks(
         handles.append(module.register_forward_pre_hook(hooks.before, with_kwargs=True))
         handles.append(module.register_forward_hook(hooks.after, prepend=True))
     try:
-        options = {"output_hidden_states": True} if hidden else {}
+        options = dict.fromkeys(reads, True)
         if recorded(inputs.first) and not inputs.batched:
             with recording(twin):
                 graph.outputs = batch.call(**options)

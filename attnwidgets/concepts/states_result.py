@@ -360,7 +360,7 @@ class TextTargets:
 
     Attributes:
         label: Name of the target.
-        hidden: Whether it reads the last hidden state.
+        reads: What it reads of the outputs besides logits; see `Target`.
         shared: Whether it is the same number in every input's outputs, as a class is; a token's row is not.
     """
 
@@ -369,7 +369,7 @@ class TextTargets:
         self._first = self._of(inputs.first)
         names = self._first.names()
         self.label = str(names["target"]) + (f" rather than {names['foil']}" if names["foil"] else "")
-        self.hidden = self._first.hidden_states
+        self.reads = self._first.reads
         members = (*self._first.targets, *(self._first.foils or ()))
         self.shared = all(member.index is not None and member.position is None for member in members)
 

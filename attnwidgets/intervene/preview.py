@@ -107,13 +107,13 @@ class Replay:
         Args:
             interventions: Interventions, active for this pass.
             copies: Number of copies of the input in the batch.
-            target: The target to be read from the outputs (it may need hidden states).
+            target: The target to be read from the outputs (it may read more than logits).
         """
         skipped = self._skipped({call for intervention in interventions for call in intervention.where})
         options = pass_options(self._model)
-        if target is not None and target.hidden_states:
-            # The states of skipped layers would be missing.
-            options["output_hidden_states"], skipped = True, {}
+        if target is not None and target.reads:
+            # What skipped layers return would be missing.
+            options, skipped = options | dict.fromkeys(target.reads, True), {}
         inputs = {name: copies_of(value, copies) for name, value in self._trace.inputs.items()}
         outputs = self._outputs(skipped, copies)
         with ExitStack() as exits:

@@ -24,7 +24,7 @@ from attnwidgets.tracing.gradients.differentiable import cut_of, diagnosis, diff
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from attnwidgets.relevance.settings import Bias, Gate, Rule
     from attnwidgets.tracing.gradients.differentiable import At, Graph, Place, Precision
@@ -185,7 +185,7 @@ def propagate(
     plane: str = "",
     heads: bool = False,
     hook_points: Sequence[HookPoint] = (),
-    hidden_states: bool = False,
+    reads: Collection[str] = (),
     precision: Precision = "float32",
     insist: bool = False,
 ) -> Relevances:
@@ -202,7 +202,7 @@ def propagate(
         plane: The input whose numbers are not vectors of tokens but pixels, or bins of a spectrogram.
         heads: Whether the relevance of the heads' outputs is returned.
         hook_points: Hook points in the model where states and gradients are returned whole.
-        hidden_states: Whether the scores read hidden states.
+        reads: What the scores read of the outputs besides logits; see `Target`.
         precision: See `differentiable`.
         insist: See `Settings`.
 
@@ -225,7 +225,7 @@ def propagate(
             stack.enter_context(hooked(run.model, hook_point, _keeper(passing, hook_point.name)))
         graph = run(
             keep=("heads",) if heads else (),
-            hidden_states=hidden_states,
+            reads=reads,
             during=lambda: rules,
         )
         if cut := cut_of(graph):

@@ -186,7 +186,7 @@ def _estimate(trace: Trace, target: Target, stack: str) -> Float:
 
     losses = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
     with differentiable(trace, "head_importance") as run:
-        graph = run(keep=("heads",), hidden_states=target.hidden_states)
+        graph = run(keep=("heads",), reads=target.reads)
         heads = graph.heads[stack]
         slopes = gradients(target.score(graph.outputs), heads)
     for layer, (output, slope) in enumerate(zip(heads, slopes, strict=True)):

@@ -38,6 +38,9 @@ def test_a_result_is_shown_as_its_view(notebook):
     )
     output.locator(".aw-segment", has_text="tokens").click()
     output.locator(".aw-why-row", has_text="b [5]").wait_for()
+    output.locator(".aw-menu-button", has_text="rather than").click()
+    output.get_by_role("option", name="the mean of the row").click()
+    output.locator(".aw-why-note", has_text="less the mean log of the row").wait_for()
 
 
 def test_why_opens_below_the_heatmap_and_follows_the_pin(lab, notebook):

@@ -160,7 +160,7 @@ def _slopes(case: RemovalCase) -> Float:
     stack = embedding_stack(trace, case.removal.stack)
     detached = Detached(trace, _PURPOSE, "attention held", where)
     with differentiable(trace, _PURPOSE, entry=stack) as run, detached:
-        graph = run(hidden_states=target.hidden_states)
+        graph = run(reads=target.reads)
         leaf = leaf_of(graph, stack, _PURPOSE, trace)
         slope = gradients(target.score(graph.outputs), [leaf])[0]
         tokens = (slope * leaf.detach())[0].double().sum(-1).abs().cpu().numpy()

@@ -6,7 +6,7 @@ again, so that no other token changes.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +28,7 @@ from attnwidgets.evaluate.removals.media_operators import (
 )
 from attnwidgets.evaluate.removals.ordering import answered
 from attnwidgets.explanations.results.trace_protocol import elements_of, reruns_of
-from attnwidgets.explanations.targets.resolve import head_of, tokenizer_of
+from attnwidgets.explanations.targets.resolve import ATTENTIONS, head_of, tokenizer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -249,6 +249,7 @@ class ElementRemoval:
 
         from attnwidgets.tracing.pass_memory import room_for_pass
         from attnwidgets.tracing.recording.borrow import borrowed
+        from attnwidgets.tracing.recording.recorder import recording
         from attnwidgets.tracing.rerun_trace import require_same_model
 
         trace, stack = self.trace, self.stack
@@ -264,16 +265,18 @@ class ElementRemoval:
                 def embedded(gone: Bools) -> Any:
                     where = torch.from_numpy(gone).to(embeddings.device)[..., None]
                     replaced = {stack: torch.where(where, start, embeddings)}
-                    return run(replaced, hidden_states=self.target.hidden_states).outputs
+                    return run(replaced, reads=self.target.reads).outputs
 
                 yield embedded
             return
         require_same_model(trace, _PURPOSE)
         model = runs(trace)
-        options = call_options(model)
-        if self.target.hidden_states:
-            options["output_hidden_states"] = True
-        with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE):
+        options = call_options(model) | dict.fromkeys(self.target.reads, True)
+        with ExitStack() as exits:
+            twin = exits.enter_context(borrowed(model))
+            exits.enter_context(room_for_pass(model, trace, _PURPOSE))
+            if ATTENTIONS in self.target.reads:
+                exits.enter_context(recording(twin))
             yield lambda gone: trace.call(twin, self.inputs(gone), options, {})
 
     def _batches(self, gone: Bools, batch_size: int) -> list[Indices]:

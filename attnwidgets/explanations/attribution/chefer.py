@@ -225,7 +225,7 @@ def _gradients(trace: Trace, targets: TargetSet, relevance: Any = None) -> Atten
         trace,
         lambda outputs: targets.scores(outputs)[0],
         "chefer",
-        hidden_states=targets.hidden_states,
+        reads=targets.reads,
         relevance=relevance,
     )
 

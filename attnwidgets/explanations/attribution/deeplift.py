@@ -108,7 +108,7 @@ def deeplift(
         room_for_pass(run.model, trace, "deeplift", 2),
     ):
         with no_grad():
-            own = leaf_of(run(hidden_states=targets.hidden_states), stack, "deeplift", trace).detach()
+            own = leaf_of(run(reads=targets.reads), stack, "deeplift", trace).detach()
         start, baseline = baseline_embeddings(trace, run.model, own[0], baseline, "deeplift")
         rules = differences(insist=force)
         with rescaled_activations(run.model, rules):
@@ -145,7 +145,7 @@ def _scores(
     run: Runner, targets: TargetSet, embeddings: dict[str, Tensor], rules: Differences
 ) -> tuple[Graph, list[Tensor]]:
     """Return one pass and its scores, both under the rules: a target is the last operation."""
-    graph = run(embeddings, hidden_states=targets.hidden_states, during=lambda: rules)
+    graph = run(embeddings, reads=targets.reads, during=lambda: rules)
     with rules:
         return graph, targets.scores(graph.outputs)
 

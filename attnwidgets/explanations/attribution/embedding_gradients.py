@@ -106,7 +106,7 @@ class EmbeddingGradients:
     def _without_gradients(self, embeddings: dict[str, Tensor] | None) -> Graph:
 
         with no_grad():
-            return self.run(embeddings, hidden_states=self.targets.hidden_states)
+            return self.run(embeddings, reads=self.targets.reads)
 
     def at(
         self, embeddings: Tensor | None = None, *, allow_zero: Sequence[bool] = ()
@@ -127,7 +127,7 @@ class EmbeddingGradients:
         from attnwidgets.tracing.gradients.differentiable import diagnosis, gradients, usable
 
         given = None if embeddings is None else {self.stack: embeddings}
-        graph = self.run(given, hidden_states=self.targets.hidden_states)
+        graph = self.run(given, reads=self.targets.reads)
         leaf = leaf_of(graph, self.stack, self.run.purpose, self.run.trace)
         for number, score in enumerate(self.targets.scores(graph.outputs)):
             gradient = gradients(score, [leaf], again=True)[0]
@@ -317,7 +317,7 @@ def _input_attributions(
     plane = require_plane(trace, method)
     rows = []
     with differentiable(trace, method, place="input") as run:
-        graph = run(hidden_states=targets.hidden_states)
+        graph = run(reads=targets.reads)
         leaf = graph.inputs[plane.name]
         for score in targets.scores(graph.outputs):
             gradient = gradients(score, [leaf], again=True)[0]

@@ -212,7 +212,7 @@ def _at_layer(
         for name in _modules(trace, run.model, layer, stack):
             module = run.model.get_submodule(name)
             undo.callback(module.register_forward_hook(_keeper(kept, name)).remove)
-        graph = run(hidden_states=targets.hidden_states)
+        graph = run(reads=targets.reads)
         if not kept:
             raise ValueError(f"grad_cam: a pass does not reach layer {layer!r}, or it returns no states.")
         name, states = kept[0]
@@ -362,7 +362,7 @@ def _of_attention(
         trace,
         lambda outputs: targets.scores(outputs)[0],
         "grad_cam",
-        hidden_states=targets.hidden_states,
+        reads=targets.reads,
     )
     held = sorted((cell, place) for place, cell in enumerate(unit.cells or ()) if cell is not None)
     columns = [place for _, place in held]

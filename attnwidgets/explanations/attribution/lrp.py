@@ -169,7 +169,7 @@ def lrp(
         entry=stack,
         plane=plane.name if plane else "",
         heads=of == "heads",
-        hidden_states=targets.hidden_states,
+        reads=targets.reads,
         precision=precision,
         insist=force,
     )

@@ -97,7 +97,7 @@ def neuron_relevance(
         bias=bias,
         entry=stack,
         hook_points=[hook_point],
-        hidden_states=targets.hidden_states,
+        reads=targets.reads,
         precision=precision,
         insist=force,
     )

@@ -104,7 +104,7 @@ def perturbation_attributions(
     from attnwidgets.tracing.pass_memory import together
 
     with differentiable(trace, method, back=False, entry=stack) as run:
-        graph = run(hidden_states=targets.hidden_states)
+        graph = run(reads=targets.reads)
         embeddings = leaf_of(graph, stack, method, trace).detach()
         for score in targets.scores(graph.outputs):
             if not score.isfinite().all():
@@ -118,9 +118,7 @@ def perturbation_attributions(
         for number in range(len(targets.targets)):
 
             def scores(perturbed: Tensor, number: int = number) -> Tensor:
-                graphs = (
-                    run({stack: part}, hidden_states=targets.hidden_states) for part in perturbed.split(room)
-                )
+                graphs = (run({stack: part}, reads=targets.reads) for part in perturbed.split(room))
                 return torch.cat([targets.scores(graph.outputs)[number].detach() for graph in graphs])
 
             by_token = attribute(Perturbed(scores, embeddings, absent[None], features))[0].mean(-1)

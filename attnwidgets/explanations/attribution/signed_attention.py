@@ -19,7 +19,7 @@ from attnwidgets.explanations.results.trace_protocol import provenance_of, resol
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -85,7 +85,7 @@ def signed_attention(
     def score(outputs: Any) -> Any:
         return -targets.losses(outputs)[0] if of == "loss" else targets.scores(outputs)[0]
 
-    gradients = attention_gradients(trace, score, "signed_attention", hidden_states=targets.hidden_states)
+    gradients = attention_gradients(trace, score, "signed_attention", reads=targets.reads)
     values = np.stack([gradients.product(stack, index) for index in range(trace.n_layers(stack))])
     query, key = trace.axes(stack)
     names = targets.names()
@@ -136,7 +136,7 @@ def attention_gradients(
     score_of: Callable[[Any], Tensor],
     method: str,
     *,
-    hidden_states: bool = False,
+    reads: Collection[str] = (),
     relevance: Literal["attnlrp", "alpha_beta"] | None = None,
 ) -> AttentionGradients:
     """Return attention weights of every stack with a score's gradients by them; one pass forward and back.
@@ -145,7 +145,7 @@ def attention_gradients(
         trace: A trace whose attention was recorded.
         score_of: Takes the model's outputs for a batch of one and returns the score, [1].
         method: The method's name, for messages.
-        hidden_states: Whether the outputs must hold hidden states.
+        reads: What the score reads of the outputs besides logits; see `Target`.
         relevance: Take gradients under rules of relevance: those of AttnLRP, so that attention times gradient
             is the attention's relevance, or "alpha_beta", under which the gradient itself is.
 
@@ -171,7 +171,7 @@ def attention_gradients(
             in_force = rules = Rules("attnlrp")
             exits.enter_context(single_activations(run.model))
             exits.enter_context(whole_kernels(run.model, rules.settings))
-        graph = run(keep=("weights",), hidden_states=hidden_states, during=lambda: in_force)
+        graph = run(keep=("weights",), reads=reads, during=lambda: in_force)
         stacks = [name for name in trace.stacks if graph.weights.get(name)]
         if not stacks:
             raise UnsupportedModelError(

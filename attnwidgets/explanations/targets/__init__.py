@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attnwidgets.explanations.targets.named import (
     answer,
+    attention,
     embedding_dot,
     embedding_norm,
     function,
@@ -17,6 +18,7 @@ from attnwidgets.explanations.targets.resolve import Target
 __all__ = [
     "Target",
     "answer",
+    "attention",
     "embedding_dot",
     "embedding_norm",
     "function",

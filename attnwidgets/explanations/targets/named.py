@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets.explanations.targets.attention_target import Weight, attention_target
 from attnwidgets.explanations.targets.resolve import (
     CLASSES,
     Target,
@@ -32,11 +33,18 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 
+_BY_VALUE: dict[str, Callable[[Trace, Any, str, str], Target]] = {
+    "answer": answer_target,
+    "span": span_target,
+    "attention": attention_target,
+}
+
+
 @dataclass(frozen=True)
 class NamedTarget:
     """A target named before the trace is known, as `token`, `label`, `span` ... return it."""
 
-    kind: Literal["token", "label", "span", "answer", "norm", "dot", "function"]
+    kind: Literal["token", "label", "span", "answer", "norm", "dot", "attention", "function"]
     value: Any = None
     position: int | None = None
     name: str = ""
@@ -134,6 +142,37 @@ def embedding_dot(vector: Any, position: int | None = None) -> NamedTarget:
         'dot product with the mean over tokens'
     """
     return NamedTarget("dot", vector, position)
+
+
+def attention(
+    layer: int,
+    head: int,
+    query: int | str,
+    key: int | str,
+    *,
+    of: Literal["log-odds", "log", "weight"] = "log-odds",
+    stack: str | None = None,
+) -> NamedTarget:
+    """Return a weight of attention, as a target: which inputs make this head look there.
+
+    `aw.why` takes the score behind the weight apart within its head; this follows it to the model's input.
+
+    Args:
+        layer: Number of the layer.
+        head: Number of the head.
+        query: The token that reads: its number, or its label if no other has it.
+        key: The token that is read.
+        of: "log-odds", the logarithm of the weight over that of all other keys, whose gradient does not
+            vanish as the weight comes near 1; "log", the logarithm, so that a foil of the same query gives
+            the difference of two scores; or "weight", the weight itself.
+        stack: Stack of a model that has several.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.saliency(trace, aw.targets.attention(3, 1, "sat", "cat")).target
+        "log-odds of attention of 'sat' (token 3) to 'cat' (token 2) in head 3.1"
+    """
+    return NamedTarget("attention", Weight(layer, head, query, key, of, stack))
 
 
 def function(score: Callable[[Any], Tensor], name: str = "") -> NamedTarget:
@@ -244,7 +283,8 @@ def resolve_target(
     else:
         raise TypeError(
             f"{name} is a {type(target).__name__}; name a class or a token by its string or number, use one "
-            "of aw.targets (token, label, span, embedding_norm, embedding_dot), or a function of the outputs."
+            "of aw.targets (token, label, span, attention, embedding_norm, embedding_dot), or a function of "
+            "the outputs."
         )
     if logit and resolved.index is None:
         raise ValueError(
@@ -273,10 +313,8 @@ def _resolve_named(trace: Trace, named: NamedTarget, name: str, method: str, lik
         return class_target(trace, named.value, name, method, position=_position(named, like))
     if named.kind == "token":
         return token_target(trace, named.value, _position(named, like), name, method)
-    if named.kind == "answer":
-        return answer_target(trace, named.value, name, method)
-    if named.kind == "span":
-        return span_target(trace, named.value, name, method)
+    if named.kind in _BY_VALUE:
+        return _BY_VALUE[named.kind](trace, named.value, name, method)
     if named.kind == "function":
         return function_target(named.value, named.name, name)
     return embedding_target(trace, named.value, named.position, name)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 TOKENS, CLASSES = 2, 1
 """Dimensions of logits [token, vocabulary] and [class]."""
 
+HIDDEN_STATES, ATTENTIONS = "output_hidden_states", "output_attentions"
+"""The options by which a model's outputs hold its states, and its weights of attention."""
+
 FAR = 10
 """How many times as probable another spelling of a token must be for a note to name it."""
 
@@ -38,7 +41,8 @@ class Target:
             differentiably.
         position: Row of logits [token, vocabulary]; None for [class], and for other numbers.
         index: Column of the logits; None if the number is not a single logit.
-        hidden_states: Whether `score` reads the outputs' last hidden state.
+        reads: Names of the options of a call by which the outputs hold what `score` reads besides logits:
+            "output_hidden_states", "output_attentions".
         note: What a reader should know about how it was named, or "".
         reading: How a single logit becomes a probability: "softmax" over its row, "sigmoid" of it alone, or
             "none".
@@ -49,7 +53,7 @@ class Target:
     score: Callable[[Any], Tensor]
     position: int | None = None
     index: int | None = None
-    hidden_states: bool = False
+    reads: tuple[str, ...] = ()
     note: str = ""
     reading: Reading = "softmax"
 
@@ -382,7 +386,7 @@ def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int
     where = "the mean over tokens" if row is None else f"token {row}"
     if vector is None:
         return Target(
-            f"length of {where}", "embedding", lambda out: state(out).norm(dim=-1), hidden_states=True
+            f"length of {where}", "embedding", lambda out: state(out).norm(dim=-1), reads=(HIDDEN_STATES,)
         )
     direction = [float(number) for number in vector]
 
@@ -394,7 +398,7 @@ def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int
             )
         return states @ states.new_tensor(direction)
 
-    return Target(f"dot product with {where}", "embedding", dot, hidden_states=True)
+    return Target(f"dot product with {where}", "embedding", dot, reads=(HIDDEN_STATES,))
 
 
 def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Target:

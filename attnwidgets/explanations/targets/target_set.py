@@ -37,9 +37,9 @@ class TargetSet:
         return (*self.targets, *(self.foils or ()))
 
     @property
-    def hidden_states(self) -> bool:
-        """Whether the model must return hidden states."""
-        return any(target.hidden_states for target in self._members)
+    def reads(self) -> tuple[str, ...]:
+        """What the outputs must hold besides logits; see `Target`."""
+        return tuple(dict.fromkeys(name for target in self._members for name in target.reads))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 # Embeddings as parts, stack by stack: a pass through the embeddings costs more than a cell.
 _inputs: weakref.WeakKeyDictionary[Trace, dict[str, list[tuple[str, Tensor]]]] = weakref.WeakKeyDictionary()
+_FEW = 2
 _CLOSE = 1e-4  # of a state: how near embeddings must come to it to be its parts
 _HELD_BYTES = 2**31
 """The most that vectors from every source token may take."""
@@ -83,6 +84,8 @@ class ComponentParts:
     stack: str
     blocks: Sequence[Block]
     _names: list[Written] = field(default_factory=list)
+    # Those of a query and a key, which removals read again.
+    _pair: tuple[list[int], Tensor] | None = None
 
     @property
     def names(self) -> tuple[Written, ...]:
@@ -94,6 +97,8 @@ class ComponentParts:
     def at(self, tokens: Sequence[int]) -> Tensor:
         """Return the parts of some tokens' states [part, token, width]."""
         rows = list(tokens)
+        if self._pair is not None and set(rows) <= set(self._pair[0]):
+            return self._pair[1][:, [self._pair[0].index(row) for row in rows]]
         inputs = _inputs.setdefault(self.trace, {})
         if self.stack not in inputs:
             inputs[self.stack] = input_parts(self.trace, self.stack, exact(self.blocks[0].hidden))
@@ -105,7 +110,10 @@ class ComponentParts:
             for number, block in zip(self.trace.layers(self.stack), self.blocks[:-1]):  # noqa: B905 - one more layer
                 _add_block(sums, block, number, rows)
         self._names[:] = sums.names
-        return sums.stacked()
+        parts = sums.stacked()
+        if len(rows) <= _FEW:
+            self._pair = rows, parts
+        return parts
 
 
 class _Sums:

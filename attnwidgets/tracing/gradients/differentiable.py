@@ -33,7 +33,7 @@ from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from attnwidgets.tracing.trace import Trace
@@ -119,7 +119,7 @@ class Runner:
         replace: Mapping[str, Tensor] | None = None,
         *,
         keep: Sequence[Literal["weights", "heads"]] = (),
-        hidden_states: bool = False,
+        reads: Collection[str] = (),
         during: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> Graph:
         """Run the model once.
@@ -128,7 +128,7 @@ class Runner:
             replace: Inputs to use instead of the recorded ones, by stack, [batch, token, width]; the trace's
                 other inputs are repeated for a batch of several.
             keep: Tensors of the attention to keep as well.
-            hidden_states: Whether the outputs include hidden states.
+            reads: Names of options by which the outputs hold more, such as "output_hidden_states".
             during: Returns a context to call the model in, such as rules that replace gradients.
 
         Raises:
@@ -150,8 +150,7 @@ class Runner:
         takes = forward_parameters(self.model)
         if "use_cache" in takes:
             options["use_cache"] = False
-        if hidden_states:
-            options["output_hidden_states"] = True
+        options |= dict.fromkeys(reads, True)
         room = room_for_pass(self.model, self.trace, self.purpose, batch, maps_kept="weights" in keep)
         with room, ExitStack() as exits:
             self._hook(exits, graph, inputs, replace, keep)

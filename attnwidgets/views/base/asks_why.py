@@ -32,8 +32,8 @@ class AsksWhy(View):
             raise ValueError("a score is split by its model, and this view was given no trace with one.")
         from attnwidgets.circuits.scores.why import why
 
-        place = {"layer": int(layer), "head": int(head), "stack": str(stack)}
-        opened = why(self.content.trace, int(query), int(key), **place).view()
+        trace, cell = self.content.trace, (int(query), int(key))
+        opened = why(trace, *cell, layer=int(layer), head=int(head), stack=str(stack)).view()
         self._close_below()
         self.inner = (opened,)
         opened.stand_ready()

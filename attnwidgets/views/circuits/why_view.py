@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._tables import csv_of
-from attnwidgets.circuits.scores.cell import foil_of, read_cell
+from attnwidgets.circuits.scores.cell import NAME, foil_of, read_cell
 from attnwidgets.circuits.scores.result import Why
 from attnwidgets.circuits.scores.why import BY, split_cell, states_of
 from attnwidgets.views.base.expressions import listed
@@ -41,9 +41,9 @@ class WhyView(View):
 
     On top is a sentence. Below it stand the parts of the query and those of the key, the largest first; each
     list sums to the score, and the lines between them, as wide as the share of their pair, sum to every row.
-    Parts without a row are summed in one, with what of them cancels. On a wide page the same score stands
-    beside it by groups of components; below is what attention would be without the largest parts, beside as
-    many others at random.
+    Parts without a row are summed in one, with what of them cancels. The same score stands on the right by
+    groups of components, on a narrow page at the end; at the bottom is what attention would be without the
+    largest parts, and without as many others at random.
 
     It follows the pinned cell of linked views, in the layer and head that they show. A click on a word makes
     it the key, with Shift the query. A page without a kernel holds the pinned cell and the ten largest of the
@@ -123,11 +123,11 @@ class WhyView(View):
         self, stack: str, layer: int, head: int, query: int, key: int, by: str, foil: int | str | None
     ) -> Why:
         given, cell = self._given, self._given.cell
-        asked = (stack, layer, head, query, key, by, foil)
+        request = (stack, layer, head, query, key, by, foil)
         opened = (cell.stack, cell.layer, cell.head, cell.query, cell.key, given.by, given.foil)
-        if asked == opened and not given.is_grouped:
+        if request == opened and not given.is_grouped:
             return given
-        if asked not in self._results:
+        if request not in self._results:
             cell = read_cell(self.content.trace, query, key, layer, head, stack)
             if self._states[0] != (stack, layer, by):
                 # Those of all source tokens are large.
@@ -135,8 +135,8 @@ class WhyView(View):
                 self._results = {}
             while len(self._results) >= _HELD:
                 del self._results[next(iter(self._results))]
-            self._results[asked] = split_cell(cell, foil_of(cell, foil), by, self._states[1])
-        return self._results[asked]
+            self._results[request] = split_cell(cell, foil_of(cell, foil), by, self._states[1])
+        return self._results[request]
 
     def _shown(self, *place: Any) -> ShownWhy:
         *cell, _, foil = place
@@ -215,9 +215,9 @@ class WhyView(View):
             stack=None if stack == trace.default_stack else stack,
         )
         place += "" if foil == "others" else f", foil={foil!r}"
-        yield attnwidgets, ".why(", trace, f", {place}).total"
+        yield attnwidgets, f".{NAME}(", trace, f", {place}).total"
         yield attnwidgets.why, "(", trace, f", {place}).total"
-        yield self, ".why().total"
+        yield self, f".{NAME}().total"
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
         options = self.options or self._options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,6 +94,13 @@ class ShownWhy:
 
     def rows(self, of: str) -> list[Row]:
         """Return the rows of a side, "asks" or "offers", the largest value first; they sum to its pairs."""
+        return self._sides[of]
+
+    @cached_property
+    def _sides(self) -> dict[str, list[Row]]:
+        return {of: self._rows(of) for of in ("asks", "offers")}
+
+    def _rows(self, of: str) -> list[Row]:
         why = self.why
         shares = why.asks if of == "asks" else why.offers
         constant = why.parts.index(_CONSTANT)

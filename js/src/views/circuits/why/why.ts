@@ -22,7 +22,7 @@ export interface WhyRemoval {
   parts: string[];
   before: number;
   after: number;
-  /** The mean without as many parts at random. */
+  /** The mean without the same number of others, drawn at random. */
   random: number;
   /** What the shares predict, where that is something else. */
   predicted: number | null;
