@@ -24,6 +24,8 @@ NO_RESULTS = {
     *("results.Continuation", "SAE", "results.TokenAxis", "results.Trace", "results.Unit", "results.Claim"),
     *("people.Agent", "people.Item", "results.Study", "results.Trial", "results.SpokenSentence"),
     *("targets.Target", "results.Pattern", "results.Statistic", "evaluate.Removal"),
+    # options
+    *("FeatureDashboard", "evaluate.CueProtocol", "concepts.HeadRefit", "concepts.LossGradients"),
     # several matrices, fitted models, and runs that are open
     *("results.HeadCircuits", "circuits.Translator", "results.PairedRuns"),
     # facts about a model of aw.zoo, in words
