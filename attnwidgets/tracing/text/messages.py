@@ -151,7 +151,7 @@ class Message:
         return f"<Message {self.role}: {_shortened(self.text)!r}; {count}>"
 
     def moved(self, extra: int) -> Message:
-        """Return the message with `extra` positions before it, which are no tokens and in no sentence."""
+        """Return the message with `extra` positions of a soft prompt before it."""
 
         def later(numbers: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(number + extra for number in numbers)
