@@ -372,7 +372,7 @@ def test_a_template_that_depends_on_words_is_said(model: Any) -> None:
         "{% for m in messages %}<|im_start|>{{ m.content | upper }}<|im_end|>{% endfor %}"
     )
     trace = aw.trace(model, tokenizer, messages=[user("the cat")])
-    assert trace.warning.startswith("messages are no units of this text")
+    assert trace.warning.startswith("this text has no units of messages")
     assert trace.messages == ()
     assert "message" not in trace.units
     with pytest.raises(ValueError, match="unit 'message'"):
@@ -396,7 +396,8 @@ def test_a_tokenizer_without_offsets_says_so(model: Any, tokenizers: Any) -> Non
     result = rendered(tokenizer, [user("the cat")])
     sample = encode(tokenizer, result.text, specials=False, chat=result.chat)
     assert (
-        sample.warning == "messages are no units, for ByT5Tokenizer reports no offsets: use its fast version"
+        sample.warning
+        == "messages are not among the units: ByT5Tokenizer reports no offsets; use its fast version"
     )
     assert sample.text.axis().messages == ()
 

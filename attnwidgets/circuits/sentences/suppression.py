@@ -57,7 +57,7 @@ def effects(trace: Trace, sentences: Sentences, stack: str, temperature: float) 
         raise AssertionError
     result = np.zeros((len(sentences), n))
     causal = trace.is_causal(stack)
-    with _Suffixes(trace, stack) as suffixes:
+    with Suffixes(trace, stack) as suffixes:
         for number in progress(range(len(sentences)), "suppressing sentences"):
             span = [at for at in sentences.unit.spans[number] if sentences.counted[at]]
             if not span:
@@ -87,7 +87,7 @@ def kl_rows(before: torch.Tensor, after: torch.Tensor, temperature: float) -> np
     return np.concatenate(parts)
 
 
-class _Suffixes:
+class Suffixes:
     """Context manager: runs of the tokens from a position on, over the keys and values of those before.
 
     Models without a cache that can be cut run whole.

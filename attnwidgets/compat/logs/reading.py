@@ -37,7 +37,7 @@ def read_log(log: Any, call: int = -1) -> Conversation:
     Raises:
         ValueError: If the log is in no known format, or holds no messages (content is not captured by
             default in OpenTelemetry).
-        IndexError: If there is no such call.
+        IndexError: If the log has fewer calls.
 
     Example:
         >>> log = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hello"}]}
@@ -109,11 +109,9 @@ def _of_api(log: Mapping[str, Any]) -> list[Callable[[], Conversation]]:
     request = request.get("body", request) if request is not None else log
     response = log.get("response") if isinstance(log.get("response"), Mapping) else log
     response = response.get("body", response) if response is not None else log
-    asked, given = "messages" in request, "input" in request
-    answers = {"choices", "output"} & set(response) or response.get("type") == "message"
-    if not (asked or given or answers):
-        return []
-    return [partial(_read, request, response)]
+    is_request = bool({"messages", "input"} & set(request))
+    is_response = {"choices", "output"} & set(response) or response.get("type") == "message"
+    return [partial(_read, request, response)] if is_request or is_response else []
 
 
 def _read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:

@@ -44,7 +44,7 @@ def given_passages(
         places: Where characters of a string are in the text.
 
     Raises:
-        ValueError: If they are no such pairs, or one is in none of the strings after the one before it.
+        ValueError: If they are not such pairs, or a passage does not follow the one before it in the strings.
     """
     begin = (0, 0)
     result = []

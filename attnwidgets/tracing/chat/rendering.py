@@ -23,7 +23,7 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _REPLIES = ("assistant", "model")
 _RESULTS = ("tool", "function", "ipython")
 _UNREAD = (
-    "messages are no units of this text: its chat template renders other words in another way, so that its "
+    "this text has no units of messages: its chat template renders other words in another way, so that its "
     "characters cannot be told apart"
 )
 

@@ -195,7 +195,8 @@ def encode(
     elif chat is not None or passages:
         what = "messages" if chat is not None else "passages"
         warnings.append(
-            f"{what} are no units, for {type(tokenizer).__name__} reports no offsets: use its fast version"
+            f"{what} are not among the units: {type(tokenizer).__name__} reports no offsets; use its fast "
+            "version"
         )
     elif words is not None or pair_words is not None or text_pair is not None:
         shown = _aligned(shown, tokenizer, pair, given)

@@ -151,7 +151,7 @@ class Message:
         return f"<Message {self.role}: {_shortened(self.text)!r}; {count}>"
 
     def moved(self, extra: int) -> Message:
-        """Return the message with `extra` positions before it, which are no tokens and in no sentence."""
+        """Return the message with `extra` positions of a soft prompt before it."""
 
         def later(numbers: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(number + extra for number in numbers)
@@ -265,16 +265,20 @@ def messages_of(
 ) -> tuple[Message, ...]:
     """Return the messages with their tokens; see `units_of_chat` for the arguments."""
     of_token = {token: number for number, span in enumerate(sentences.spans) for token in span}
+    of_part: dict[int, list[int]] = {}
+    for token, owner in enumerate(owners):
+        of_part.setdefault(owner, []).append(token)
+    of_message: dict[int | None, list[int]] = {}
+    for at, part in enumerate(chat.parts):
+        of_message.setdefault(part.message, []).append(at)
     result = []
     for number, role in enumerate(chat.roles):
-        mine = [at for at, part in enumerate(chat.parts) if part.message == number]
-        tokens = tuple(token for token, owner in enumerate(owners) if owner in mine)
-        kinds = dict.fromkeys(chat.parts[at].kind for at in mine)
-        by_kind = {
-            kind: tuple(token for token in tokens if chat.parts[owners[token]].kind == kind)
-            for kind in kinds
-            if kind
-        }
+        mine = of_message.get(number, [])
+        tokens = tuple(sorted(token for at in mine for token in of_part.get(at, ())))
+        by_kind: dict[str, tuple[int, ...]] = {}
+        for at in mine:
+            if kind := chat.parts[at].kind:
+                by_kind[kind] = tuple(sorted((*by_kind.get(kind, ()), *of_part.get(at, ()))))
         runs = [run for at in mine for run in chat.parts[at].runs]
         result.append(
             Message(
