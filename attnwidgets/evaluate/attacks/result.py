@@ -47,7 +47,7 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Attack(Table, Viewable):
-    """A change of the input that keeps the prediction and moves an explanation, beside random changes.
+    """A change of the input that keeps the prediction and moves an explanation, compared with random changes.
 
     Attributes:
         method: The method that was attacked.
@@ -131,7 +131,7 @@ class Attack(Table, Viewable):
         return float(drawn[-1] if self.by == "embeddings" else drawn[(len(drawn) - 1) // 2])
 
     def describe(self) -> str:
-        """Return what moved, beside chance, at what prediction, in a few sentences."""
+        """Return what moved, how far chance moves it, and the prediction, in a few sentences."""
         p, q = self.probability
         if self.best is None:
             return (
