@@ -197,7 +197,7 @@ def test_a_scorecard_holds_the_attacks(text: Any) -> None:
     )
     one = attack(text, "saliency", steps=2, draws=2)
     np.testing.assert_allclose(
-        card.of("a")[:, :, 0], [[one.distance, one.chance, one.top, one.chance_top]] * 2
+        card.of("a")[:, :, 0], [[one.distance, one.chance, one.top_changed, one.chance_top_changed]] * 2
     )
     assert card.methods == ("a", "b")
     assert type(card.view()).__name__ == "ScorecardView"
