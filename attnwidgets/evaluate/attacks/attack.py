@@ -84,8 +84,8 @@ def attack(
 
     **Interpretation.** A map that moved is not wrong: the model at x + d may have other reasons, and the map
     may say so. What is shown is that the prediction does not determine the explanation. The distance is a
-    lower bound; another search may get farther. Ranks of nearly equal values move first: read the share of the
-    largest, too.
+    lower bound; another search may get farther. Ranks of nearly equal values move first: read the share of
+    the largest, too.
 
     Args:
         trace: Trace of one text returned by `aw.trace`.
