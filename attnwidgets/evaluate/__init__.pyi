@@ -2,7 +2,6 @@
 
 from .attacks.attack import attack as attack
 from .attacks.attack import attacks as attacks
-from .attacks.near_words import NearWords as NearWords
 from .attacks.near_words import near_words as near_words
 from .attacks.result import Attack as Attack
 from .comparing.compare import compare as compare

@@ -134,6 +134,20 @@ def test_one_word_is_the_best_of_all_and_chance_the_median(text: Any) -> None:
     assert f"{found.distance:.2f}" in found.describe()
 
 
+def test_the_next_token_is_a_prediction_to_keep_and_stays_where_it_is_read() -> None:
+    import transformers as hf
+
+    tokenizer = tiny.byte_level()
+    sizes = {"vocab_size": len(tokenizer), "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 64}
+    model = tiny.build(lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**sizes)))
+    trace = aw.trace(model, tokenizer, "the cat the a the cat the the")
+    found = attack(trace, "input_x_gradient", words=["the", "cat", "a"], tolerance=1)
+    assert len(found.traces[1].tokens) == len(trace.tokens)
+    assert int(found.traces[1].logits[-1].argmax()) == int(trace.logits[-1].argmax())
+    inside = attack(trace, "rollout", steps=2, draws=1)
+    assert inside.probability[0] == pytest.approx(float(trace.logits[-1].softmax(-1).max()), abs=1e-6)
+
+
 def test_near_words_are_the_nearest_by_cosine() -> None:
     model, tokenizer = random_classifier(), tiny.wordpiece()
     near = near_words(model, tokenizer, count=3)
@@ -183,7 +197,7 @@ def test_a_scorecard_holds_the_attacks(text: Any) -> None:
     )
     one = attack(text, "saliency", steps=2, draws=2)
     np.testing.assert_allclose(
-        card.of("a")[:, :, 0], [[one.distance, one.chance, one.top, one.chance_top]] * 2
+        card.of("a")[:, :, 0], [[one.distance, one.chance, one.top_changed, one.chance_top_changed]] * 2
     )
     assert card.methods == ("a", "b")
     assert type(card.view()).__name__ == "ScorecardView"

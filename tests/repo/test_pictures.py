@@ -19,6 +19,7 @@ IMAGES = [f"{STEPS[page][at].name}-{theme}.webp" for page, at in NAMES for theme
 SHOWN = r"^<!-- picture (\w+)\b(?:(?!<!--).)*?-->\n(<picture>.*?</picture>)"
 WITHOUT = {
     "docs/README.md": "a list of pages",
+    "docs/attack.md": "tables; its views are shown on the page of views",
     "docs/accuracy.md": "a table of tolerances",
     "docs/maintaining.md": "steps of a release, and the workflows",
     "docs/architecture.md": "folders and messages of the package",

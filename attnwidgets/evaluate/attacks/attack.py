@@ -84,7 +84,8 @@ def attack(
 
     **Interpretation.** A map that moved is not wrong: the model at x + d may have other reasons, and the map
     may say so. What is shown is that the prediction does not determine the explanation. The distance is a
-    lower bound; another search may get farther. Ranks of nearly equal values move first: read `top`, too.
+    lower bound; another search may get farther. Ranks of nearly equal values move first: read the share of
+    the largest, too.
 
     Args:
         trace: Trace of one text returned by `aw.trace`.
@@ -93,7 +94,8 @@ def attack(
             last token if it is causal, else of the first.
         budget: How far each embedding may move, as a share of its length; 0 or more.
         words: Words to put in, for an attack by one word; or a function of the text's words and an index,
-            such as `aw.evaluate.near_words(model, tokenizer)`.
+            such as `aw.evaluate.near_words(model, tokenizer)`. Where the prediction is read at a token, as by
+            a language model, only words of as many tokens count.
         most: With `words`: how many replacements are tried; drawn if there are more.
         tolerance: How far the probability of the prediction may move, 0 to 1.
         steps: Steps along the gradient.
@@ -102,7 +104,7 @@ def attack(
         force: {force}
 
     Returns:
-        An `Attack`: `.distance` beside `.chance`, both explanations and inputs, `.describe()`, and a table of
+        An `Attack`: `.distance` and `.chance`, both explanations and inputs, `.describe()`, and a table of
         every change that was tried.
 
     Raises:
@@ -144,7 +146,7 @@ def attacks(
     draws: int = 9,
     seed: int = 0,
 ) -> Scorecard:
-    """Measure how far explanations of many texts can be moved while the predictions stay, beside chance.
+    """Measure how far explanations of texts can be moved while predictions stay, and how far chance does.
 
         attack, random          1 - Spearman's rho of the attack, and by chance: see `aw.evaluate.attack`
         attack_top, random_top  the share of the three largest elements that are others, likewise
@@ -206,7 +208,7 @@ def attacks(
 def _scores(result: Attack) -> list[float]:
     if result.best is None:
         return [float("nan")] * len(METRICS)
-    return [result.distance, result.chance, result.top, result.chance_top]
+    return [result.distance, result.chance, result.top_changed, result.chance_top_changed]
 
 
 @dataclass(frozen=True)
@@ -408,9 +410,12 @@ def _by_embeddings(subject: _Subject, search: _Search) -> Attack:
 
 
 def _by_words(subject: _Subject, search: _Search) -> Attack:
+    import torch
+
     trace = subject.trace
     text = str(trace.text)
-    if str(retraced(trace, text).input_ids) != str(trace.input_ids):
+    given, read = (torch.as_tensor(item.input_ids) for item in (trace, retraced(trace, text)))
+    if not torch.equal(given, read):
         raise ValueError("trace is not of its text alone (tokens were added by hand): attack embeddings.")
     before = subject.explained(trace, "word")
     special = np.array(before.source_unit.special, dtype=bool)
@@ -424,6 +429,8 @@ def _by_words(subject: _Subject, search: _Search) -> Attack:
     for number in progress(chosen, "trying words"):
         _, new, changed = edits[number]
         again = retraced(trace, changed)
+        if subject.row is not None and len(again.tokens) != len(trace.tokens):
+            continue  # the prediction is read at another token
         explanation = subject.explained(again, "word")
         stays = [old == label for old, label in zip(before.labels, explanation.labels, strict=False)]
         if len(explanation.labels) != len(before.labels) or stays.count(False) != 1:

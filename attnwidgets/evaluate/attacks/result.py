@@ -33,7 +33,7 @@ class Tried(NamedTuple):
         probability: Probability of the prediction.
         valid: Whether the prediction is the same, and its probability within the tolerance.
         distance: 1 - Spearman's rho between the explanations.
-        top: The share of the three largest elements that are others.
+        top_changed: The share of the three largest elements that are others.
     """
 
     kind: Literal["attack", "random"]
@@ -42,12 +42,12 @@ class Tried(NamedTuple):
     probability: float
     valid: bool
     distance: float
-    top: float
+    top_changed: float
 
 
 @dataclass(frozen=True, repr=False)
 class Attack(Table, Viewable):
-    """A change of the input that keeps the prediction and moves an explanation, beside random changes.
+    """A change of the input that keeps the prediction and moves an explanation, compared with random changes.
 
     Attributes:
         method: The method that was attacked.
@@ -105,9 +105,9 @@ class Attack(Table, Viewable):
         return 0.0 if self.best is None else self.best.distance
 
     @property
-    def top(self) -> float:
+    def top_changed(self) -> float:
         """The share of the three largest elements that are others now, 0 to 1."""
-        return 0.0 if self.best is None else self.best.top
+        return 0.0 if self.best is None else self.best.top_changed
 
     @property
     def chance(self) -> float:
@@ -115,9 +115,9 @@ class Attack(Table, Viewable):
         return self._by_chance("distance")
 
     @property
-    def chance_top(self) -> float:
-        """The share of the three largest elements that chance replaces, as `chance`."""
-        return self._by_chance("top")
+    def chance_top_changed(self) -> float:
+        """The share of the three largest elements that chance changes, as `chance`."""
+        return self._by_chance("top_changed")
 
     def _by_chance(self, name: str) -> float:
         # Every word that was tried is a random one: their median is a draw, and their best the attack.
@@ -131,7 +131,7 @@ class Attack(Table, Viewable):
         return float(drawn[-1] if self.by == "embeddings" else drawn[(len(drawn) - 1) // 2])
 
     def describe(self) -> str:
-        """Return what moved, beside chance, at what prediction, in a few sentences."""
+        """Return what moved, how far chance moves it, and the prediction, in a few sentences."""
         p, q = self.probability
         if self.best is None:
             return (
