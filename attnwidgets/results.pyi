@@ -24,6 +24,7 @@ from .circuits.patch import BothWays as BothWays
 from .circuits.patch import PatchedCells as PatchedCells
 from .circuits.patching import Patching as Patching
 from .circuits.sentences.context_reliance import ContextReliance as ContextReliance
+from .circuits.sentences.sources import Sources as Sources
 from .concepts.additive import Additive as Additive
 from .concepts.additive import Misjudged as Misjudged
 from .concepts.concept_scores import ConceptScores as ConceptScores
@@ -31,6 +32,7 @@ from .concepts.concept_scores import SortedText as SortedText
 from .concepts.influence_result import Influence as Influence
 from .concepts.influence_result import InfluentialText as InfluentialText
 from .concepts.states_result import States as States
+from .evaluate.attacks.result import Attack as Attack
 from .evaluate.metrics.agreement_matrix import Agreement as Agreement
 from .evaluate.metrics.attention_swaps import AdversarialAttention as AdversarialAttention
 from .evaluate.metrics.robustness import Robustness as Robustness

@@ -22,7 +22,6 @@ from .path_patch import path_patch as path_patch
 from .sentences.context_reliance import context_reliance as context_reliance
 from .sentences.receiver_heads import receiver_heads as receiver_heads
 from .sentences.sentence_attribution import sentence_attribution as sentence_attribution
-from .sentences.sources import Sources as Sources
 from .sentences.sources import sources as sources
 from .set_activations import calibrate_attention as calibrate_attention
 from .set_activations import set_activations as set_activations

@@ -3,7 +3,6 @@
 from .attacks.attack import attack as attack
 from .attacks.attack import attacks as attacks
 from .attacks.near_words import near_words as near_words
-from .attacks.result import Attack as Attack
 from .comparing.compare import compare as compare
 from .comparing.comparison import Comparison as Comparison
 from .examples.example_scores import example_scores as example_scores

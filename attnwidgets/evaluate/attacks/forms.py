@@ -69,7 +69,7 @@ class Pass:
 
     def graph(self, embeddings: Tensor, **options: Any) -> Graph:
         """Run the model at embeddings [batch, token, dim] that stay in their graph."""
-        return self.run({self.stack: embeddings}, hidden_states=self.targets.hidden_states, **options)
+        return self.run({self.stack: embeddings}, reads=self.targets.reads, **options)
 
     def score(self, graph: Graph) -> Tensor:
         """Return the target's scores [batch]."""
