@@ -81,7 +81,7 @@ def why(
         >>> trace = aw.trace(model, tokenizer, "fadebcfadeb")
         >>> why = aw.why(trace, 11, 6, layer=1, head=0, foil=3)
         >>> why.top(1)
-        [Share(query='token', key='head 0.0', value=77.187...)]
+        [Share(query='token', key='head 0.0', value=77.18...)]
     """
     require_choice("by", by, BY)
     cell = read_cell(trace, query, key, layer, head, stack)
