@@ -95,7 +95,6 @@ from .views.text.token_strip import TokenStrip as TokenStrip
 from .views.text.predictions import Predictions as Predictions
 from .views.compare.compare_view import compare as compare
 from .views.compare.two_texts import TwoTexts as TwoTexts
-from .views.compare.layer_profile import LayerProfile as LayerProfile
 from .views.compare.flow_view import FlowView as FlowView
 from .views.interventions.intervention_view import InterventionView as InterventionView
 from .views.evaluate.removal_view import RemovalView as RemovalView

@@ -18,7 +18,7 @@ _MOVED = {
     "aw.evaluate": {"aw": "agreement"},
     "aw.statistics": {"aw": "free_attention head_importance head_statistics induction_score retrieval_score"},
     "aw.views": {
-        "aw": "ClaimView CompareView ConceptView InfluenceView LensView PatchView RelevanceMap "
+        "aw": "ClaimView CompareView ConceptView InfluenceView LayerProfile LensView PatchView RelevanceMap "
         "ScorecardView Selection SentenceView ShapeView",
     },
     "aw.results": {

@@ -96,7 +96,7 @@ VIEWS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "HeadView": (aw.HeadView, ".aw-hv-query"),
     "NeuronView": (aw.NeuronView, ".aw-neuron-keys"),
     "CompareView": (aw.compare, ".aw-strip"),
-    "LayerProfile": (aw.LayerProfile, ".aw-strip"),
+    "LayerProfile": (aw.views.LayerProfile, ".aw-strip"),
     "FlowView": (aw.FlowView, ".aw-flow-plot"),
     "Explorer": (aw.Explorer, ".aw-heatmap .aw-plot"),
 }

@@ -6,6 +6,7 @@ from .circuits.lens_view import LensView as LensView
 from .circuits.patch_view import PatchView as PatchView
 from .circuits.sentence_view import SentenceView as SentenceView
 from .compare.compare_view import CompareView as CompareView
+from .compare.layer_profile import LayerProfile as LayerProfile
 from .concepts.concept_view import ConceptView as ConceptView
 from .concepts.influence_view import InfluenceView as InfluenceView
 from .concepts.shape_view import ShapeView as ShapeView

@@ -254,7 +254,7 @@ def test_a_strip_names_the_row_of_the_page(see, trace):
 
 @compares("LayerProfile")
 def test_a_profile_names_the_pair_and_its_largest_values(see, trace):
-    view = aw.LayerProfile(trace, methods=["attention", "rollout"])
+    view = aw.views.LayerProfile(trace, methods=["attention", "rollout"])
     seen = see(view)
     pair = next(re.match("“(.+)” reads “(.+)”$", text) for text in seen.figure if "” reads “" in text)
     assert any(f"“{pair[1]}” → “{pair[2]}”" in text for text in seen.page)

@@ -423,7 +423,7 @@ def test_buffers_of_the_other_kinds(colab, passing):
     settled(frame)
     frame.locator("input[aria-label=layer]").press("End")
     settled(frame)
-    profile = colab.show("aw.LayerProfile(trace2)")
+    profile = colab.show("aw.views.LayerProfile(trace2)")
     settled(profile)
     assert [item.get_by_role("alert").count() for item in (frame, profile)] == [0, 0]
 

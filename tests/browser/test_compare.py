@@ -123,7 +123,7 @@ def test_a_cell_of_the_matrix_chooses_the_two_that_are_compared(compared):
 def test_the_agreement_is_in_a_tab_of_a_narrow_view_and_nothing_changes_its_height(trace, page_of):
     views = (
         aw.compare(trace, methods=["attention", "rollout"]),
-        aw.LayerProfile(trace),
+        aw.views.LayerProfile(trace),
         aw.FlowView(trace),
     )
     page = page_of(*views, viewport={"width": 776, "height": 900})
@@ -159,7 +159,7 @@ def test_filters_act_on_every_row_and_every_line(minilm, open_page, tmp_path, sh
     read = aw.trace(*minilm, "The keys to the cabinet are here.")
     views = (
         aw.compare(read, hide_special="renormalise", layer=2),
-        aw.LayerProfile(read, layer=2, hide_special=True),
+        aw.views.LayerProfile(read, layer=2, hide_special=True),
     )
     page = opened(open_page, tmp_path, *views)
     page.locator(".aw-agree tbody td").nth(3).wait_for()
@@ -202,7 +202,7 @@ def test_special_tokens_stand_apart_from_rows_and_scale(minilm, page_of):
 
 @pytest.fixture
 def profiled(trace, open_page, tmp_path):
-    views = aw.LayerProfile(trace, cues=["keys", "are"]), aw.Heatmap(aw.attention(trace))
+    views = aw.views.LayerProfile(trace, cues=["keys", "are"]), aw.Heatmap(aw.attention(trace))
     page = opened(open_page, tmp_path, *views)
     page.locator(".aw-profile-plot path").nth(1).wait_for()
     return page

@@ -162,7 +162,7 @@ def test_all_of_it_works_with_keys(page):
     assert outlines(grid) == 6
 
 
-@pytest.mark.parametrize("make", [aw.views.CompareView, aw.LayerProfile])
+@pytest.mark.parametrize("make", [aw.views.CompareView, aw.views.LayerProfile])
 def test_a_span_without_a_side_is_drawn_in_comparisons_linked_with_maps(demo_trace, page_of, make):
     view = make([aw.attention(demo_trace), aw.rollout(demo_trace)])
     # The map was there first: without a side, the span is one of queries.

@@ -70,7 +70,7 @@ def trace():
         (aw.TokenStrip, 0),
         (aw.HeadView, 0),
         (aw.compare, 0),
-        (aw.LayerProfile, 1),  # the mark of the layer
+        (aw.views.LayerProfile, 1),  # the mark of the layer
         (aw.FlowView, 0),
         (aw.Explorer, 0),
     ],

@@ -103,7 +103,14 @@ def views(folder):
     one, other, qkv = given()
     saved = {path.stem: aw.load(path) for path in sorted(folder.glob("*.saved"))}
     for shown in (one, aw.rollout(one), saved["attention"]):
-        for view in (aw.Heatmap, aw.TokenStrip, aw.LayerSlider, aw.LayerProfile, aw.Explorer, aw.explore):
+        for view in (
+            aw.Heatmap,
+            aw.TokenStrip,
+            aw.LayerSlider,
+            aw.views.LayerProfile,
+            aw.Explorer,
+            aw.explore,
+        ):
             yield view(shown)
     for shown in (one, saved["attention"]):
         for view in (aw.HeadGrid, aw.HeadView, aw.FlowView):

@@ -54,7 +54,7 @@ ATTENTION: dict[str, Callable[[Trace, int], Any]] = {
     "CompareView": lambda trace, layer: _value(
         aw.compare(trace, methods=["attention", "signed_attention"]), layer
     ),
-    "LayerProfile": lambda trace, layer: _value(aw.LayerProfile(trace, methods=["attention"]), layer),
+    "LayerProfile": lambda trace, layer: _value(aw.views.LayerProfile(trace, methods=["attention"]), layer),
 }
 MIXING = ("attention_norm", "alti", "value_zeroing", "a view", "a pin", "a page")
 """Those that have a layer for every block whose mixing was recorded, with attention or without."""

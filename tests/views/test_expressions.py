@@ -203,7 +203,7 @@ def test_a_value_of_a_row_that_is_compared(names, classified):
 
 
 def test_values_of_a_line_over_layers(names, classified):
-    view = aw.LayerProfile(classified)
+    view = aw.views.LayerProfile(classified)
     names["view"] = view
     meta, (data,) = view.requests.answer("profile", {"query": 2, "unit": "token"})
     shown = np.frombuffer(data, "<f4").reshape(2, len(meta["layers"]), -1)

@@ -196,7 +196,7 @@ def test_a_text_from_right_to_left_is_drawn_so():
 
 def test_a_profile_is_drawn_at_the_numbers_of_its_pair(given):
     trace = given()
-    view = aw.LayerProfile(trace, methods=["attention"])
+    view = aw.views.LayerProfile(trace, methods=["attention"])
     view.selection.pinned = (3, 1)
     (axes, *_) = [axes for axes in view.figure().axes if axes.lines]
     drawn = [

@@ -16,7 +16,7 @@ def profile(view, query=None, unit="token"):
 
 def test_a_line_is_the_row_in_every_layer(given):
     trace = given()
-    view = aw.LayerProfile(trace)
+    view = aw.views.LayerProfile(trace)
     meta, values = profile(view, query=4)
     assert meta["names"] == ["attention", "rollout"]
     np.testing.assert_allclose(values[0], aw.attention(trace).mean().values[:, 4], rtol=1e-6)
@@ -28,14 +28,14 @@ def test_a_line_is_the_row_in_every_layer(given):
 def test_signed_weights_are_drawn_without_the_methods_that_refuse_them():
     weights = np.linspace(-1, 1, 2 * 9).reshape(2, 1, 3, 3)
     trace = aw.from_attentions(weights, ["a", "b", "c"])
-    view = aw.LayerProfile(trace)
+    view = aw.views.LayerProfile(trace)
     assert view.names == ("attention",)
     np.testing.assert_allclose(profile(view, query=1)[1][0], weights[:, 0, 1], rtol=1e-6)
     with pytest.raises(ValueError, match="signed map"):
-        aw.LayerProfile(trace, methods=["rollout"])
+        aw.views.LayerProfile(trace, methods=["rollout"])
 
 
-@pytest.mark.parametrize("make", [aw.LayerProfile, aw.views.CompareView])
+@pytest.mark.parametrize("make", [aw.views.LayerProfile, aw.views.CompareView])
 def test_what_takes_long_is_not_computed_while_the_view_is_shown(given, make):
     trace, asked = given(), []
     quick = aw.attention(trace)
@@ -66,7 +66,7 @@ def test_what_takes_long_is_not_computed_while_the_view_is_shown(given, make):
 
 def test_a_layer_that_a_method_has_not_is_no_number(given):
     trace = given()
-    view = aw.LayerProfile(
+    view = aw.views.LayerProfile(
         [aw.attention(trace), aw.attention(trace).select(layer=[1, 2])], names=["all", "some"]
     )
     _, values = profile(view, query=0)
@@ -82,7 +82,7 @@ def test_attributions_are_read_in_the_row_of_their_target(given):
     result = aw.results.Attributions(
         [[1.0, 2, 3], [4, 5, 6]], axis=aw.attention(trace).key, target=["yes", "no"], map=layers
     )
-    view = aw.LayerProfile([result, aw.attention(trace)], names=["yes", "no", "attention"])
+    view = aw.views.LayerProfile([result, aw.attention(trace)], names=["yes", "no", "attention"])
     _, values = profile(view, query=2)
     np.testing.assert_array_equal(values[:2], layers.values.transpose(1, 0, 2))
     np.testing.assert_allclose(values[2], aw.attention(trace).mean().values[:, 2], rtol=1e-6)
@@ -90,17 +90,17 @@ def test_attributions_are_read_in_the_row_of_their_target(given):
 
 def test_cues_are_marked_by_label_or_number(minilm_trace):
     tokens = list(minilm_trace.tokens)
-    view = aw.LayerProfile(minilm_trace, cues=["trace", 1])
+    view = aw.views.LayerProfile(minilm_trace, cues=["trace", 1])
     assert view.options["marks"] == [tokens.index("trace"), 1]
     with pytest.raises(ValueError, match=r"'tarce' is not one of the tokens\. Did you mean 'trace'"):
-        aw.LayerProfile(minilm_trace, cues=["tarce"])
+        aw.views.LayerProfile(minilm_trace, cues=["tarce"])
     with pytest.raises(IndexError, match="token 99 is out of range"):
-        aw.LayerProfile(minilm_trace, cues=[99])
+        aw.views.LayerProfile(minilm_trace, cues=[99])
 
 
 def test_layers_that_run_the_model_tell_their_progress(minilm_trace):
     zeroing = aw.value_zeroing(minilm_trace)
-    view = aw.LayerProfile(zeroing)
+    view = aw.views.LayerProfile(zeroing)
     assert len(zeroing.computed_layers) == 1  # the one that the view opens with
     told = []
     questions = RequestHandlers(view._handlers(), lambda reply, _: told.append(reply))
@@ -113,13 +113,13 @@ def test_layers_that_run_the_model_tell_their_progress(minilm_trace):
 
 def test_what_has_one_layer_has_no_profile(given):
     with pytest.raises(ValueError, match="no values for several layers"):
-        aw.LayerProfile(aw.attention(given()).select(layer=1))
+        aw.views.LayerProfile(aw.attention(given()).select(layer=1))
     with pytest.raises(ValueError, match="no values for several layers"):
-        aw.LayerProfile(aw.results.Attributions([1.0], axis=["a"]))
+        aw.views.LayerProfile(aw.results.Attributions([1.0], axis=["a"]))
 
 
 def test_a_page_holds_the_lines_of_every_query_of_a_short_text(given):
-    view = aw.LayerProfile(given(n=4), units=["token"])
+    view = aw.views.LayerProfile(given(n=4), units=["token"])
     asked = [args for _, args, _ in view.requests.for_page()]
     assert asked == [{"query": query, "unit": "token"} for query in (None, 0, 1, 2, 3)]
 
@@ -132,7 +132,7 @@ def test_a_probe_is_drawn_beside_at_the_states_that_each_block_writes(given):
     assert type(card.view()).__name__ == "ScorecardView"
     trace = given()
     layers = aw.attention(trace).layers
-    view = aw.LayerProfile(trace, methods=["attention"], probe=card)
+    view = aw.views.LayerProfile(trace, methods=["attention"], probe=card)
     meta, _ = profile(view)
     lines = dict(meta["beside"])
     assert [*lines] == ["probe: accuracy", "majority"]
@@ -141,7 +141,9 @@ def test_a_probe_is_drawn_beside_at_the_states_that_each_block_writes(given):
     assert lines["probe: accuracy"][2:] == [None] * (len(layers) - 2)
     assert view._repr_mimebundle_()[0]["image/png"]
     with pytest.raises(TypeError, match=r"probe= takes the result of aw\.evaluate\.probe"):
-        aw.LayerProfile(trace, probe=aw.results.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0]))
+        aw.views.LayerProfile(
+            trace, probe=aw.results.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])
+        )
     alone = aw.evaluate.probe(states[:, :1], labels, mdl=False, resamples=5)
     with pytest.raises(ValueError, match="has states of layers 0"):
-        aw.LayerProfile(trace, probe=alone)
+        aw.views.LayerProfile(trace, probe=alone)

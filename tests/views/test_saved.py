@@ -180,7 +180,7 @@ def test_views_of_numbers_describe_the_numbers_that_they_draw():
         assert f"“{first.label}” {first.probability:.1%}" in view.describe()
     removal = aw.RemovalView(trace)
     assert f"is at {removal.left(0):.1%}, {removal.left(1):.1%} without" in removal.describe()
-    profile = aw.LayerProfile(trace, methods=["attention", "rollout"])
+    profile = aw.views.LayerProfile(trace, methods=["attention", "rollout"])
     reader, word = re.match("“(.+)” reads “(.+)”, largest: attention", profile.describe()).groups()
     values = [
         profile.value("attention", trace.tokens.index(word), layer=layer, query=trace.tokens.index(reader))

@@ -219,8 +219,3 @@ def test_methods_say_which_models_they_take() -> None:
     assert refusal("mamba2", "decompx") == refusal("nemotron_h", "decompx") == ""
     assert refusal("mamba2", "contextual_decomposition") == ""
     assert refusal("mamba2", "contribution_graph")
-
-
-def test_the_lens_needs_blocks_that_attend() -> None:
-    with pytest.raises(UnsupportedModelError, match="only those that attend are recorded"):
-        aw.circuits.lens(traced("qwen3_5_text"), 3)
