@@ -370,7 +370,8 @@ class Judge:
         for stack in self.trace.stacks:
             numbers = self.trace.layers(stack)
             for number in sorted({numbers[0], numbers[-1]}):
-                changed = self.trace.rerun(aw.ablate_heads(self.trace, {number: "all"}, stack=stack))
+                heads = range(self.trace.n_heads(stack, number))  # of attention: kernels count on from there
+                changed = self.trace.rerun(aw.ablate_heads(self.trace, {number: heads}, stack=stack))
                 if self.trace.logits is None:
                     continue
                 said = self._ablated(stack, number, changed.logits)

@@ -14,6 +14,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 import attnwidgets as aw
 from attnwidgets.tracing.anatomy.blocks import Anatomy, Block, Mixer, left_out
 from attnwidgets.tracing.unsupported import UnsupportedModelError
+from tests.models.build import Kind, build
 from tests.tracing import tiny
 from tests.tracing.families import IDS
 
@@ -61,6 +62,10 @@ def diffllama() -> Any:
     return tiny._plain("DiffLlama", "ForCausalLM", **tiny.GQA)
 
 
+def olmo_hybrid() -> Any:
+    return build(Kind("olmo_hybrid", "causal"))
+
+
 def albert() -> Any:
     return tiny.TEXT["ALBERT"]()
 
@@ -85,6 +90,10 @@ def traced(make: Callable[[], Any]) -> Trace:
             "self: 4 blocks: 0, 2 gated delta rule (4 heads); 1, 3 attention (4 heads on 2 of keys)",
         ),
         (falcon_h1, "self: 2 blocks: 0 to 1 attention (4 heads on 2 of keys) and state space (4 heads)"),
+        (
+            olmo_hybrid,
+            "self: 4 blocks: 0 to 2 gated delta rule (4 heads); 3 attention (4 heads on 2 of keys)",
+        ),
         (bart_decoder, "self: 2 blocks: 0 to 1 attention (4 heads)"),
         (diffllama, "self: 2 blocks: 0 to 1 differential attention (4 heads on 2 of keys)"),
         (albert, "self: 3 blocks: 0 to 2 attention (4 heads)"),

@@ -35,6 +35,7 @@ _KINDS = (
 _PARTS = re.compile(
     r"norm|embedding|rotary|mlp|feed_?forward|cache|expert|router|activation|dropout|(coder|hybrid)layer$|block$"
 )
+_LAYER = re.compile(r"(coder|hybrid)layer$")
 _WORKS_ALONE = re.compile(r"mlp|moe|experts|feed_?forward|ffn")
 
 
@@ -296,4 +297,7 @@ def _kind_named(name: str) -> str:
 
 
 def _is_attention(module: nn.Module) -> bool:
-    return is_attention(module) and not _kind(module) and next(module.parameters(), None) is not None
+    # A layer may be named after its mixer: OlmoHybridLinearAttentionDecoderLayer holds a delta rule.
+    if not is_attention(module) or _kind(module) or _LAYER.search(type(module).__name__.lower()):
+        return False
+    return next(module.parameters(), None) is not None
