@@ -25,10 +25,9 @@ IDS = [21, 34, 55, 47, 90, 63, 21, 30, 44, 70, 12, 9, 77]
 SPANS = [(token,) for token in range(len(IDS))]
 TARGETS = [3, 5]
 KIMI = pytest.param("kimi_linear", marks=pytest.mark.slow)
-RWKV = pytest.param("rwkv", marks=pytest.mark.slow)
 KINDS = [
     *("mamba", "mamba2", "jamba", "falcon_h1", "granitemoehybrid", "qwen3_5_text", "lfm3"),
-    *("recurrent_gemma", "minimax", "nemotron_h", "deepseek_v3", "gpt_oss", "qwen3_moe", KIMI, RWKV),
+    *("recurrent_gemma", "minimax", "nemotron_h", "deepseek_v3", "gpt_oss", "qwen3_moe", KIMI),
 ]
 
 
