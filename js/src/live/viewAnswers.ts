@@ -85,7 +85,7 @@ function product({ live: { model }, text }: ViewRequest, { layer, head, query, k
   return sum;
 }
 
-const MASKED = "This key comes later than the query, or is padding: it is masked.";
+const MASKED = "This key comes later than the query: it is masked.";
 
 /** From a query and a key to a weight of attention: the steps, each with its number. */
 function computed(request: ViewRequest): Answer {
@@ -127,6 +127,7 @@ function attentionRow(request: ViewRequest): Answer {
     series: Object.keys(series),
     additive: false,
     dtype: "float32",
+    sink: null,
   };
   return [meta, [own, ...Object.values(series)]];
 }
