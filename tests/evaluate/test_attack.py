@@ -254,12 +254,11 @@ def test_bad_input_is_named(text: Any) -> None:
 
 @pytest.mark.slow
 def test_all_methods_move_far_beyond_chance_on_the_demo_classifier(shared: Path) -> None:
-    """Three sentences of the reference: medians beyond chance, as in its table of fifty."""
+    """The first sentence of the reference, whose table of fifty says the same of the median."""
     reference = json.loads((shared / "reference" / "attack" / "attack.json").read_text("utf-8"))
-    model = aw.demo_model("classifier")
-    texts = [aw.trace(*model, text) for text in reference["sentences"][:3]]
+    text = aw.trace(*aw.demo_model("classifier"), reference["sentences"][0])
     methods = {name: ("integrated_gradients", {"steps": 4}) if "integrated" in name else name for name in SIX}
-    card = attacks(texts, methods)
+    card = attacks([text], methods)
     for name in SIX:
-        moved, chance = np.median(card.of(name)[:, :2, 0], axis=0)
-        assert moved > chance, name
+        moved, chance = card.of(name)[0, :2, 0]
+        assert moved > 2 * chance, name
