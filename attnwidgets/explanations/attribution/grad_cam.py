@@ -90,7 +90,7 @@ def grad_cam(
 ) -> Attributions:
     """Where a layer's feature maps speak for the target: the maps, weighted by the target's gradient.
 
-    With F_cp the number of channel c at place p of the layer, and G_cp the target's gradient by it:
+    With F_cp the activation of channel c at position p of the layer, and G_cp the target's gradient by it:
 
         gradcam      sum_c w_c F_cp,  w_c = mean over p of G_cp
         hirescam     sum_c G_cp F_cp  (input times gradient at this layer)
@@ -99,7 +99,7 @@ def grad_cam(
         attention    mean over heads h of w_h A_h(class token, p),  w_h = mean over p of the gradient there
 
     These are the raw numbers. Published pictures set negative ones to zero and then stretch the rest from 0
-    to 1, which hides how much speaks against the target, and makes 0/0 where nothing speaks for it.
+    to 1, which hides the evidence against the target, and is 0/0 where there is none for it.
 
     Args:
         trace: {trace} Its model may be convolutional, or attend in windows.
@@ -113,9 +113,9 @@ def grad_cam(
         foil: {foil}
 
     Returns:
-        Attributions [source] over patches, signed, in units of the target. Class and register tokens have no
-        place in a map and receive 0. Of a map with another number of places than the trace has patches, the
-        sources are its own places. `.provenance["layer"]` is the module that was read.
+        Attributions [source] over patches, signed, in units of the target. Class and register tokens are not
+        in a map and receive 0. Where the map has another number of positions than the trace has patches, the
+        sources are the positions of the map. `.provenance["layer"]` is the name of the module.
 
     Raises:
         ValueError: For an unknown variant or module, a layer that returns no map of the picture, a target
@@ -152,14 +152,13 @@ def grad_cam(
         values = values.reshape(-1)
     if not (values > 0).any():
         notes.append(
-            "no value is above zero: the published map, clipped at zero and then scaled, is 0/0, and "
-            "is drawn "
-            "as zeros"
+            "no value is above zero: the published map, clipped at zero and then scaled, is 0/0, and is "
+            "drawn as zeros"
         )
     whole = np.zeros(len(unit))
-    held = [(index, cell) for index, cell in enumerate(unit.cells or ()) if cell is not None]
-    places, cells = zip(*held, strict=True)
-    whole[list(places)] = values[list(cells)]
+    in_grid = [(index, cell) for index, cell in enumerate(unit.cells or ()) if cell is not None]
+    patches, cells = zip(*in_grid, strict=True)
+    whole[list(patches)] = values[list(cells)]
     common = provenance_of(
         trace,
         stack,
@@ -208,14 +207,14 @@ def _at_layer(
 
     place: Any = "embedding" if trace.has_attention(stack) else "input"
     with differentiable(trace, "grad_cam", place=place) as run, ExitStack() as undo:
-        kept: list[tuple[str, Tensor]] = []
+        captured: list[tuple[str, Tensor]] = []
         for name in _modules(trace, run.model, layer, stack):
             module = run.model.get_submodule(name)
-            undo.callback(module.register_forward_hook(_keeper(kept, name)).remove)
+            undo.callback(module.register_forward_hook(_capture(captured, name)).remove)
         graph = run(reads=targets.reads)
-        if not kept:
+        if not captured:
             raise ValueError(f"grad_cam: a pass does not reach layer {layer!r}, or it returns no states.")
-        name, states = kept[0]
+        name, states = captured[0]
         score = targets.scores(graph.outputs)[0]
         gradient = gradients(score, [states], again=True)[0]
         _require_gradient(gradient, score, name)
@@ -226,35 +225,34 @@ def _at_layer(
         ]
     if both[0] is None or both[1] is None:
         raise ValueError(
-            f"layer {name!r} returns {list(states.shape)}, which is not a map of the picture: name a "
-            f"module that "
-            "returns [batch, channel, row, column], or the patches [batch, token, width]."
+            f"layer {name!r} returns {list(states.shape)}, which is not a map of the picture: name a module "
+            "that returns [batch, channel, row, column], or the patches [batch, token, width]."
         )
     maps, slopes = (each[0].double().cpu().numpy() for each in both if each is not None)
     return maps, slopes, name
 
 
 def _at_last_layer(trace: Trace, targets: TargetSet, *, stack: str, unit: Unit) -> tuple[Float, Float, str]:
-    """Return what `_at_layer` does of the last layer that the target depends on."""
+    """Return maps, gradient and module, as `_at_layer`, of the last layer that the target depends on."""
     for back in range(1, max(1, trace.n_layers(stack)) + 1):
         with suppress(_NoGradientError):
             return _at_layer(trace, targets, layer=-back, stack=stack, unit=unit)
     return _at_layer(trace, targets, layer=-1, stack=stack, unit=unit)  # says why there is none
 
 
-def _keeper(kept: list[tuple[str, Tensor]], name: str) -> Any:
-    """Return a forward hook that keeps the states of the first module that ends, and passes on a copy."""
+def _capture(captured: list[tuple[str, Tensor]], name: str) -> Any:
+    """Return a forward hook that stores the states of the first module that ends, and passes on a copy."""
 
     def hook(_: Any, __: Any, output: Any) -> Any:
         import torch
 
-        if kept:
+        if captured:
             return None
         states = output[0] if isinstance(output, (tuple, list)) and output else output
         if not isinstance(states, torch.Tensor) or not states.requires_grad:
             return None
-        kept.append((name, states))
-        # The model continues with a copy, so that in-place operations leave the kept states alone.
+        captured.append((name, states))
+        # The model continues with a copy, so that in-place operations leave the stored states alone.
         copy = states.clone()
         return copy if states is output else (copy, *output[1:])
 
@@ -305,33 +303,32 @@ def _require_gradient(gradient: Tensor, score: Tensor, name: str) -> None:
         raise ValueError(f"grad_cam: the gradient at {name!r} is NaN or infinite.")
     if not bool(gradient.any()):
         raise _NoGradientError(
-            f"grad_cam: the target's gradient at {name!r} is zero everywhere: it does not depend on "
-            f"this layer's "
-            "output, or only through another call of it."
+            f"grad_cam: the target's gradient at {name!r} is zero everywhere: it does not depend on this "
+            "layer's output, or only through another call of it."
         )
 
 
 def _as_places(states: Tensor, unit: Unit, size: Grid | None, *, places: bool) -> Tensor | None:
-    """Return states as a map [batch, channel, row, column]; None if they are none.
+    """Return states as a map [batch, channel, row, column]; None if they have another shape.
 
     Args:
         states: A map, or [batch, token, width] of the tokens of the trace, of which the patches count.
         unit: The patches of the trace.
         size: Rows and columns of pixels.
-        places: Whether [batch, place, channel] are a map's places, row by row.
+        places: Whether [batch, position, channel] are the positions of a map, row by row.
     """
     from attnwidgets.tracing.media.feature_maps import as_map
 
     tokens = 3
     if states.dim() == tokens and states.shape[1] == len(unit) and unit.grid is not None and not places:
-        held = sorted((cell, index) for index, cell in enumerate(unit.cells or ()) if cell is not None)
-        chosen = states[:, [place for _, place in held]]
+        in_grid = sorted((cell, index) for index, cell in enumerate(unit.cells or ()) if cell is not None)
+        chosen = states[:, [index for _, index in in_grid]]
         return chosen.transpose(1, 2).unflatten(2, unit.grid)
     return None if size is None else as_map(states, size, places=places)
 
 
 def _axis_of(axis: TokenAxis, unit: Unit, grid: Grid) -> TokenAxis:
-    """Return the axis of the trace's tokens, or of a map with other places."""
+    """Return the axis of the trace's tokens, or of a map with other positions."""
     from attnwidgets.tracing.media.feature_maps import grid_axis
 
     return axis if unit.grid == grid else grid_axis(grid)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.algebra.known_layouts import Layout
 
-# (trace, stack) -> "" or what is missing, in words that follow "needs ..., "
+# (trace, stack) -> "" or the missing part, in words that follow "needs ..., "
 Check = Callable[[Any, str], str]
 
 _DOUBLE = 8
@@ -32,7 +32,7 @@ class Need:
     Attributes:
         name: Its name in `@method(needs=...)`.
         words: Its description for readers.
-        check: Takes a trace (or a map) and a stack; returns "" if it is met, else what is missing in words
+        check: Takes a trace (or a map) and a stack; returns "" if it is met, else the missing part in words
             that follow "needs ..., ". Cheap: it never runs the model.
     """
 
@@ -50,7 +50,7 @@ def resolve_needs(needs: str | Need | tuple[str | Need, ...]) -> tuple[Need, ...
     """Return requirements by name; a `Need` stays as it is.
 
     Raises:
-        ValueError: For an unknown name; the message lists the known ones.
+        ValueError: For an unknown name; the message lists the names there are.
     """
     return tuple(_resolve(need) for need in (needs if isinstance(needs, tuple) else (needs,)))
 
@@ -58,21 +58,21 @@ def resolve_needs(needs: str | Need | tuple[str | Need, ...]) -> tuple[Need, ...
 def _resolve(need: str | Need) -> Need:
     if isinstance(need, Need):
         return need
-    for known in NEEDS.values():
-        if need in (known.name, known.words):
-            return known
+    for entry in NEEDS.values():
+        if need in (entry.name, entry.words):
+            return entry
     raise ValueError(
         f"needs {need!r} is not one of {listed(NEEDS)}, nor a Need.{suggest(need, NEEDS)} "
         "A method's own requirement is a Need(name, words, check)."
     )
 
 
-def at_most(limit: int, what: str, count: Callable[[Any, str], int]) -> Need:
+def at_most(limit: int, counted: str, count: Callable[[Any, str], int]) -> Need:
     """Return the requirement that a trace is not too long, unless the method is forced to run.
 
     Args:
         limit: The largest number.
-        what: Name of what is counted ("tokens").
+        counted: Name of the counted elements ("tokens").
         count: Takes a trace and a stack, returns the number.
     """
 
@@ -81,7 +81,7 @@ def at_most(limit: int, what: str, count: Callable[[Any, str], int]) -> Need:
         less = less_of(getattr(trace, "inputs", {}))
         return "" if n <= limit else f"and there are {n:,}: pass force=True in Python, or take {less}"
 
-    return Need("size", f"at most {limit:,} {what}", check)
+    return Need("size", f"at most {limit:,} {counted}", check)
 
 
 def n_keys(trace: Any, stack: str) -> int:
@@ -178,8 +178,8 @@ def _blocks(trace: Any, stack: str) -> str:
         fits = list(fitting(model, name))
         if not fits:
             return f"and no description fits {owner(model, name)}"
-        known = [_attentions(layout) >= _called_in(trace, block) for layout, block, _ in fits]
-        if not any(known):
+        names_all = [_attentions(layout) >= _called_in(trace, block) for layout, block, _ in fits]
+        if not any(names_all):
             return f"and {owner(model, name)} has attentions that no description names"
     return ""
 
@@ -230,8 +230,8 @@ def _every_mixer(trace: Any, stack: str) -> str:
 
 @_after(_mixing)
 def _every_state(trace: Any, stack: str) -> str:
-    known = trace.mixing_layers(stack)
-    lacking = [block.number for block in trace.anatomy.stacks[stack] if block.number not in known]
+    mixing = trace.mixing_layers(stack)
+    lacking = [block.number for block in trace.anatomy.stacks[stack] if block.number not in mixing]
     return f"and block{'s' * (len(lacking) > 1)} {spoken_range(lacking)} mix none" if lacking else ""
 
 
@@ -299,8 +299,8 @@ NEEDS = {
         Need("next token", "a decoder that predicts the next token", _next_token),
     )
 }
-"""Requirements by name. What only a run can reveal (a block description that is not exact) is not among them:
-the method raises it as an error."""
+"""Requirements by name. A property that only a run reveals, such as a block description that is not exact, is
+not among them: the method raises it as an error."""
 
 OF_ATTENTION = (
     *("attention", "map", "recorded model", "mixing", "mixers", "every mixer", "every block", "blocks"),
@@ -341,7 +341,7 @@ class Sizes:
 
 
 Takes = Callable[[Sizes], float]
-"""Takes the sizes; returns the approximate bytes that a method holds at once beyond the trace."""
+"""Takes the sizes; returns the approximate peak bytes of a method beyond the trace."""
 
 
 def sizes_of(explained: Any, stack: str | None = None) -> Sizes | None:
@@ -366,12 +366,12 @@ def sizes_of(explained: Any, stack: str | None = None) -> Sizes | None:
 
 
 def followed_through(sizes: Sizes) -> float:
-    """Return the bytes of a product over layers in float64, with every layer kept."""
+    """Return the bytes of a product over layers in float64, with every layer in memory."""
     return sizes.layers * sizes.matrix + 4 * sizes.double
 
 
 def measured_on_blocks(sizes: Sizes) -> float:
-    """Return the bytes of a map that is measured on blocks, with every layer kept.
+    """Return the bytes of a map that is measured on blocks, with every layer in memory.
 
     The additional pass holds several copies of a layer's weights, and so does every measured layer.
     """

@@ -101,8 +101,8 @@ class ReferenceComparison:
     def lines(self, name: str) -> list[str]:
         """Return the comparison as lines of text."""
         rows = [
-            f"  {row.place or 'values'}: largest difference {row.largest:.3g}, at {row.cell} "
-            f"({name} {row.own:.4g}, {self.reference} {row.other:.4g})"
+            f"  {row.matrix or 'values'}: largest difference {row.largest:.3g}, at {row.cell} "
+            f"({name} {row.value:.4g}, {self.reference} {row.reference:.4g})"
             for row in self.rows
         ]
         lines = [f"  not comparable: {self.unlike}"] if self.unlike else rows

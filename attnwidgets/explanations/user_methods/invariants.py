@@ -53,7 +53,7 @@ class Violation:
         said: What is wrong and where, in words.
         layer: Number of the layer, for a map.
         returned: The returned values there: [query, key], or [source].
-        expected: The right values, if they are known.
+        expected: The right values; None where only a property of them is checked.
     """
 
     said: str
@@ -68,7 +68,7 @@ class Invariant:
 
     Attributes:
         name: Its name in `@aw.register(invariants=...)`.
-        words: What must hold.
+        words: The property, as a sentence.
         unasked: Takes a trace; returns "" if results on it can be checked, else why not.
         check: Takes the result, the trace and a tolerance; returns None if the property holds.
     """
@@ -83,7 +83,7 @@ def resolve_invariants(names: str | tuple[str, ...]) -> tuple[Invariant, ...]:
     """Return invariants by name.
 
     Raises:
-        ValueError: For an unknown name or reference; the message lists the known ones.
+        ValueError: For an unknown name or reference; the message lists the names there are.
     """
     return tuple(_invariant(str(name)) for name in ((names,) if isinstance(names, str) else tuple(names)))
 
@@ -100,7 +100,7 @@ def _invariant(name: str) -> Invariant:
 
 
 def matrices(result: Explanation) -> Iterator[tuple[int | None, str, Array]]:
-    """Yield (layer, place in words, values [query, key] or [source]) of every matrix of an explanation."""
+    """Yield (layer, its name in words, values [query, key] or [source]) of every matrix of an explanation."""
     if isinstance(result, MixingMap):
         for number in result.layers:
             layer = result.layer(number)
@@ -114,29 +114,29 @@ def matrices(result: Explanation) -> Iterator[tuple[int | None, str, Array]]:
             yield None, f"target {target!r}" if target else "", values
 
 
-def _row(result: Explanation, place: str, query: int | None) -> str:
-    """Return a place in words: "layer 0, row 1 ('b')"."""
+def _row(result: Explanation, matrix: str, query: int | None) -> str:
+    """Return a row in words: "layer 0, row 1 ('b')"."""
     labels = result.query_labels if isinstance(result, MixingMap) else ()
     named = f"row {query} ({labels[query]!r})" if query is not None and labels else ""
-    return ", ".join(part for part in (place, named) if part) or "the values"
+    return ", ".join(part for part in (matrix, named) if part) or "the values"
 
 
 def _rows_sum_to_one(result: Explanation, _: Any, tolerance: float) -> Violation | None:
-    for layer, place, values in matrices(result):
+    for layer, matrix, values in matrices(result):
         sums = np.atleast_1d(values.sum(-1, dtype=np.float64))
         errors = np.abs(sums - 1)
         if errors.max() > tolerance:
             worst = int(errors.argmax())
-            where = _row(result, place, worst if values.ndim > 1 else None)
+            where = _row(result, matrix, worst if values.ndim > 1 else None)
             return Violation(f"{where}: the sum is {sums[worst]:.6g}, not 1", layer, values)
     return None
 
 
 def _nonnegative(result: Explanation, _: Any, tolerance: float) -> Violation | None:
-    for layer, place, values in matrices(result):
+    for layer, matrix, values in matrices(result):
         if values.min() < -tolerance:
             at = np.unravel_index(int(values.argmin()), values.shape)
-            said = f"{_row(result, place, None)}: {values.min():.6g} at {_cell(result, at)} is negative"
+            said = f"{_row(result, matrix, None)}: {values.min():.6g} at {_cell(result, at)} is negative"
             return Violation(said, layer, values)
     return None
 
@@ -144,7 +144,7 @@ def _nonnegative(result: Explanation, _: Any, tolerance: float) -> Violation | N
 def _cell(result: Explanation, at: tuple[Any, ...]) -> str:
     """Return "query 1 ('b'), key 0 ('a')", or "source 0 ('a')"."""
     if isinstance(result, MixingMap):
-        query, key = (int(place) for place in at[-2:])
+        query, key = (int(index) for index in at[-2:])
         return f"query {query} ({result.query_labels[query]!r}), key {key} ({result.key_labels[key]!r})"
     labels = result.labels if isinstance(result, Attributions) else ()
     return f"source {int(at[-1])} ({labels[int(at[-1])]!r})"
@@ -153,11 +153,11 @@ def _cell(result: Explanation, at: tuple[Any, ...]) -> str:
 def _causal(result: Explanation, _: Any, tolerance: float) -> Violation | None:
     if not isinstance(result, MixingMap):
         return Violation(f"'causal' applies to maps, and {result.kind} were returned")
-    for layer, place, values in matrices(result):
+    for layer, matrix, values in matrices(result):
         later = np.triu(np.abs(values), 1)
         if later.max() > tolerance:
             at = np.unravel_index(int(later.argmax()), later.shape)
-            said = f"{place}: {values[at]:.6g} at {_cell(result, at)}, a key that the query cannot see"
+            said = f"{matrix}: {values[at]:.6g} at {_cell(result, at)}, a key that the query cannot see"
             return Violation(said, layer, values)
     return None
 
@@ -198,21 +198,21 @@ class Difference:
     """The largest difference of two explanations in one layer (or for one target).
 
     Attributes:
-        place: The layer or target, in words.
+        matrix: The layer or target, in words.
         largest: The difference.
         cell: The entry, in words.
-        own: The first explanation's value there.
-        other: The second explanation's value there.
+        value: The first explanation's value there.
+        reference: The second explanation's value there.
         layer: Number of the layer, for maps.
         returned: The first explanation's matrix.
         expected: The second explanation's matrix.
     """
 
-    place: str
+    matrix: str
     largest: float
     cell: str
-    own: float
-    other: float
+    value: float
+    reference: float
     layer: int | None
     returned: Array
     expected: Array
@@ -232,11 +232,11 @@ def differences(result: Explanation, other: Explanation) -> list[Difference]:
     if not alike or result.shape != other.shape or any(a[2].shape != b[2].shape for a, b in pairs):
         raise ValueError(f"{_axes(result)} was returned, and {other.method} is {_axes(other)}")
     rows = []
-    for (layer, place, own), (_, _, expected) in pairs:
-        errors = np.abs(own.astype(np.float64) - expected)
+    for (layer, matrix, returned), (_, _, expected) in pairs:
+        errors = np.abs(returned.astype(np.float64) - expected)
         at = np.unravel_index(int(errors.argmax()), errors.shape)
-        values = float(errors[at]), _cell(result, at), float(own[at]), float(expected[at])
-        rows.append(Difference(place, *values, layer, own, expected))
+        values = float(errors[at]), _cell(result, at), float(returned[at]), float(expected[at])
+        rows.append(Difference(matrix, *values, layer, returned, expected))
     return rows
 
 
@@ -257,8 +257,9 @@ def _equals(name: str) -> Invariant:
         worst = next((row for row in rows if row.largest > tolerance), None)
         if worst is None:
             return None
-        place = f"{worst.place}, " if worst.place else ""
-        said = f"{place}{worst.cell}: {worst.own:.6g} was returned, {reference.name} is {worst.other:.6g}"
+        matrix = f"{worst.matrix}, " if worst.matrix else ""
+        values = f"{worst.value:.6g} was returned, {reference.name} is {worst.reference:.6g}"
+        said = f"{matrix}{worst.cell}: {values}"
         return Violation(said, worst.layer, worst.returned, worst.expected)
 
     return Invariant(name, f"it is what aw.{reference.name} returns", reference.refusal, check)
@@ -352,8 +353,8 @@ def shrink(trace: Any, stack: str, fails: Callable[[SmallInput], bool]) -> Small
     def part(sizes: tuple[int, ...]) -> SmallInput:
         rows = [np.asarray(trace.attention_layer(n, stack), dtype=np.float64) for n in numbers[: sizes[0]]]
         n_heads = min(sizes[1], *map(len, rows))
-        kept = np.stack([layer[:n_heads, : sizes[2], : sizes[2]] for layer in rows])
-        return SmallInput(_shares(kept), labels[: sizes[2]])
+        first = np.stack([layer[:n_heads, : sizes[2], : sizes[2]] for layer in rows])
+        return SmallInput(_shares(first), labels[: sizes[2]])
 
     sizes: tuple[int, ...] = (len(numbers), heads, n)
     if not fails(part(sizes)):

@@ -103,22 +103,22 @@ def register(
     if question is not None:
         require_choice("question", question, QUESTIONS)
     require_choice("speed", speed, SPEEDS)
-    known = methods()
-    if name in known and not known[name].by_user:
+    entries = methods()
+    if name in entries and not entries[name].by_user:
         raise ValueError(f"name {name!r} is the package's own method; choose another name.")
     resolved = resolve_invariants(invariants if isinstance(invariants, str) else tuple(invariants))
     if beside:
-        beside = known[beside].name
+        beside = entries[beside].name
     requirements = resolve_needs(needs)
 
     def decorate(function: F) -> F:
         _require_function(function, name)
-        own = UserMethod(name, function, paper, requirements, resolved, beside, tolerance)
-        own.entry = replace(own.entry, question=question, gist=gist, speed=speed)
-        report = own.check(trace)
+        registered = UserMethod(name, function, paper, requirements, resolved, beside, tolerance)
+        registered.entry = replace(registered.entry, question=question, gist=gist, speed=speed)
+        report = registered.check(trace)
         if strict and not report.passed:
             raise InvariantError(report) from report.error
-        put(own.entry)
+        put(registered.entry)
         announce(report)
         return function
 
@@ -144,10 +144,10 @@ def check(name: str, trace: Any = None) -> CheckReport:
             ...
         ValueError: 'rollout' is the package's own method; aw.check is for methods of yours (...).
     """
-    own = methods()[name].function
-    if isinstance(own, UserMethod):
-        report = own.check(trace)
-        put(own.entry)
+    function = methods()[name].function
+    if isinstance(function, UserMethod):
+        report = function.check(trace)
+        put(function.entry)
         return report
     yours = ", ".join(repr(method.name) for method in methods() if method.by_user) or "none yet"
     raise ValueError(f"{name!r} is the package's own method; aw.check is for methods of yours ({yours}).")
@@ -161,7 +161,7 @@ class UserMethod:
         function: Takes a trace and keyword options.
         paper: What to cite.
         needs: What the trace must have.
-        invariants: What must hold.
+        invariants: The properties of its results.
         reference: Name of the reference, or "".
         tolerance: Tolerated numerical error.
     """
@@ -210,7 +210,7 @@ class UserMethod:
         The first one is checked if no check was possible before.
         """
         if are_several(trace):
-            return for_each(self._name, lambda one: self(one, **options), trace)
+            return for_each(self._name, lambda single: self(single, **options), trace)
         require_known(self._name, self._function, options)
         require_trace(trace, self._name)
         result = self._explain(trace, **options)
@@ -248,10 +248,8 @@ class UserMethod:
 
     def _checking(self) -> Checking:
         code = getattr(inspect.unwrap(self._function), "__code__", None)
-        own_file = "" if code is None else str(code.co_filename)
-        return Checking(
-            self._name, self._explain, self._invariants, self._tolerance, self.entry.beside, own_file
-        )
+        file = "" if code is None else str(code.co_filename)
+        return Checking(self._name, self._explain, self._invariants, self._tolerance, self.entry.beside, file)
 
     def _conclude(self, checking: Checking) -> CheckReport:
         report, last = checking.report(), checking.last
