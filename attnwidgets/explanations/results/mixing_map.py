@@ -186,8 +186,8 @@ class MixingMap(ReadByUnits):
         by_layer: bool = True,
         **changes: Any,
     ) -> MixingMap:
-        own = {"row_fn": rows if self.knows_rows else None, "base": self if by_layer else None}
-        return MixingMap.lazy(compute, **(self.arguments() | own | self._common(step) | changes))
+        access = {"row_fn": rows if self.knows_rows else None, "base": self if by_layer else None}
+        return MixingMap.lazy(compute, **(self.arguments() | access | self._common(step) | changes))
 
     @property
     def map(self) -> MixingMap:
@@ -354,7 +354,7 @@ class MixingMap(ReadByUnits):
             raise ValueError(f"layer is missing: there {spoken(self.layers, 'layer')}.")
         number = self.layers[0 if layer is None else position(layer, self.layers, "layer")]
         row = [element(query, shown.query_labels, "query")]
-        place = element(key, shown.key_labels, "key")
+        index = element(key, shown.key_labels, "key")
         if self.heads is None:
             if head is not None and not isinstance(head, str):
                 raise IndexError(f"head={head} cannot be chosen: this map has no head axis.")
@@ -368,9 +368,9 @@ class MixingMap(ReadByUnits):
         else:
             values = shown.rows(number, [self.heads[0] if head is None else head], row)[0, 0]
         if special == "show":
-            return float(values[place])
-        kept = ~np.asarray(shown.key_unit.special, dtype=bool)
-        return float(values[place] / np.abs(values[kept]).sum(dtype=np.float64))
+            return float(values[index])
+        content = ~np.asarray(shown.key_unit.special, dtype=bool)
+        return float(values[index] / np.abs(values[content]).sum(dtype=np.float64))
 
     def figure(
         self,

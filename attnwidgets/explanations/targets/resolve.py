@@ -86,11 +86,11 @@ def predicted_target(trace: Trace, name: str, method: str) -> Target:
     if logits.dim() == CLASSES:
         return class_target(trace, int(logits.argmax()) if not best else best[0].id, name, method)
     if not best:
-        what, place = _rows_of(trace)
-        masked = " and no position is masked;" if what == "a token" and place == "position" else ""
+        predicted, row = _rows_of(trace)
+        masked = " and no position is masked;" if (predicted, row) == ("a token", "position") else ""
         raise ValueError(
-            f"{name} must be named: this model predicts {what} at every {place},{masked} "
-            f"{name}=aw.targets.token({what.split()[1]}, position=...), positions 0 to {len(logits) - 1}."
+            f"{name} must be named: this model predicts {predicted} at every {row},{masked} "
+            f"{name}=aw.targets.token({predicted.split()[1]}, position=...), positions 0 to {len(logits) - 1}."
         )
     return token_target(trace, best[0].id, None, name, method)
 
@@ -138,7 +138,7 @@ def _where_most_probable(trace: Trace, value: str | int, name: str, method: str)
 
 def _numbered(value: str, labels: Sequence[str], name: str) -> int:
     """Return the number of a class that is named; case counts only where names differ by nothing else."""
-    folded = [known.casefold() for known in labels]
+    folded = [label.casefold() for label in labels]
     if labels.count(value) == 1:
         return labels.index(value)
     if value not in labels and folded.count(value.casefold()) == 1:
@@ -170,14 +170,14 @@ def head_of(outputs: Any) -> Tensor:
 
 
 def _rows_of(trace: Trace) -> tuple[str, str]:
-    """Return what each row of the logits predicts, and what the rows are: of a text, a picture or a sound."""
+    """Return the kind of answer of a row of the logits, and the name of a row: "a token", "position"."""
     rows = 0 if trace.logits is None else len(trace.logits)
-    what = "a class" if trace.answer.names else "a token"
+    predicted = "a class" if trace.answer.names else "a token"
     for stack in trace.stacks:
         axis = trace.axes(stack)[0]
         if "frame" in axis.units and len(axis) == rows:
-            return what, "frame"
-    return what, "detection token" if trace.answer.rows == "detection token" else "position"
+            return predicted, "frame"
+    return predicted, "detection token" if trace.answer.rows == "detection token" else "position"
 
 
 def token_target(trace: Trace, value: str | int, position: int | None, name: str, method: str) -> Target:
@@ -189,8 +189,8 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
     names = trace.answer.names
     index = _column(trace, value, name)
     if not 0 <= index < n_words:
-        what = "classes" if names else "token ids"
-        raise IndexError(f"{name} {index} is out of range: the {what} are 0 to {n_words - 1}.")
+        indexed = "classes" if names else "token ids"
+        raise IndexError(f"{name} {index} is out of range: the {indexed} are 0 to {n_words - 1}.")
     title = trace.predictions_title
     if position is None:
         row = _predicted_row(trace, n_rows, name)
@@ -245,12 +245,12 @@ def _predicted_row(trace: Trace, n_rows: int, name: str | None) -> int:
         return trace.answer.row % n_rows
     if name is None:
         return -1
-    what, place = _rows_of(trace)
-    masked = what == "a token" and place == "position"
-    each = "every one, and none is masked" if masked else f"every {place}"
+    predicted, row = _rows_of(trace)
+    masked = (predicted, row) == ("a token", "position")
+    each = "every one, and none is masked" if masked else f"every {row}"
     raise ValueError(
-        f"{name}: which position? This model predicts {what} at {each}; "
-        f"aw.targets.token({what.split()[1]}, position=...)."
+        f"{name}: which position? This model predicts {predicted} at {each}; "
+        f"aw.targets.token({predicted.split()[1]}, position=...)."
     )
 
 
@@ -415,8 +415,10 @@ def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Ta
             "input of a batch, [batch], as in lambda outputs: outputs.logits[:, -1, 7]."
         )
         if not isinstance(scores, Tensor) or not scores.is_floating_point():
-            what = f"{scores.dtype} numbers" if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
-            raise TypeError(f"{name} {label!r} returned {what}; {rule}")
+            returned = (
+                f"{scores.dtype} numbers" if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
+            )
+            raise TypeError(f"{name} {label!r} returned {returned}; {rule}")
         main = main_output(outputs)
         count = scores.numel() if main is None else len(main)
         if scores.numel() != count:
