@@ -90,7 +90,8 @@ def predicted_target(trace: Trace, name: str, method: str) -> Target:
         masked = " and no position is masked;" if (predicted, row) == ("a token", "position") else ""
         raise ValueError(
             f"{name} must be named: this model predicts {predicted} at every {row},{masked} "
-            f"{name}=aw.targets.token({predicted.split()[1]}, position=...), positions 0 to {len(logits) - 1}."
+            f"{name}=aw.targets.token({predicted.split()[1]}, position=...), positions 0 to "
+            f"{len(logits) - 1}."
         )
     return token_target(trace, best[0].id, None, name, method)
 
