@@ -49,7 +49,7 @@ class PlainFigure(Figure):
         return rendered(self, dpi=110)
 
     def savefig(self, fname: str | Path | Any, **options: Any) -> None:
-        """Save as matplotlib does, but in one atomic step and without warnings about missing glyphs."""
+        """Save as matplotlib does, but in an atomic step and without warnings about missing glyphs."""
         if isinstance(fname, (str, Path)):
             target, drawn = Path(fname), io.BytesIO()
             if not options.get("format"):
@@ -149,8 +149,8 @@ def label_axis(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:
         texts = [printable(label) for label in labels]
         set_ticks(range(len(labels)), texts, parse_math=False, family=families(FONTS), **options)
     else:
-        places = range(0, len(labels), max(1, round(len(labels) / 160) * 10))
-        set_ticks(places, [str(position) for position in places])
+        positions = range(0, len(labels), max(1, round(len(labels) / 160) * 10))
+        set_ticks(positions, [str(position) for position in positions])
 
 
 def put(write: Any, *arguments: Any, **options: Any) -> Text:
@@ -168,11 +168,11 @@ def put(write: Any, *arguments: Any, **options: Any) -> Text:
     return written
 
 
-def heading(axes: Axes, title: str, *, own: bool = True) -> None:
-    """Write the heading over the whole figure if it is our own, else over the axes."""
+def heading(axes: Axes, title: str, *, over_figure: bool = True) -> None:
+    """Write the heading over the whole figure or over the axes."""
     options: dict[str, Any] = {"fontsize": 9, "family": families(FONTS)}
     figure = axes.get_figure()
-    if own and isinstance(figure, Figure):
+    if over_figure and isinstance(figure, Figure):
         line = max(20, round(figure.get_figwidth() * 72 / (9 * 0.52)))
         text = textwrap.fill(printable(title, 3 * line), line)
         put(figure.suptitle, text, x=0.01, ha="left", **options)
@@ -187,7 +187,7 @@ def length_of(labels: Sequence[str], size: float) -> float:
 
 
 def families(wanted: Sequence[str]) -> list[str]:
-    """Return the installed fonts of `wanted`; matplotlib logs a line for every missing one."""
+    """Return the installed fonts of `wanted`; matplotlib logs a line for every missing font."""
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return [name for name in wanted if name in installed] or ["sans-serif"]
 

@@ -37,7 +37,7 @@ def font(style: str, pixels: float) -> FreeTypeFont | None:
         pixels: Its size.
     """
     path = _path(style)
-    # Letters one after the other, whatever library for complex scripts is installed.
+    # Letters in their order, with or without a library for complex scripts.
     return path and ImageFont.truetype(path, pixels, layout_engine=ImageFont.Layout.BASIC)
 
 

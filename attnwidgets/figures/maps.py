@@ -1,4 +1,4 @@
-"""Figures of plain arrays by matplotlib: a heatmap of one matrix, a strip of tokens, and small PNGs.
+"""Figures of plain arrays by matplotlib: a heatmap of a matrix, a strip of tokens, and small PNGs.
 
 Figures bypass pyplot: nothing is registered or shown twice, and no backend is chosen.
 """
@@ -56,7 +56,7 @@ def heatmap(
     scale: str = SCALE,
     ax: Axes | None = None,
 ) -> Figure:
-    """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour bar on the right.
+    """Return a heatmap of a matrix [query, key]: queries left, keys on top, the colour bar on the right.
 
     NaN is grey.
     """
@@ -84,7 +84,7 @@ def heatmap(
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=7, length=2)
     put(bar.ax.set_ylabel, value_name, fontsize=8)
-    heading(axes, title, own=ax is None)
+    heading(axes, title, over_figure=ax is None)
     return figure
 
 
@@ -159,7 +159,7 @@ def strip(
     bar = figure.colorbar(ScalarMappable(norm, colours), ax=axes, shrink=0.9, pad=0.01, fraction=0.03)
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=7, length=2)
-    heading(axes, title, own=ax is None)
+    heading(axes, title, over_figure=ax is None)
     return figure
 
 

@@ -1,6 +1,6 @@
-"""Colours of figures, as in the browser's light theme (`colour.ts`); the package's own ramps.
+"""Colours of figures, as in the browser's light theme (`colour.ts`), and ramps of colours.
 
-The package's own colour ramps: curves in OKLab, spaced evenly in lightness (L* of CIELAB).
+Ramps are curves in OKLab, spaced evenly in lightness (L* of CIELAB).
 
 `js/scripts/bake_colormaps.py` writes the same colours for the page.
 """
@@ -39,7 +39,7 @@ WHITE, NIGHT = (255, 255, 255), (17, 17, 17)
 
 @dataclass(frozen=True, eq=False)
 class Ramp:
-    """The colours of a palette, by places from 0 to 1.
+    """The colours of a palette, by positions on it from 0 to 1.
 
     Attributes:
         table: [step, channel], 0 to 1.
@@ -50,7 +50,7 @@ class Ramp:
     name: str
 
     def __call__(self, share: Any) -> Any:
-        """Return the colours of places, with their opacity as the last channel: NaN is transparent."""
+        """Return the colours of positions, with their opacity as the last channel: NaN is transparent."""
         shares = np.asarray(share, dtype=float)
         is_number = ~np.isnan(shares)
         steps = np.clip(np.where(is_number, shares, 0.0) * len(self.table), 0, len(self.table) - 1)
@@ -69,8 +69,8 @@ class Span:
     """The range of a ramp, in which zero is the middle of signed values.
 
     Attributes:
-        vmin: The value at place 0.
-        vmax: The value at place 1.
+        vmin: The value at position 0.
+        vmax: The value at position 1.
         scale: "linear", "sqrt" or "log" (four decades below `vmax`), the same on both sides of zero.
     """
 
@@ -79,10 +79,10 @@ class Span:
     scale: str = SCALE
 
     def __call__(self, value: Any) -> Any:
-        """Return the places of values."""
+        """Return the positions of values."""
         low, high = float(self.forward(self.vmin)), float(self.forward(self.vmax))
-        places = (self.forward(value) - low) / ((high - low) or np.inf)
-        return places if np.ndim(value) else float(places)
+        positions = (self.forward(value) - low) / ((high - low) or np.inf)
+        return positions if np.ndim(value) else float(positions)
 
     def forward(self, value: Any) -> Any:
         """Return values on the scale."""
@@ -95,7 +95,7 @@ class Span:
         )
 
     def back(self, scaled: Any) -> Any:
-        """Return the values of what `forward` returned."""
+        """Return the values that `forward` gives these numbers."""
         sizes = np.abs(np.asarray(scaled, dtype=float))
         size = {"linear": lambda: sizes, "sqrt": lambda: np.square(sizes)}.get(
             self.scale, lambda: self._least * 10.0**sizes
@@ -119,15 +119,15 @@ def span_of(
 
 
 def heat_map(palette: str, *, signed: bool, dark: bool = False) -> Ramp:
-    """Return the colours of a palette; of the default one if the palette does not suit the sign.
+    """Return the colours of a palette; of the default palette if the palette does not suit the sign.
 
     Args:
         palette: Its name.
         signed: Whether values have a sign.
-        dark: Whether the page is dark; our own ramps then begin at its colour.
+        dark: Whether the page is dark; ramps then begin at its colour.
     """
-    known = _SIGNED if signed else _AMOUNTS
-    name = known.get(palette, next(iter(known.values())))
+    palettes = _SIGNED if signed else _AMOUNTS
+    name = palettes.get(palette, next(iter(palettes.values())))
     return _colours(f"{name}Night" if dark and name in RAMPS else name)
 
 
@@ -176,7 +176,7 @@ def place(value: Float, scale: str) -> Float:
 
 
 def amount_colour(palette: str, *, dark: bool = False) -> str:
-    """Return the colour of lines and bars of one head: the twin of `barColours` in js/src/colour.ts."""
+    """Return the colour of lines and bars of a head: the twin of `barColours` in js/src/colour.ts."""
     return to_hex(heat_map(palette, signed=False, dark=dark)(_BAR))
 
 
@@ -224,7 +224,7 @@ RAMPS: dict[str, tuple[Arm, ...]] = {
     "sides": (_AGAINST["day"], _FOR["day"]),
     "sidesNight": (_AGAINST["night"], _FOR["night"]),
 }
-"""By name in `js/src/colormaps.ts`: the one arm of amounts, or those of negative and positive values."""
+"""By name in `js/src/colormaps.ts`: the arm of amounts, or those of negative and positive values."""
 
 _FINE = 4001
 _OUTSIDE = 0.003  # by how much a channel may leave sRGB: less than a level of 255
@@ -279,7 +279,7 @@ def lightness(colour: Float) -> Float:
 
 
 def _along(arm: Arm, t: Float) -> Float:
-    """Return colours at places from 0, the page, to 1, the end."""
+    """Return colours at positions from 0, the page, to 1, the end."""
     colours, light = _curve(arm)
     wanted = light[0] + np.clip(t, 0.0, 1.0) * (arm.last - light[0])
     rising = slice(None) if light[-1] > light[0] else slice(None, None, -1)

@@ -28,7 +28,7 @@ _GAP = 0.12
 _LONGEST = 900  # characters of a title or a note
 
 PAD = 0.05
-"""Space between a name and what it is of."""
+"""Space between a name and the element that it names."""
 
 ROW = 0.165
 """Height of a row of a table or of bars."""
@@ -108,14 +108,14 @@ class Beside:
 
     def height(self, width: float) -> float:
         """Return its height at a width, both in inches."""
-        return max(box.top + box.height for _, box in self._places(Box(0, 0, width, 0)))
+        return max(box.top + box.height for _, box in self._frames(Box(0, 0, width, 0)))
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        for part, place in self._places(box):
-            part.draw(pen, place)
+        for part, frame in self._frames(box):
+            part.draw(pen, frame)
 
-    def _places(self, box: Box) -> list[tuple[Part, Box]]:
+    def _frames(self, box: Box) -> list[tuple[Part, Box]]:
         if box.width < self.least:
             return list(_stacked((self.left, self.right), box.left, box.top, box.width))
         first = box.width * self.share - _GAP
@@ -138,8 +138,8 @@ class Stack:
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        for part, place in _stacked(self.parts, box.left, box.top, box.width):
-            part.draw(pen, place)
+        for part, frame in _stacked(self.parts, box.left, box.top, box.width):
+            part.draw(pen, frame)
 
 
 @dataclass(frozen=True)
@@ -215,12 +215,12 @@ def _page_of(whole: Box) -> tuple[float, float]:
 
 
 def _stacked(parts: Sequence[Part], left: float, top: float, width: float) -> list[tuple[Part, Box]]:
-    places = []
+    frames = []
     for part in parts:
         height = part.height(width)
-        places.append((part, Box(left, top, width, height)))
+        frames.append((part, Box(left, top, width, height)))
         top += height + _GAP
-    return places
+    return frames
 
 
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
@@ -234,9 +234,9 @@ def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list
             continue
         lines += [line] if line else []
         while width_of(word, size, bold=bold) > width and len(word) > 1:
-            kept = len(fitting(word, width, size, bold=bold, mark=""))
-            lines.append(word[: max(1, kept)])
-            word = word[max(1, kept) :]  # noqa: PLW2901 - the rest of it
+            length = len(fitting(word, width, size, bold=bold, mark=""))
+            lines.append(word[: max(1, length)])
+            word = word[max(1, length) :]  # noqa: PLW2901 - the rest of it
         line = word
     return [*lines, line]
 
@@ -253,10 +253,10 @@ def fitting(text: str, width: float, size: float, *, bold: bool = False, mark: s
     return text[:low] + mark
 
 
-def labelled(names: Sequence[str], places: Sequence[float] | None, side: float) -> list[tuple[float, str]]:
-    """Return the names that fit, with their places; of names that do not fit, round numbers."""
-    if places is not None:
-        return list(zip(places, names, strict=True))
+def labelled(names: Sequence[str], positions: Sequence[float] | None, side: float) -> list[tuple[float, str]]:
+    """Return (position, name) of the names that fit; round numbers where names do not fit."""
+    if positions is not None:
+        return list(zip(positions, names, strict=True))
     if side >= LEGIBLE:
         return list(enumerate(names))
     step = next((step for step in _STEPS if step * side >= 3 * LEGIBLE), _STEPS[-1])
@@ -264,12 +264,12 @@ def labelled(names: Sequence[str], places: Sequence[float] | None, side: float) 
 
 
 def flowed(wide: Sequence[float], width: float, *, gap: float = 0.0) -> tuple[list[tuple[int, float]], int]:
-    """Return line and place of things of these widths, side by side in lines; and the number of lines."""
-    places: list[tuple[int, float]] = []
+    """Return line and left edge of boxes of these widths, side by side in lines; and the number of lines."""
+    corners: list[tuple[int, float]] = []
     line, x = 0, 0.0
     for across in wide:
         if x and x + across > width:
             line, x = line + 1, 0.0
-        places.append((line, x))
+        corners.append((line, x))
         x += across + gap
-    return places, line + 1 if places else 0
+    return corners, line + 1 if corners else 0

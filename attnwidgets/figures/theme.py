@@ -23,7 +23,7 @@ _PICTURES = {"\n": "↵", "\t": "→"}
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours by what they are for.
+    """Colours by their purpose.
 
     Attributes:
         name: "light" or "dark".
@@ -33,11 +33,11 @@ class Theme:
         line: Thin lines.
         empty: Cells without a number.
         left_out: Behind text without a number.
-        accent: What is selected or pinned.
+        accent: Selected or pinned elements.
         amount: Bars of amounts.
         speaks_for: Bars that raise the target.
         against: Bars that lower it.
-        apart: Special tokens, and what was before a change.
+        apart: Special tokens, and values before a change.
     """
 
     name: ThemeName

@@ -29,7 +29,7 @@ class Line:
 
     Attributes:
         name: Its name in the legend.
-        values: [place]; NaN is a gap.
+        values: [position]; NaN is a gap.
         dashed: Whether it is something to compare with.
         low: Lower end of its interval; None without one.
         high: Upper end.
@@ -60,7 +60,7 @@ class Lines:
         places: Numbers on the horizontal axis, or names.
         x_name: Name of the horizontal axis.
         y_name: Name of the vertical axis.
-        marked: A place with a vertical line; None without one.
+        marked: A position with a vertical line; None without one.
         tall: Height of the chart in inches, without its legend.
         from_zero: Whether the vertical axis holds zero.
     """
@@ -92,7 +92,7 @@ class Lines:
         """Draw it."""
         theme = pen.theme
         left = 0.5
-        place = type(box)(box.left + left, box.top + 0.06, box.width - left - 0.05, self.tall - 0.06)
+        frame = type(box)(box.left + left, box.top + 0.06, box.width - left - 0.05, self.tall - 0.06)
         at = (
             np.asarray(self.places, dtype=float)
             if self._numeric
@@ -103,12 +103,12 @@ class Lines:
             span = float(at.min()), float(at.max())
         space = 0.03 * (span[1] - span[0]) or 0.5
         ends = [np.asarray(part, dtype=float) for line in self.lines for part in _reach(line)]
-        known = np.concatenate([part[np.isfinite(part)] for part in ends]) if ends else np.zeros(0)
-        low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+        finite = np.concatenate([part[np.isfinite(part)] for part in ends]) if ends else np.zeros(0)
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
         if self.from_zero:
             low, high = min(low, 0.0), max(high, 0.0)
         high = high + (0.05 * (high - low) or 0.5)
-        area = pen.area(place, (span[0] - space, span[1] + space), (low, high))
+        area = pen.area(frame, (span[0] - space, span[1] + space), (low, high))
         (start, end), (bottom, top) = area.across, area.up
         area.rule(start, bottom, start, top, theme.quiet)
         area.rule(start, bottom, end, bottom, theme.quiet)
@@ -122,12 +122,12 @@ class Lines:
             dots = _DOT if len(at) <= _DOTTED else 0.0
             area.plot(at, np.asarray(line.values, dtype=float), **look, line=_WIDE, dots=dots)
         self._ticks(area, at)
-        inch = (end - start) / place.width
+        inch = (end - start) / frame.width
         options: dict[str, Any] = {"color": theme.quiet, "limit": 60, "ha": "center"}
         if self.y_name:
-            words = fitting(printable(self.y_name, 60), place.height, SMALL)
+            words = fitting(printable(self.y_name, 60), frame.height, SMALL)
             area.write(start - 0.85 * left * inch, (bottom + top) / 2, words, turn=90, **options)
-        below = bottom - (self._room - LINE / 2) * (top - bottom) / place.height
+        below = bottom - (self._room - LINE / 2) * (top - bottom) / frame.height
         if self.x_name:
             area.write((start + end) / 2, below, self.x_name, **options)
         legend, _ = self._legend(box.width)
@@ -149,28 +149,28 @@ class Lines:
             area.write(start - (_TICK + _BESIDE) * across, height, words, ha="right")
         if self._numeric:
             whole = all(float(value).is_integer() for value in at)
-            places = ticks(start, end, 8, whole=whole)
-            for place, words in zip(places, tick_words(places), strict=True):
-                area.rule(place, bottom - _TICK * up, place, bottom, quiet)
-                area.write(place, bottom - (_TICK + _BESIDE) * up, words, ha="center", va="top")
+            numbers = ticks(start, end, 8, whole=whole)
+            for number, words in zip(numbers, tick_words(numbers), strict=True):
+                area.rule(number, bottom - _TICK * up, number, bottom, quiet)
+                area.write(number, bottom - (_TICK + _BESIDE) * up, words, ha="center", va="top")
             return
-        for place, name in zip(at, self.places, strict=True):
+        for x, name in zip(at, self.places, strict=True):
             words = fitting(printable(str(name)), LONGEST, SMALL)
-            area.write(place, bottom - PAD * up, words, turn=90, ha="center", va="top")
+            area.write(x, bottom - PAD * up, words, turn=90, ha="center", va="top")
 
     def _look(self, number: int, theme: Any) -> dict[str, Any]:
         dashed = [position for position, line in enumerate(self.lines) if line.dashed]
         if number in dashed:
             return {"color": theme.quiet, "dashes": _DASHES[dashed.index(number) % len(_DASHES)]}
-        place = number - sum(other < number for other in dashed)
-        look: dict[str, Any] = {"color": LINE_COLOURS[place % len(LINE_COLOURS)]}
-        return look | ({"dashes": _DASHES[0]} if place >= len(LINE_COLOURS) else {})
+        index = number - sum(line < number for line in dashed)
+        look: dict[str, Any] = {"color": LINE_COLOURS[index % len(LINE_COLOURS)]}
+        return look | ({"dashes": _DASHES[0]} if index >= len(LINE_COLOURS) else {})
 
     def _legend(self, width: float) -> tuple[list[tuple[int, float, str]], int]:
-        """Return line, place and name of every entry, and the number of lines."""
+        """Return line, left edge and name of every entry, and the number of lines."""
         names = [fitting(printable(line.name, 80), width - 0.35, SMALL) for line in self.lines]
-        places, rows = flowed([0.25 + width_of(name, SMALL) + 0.15 for name in names], width)
-        return [(row, x, name) for (row, x), name in zip(places, names, strict=True)], rows
+        corners, rows = flowed([0.25 + width_of(name, SMALL) + 0.15 for name in names], width)
+        return [(row, x, name) for (row, x), name in zip(corners, names, strict=True)], rows
 
 
 def _reach(line: Line) -> list[Any]:
@@ -216,26 +216,28 @@ class Levels:
         side = min(side, 0.5)
         area = pen.area(box)
 
-        def place(level: int, element: int) -> tuple[float, float]:
+        def position(level: int, element: int) -> tuple[float, float]:
             return left + (element + 0.5) * side, (len(self.names) - 0.5 - level) * self._step
 
         theme = pen.theme
-        segments = [[place(level, upper), place(level - 1, lower)] for level, upper, lower, _ in self.edges]
+        segments = [
+            [position(level, upper), position(level - 1, lower)] for level, upper, lower, _ in self.edges
+        ]
         strengths = np.array([strength for *_, strength in self.edges], dtype=float)
         if segments:
             ink = channels_of(theme.amount)
             inks = [(*ink, opacity) for opacity in np.clip(0.12 + 0.8 * strengths, 0, 1).tolist()]
             area.curves(np.array(segments), inks, (0.3 + 2.2 * strengths).tolist())
         for level, name in enumerate(self.names):
-            area.write(left - 2 * PAD, place(level, 0)[1], name, ha="right", color=theme.quiet)
-            spots = np.array([place(level, element) for element in range(len(self.labels))])
+            area.write(left - 2 * PAD, position(level, 0)[1], name, ha="right", color=theme.quiet)
+            spots = np.array([position(level, element) for element in range(len(self.labels))])
             sizes = np.full(len(spots), 1.5) if self.dots is None else 14 * np.sqrt(self.dots[level])
             if len(spots):
                 area.discs(spots, np.maximum(sizes, 0.3), fill=theme.ink)
         if self.followed is not None:
-            area.discs(np.array([place(*self.followed)]), np.array([36.0]), edge=theme.accent, line=1.2)
+            area.discs(np.array([position(*self.followed)]), np.array([36.0]), edge=theme.accent, line=1.2)
         for at, name in labelled(self.labels, None, side):
             bold = self.followed is not None and self.followed[1] == at
             words = fitting(printable(name), self._names - 0.1, SMALL, bold=bold)
-            x, y = place(0, int(at))[0], len(self.names) * self._step
+            x, y = position(0, int(at))[0], len(self.names) * self._step
             area.write(x, y, words, turn=90, ha="center", va="top", style="bold" if bold else "")

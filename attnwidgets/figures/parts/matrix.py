@@ -41,21 +41,21 @@ class Map:
         colours: Colour map.
         norm: Its range.
         outlines: Outlined cells, (row, column).
-        axis_names: What rows and columns are; "" for nothing.
+        axis_names: Names of both axes, rows first; "" for none.
         apart: A bar at the end of every row, 0 to 1: the share that is not in the map.
-        apart_name: What is there.
-        sink: A hatched column before the first one, 0 to 1: what every row gives to no column; none: nothing.
+        apart_name: Name of that share.
+        sink: A hatched column before the first, 0 to 1: the share of a row that goes to no column; or empty.
         sink_name: Its name.
         sink_norm: Its range; None: that of the map.
         totals: The sum of every row, written at its end; none: nothing.
-        row_at: Places of the row names, in cells; None: every row has one.
-        column_at: Places of the column names.
+        row_at: Positions of the row names, in cells; None: every row is named.
+        column_at: Positions of the column names.
         cell: Largest side of a cell in inches.
         numbers: Whether cells with room show their value.
         square: Whether cells are square; else every row is tall enough for its name.
         tall: Height of a row in inches, of cells that are not square; None: as tall as they are wide.
-        looks: Colours and range of each row, instead of those of all; none: one look for all.
-        texts: [row][column]: what is written into cells with room for it; none: nothing.
+        looks: Colours and range of each row, instead of those of the map; none: all rows look alike.
+        texts: [row][column], written into cells with room for it; none: nothing.
     """
 
     values: Float
@@ -82,14 +82,14 @@ class Map:
 
     def height(self, width: float) -> float:
         """Return its height at a width, both in inches."""
-        place = self._layout(width)
-        return place.top + self.values.shape[0] * place.high
+        grid = self._layout(width)
+        return grid.top + self.values.shape[0] * grid.high
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        place = self._layout(box.width)
+        grid = self._layout(box.width)
         rows, columns = self.values.shape
-        cells = type(box)(box.left + place.left, box.top + place.top, columns * place.side, rows * place.high)
+        cells = type(box)(box.left + grid.left, box.top + grid.top, columns * grid.side, rows * grid.high)
         area = pen.area(cells, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
         area.rectangle(-0.5, -0.5, columns, rows, fill=pen.theme.empty)
         if self.values.size:
@@ -97,17 +97,17 @@ class Map:
         area.rectangle(-0.5, -0.5, columns, rows, edge=pen.theme.line, line=0.5)
         for row, column in self.outlines:
             area.rectangle(column - 0.5, row - 0.5, 1, 1, edge=pen.theme.accent, line=1.2)
-        self._names(area, place)
-        if self.numbers and place.side >= _NUMBERED:
+        self._names(area, grid)
+        if self.numbers and grid.side >= _NUMBERED:
             self._numbers(area)
-        if self.texts and place.side >= _NUMBERED:
-            self._texts(area, place.side)
+        if self.texts and grid.side >= _NUMBERED:
+            self._texts(area, grid.side)
         if len(self.apart):
-            self._apart(area, place, box.width)
+            self._apart(area, grid, box.width)
         if len(self.sink):
-            self._sink(pen, box, place)
+            self._sink(pen, box, grid)
         if len(self.totals):
-            self._totals(area, place)
+            self._totals(area, grid)
 
     @property
     def _beside(self) -> float:
@@ -120,7 +120,7 @@ class Map:
     def _side_name(self) -> float:
         return LINE if self.axis_names[0] else 0.0
 
-    def _layout(self, width: float) -> _Cells:
+    def _layout(self, width: float) -> _Grid:
         rows, columns = self.values.shape
         longest = max((width_of(printable(name), SMALL) for name in self.rows), default=0.0)
         left = min(longest, 0.3 * width) + 2 * PAD + self._side_name
@@ -136,31 +136,31 @@ class Map:
         names = max((width_of(printable(name), SMALL) for name in columns_named), default=0.0)
         names = min(names, LONGEST)
         if not names:
-            return _Cells(left, above, side, high, slanted=False)
+            return _Grid(left, above, side, high, slanted=False)
         if self.column_at is not None or side < LEGIBLE:
-            return _Cells(left, above + LINE, side, high, slanted=False)
+            return _Grid(left, above + LINE, side, high, slanted=False)
         slanted = side >= _SLANTED and left + columns * side + max(right, 0.71 * names) <= width
-        return _Cells(left, above + (0.71 * names + 0.05 if slanted else names), side, high, slanted)
+        return _Grid(left, above + (0.71 * names + 0.05 if slanted else names), side, high, slanted)
 
-    def _names(self, area: Area, place: _Cells) -> None:
-        over, quiet = -0.5 - PAD / place.high, area.theme.quiet
-        before = place.side + _SINK_GAP if len(self.sink) else 0.0
-        for at, name in labelled(self.rows, self.row_at, place.high):
-            room = place.left - before - 2 * PAD - self._side_name + 0.01
+    def _names(self, area: Area, grid: _Grid) -> None:
+        over, quiet = -0.5 - PAD / grid.high, area.theme.quiet
+        before = grid.side + _SINK_GAP if len(self.sink) else 0.0
+        for at, name in labelled(self.rows, self.row_at, grid.high):
+            room = grid.left - before - 2 * PAD - self._side_name + 0.01
             words = fitting(printable(name), room, SMALL)
-            area.write(-0.5 - (PAD + before) / place.side, at, words, ha="right")
+            area.write(-0.5 - (PAD + before) / grid.side, at, words, ha="right")
         named = any(self.columns)
-        for at, name in labelled(self.columns, self.column_at, place.side) if named else ():
-            if self.column_at is not None or place.side < LEGIBLE:
+        for at, name in labelled(self.columns, self.column_at, grid.side) if named else ():
+            if self.column_at is not None or grid.side < LEGIBLE:
                 area.write(at, over, name, ha="center", va="bottom")
             else:
-                _turned(area, at, over, fitting(printable(name), LONGEST, SMALL), place)
+                _turned(area, at, over, fitting(printable(name), LONGEST, SMALL), grid)
         row_name, column_name = self.axis_names
         if column_name:
-            above = -0.5 - (place.top - LINE / 2) / place.high
+            above = -0.5 - (grid.top - LINE / 2) / grid.high
             area.write(-0.5, above, column_name, color=quiet, limit=60)
         if row_name:
-            at = -0.5 - (place.left - LINE / 2) / place.side
+            at = -0.5 - (grid.left - LINE / 2) / grid.side
             middle = (len(self.values) - 1) / 2
             area.write(at, middle, row_name, color=quiet, ha="center", turn=90, limit=60)
 
@@ -171,26 +171,26 @@ class Map:
             extent = (-0.5, self.values.shape[1] - 0.5, row + 0.5, row - 0.5)
             area.cells(self.values[row : row + 1], colours, norm, extent)
 
-    def _totals(self, area: Area, place: _Cells) -> None:
-        end = self.values.shape[1] - 0.5 + (self._beside + _TOTAL) / place.side
-        above = -0.5 - PAD / place.high
+    def _totals(self, area: Area, grid: _Grid) -> None:
+        end = self.values.shape[1] - 0.5 + (self._beside + _TOTAL) / grid.side
+        above = -0.5 - PAD / grid.high
         area.write(end, above, "total", ha="right", va="bottom", color=area.theme.quiet)
         for row, total in enumerate(self.totals):
             area.write(end, row, f"{total:.2f}".replace("-", "−"), ha="right")
 
-    def _sink(self, pen: Pen, box: Box, place: _Cells) -> None:
-        count, left = len(self.sink), box.left + place.left - place.side - _SINK_GAP
-        column = type(box)(left, box.top + place.top, place.side, count * place.high)
+    def _sink(self, pen: Pen, box: Box, grid: _Grid) -> None:
+        count, left = len(self.sink), box.left + grid.left - grid.side - _SINK_GAP
+        column = type(box)(left, box.top + grid.top, grid.side, count * grid.high)
         area = pen.area(column, (-0.5, 0.5), (count - 0.5, -0.5))
         shares = np.asarray(self.sink, dtype=float)[:, None]
         area.cells(shares, self.colours, self.sink_norm or self.norm)
         area.rectangle(-0.5, -0.5, 1, count, edge=pen.theme.apart, hatch="\\")
         area.rectangle(-0.5, -0.5, 1, count, edge=pen.theme.line, line=0.5)
-        over, words = -0.5 - PAD / place.high, fitting(self.sink_name, LONGEST, SMALL)
-        if place.side < LEGIBLE:
+        over, words = -0.5 - PAD / grid.high, fitting(self.sink_name, LONGEST, SMALL)
+        if grid.side < LEGIBLE:
             area.write(0.5, over, words, ha="right", va="bottom")
         else:
-            _turned(area, 0, over, words, place)
+            _turned(area, 0, over, words, grid)
 
     def _texts(self, area: Area, side: float) -> None:
         for row, column in np.ndindex(self.values.shape):
@@ -205,21 +205,21 @@ class Map:
                 ink = ink_on(colours(norm(float(value))))
                 area.write(column, row, f"{value:.2f}", color=ink, ha="center", size=SMALL - 0.5)
 
-    def _apart(self, area: Area, place: _Cells, width: float) -> None:
-        start = self.values.shape[1] - 0.5 + 1.5 * PAD / place.side
+    def _apart(self, area: Area, grid: _Grid, width: float) -> None:
+        start = self.values.shape[1] - 0.5 + 1.5 * PAD / grid.side
         for row, share in enumerate(self.apart):
-            wide = 0.4 / place.side * float(np.clip(np.nan_to_num(share), 0, 1))
+            wide = 0.4 / grid.side * float(np.clip(np.nan_to_num(share), 0, 1))
             area.rectangle(start, row - 0.2, wide, 0.4, fill=area.theme.apart)
-        room = width - place.left - self.values.shape[1] * place.side - 2 * PAD
+        room = width - grid.left - self.values.shape[1] * grid.side - 2 * PAD
         room = min(room, self._beside) if len(self.totals) else room
         for line, words in enumerate(reversed(_lines(self.apart_name, room))):
-            over = -0.5 - (PAD + line * LINE) / place.high
+            over = -0.5 - (PAD + line * LINE) / grid.high
             area.write(start, over, words, color=area.theme.quiet, va="bottom")
 
 
-def _turned(area: Area, at: float, over: float, words: str, place: _Cells) -> None:
+def _turned(area: Area, at: float, over: float, words: str, grid: _Grid) -> None:
     """Write the name of a column, upright or slanted."""
-    if place.slanted:
+    if grid.slanted:
         area.write(at + 0.1, over, words, turn=45)
     else:
         area.write(at, over, words, turn=90, ha="center", va="bottom")
@@ -230,7 +230,7 @@ def _wide(words: str) -> float:
 
 
 def _lines(words: str, width: float) -> list[str]:
-    """Return words in lines of at most a width in inches; a longer word has a line of its own."""
+    """Return words in lines of at most a width in inches; a longer word has its line to itself."""
     lines: list[str] = []
     for word in words.split():
         if lines and _wide(f"{lines[-1]} {word}") <= width:
@@ -241,8 +241,8 @@ def _lines(words: str, width: float) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Cells:
-    """Where the cells of a map are, in inches: left and top edge, width and height of one; how names turn."""
+class _Grid:
+    """The grid of cells, in inches: its left and top edge, width and height of a cell; whether names slant."""
 
     left: float
     top: float
@@ -253,12 +253,12 @@ class _Cells:
 
 @dataclass(frozen=True)
 class Scale:
-    """The legend of colours: from which number to which, and what they are.
+    """The legend of colours: its range of numbers, and their name.
 
     Attributes:
         colours: Colour map.
         norm: Its range.
-        name: What the numbers are.
+        name: Name of the numbers.
     """
 
     colours: Colours

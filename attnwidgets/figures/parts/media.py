@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.floating]
 
-_TINT = 0.12  # opacity of what marks a word
+_TINT = 0.12  # opacity of the mark of a word
 _WAVE, _MEL, _WORDS, _ROW, _TALLEST_MAP = 0.42, 0.6, 0.2, 0.16, 2.4  # inches
 _BINS = 600  # across a figure, of the wave
 
@@ -44,7 +44,7 @@ _GAP = 0.06
 
 @dataclass(frozen=True)
 class SoundMap:
-    """A sound and a map of it, on one axis.
+    """A sound and a map of it, on the same axis.
 
     Attributes:
         seconds: Length of the axis.
@@ -92,12 +92,12 @@ class SoundMap:
 
         def strip(height: float, name: str) -> Box:
             nonlocal top
-            place = type(box)(box.left + left, top, box.width - left - 0.05, height)
+            frame = type(box)(box.left + left, top, box.width - left - 0.05, height)
             if name:
                 label = type(box)(box.left, top, left - PAD, height)
                 pen.area(label, (0, 1), (0, 1)).write(1, 0.5, name, color=pen.theme.quiet, ha="right")
             top += height + _GAP
-            return place
+            return frame
 
         whole = type(box)(
             box.left + left, box.top, box.width - left - 0.05, self.height(box.width) - 2 * LINE
@@ -117,36 +117,36 @@ class SoundMap:
             self._draw_words(pen, strip(_WORDS, "words"), across)
         self._draw_map(pen, strip(self._tall, ""), across, left)
 
-    def _draw_wave(self, pen: Pen, place: Box, across: tuple[float, float]) -> None:
-        area = pen.area(place, across, (-1, 1))
+    def _draw_wave(self, pen: Pen, frame: Box, across: tuple[float, float]) -> None:
+        area = pen.area(frame, across, (-1, 1))
         count = min(_BINS, len(self.wave))
         parts = np.array_split(self.wave, count) if count else []
         peak = float(np.abs(self.wave).max(initial=0.0)) or 1.0
         low, high = ([float(reduce(part)) / peak for part in parts] for reduce in (np.min, np.max))
-        places = (np.arange(count) + 0.5) * self.seconds / max(1, count)
+        middles = (np.arange(count) + 0.5) * self.seconds / max(1, count)
         if count:
-            segments = np.stack([np.stack([places, low], -1), np.stack([places, high], -1)], axis=1)
+            segments = np.stack([np.stack([middles, low], -1), np.stack([middles, high], -1)], axis=1)
             area.curves(segments, [pen.theme.apart] * count, [0.6] * count)
 
-    def _draw_words(self, pen: Pen, place: Box, across: tuple[float, float]) -> None:
-        area = pen.area(place, across, (0, 1))
-        inches = place.width / self.seconds
+    def _draw_words(self, pen: Pen, frame: Box, across: tuple[float, float]) -> None:
+        area = pen.area(frame, across, (0, 1))
+        inches = frame.width / self.seconds
         for word, start, end in self.words:
             area.rectangle(start, 0, end - start, 1, edge=pen.theme.line, line=0.7)
             name = fitting(printable(word), (end - start) * inches - 0.02, SMALL)
             if name.strip("…"):
                 area.write((start + end) / 2, 0.5, name, ha="center")
 
-    def _draw_map(self, pen: Pen, place: Box, across: tuple[float, float], left: float) -> None:
+    def _draw_map(self, pen: Pen, frame: Box, across: tuple[float, float], left: float) -> None:
         count = len(self.rows)
-        area = pen.area(place, across, (count, 0))
+        area = pen.area(frame, across, (count, 0))
         if self.values.size:
             end = self.values.shape[1] * self.step
             area.cells(self.values, self.colours, self.norm, (0, end, count, 0))
         area.rule(0.0, count, self.seconds, count, pen.theme.quiet)
-        for at, name in labelled(self.rows, None, place.height / max(1, count)):
+        for at, name in labelled(self.rows, None, frame.height / max(1, count)):
             words = fitting(printable(name), left - 2 * PAD, SMALL)
-            area.write(-PAD * self.seconds / place.width, at + 0.5, words, ha="right")
+            area.write(-PAD * self.seconds / frame.width, at + 0.5, words, ha="right")
         for tick in ticks(*across, 8):
             below = count + 0.1 * count / max(self._tall, 0.1)
             words = f"{tick:g}{' s' if tick == 0 else ''}"
@@ -195,9 +195,9 @@ def shades(
         norm: The range of the values.
         signed: Whether they have a sign; zero is then transparent in the middle.
     """
-    place = np.asarray(np.ma.filled(norm(np.nan_to_num(values)), 0.0))
-    painted = np.asarray(colours(place), dtype=np.float64)
-    painted[..., 3] = over(np.asarray(2 * place - 1 if signed else place) * np.isfinite(values))
+    positions = np.asarray(np.ma.filled(norm(np.nan_to_num(values)), 0.0))
+    painted = np.asarray(colours(positions), dtype=np.float64)
+    painted[..., 3] = over(np.asarray(2 * positions - 1 if signed else positions) * np.isfinite(values))
     return painted
 
 
@@ -234,8 +234,8 @@ class Pictured:
         """Draw it."""
         wide, tall, each, _ = self._sizes(box.width)
         for number, values in enumerate(self.maps):
-            line, place = divmod(number, each)
-            left = box.left + place * (wide + _GAP)
+            line, column = divmod(number, each)
+            left = box.left + column * (wide + _GAP)
             top = box.top + line * (tall + self._foot + _GAP)
             rows, columns = values.shape
             area = pen.area(type(box)(left, top, wide, tall), (0, columns), (rows, 0))

@@ -22,14 +22,14 @@ _LEAST = 0.1  # percent
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar, or one before and one after a change.
+    """A bar, or a pair of bars before and after a change.
 
     Attributes:
         name: What it is of.
         value: Its length.
         before: The length before a change; None without one.
         quiet: Whether it is set apart.
-        bold: Whether its name is what was chosen.
+        bold: Whether it is the selected bar.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Bars:
 
     Attributes:
         bars: From top to bottom.
-        top: The longest possible value; None: the largest one.
+        top: The longest possible value; None: the largest of the bars.
         form: How numbers are written.
         title: A line above them.
         letters: Number of letters after which names are cut.
@@ -136,7 +136,7 @@ class Chips:
 
     Attributes:
         chips: Name and probability; None for a number, which the name spells.
-        chosen: Place of the one that is explained; None without one.
+        chosen: Number of the chip that is explained; None without one.
     """
 
     chips: Sequence[tuple[str, float | None]]
@@ -159,14 +159,14 @@ class Chips:
             area.write(x + 0.06, y + 0.09, words, style="bold" if chosen else "", limit=60)
 
     def _places(self, width: float) -> tuple[list[tuple[int, float, float, str]], int]:
-        """Return line, place, width and words of every chip, and the number of lines."""
+        """Return line, left edge, width and words of every chip, and the number of lines."""
         words = [
             fitting(f"{printable(name)} {percent(share)}".rstrip(), width - 0.14, SMALL, bold=True)
             for name, share in self.chips
         ]
         wide = [width_of(text, SMALL, bold=True) + 0.12 for text in words]
-        places, lines = flowed(wide, width, gap=0.06)
-        chips = zip(places, wide, words, strict=True)
+        corners, lines = flowed(wide, width, gap=0.06)
+        chips = zip(corners, wide, words, strict=True)
         return [(line, x, across, text) for (line, x), across, text in chips], lines
 
 

@@ -78,15 +78,15 @@ class Text:
             fills = np.asarray(self.colours(self.norm(np.nan_to_num(row[: len(spots)]))))
             inks = inks_on(fills)
             for number, ((line, x, wide, label), value) in enumerate(zip(spots, row, strict=False)):
-                known = bool(np.isfinite(value))
-                fill = fills[number] if known else theme.left_out
+                is_finite = bool(np.isfinite(value))
+                fill = fills[number] if is_finite else theme.left_out
                 y = top + line * _LINE
                 if number not in apart:
                     area.rectangle(x, y + 0.01, wide, _LINE - 0.02, fill=fill, rounded=_ROUND)
                 if number in hatched:
                     area.rectangle(x, y + 0.01, wide, _LINE - 0.02, edge=_HATCHED, hatch="/", rounded=_ROUND)
                 framed += [(x, y + 0.01, wide, _LINE - 0.02)] if number in outlined else []
-                ink = inks[number] if known else theme.quiet
+                ink = inks[number] if is_finite else theme.quiet
                 style = "italic" if number in apart else ""
                 area.write(
                     x + wide / 2, y + _LINE / 2, label,
@@ -112,14 +112,14 @@ class Text:
         return named + self._spots(width)[1] * len(self.values)
 
     def _spots(self, width: float) -> tuple[list[tuple[int, float, float, str]], int]:
-        """Return line, place, width and label of every element, and the number of lines."""
+        """Return line, left edge, width and label of every element, and the number of lines."""
         labels = [
             fitting(printable(name) or "·", width - 0.08, READING) for name in self.labels[: self._most]
         ]
         wide = [width_of(label, READING) + 0.06 for label in labels]
-        places, lines = flowed(wide, width, gap=0.03)
+        corners, lines = flowed(wide, width, gap=0.03)
         spots = [
-            (line, x, across, label) for (line, x), across, label in zip(places, wide, labels, strict=True)
+            (line, x, across, label) for (line, x), across, label in zip(corners, wide, labels, strict=True)
         ]
         if is_right_to_left(self.labels):
             spots = [(line, width - x - across, across, label) for line, x, across, label in spots]
@@ -128,11 +128,11 @@ class Text:
 
 @dataclass(frozen=True)
 class Arc:
-    """An arc from a sentence to the one that it depends on.
+    """An arc from a sentence to another that it depends on.
 
     Attributes:
         query: Place of the sentence that depends.
-        key: Place of the one that it depends on.
+        key: Number of the sentence that it depends on.
         share: Its value, as a part of the largest, -1 to 1.
         bold: Whether it stands out.
     """
@@ -183,11 +183,11 @@ class Arcs:
         room = _ROOM * box.width
         numbered = max(width_of(number, SMALL) for number in self.numbers[start:stop])
 
-        def middle(place: int) -> float:
-            return (place - start + 0.5) * _ROW
+        def middle(sentence: int) -> float:
+            return (sentence - start + 0.5) * _ROW
 
         paths, inks, widths = [], [], []
-        for arc in sorted(self.arcs, key=lambda one: (one.bold, abs(one.share))):
+        for arc in sorted(self.arcs, key=lambda arc: (arc.bold, abs(arc.share))):
             if not (start <= arc.query < stop and start <= arc.key < stop):
                 continue
             first, second = middle(arc.query), middle(arc.key)

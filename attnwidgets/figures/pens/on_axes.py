@@ -133,7 +133,7 @@ class AxesArea(Area):
         self._axes.set(xlim=self.across, ylim=self.up)
 
     def band(self, x: Float, low: Float, high: Float, color: Colour, opacity: float) -> None:
-        """Fill what is between two lines; see `Area`."""
+        """Fill the area between two lines; see `Area`."""
         self._axes.fill_between(
             x, low, high, color=color, alpha=opacity, linewidth=0, zorder=next(self._order)
         )
@@ -152,7 +152,7 @@ class AxesArea(Area):
 
     def discs(
         self,
-        places: Float,
+        centres: Float,
         sizes: Float,
         *,
         fill: Colour | None = None,
@@ -160,7 +160,7 @@ class AxesArea(Area):
         line: float = 0.0,
     ) -> None:
         """Draw discs; see `Area`."""
-        x, y = np.reshape(places, (-1, 2)).T
+        x, y = np.reshape(centres, (-1, 2)).T
         inks: dict[str, Any] = {"facecolors": "none" if fill is None else fill}
         inks |= {"edgecolors": "none" if edge is None else edge}
         self._axes.scatter(x, y, s=sizes, linewidths=line, zorder=next(self._order), **inks)
@@ -191,5 +191,5 @@ class AxesPen(Pen):
     def area(
         self, box: Box, across: tuple[float, float] | None = None, up: tuple[float, float] | None = None
     ) -> AxesArea:
-        """Return a place as an area, by default in inches from its top left corner; see `Pen`."""
+        """Return a rectangle as an area, by default in inches from its top left corner; see `Pen`."""
         return AxesArea(self.figure, box, across or (0.0, box.width), up or (box.height, 0.0), self.theme)

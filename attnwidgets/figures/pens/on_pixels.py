@@ -28,10 +28,10 @@ _POINTS = 72  # in an inch
 _FINE = 3  # how much larger smooth lines are drawn than they appear
 _STEPS = 24  # straight pieces of a curve
 _ROUND = 2.0  # pixels of a radius at which a corner is seen to be round
-_LEAST = 0.3  # pixels of a side that is drawn, as one
-_HATCH = 5  # pixels from one line of a hatch to the next
+_LEAST = 0.3  # pixels of a side of the smallest side that is drawn
+_HATCH = 5  # pixels between two lines of a hatch
 _COLOURS, _EXACT = 256, 128  # of a picture; of them, those that are chosen by their number of pixels
-_ALIKE = 4  # bits of a channel by which colours of one kind may differ
+_ALIKE = 4  # bits of a channel by which alike colours may differ
 _PHOTOGRAPH = 4096  # colours
 
 
@@ -144,22 +144,22 @@ class PixelArea(Area):
         dots: float = 0.0,
     ) -> None:
         """Draw a line through points; see `Area`."""
-        places = np.stack(self.at(np.asarray(x, dtype=float), np.asarray(y, dtype=float)), axis=-1)
+        pixels = np.stack(self.at(np.asarray(x, dtype=float), np.asarray(y, dtype=float)), axis=-1)
         ink, wide = _rgba(color), line * self._canvas.dpi / _POINTS
 
         def draw(fine: ImageDraw.ImageDraw, scaled: Callable[[Any], Any]) -> None:
-            for piece in _pieces(places):
+            for piece in _pieces(pixels):
                 for dash in _dashed(piece, np.asarray(dashes, dtype=float) * wide):
                     points = [tuple(point) for point in scaled(dash)]
                     fine.line(points, fill=ink, width=max(1, round(wide * _FINE)), joint="curve")
 
-        self._canvas.smooth(places, wide, draw)
+        self._canvas.smooth(pixels, wide, draw)
         if dots:
-            at = np.stack([x, y], axis=-1)[np.isfinite(places).all(axis=-1)]
+            at = np.stack([x, y], axis=-1)[np.isfinite(pixels).all(axis=-1)]
             self.discs(at, np.full(len(at), dots**2), fill=color)
 
     def band(self, x: Float, low: Float, high: Float, color: Colour, opacity: float) -> None:
-        """Fill what is between two lines; see `Area`."""
+        """Fill the area between two lines; see `Area`."""
         edges = [
             np.stack(self.at(np.asarray(x, dtype=float), np.asarray(end, float)), -1) for end in (low, high)
         ]
@@ -176,23 +176,23 @@ class PixelArea(Area):
     def curves(self, paths: Float, colours: Sequence[Colour], lines: Sequence[float]) -> None:
         """Draw curves; see `Area`."""
         points = np.asarray(paths, dtype=float).reshape(len(paths), -1, 2)
-        places = np.stack(self.at(points[..., 0], points[..., 1]), axis=-1)
+        pixels = np.stack(self.at(points[..., 0], points[..., 1]), axis=-1)
         if points.shape[1] > 2:  # noqa: PLR2004 - more than two ends
             t = np.linspace(0.0, 1.0, _STEPS + 1)
             basis = np.stack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], axis=-1)
-            places = np.einsum("tk,ckd->ctd", basis, places)
+            pixels = np.einsum("tk,ckd->ctd", basis, pixels)
         widths = np.asarray(lines, dtype=float) * self._canvas.dpi / _POINTS
 
         def draw(fine: ImageDraw.ImageDraw, scaled: Callable[[Any], Any]) -> None:
             # One polygon for each: where pieces met, a line that lets others through would be darker.
-            for path, colour, wide in zip(scaled(places), colours, widths, strict=True):
+            for path, colour, wide in zip(scaled(pixels), colours, widths, strict=True):
                 fine.polygon(_outline(path, max(0.0, wide * _FINE - 1) / 2), fill=_rgba(colour))
 
-        self._canvas.smooth(places.reshape(-1, 2), float(widths.max(initial=0.0)), draw)
+        self._canvas.smooth(pixels.reshape(-1, 2), float(widths.max(initial=0.0)), draw)
 
     def discs(
         self,
-        places: Float,
+        centres: Float,
         sizes: Float,
         *,
         fill: Colour | None = None,
@@ -200,7 +200,7 @@ class PixelArea(Area):
         line: float = 0.0,
     ) -> None:
         """Draw discs; see `Area`."""
-        points = np.asarray(places, dtype=float).reshape(-1, 2)
+        points = np.asarray(centres, dtype=float).reshape(-1, 2)
         middles = np.stack(self.at(points[:, 0], points[:, 1]), axis=-1)
         radii = np.sqrt(np.broadcast_to(sizes, len(points))) / 2 * self._canvas.dpi / _POINTS
         inks: dict[str, Any] = {"fill": None if fill is None else _rgba(fill)}
@@ -221,7 +221,7 @@ class Canvas:
     Attributes:
         image: The page.
         dpi: Its pixels in an inch.
-        over: Draws on it; what is not opaque lets through what is below.
+        over: Draws on it; colours that are not opaque let the page through.
     """
 
     def __init__(self, size: tuple[int, int], page: str, dpi: int) -> None:
@@ -241,8 +241,8 @@ class Canvas:
         above, below = heights(*of_type)
         down = {"top": -above, "center": -(above + below) / 2, "bottom": -below}[sides[1]]
         anchor = {"left": "ls", "center": "ms", "right": "rs"}[sides[0]]
-        place = (at[0], float(round(at[1] + down)))
-        self._ink.text(place, words, fill=ink[:3], font=font(*of_type), anchor=anchor)
+        corner = (at[0], float(round(at[1] + down)))
+        self._ink.text(corner, words, fill=ink[:3], font=font(*of_type), anchor=anchor)
 
     def write_turned(
         self,
@@ -265,15 +265,15 @@ class Canvas:
                 {"left": 0.0, "center": 0.5, "right": 1.0}[sides[0]],
                 {"top": 0.0, "center": 0.5, "bottom": 1.0}[sides[1]],
             )
-            place = at[0] - shift[0] * line.width, at[1] - shift[1] * line.height
+            corner = at[0] - shift[0] * line.width, at[1] - shift[1] * line.height
         else:
             # Turned about the middle of its left edge.
             side = 2 * (wide + tall)
             square = Image.new("L", (side, side))
             square.paste(line, (side // 2, side // 2 - tall // 2))
             line = square.rotate(turn, Image.Resampling.BICUBIC)
-            place = at[0] - side / 2, at[1] - side / 2
-        self.image.paste(ink[:3], (round(place[0]), round(place[1])), line)
+            corner = at[0] - side / 2, at[1] - side / 2
+        self.image.paste(ink[:3], (round(corner[0]), round(corner[1])), line)
 
     def lay(self, corner: tuple[int, int], painted: NDArray[np.uint8]) -> None:
         """Lay levels [row, column, red green blue opacity] over the page."""
@@ -288,18 +288,18 @@ class Canvas:
 
     def smooth(
         self,
-        places: Float,
+        pixels: Float,
         wide: float,
         draw: Callable[[ImageDraw.ImageDraw, Callable[[Any], Any]], None],
     ) -> None:
         """Draw on a part of the page at a larger size, and bring it back: lines have no steps.
 
         Args:
-            places: What is drawn is around these [point, (x, y)].
-            wide: How far around.
-            draw: Draws there, and is given what turns places into those of the larger size.
+            pixels: Points of the drawing [point, (x, y)], in pixels.
+            wide: How far the drawing reaches beyond them.
+            draw: Draws, given the larger page and a function from pixels to its pixels.
         """
-        finite = places[np.isfinite(places).all(axis=-1)]
+        finite = pixels[np.isfinite(pixels).all(axis=-1)]
         if not len(finite):
             return
         left, top = np.floor(finite.min(axis=0) - wide - 1).astype(int)
@@ -347,7 +347,7 @@ class PixelPen(Pen):
     def area(
         self, box: Box, across: tuple[float, float] | None = None, up: tuple[float, float] | None = None
     ) -> PixelArea:
-        """Return a place as an area, by default in inches from its top left corner; see `Pen`."""
+        """Return a rectangle as an area, by default in inches from its top left corner; see `Pen`."""
         return PixelArea(self.canvas, box, across or (0.0, box.width), up or (box.height, 0.0), self.theme)
 
 
@@ -372,9 +372,9 @@ def _cells(
     for axis, count in ((0, shape[1]), (1, shape[0])):
         (start, end), (low, high) = edges[axis::2], map(round, area[axis::2])
         first, last = max(low, round(start)), min(high, max(round(start) + 1, round(end)))
-        places = (np.arange(first, last) + 0.5 - start) / ((end - start) or 1.0) * count
+        positions = (np.arange(first, last) + 0.5 - start) / ((end - start) or 1.0) * count
         corner.append(first)
-        indices.append(np.clip(places.astype(np.intp), 0, count - 1))
+        indices.append(np.clip(positions.astype(np.intp), 0, count - 1))
     return (corner[0], corner[1]), (indices[1], indices[0])
 
 
@@ -411,7 +411,8 @@ def _outline(path: Float, half: float) -> list[tuple[float, float]]:
 def _few_colours(image: Image.Image) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Return the number of each pixel's colour, and the colours.
 
-    Of too many colours, those that most pixels have stay, and one of each kind; others become their nearest.
+    Of too many colours, those of most pixels stay, and one for each group of alike colours; the others
+    become the nearest of these.
     """
     present = image.getcolors(_PHOTOGRAPH)
     if present is None:
@@ -434,5 +435,5 @@ def _few_colours(image: Image.Image) -> tuple[NDArray[np.uint8], NDArray[np.uint
 
 
 def _packed(colours: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Return colours [colour, channel] as one number each."""
+    """Return colours [colour, channel] as numbers [colour]."""
     return np.asarray(colours.astype(np.intp) @ (1, 1 << 8, 1 << 16))

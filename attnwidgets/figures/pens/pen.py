@@ -1,6 +1,6 @@
-"""A pen: areas of a page, measured in inches from its top left corner, and what is drawn on them.
+"""A pen: areas of a page, measured in inches from its top left corner, and shapes and words on them.
 
-What is drawn later covers what was drawn before. Colours are names or "#rrggbb", or channels from 0 to 1 with
+A later shape covers an earlier one. Colours are names or "#rrggbb", or channels from 0 to 1 with
 their opacity.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Colour = str | Sequence[float]
 Colours = Callable[[Any], Any]
-"""From places on a ramp, 0 to 1, to colours: `Ramp`, or a colour map of matplotlib."""
+"""From positions on a ramp, 0 to 1, to colours: `Ramp`, or a colour map of matplotlib."""
 
 Side = Literal["left", "center", "right"]
 Level = Literal["top", "center", "bottom"]
@@ -30,24 +30,24 @@ Turn = Literal[0, 45, 90]
 
 
 class Range(Protocol):
-    """From values to places on a ramp: `Span`, or a norm of matplotlib."""
+    """From values to positions on a ramp: `Span`, or a norm of matplotlib."""
 
     @property
     def vmin(self) -> float | None:
-        """The value at place 0."""
+        """The value at position 0."""
 
     @property
     def vmax(self) -> float | None:
-        """The value at place 1."""
+        """The value at position 1."""
 
     def __call__(self, value: Any) -> Any:
-        """Return places, 0 to 1, of values."""
+        """Return positions, 0 to 1, of values."""
         ...
 
 
 @dataclass(frozen=True)
 class Box:
-    """A place on a page, in inches from its top left corner."""
+    """A rectangle on a page, in inches from its top left corner."""
 
     left: float
     top: float
@@ -93,7 +93,7 @@ class Area(ABC):
             style: "", "bold" or "italic".
             ha: Which side of the text is at `x`, as it stands on the page.
             va: Which edge is at `y`, as it stands on the page.
-            turn: By how many degrees it is turned against the clock. By 45, its beginning is at the place.
+            turn: By how many degrees it is turned against the clock. By 45, it begins at the point.
             limit: Number of characters after which it is cut.
         """
         self._write(x, y, printable(words, limit), size, color or self.theme.ink, style, (ha, va), turn)
@@ -119,8 +119,8 @@ class Area(ABC):
 
         Args:
             values: [row, column], the first row at the top; NaN has no colour.
-            colours: Colours of places from 0 to 1.
-            norm: The places of values.
+            colours: Colours of positions from 0 to 1.
+            norm: The positions of values.
             extent: Coordinates of their left, right, lower and upper edge; None: the whole area.
         """
 
@@ -130,7 +130,7 @@ class Area(ABC):
 
         Args:
             pixels: [row, column, red green blue and perhaps opacity], 0 to 255 or 0.0 to 1.0.
-            smooth: Whether they are a photograph; else each is a cell of its own.
+            smooth: Whether they are a photograph; else each is a cell.
         """
 
     @abstractmethod
@@ -189,7 +189,7 @@ class Area(ABC):
 
     @abstractmethod
     def band(self, x: Float, low: Float, high: Float, color: Colour, opacity: float) -> None:
-        """Fill what is between two lines; NaN is a gap."""
+        """Fill the area between two lines; NaN is a gap."""
 
     @abstractmethod
     def curves(self, paths: Float, colours: Sequence[Colour], lines: Sequence[float]) -> None:
@@ -204,7 +204,7 @@ class Area(ABC):
     @abstractmethod
     def discs(
         self,
-        places: Float,
+        centres: Float,
         sizes: Float,
         *,
         fill: Colour | None = None,
@@ -214,7 +214,7 @@ class Area(ABC):
         """Draw discs.
 
         Args:
-            places: [disc, (x, y)].
+            centres: [disc, (x, y)].
             sizes: Area of a square around each, in square points.
             fill: Colour of their inside; None: none.
             edge: Colour of their outline; None: none.
@@ -240,4 +240,4 @@ class Pen(ABC):
         across: tuple[float, float] | None = None,
         up: tuple[float, float] | None = None,
     ) -> Area:
-        """Return a place as an area, by default in inches from its top left corner."""
+        """Return a rectangle as an area, by default in inches from its top left corner."""
