@@ -274,7 +274,7 @@ def put(entry: Method) -> None:
     _METHODS[entry.name] = entry
 
 
-def found(name: str) -> Method | None:
+def method_named(name: str) -> Method | None:
     """Return a method by name; None if nothing of that name was registered so far. Loads no methods."""
     return _METHODS.get(name)
 

@@ -242,7 +242,7 @@ def _lines(words: str, width: float) -> list[str]:
 
 @dataclass(frozen=True)
 class _Grid:
-    """The grid of cells, in inches: its left and top edge, width and height of a cell; whether names slant."""
+    """The grid of cells, in inches: left and top edge, width and height of a cell; whether names slant."""
 
     left: float
     top: float

@@ -71,7 +71,7 @@ def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
         names = [entry["name"] for entry in sorting.described(requested)]
         values = sorting.values(requested)
         if has_shares(requested):
-            statistics = head_statistics(requested.kept, unit=requested.unit)
+            statistics = head_statistics(requested.cheapest, unit=requested.unit)
             of_map = np.asarray(statistics.values, dtype="<f4").reshape(-1, *values.shape[1:])
             names, values = [*names, *statistics.names], np.concatenate([values, of_map])
         return {"names": names, "heads": values.shape[2]}, [values.tobytes()]
@@ -82,7 +82,7 @@ def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
         requested = source_of(view, source)
         if not has_shares(requested) or set(requested.ready) != set(requested.layers):
             return {"patterns": [], "own": [], "heads": 0}, []
-        result = head_patterns(requested.kept, unit=requested.unit)
+        result = head_patterns(requested.cheapest, unit=requested.unit)
         entries = [_described(item, result.left_out.get(item.name, ""), run=False) for item in PATTERNS]
         entries += [
             _described(run_pattern, _run_refusal(view, run_pattern.name), run=True)
@@ -99,7 +99,7 @@ def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
         from attnwidgets.statistics.head_statistics import similar_heads
 
         requested = source_of(view, source)
-        outcome = similar_heads(requested.kept, layer, head, k=SIMILAR, unit=requested.unit)
+        outcome = similar_heads(requested.cheapest, layer, head, k=SIMILAR, unit=requested.unit)
         return {"found": [list(item) for item in outcome]}, []
 
     for_page = partial(_for_page, view, sorting)

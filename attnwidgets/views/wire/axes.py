@@ -30,7 +30,7 @@ def span(numbers: tuple[int, ...]) -> str:
 
 
 def elements_of(tokens: TokenAxis, unit: str) -> Unit:
-    """Return the elements of an axis in a unit; in its own, if it lacks the unit."""
+    """Return the elements of an axis in a unit; in the axis's unit, if it lacks this one."""
     return tokens.units.get(unit) or next(iter(tokens.units.values()))
 
 
@@ -70,13 +70,13 @@ def _times(unit: Unit) -> dict[str, float] | None:
 
     None if elements are not in a sound, or not at equal distances.
     """
-    known = [(index, *pair) for index, pair in enumerate(unit.times or ()) if pair is not None]
-    if not known:
+    timed = [(index, *pair) for index, pair in enumerate(unit.times or ()) if pair is not None]
+    if not timed:
         return None
-    first, begin, end = known[0]
-    step = (known[-1][1] - begin) / (len(known) - 1) if len(known) > 1 else end - begin
+    first, begin, end = timed[0]
+    step = (timed[-1][1] - begin) / (len(timed) - 1) if len(timed) > 1 else end - begin
     start = begin - first * step
-    even = all(abs(start + place * step - own) < _SAME_TIME for place, own, _ in known)
+    even = all(abs(start + index * step - time) < _SAME_TIME for index, time, _ in timed)
     return {"start": start, "step": step, "width": end - begin} if even else None
 
 
@@ -102,7 +102,7 @@ def by_layer(key: str) -> str:
 
 
 def is_by_layer(key: str) -> bool:
-    """Return whether a key is one of `by_layer`."""
+    """Return whether a key was made by `by_layer`."""
     return key.endswith(_BY_LAYER)
 
 
@@ -132,7 +132,7 @@ def method_of(key: str) -> str:
 
 
 def units_of(explanation: Any) -> list[str]:
-    """Return the units an explanation can be read in, its own first."""
+    """Return the units an explanation can be read in, that of its values first."""
     available = getattr(explanation, "available_units", None)
     names = list(available()) if available is not None else []
     return list(dict.fromkeys([explanation.unit, *names]))

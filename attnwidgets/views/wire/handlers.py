@@ -54,7 +54,7 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class Handler:
-    """Answers one kind of request.
+    """Answers a kind of request.
 
     A chart whose data needs no arguments is complete with `Handler(self._data)`: its answer is put into pages
     and travels with the view. A handler with arguments names those of a page in `for_page`.
@@ -91,7 +91,7 @@ class Handler:
 
 
 class RequestHandlers:
-    """The handlers of one view, by topic; replies are `QuestionReply` of wire.ts.
+    """The handlers of a view, by topic; replies are `QuestionReply` of wire.ts.
 
     Args:
         handlers: By topic, the name that the browser asks by.
@@ -189,7 +189,7 @@ class RequestHandlers:
         return b"".join([len(head).to_bytes(4, "little"), head, *data])
 
     def close(self) -> None:
-        """Stop what is being computed: the view is closed."""
+        """Stop the running computation: the view is closed."""
         self._jobs.close()
 
 
@@ -242,8 +242,8 @@ def _layer(source: Source, request: dict[str, Any]) -> Reply:
         tiles.append({**tile.meta(), "offset": length, "length": len(tile.data)})
         parts.append(tile.data)
         length += len(tile.data)
-    place = {"source": source.id, "layer": request["layer"], "tiles": tiles, "refused": refused}
-    return {"kind": "layer", "id": request["id"], **place}, [b"".join(parts)]
+    matrix = {"source": source.id, "layer": request["layer"], "tiles": tiles, "refused": refused}
+    return {"kind": "layer", "id": request["id"], **matrix}, [b"".join(parts)]
 
 
 def _row(source: Source, request: dict[str, Any]) -> Reply:
@@ -252,15 +252,15 @@ def _row(source: Source, request: dict[str, Any]) -> Reply:
     row = int(request["row"])
     values = source.row(request["layer"], request["head"], row)[None]
     values = source.where_compared(values, request["layer"], slice(row, row + 1))
-    place = {"source": source.id, "layer": request["layer"], "head": request["head"], "row": row}
-    return {"kind": "row", "id": request["id"], **place}, [np.asarray(values, dtype="<f4").tobytes()]
+    matrix = {"source": source.id, "layer": request["layer"], "head": request["head"], "row": row}
+    return {"kind": "row", "id": request["id"], **matrix}, [np.asarray(values, dtype="<f4").tobytes()]
 
 
 def _thumbs(source: Source, request: dict[str, Any]) -> Reply:
     special = bool(request.get("special"))
     if source.parts:
-        place, head = map(int, request.get("from") or (0, 0))
-        some = some_thumbnails(source, place, head, special=special)
+        layer, head = map(int, request.get("from") or (0, 0))
+        some = some_thumbnails(source, layer, head, special=special)
         return {"kind": "thumbs", "id": request["id"], **some.meta()}, [some.data]
     made = thumbnails(source, special=special)
     if made is None:
@@ -276,19 +276,21 @@ def fault(request: Any) -> dict[str, Any] | None:
         message = f"unknown request {kind!r:.80}"
     else:
         missing = [name for name in _NEEDED[kind] if name not in fields]
-        wrong = [name for name, what in _FIELDS.items() if name in fields and not _is(what, fields[name])]
+        wrong = [
+            name for name, expected in _FIELDS.items() if name in fields and not _is(expected, fields[name])
+        ]
         if not missing and not wrong:
             return None
         name = (missing or wrong)[0]
-        given = "is missing" if missing else f"is {fields[name]!r:.80}"
-        message = f"{name} of a request for {kind!r} must be {_FIELDS[name]}, and {given}"
+        problem = "is missing" if missing else f"is {fields[name]!r:.80}"
+        message = f"{name} of a request for {kind!r} must be {_FIELDS[name]}, and {problem}"
     return {"kind": "error", "id": number if _is(_EITHER, number) else None, "message": message}
 
 
-def _is(what: str, value: Any) -> bool:
-    if what == _HEADS:
+def _is(expected: str, value: Any) -> bool:
+    if expected == _HEADS:
         return isinstance(value, list) and all(_is(_EITHER, head) for head in value)
-    if what == _ARGUMENTS:
+    if expected == _ARGUMENTS:
         return value is None or (isinstance(value, dict) and all(isinstance(name, str) for name in value))
     whole = isinstance(value, int) and not isinstance(value, bool)
-    return (whole and what != _TEXT) or (isinstance(value, str) and what != _NUMBER)
+    return (whole and expected != _TEXT) or (isinstance(value, str) and expected != _NUMBER)

@@ -83,15 +83,15 @@ def _explained(sources: Sequence[Source], explains: str, items: Sequence[Mapping
     return [number for key, number in by_key.items() if key in keys]
 
 
-def explained_key(explains: str, items: Sequence[Any], place: int) -> str:
+def explained_key(explains: str, items: Sequence[Any], index: int) -> str:
     """Return the key under which the explanation of a prediction is stored; the first needs no target."""
-    return key_for_target(explains, items[place]["id"] if place else None, None)
+    return key_for_target(explains, items[index]["id"] if index else None, None)
 
 
 def opening_matrix(
     sources: Sequence[Source], first: tuple[int | None, int | str | None]
 ) -> tuple[int, int | str]:
-    """Return the layer and head that a view opens with; None in `first` stands for the first one."""
+    """Return the layer and head that a view opens with; None in `first` stands for the first."""
     if not sources:
         return 0, "-"
     main = sources[0]
@@ -123,8 +123,8 @@ def prediction_of(item: Any, title: str) -> dict[str, Any]:
 
 def _axis_key(axes: dict[str, dict[str, Any]], axis: dict[str, Any]) -> str:
     """Put an axis into the header once and return its key."""
-    for key, known in axes.items():
-        if known == axis:
+    for key, listed in axes.items():
+        if listed == axis:
             return key
     key = axis["unit"]
     while key in axes:
@@ -134,7 +134,7 @@ def _axis_key(axes: dict[str, dict[str, Any]], axis: dict[str, Any]) -> str:
 
 
 def opening_first(sources: Sequence[Source], unit: str | None) -> list[Source]:
-    """Return sources with the unit of a large one first that a view opens in: no other unit is read."""
+    """Return sources, of a large explanation the unit first that a view opens in: no other unit is read."""
     main = next(iter(sources), None)
     if main is None or not main.large:
         return list(sources)
@@ -142,11 +142,11 @@ def opening_first(sources: Sequence[Source], unit: str | None) -> list[Source]:
 
 
 class Pack:
-    """The eager bytes, and the place of each tile and thumbnail in them.
+    """The eager bytes, and the offsets of all tiles and thumbnails in them.
 
     Sources are packed in the order given: a source is included whole while the tile budget lasts, else with
     the tiles that a view opens with and, if a view shows them, its thumbnails. A source that is computed on
-    demand is included as far as it is computed, a large one only with what a view opens with.
+    demand is included as far as it is computed, a large source only with the matrix that a view opens with.
 
     Args:
         sources: Most important first.
@@ -178,14 +178,14 @@ class Pack:
         self.thumbs: list[dict[str, Any]] = []
         self.tiles: list[dict[str, Any]] = []
         self._parts: list[bytes] = []
-        self.held: dict[bytes, int] = {}
+        self.offsets: dict[bytes, int] = {}
         self.length: int = 0
         self.room_for_tiles: int = TILE_BUDGET
         self.room_for_thumbs: int = THUMB_BUDGET
         if after is not None:
             self.ids |= after.ids
             self.thumbs, self.tiles = list(after.thumbs), list(after.tiles)
-            self._parts, self.held, self.length = [after.data], dict(after.held), after.length
+            self._parts, self.offsets, self.length = [after.data], dict(after.offsets), after.length
             self.room_for_tiles, self.room_for_thumbs = after.room_for_tiles, after.room_for_thumbs
         for index, source in enumerate(sources):
             if source.on_demand:
@@ -199,17 +199,17 @@ class Pack:
         return b"".join(self._parts)
 
     def include(
-        self, sources: Sequence[Source], places: Sequence[tuple[str, int, int | str]], *, overview: bool
+        self, sources: Sequence[Source], matrices: Sequence[tuple[str, int, int | str]], *, overview: bool
     ) -> None:
-        """Add what views show now, unless it is here.
+        """Add the matrices that views show now, unless they are packed.
 
         Args:
             sources: All sources.
-            places: The id of a source, layer and head of each view.
+            matrices: The id of a source, layer and head of each view.
             overview: Whether a view shows thumbnails.
         """
         by_id = {source.id: source for source in sources if not source.large}
-        for name, layer, head in dict.fromkeys(places):
+        for name, layer, head in dict.fromkeys(matrices):
             source = by_id.get(name)
             if source is None or layer not in source.ready:
                 continue
@@ -262,7 +262,7 @@ class Pack:
 
     def _whole(self, source: Source, rows: int, cols: int) -> None:
         # Nothing is pooled here, so that one byte a value serves as tile and as thumbnail. The browser leaves
-        # out what stands apart.
+        # out elements that stand apart.
         start, size = self.length, rows * cols
         codec: Codec = "i8" if source.signed else "u8"
         scales = []
@@ -306,8 +306,8 @@ class Pack:
         self.room_for_tiles -= self.length - before
 
     def _placed(self, data: bytes) -> dict[str, int]:
-        """Return the place of bytes; the same bytes have one, as where every word is one token."""
-        at = self.held.setdefault(data, self.length)
+        """Return the offset of bytes. Equal bytes are packed once, as where every word is a token."""
+        at = self.offsets.setdefault(data, self.length)
         if at == self.length:
             self._append(data)
         return {"offset": at, "length": len(data)}

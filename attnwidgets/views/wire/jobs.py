@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PROGRESS_EVERY = 0.1  # seconds between two messages of progress
 
-_POLLIN = 1  # of ZeroMQ: what can be read
+_POLLIN = 1  # of ZeroMQ: readable sockets
 _DELIMITER = b"<IDS|MSG>"  # of Jupyter's messages; a signature, three dictionaries and the content follow
 
 
@@ -26,7 +26,7 @@ _DELIMITER = b"<IDS|MSG>"  # of Jupyter's messages; a signature, three dictionar
 class Job:
     """One request and its work.
 
-    Among waiting jobs of one `kind`, only those for the last `wanted` are done: the others are out of sight.
+    Among waiting jobs of a `kind`, only those for the last `wanted` are done: the others are out of sight.
 
     Args:
         number: Number of the request, which its replies carry.
@@ -51,7 +51,7 @@ class Job:
 
 
 class Jobs:
-    """The jobs of one store or view.
+    """The jobs of a store or view.
 
     Args:
         send: Sends a reply of wire.ts: progress, cancellation or an error.
@@ -94,11 +94,13 @@ class Jobs:
             job = self._running = self._waiting.pop()
             # Not earlier: while a cell runs, views that request different things would drop each other.
             dropped = [
-                other for other in self._waiting if other.kind == job.kind and other.wanted != job.wanted
+                waiting
+                for waiting in self._waiting
+                if waiting.kind == job.kind and waiting.wanted != job.wanted
             ]
-            self._waiting = [other for other in self._waiting if other not in dropped]
-        for other in dropped:
-            self._cancelled(other, superseded=True)
+            self._waiting = [waiting for waiting in self._waiting if waiting not in dropped]
+        for waiting in dropped:
+            self._cancelled(waiting, superseded=True)
         try:
             self._do(job)
         finally:

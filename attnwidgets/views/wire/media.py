@@ -75,8 +75,8 @@ def _picture(picture: Picture) -> tuple[dict[str, Any] | None, list[bytes]]:
         "shift": None,
     }
     if picture.scale is not None:
-        result["scale"] = [scale * own for scale, own in zip(picture.scale, ratio, strict=True)]
-        result["shift"] = [shift * own for shift, own in zip(picture.shift, ratio, strict=True)]
+        result["scale"] = [scale * factor for scale, factor in zip(picture.scale, ratio, strict=True)]
+        result["shift"] = [shift * factor for shift, factor in zip(picture.shift, ratio, strict=True)]
     return result, [data]
 
 
@@ -101,7 +101,7 @@ def _sound(sound: Sound, features: NDArray[np.float32] | None) -> tuple[dict[str
 
 
 class MediaModel(SharedModel):
-    """A picture or a sound as it travels: what it is, and its buffers one after the other.
+    """A picture or a sound as it travels: its description and its buffers in order.
 
     Stores refer to it, and keep it open. It is made when a view first asks a store for it.
     """
@@ -116,7 +116,7 @@ class MediaModel(SharedModel):
     def of(cls, trace: Trace) -> MediaModel | None:
         """Return the model of a trace's media in this session; None without a picture or a sound.
 
-        Traces of the same picture share one.
+        Traces of the same picture share a model.
         """
         media, buffers = packed(trace)
         if media is None:
@@ -125,8 +125,8 @@ class MediaModel(SharedModel):
         for part in buffers:
             digest.update(part)
         key = session(), digest.hexdigest()
-        held = cls._current.get(key)
-        if held is None or not held.is_open:
-            held = MediaModel(media=media, lengths=[len(part) for part in buffers], data=b"".join(buffers))
-            cls._current[key] = held
-        return held
+        model = cls._current.get(key)
+        if model is None or not model.is_open:
+            model = MediaModel(media=media, lengths=[len(part) for part in buffers], data=b"".join(buffers))
+            cls._current[key] = model
+        return model

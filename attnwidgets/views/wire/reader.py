@@ -1,4 +1,4 @@
-"""Reading one explanation in one unit: by row, matrix, block of rows, or max-pooled."""
+"""Reading an explanation in a unit: by row, matrix, block of rows, or max-pooled."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _NONE: Floats = np.zeros(0, dtype=np.float32)
 
 
 class Reader:
-    """Reads one explanation in one unit.
+    """Reads an explanation in a unit.
 
     It aggregates to the unit when a number is first requested. Where a map computes rows one by one and its
     layers are large, no layer is ever read whole.
 
     Args:
         explanation: A MixingMap or Attributions.
-        unit: One of the explanation's available units.
+        unit: An available unit of the explanation.
         name: The source's name in errors.
         whole: The attributions whose layers (`.map`) the explanation holds, if it does.
     """
@@ -98,12 +98,12 @@ class Reader:
 
     @property
     def size(self) -> int:
-        """Number of values behind this source, in the unit that they were given in."""
+        """Number of values behind this source, in the unit of the explanation."""
         return math.prod(self.explanation.shape)
 
     @property
     def weights(self) -> int:
-        """Number of values behind one matrix: pairs of tokens, whatever the unit."""
+        """Number of values behind a matrix: pairs of tokens in every unit."""
         return self.size if self.attributions else len(self.explanation.query) * len(self.explanation.key)
 
     @property
@@ -131,7 +131,7 @@ class Reader:
 
     @cached_property
     def mixers(self) -> dict[int, BlockMixers]:
-        """What the heads of every layer are, by the layer's number.
+        """The mixers of the heads of every layer, by the number of the layer.
 
         {} for models of attention alone, and for values of states, which lie between the blocks.
         """
@@ -140,13 +140,13 @@ class Reader:
         return mixers_of(self.explanation)
 
     def heads_of(self, layer: int) -> tuple[int, ...]:
-        """Return the numbers of a layer's heads, as far as they are known before the layer is read."""
+        """Return the numbers of a layer's heads, as far as they are certain before the layer is read."""
         mixers = self.mixers.get(layer)
         heads = self.heads or ()
         return heads if mixers is None else tuple(head for head in heads if head < mixers.n_heads) or heads
 
     def count(self, layer: int) -> int:
-        """Return the number of heads of a layer; a pruned one has fewer than `heads`. Raises like `layer`."""
+        """Return the number of heads of a layer: fewer than `heads` if it was pruned. Raises like `layer`."""
         if not self.long:
             return len(self.layer(layer))
         self._check_layer(layer)
@@ -155,7 +155,7 @@ class Reader:
         return self._counts[layer]
 
     def layer(self, layer: int) -> NDArray[np.float32]:
-        """Return [head, query, key] of one layer; one head without a head axis.
+        """Return [head, query, key] of a layer; a single head without a head axis.
 
         A pruned layer has fewer heads than `heads`.
 
@@ -179,7 +179,7 @@ class Reader:
         return whole.to(self.unit).beyond()
 
     def matrix(self, layer: int, head: int | str) -> NDArray[np.float32]:
-        """Return [query, key] of one layer and one head or reduction.
+        """Return [query, key] of a layer and a head or reduction.
 
         Raises:
             IndexError: The layer or head is out of range.
@@ -187,7 +187,7 @@ class Reader:
         self._check(layer, head)
         if not self.long:
             values = self.layer(layer)
-            return _of_heads(values, head if self.heads is None else self._place(layer, head))
+            return _of_heads(values, head if self.heads is None else self._index(layer, head))
         with self._lock:
             recent = None if self.coarse else self._recent.get((layer, head))
         if recent is not None:
@@ -195,7 +195,7 @@ class Reader:
         return np.concatenate([rows for _, rows in self.blocks(layer, head)])
 
     def row(self, layer: int, head: int | str, row: int) -> NDArray[np.float32]:
-        """Return one row of a matrix [key], exact.
+        """Return a row of a matrix [key], exact.
 
         Raises:
             IndexError: The layer, head or row is out of range.
@@ -211,7 +211,7 @@ class Reader:
             return np.asarray(self.matrix(layer, head)[first:last])
         self._check(layer, head)
         values = self._aggregated().rows(layer, self._numbers(head), range(first, last))
-        return _of_heads(values if self.heads is not None else values[None], _place_alone(head))
+        return _of_heads(values if self.heads is not None else values[None], _index_alone(head))
 
     def across(self, layer: int, side: str, index: int) -> NDArray[np.float32]:
         """Return a query's row, or with `side` "key" a key's column, in every head [head, element].
@@ -237,14 +237,14 @@ class Reader:
             yield 0, self.matrix(layer, head)
             return
         for first, rows in self.blocks_of(layer, self._numbers(head)):
-            yield first, _of_heads(rows, _place_alone(head))
+            yield first, _of_heads(rows, _index_alone(head))
 
     def blocks_of(self, layer: int, heads: Iterable[int] | None) -> Iterator[tuple[int, Floats]]:
         """Yield some heads of a layer in blocks of rows [head, row, key], each with its first row's number.
 
         Args:
             layer: Number of the layer.
-            heads: Numbers of the heads; None: all, or the single one.
+            heads: Numbers of the heads; None: all, or the only head.
         """
         numbers = None if heads is None else list(heads)
         blocks = self._aggregated().blocks(layer, numbers)
@@ -263,15 +263,15 @@ class Reader:
                 self._aggregated().layer(layer)
 
     @property
-    def kept(self) -> Any:
+    def cheapest(self) -> Any:
         """The map in this unit if it holds every layer, which makes reading cheap; else the explanation."""
-        held = getattr(self._in_unit, "held_layers", ())
-        return self._in_unit if set(self.layers) <= set(held) else self.explanation
+        computed = getattr(self._in_unit, "held_layers", ())
+        return self._in_unit if set(self.layers) <= set(computed) else self.explanation
 
     @property
     def cells(self) -> int:
         """Number of values that are read for every matrix."""
-        weights = math.prod(self.shape) if self.kept is self._in_unit else self.weights
+        weights = math.prod(self.shape) if self.cheapest is self._in_unit else self.weights
         return len(self.layers) * len(self.heads or (0,)) * weights
 
     def reads(self, heads: Iterable[Any]) -> int:
@@ -282,7 +282,7 @@ class Reader:
     def _numbers(self, head: int | str) -> list[int] | None:
         return [head] if isinstance(head, int) else None
 
-    def _place(self, layer: int, head: int | str) -> int | str:
+    def _index(self, layer: int, head: int | str) -> int | str:
         heads = (self.heads or ())[: self.count(layer)]
         return heads.index(head) if isinstance(head, int) else head
 
@@ -296,11 +296,11 @@ class Reader:
             if head not in {"-", *REDUCTIONS}:
                 raise IndexError(f"head={head!r} was requested, but {self.id} has no heads.")
         elif head not in REDUCTIONS and head not in self.heads[: self.count(layer)]:
-            known = f"heads {span(self.heads[: self.count(layer)])}, 'mean' and 'max'"
-            raise IndexError(f"head={head!r} is not in layer {layer} of {self.id}, which has {known}.")
+            heads = f"heads {span(self.heads[: self.count(layer)])}, 'mean' and 'max'"
+            raise IndexError(f"head={head!r} is not in layer {layer} of {self.id}, which has {heads}.")
 
     def overview(self, layer: int, head: int | str) -> tuple[Floats, Floats]:
-        """Return what is drawn of a matrix and, if that is pooled, the exact means of its columns.
+        """Return the values of a matrix to draw and, if these are pooled, the exact means of its columns.
 
         A matrix with too many cells to send is pooled: each cell is the largest of a block. The last matrix
         of a long map is kept. Raises like `matrix`.
@@ -320,9 +320,9 @@ class Reader:
         pooled = Pooled((), *(np.arange(0, size, -(-size // COARSE_SIDE)) for size in (rows, cols)))
         sums = np.zeros(cols)
         for first, values in self.blocks(layer, head):
-            known = np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf)
-            pooled.add(first, known)
-            sums += known.sum(axis=0, dtype=np.float64)
+            finite = np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf)
+            pooled.add(first, finite)
+            sums += finite.sum(axis=0, dtype=np.float64)
         return pooled.values, (sums / rows).astype(np.float32)
 
     def _aggregated(self) -> Any:
@@ -342,7 +342,7 @@ def _of_heads(values: Floats, head: int | str) -> Floats:
     return np.asarray(values.mean(axis=0) if head == "mean" else values.max(axis=0))
 
 
-def _place_alone(head: int | str) -> int | str:
+def _index_alone(head: int | str) -> int | str:
     """Return the place of a head among the heads that were read for it alone."""
     return 0 if isinstance(head, int) else head
 

@@ -56,9 +56,10 @@ class Runtime(AnyWidget):
 
     _esm = Unicode().tag(sync=True)
 
-    # Held as models, so that hosts that ask a view for what it refers to find them (Panel, ipywidgets.embed).
+    # As models: hosts that ask a view for those that it refers to find them (Panel, ipywidgets.embed).
     parts = Dict().tag(
-        sync=True, to_json=lambda held, _: {name: f"anywidget:{part.model_id}" for name, part in held.items()}
+        sync=True,
+        to_json=lambda parts, _: {name: f"anywidget:{part.model_id}" for name, part in parts.items()},
     )
 
     _current: ClassVar[dict[int | str, Runtime]] = {}
@@ -73,14 +74,16 @@ class Runtime(AnyWidget):
         self = cls._current.get(session())
         if self is None or self.comm is None:
             layout = Layout()
-            held = {name: Part.get(name, layout) for name in parts}
+            models = {name: Part.get(name, layout) for name in parts}
             # With its parts at once: a later change would wait in the browser until this code is imported,
             # and JupyterLab handles no other message before, such as the one that displays a view.
-            self = cls._current[session()] = Runtime(_esm=bundle("attnwidgets.js"), layout=layout, parts=held)
+            self = cls._current[session()] = Runtime(
+                _esm=bundle("attnwidgets.js"), layout=layout, parts=models
+            )
             return self
-        held = {name: Part.get(name, self.layout) for name in parts}
-        if not held.items() <= self.parts.items():
-            self.parts = self.parts | held
+        models = {name: Part.get(name, self.layout) for name in parts}
+        if not models.items() <= self.parts.items():
+            self.parts = self.parts | models
         return self
 
 
@@ -94,11 +97,11 @@ class Part(AnyWidget):
     @classmethod
     def get(cls, name: str, layout: Layout) -> Part:
         """Return this kernel's part of this name, made on first use and again after `Widget.close_all()`."""
-        held = cls._current.get((session(), name))
-        if held is None or held.comm is None:
+        part = cls._current.get((session(), name))
+        if part is None or part.comm is None:
             code = f"export default{{initialize:()=>({{code:{bundle(f'{name}.js').strip()}}})}}"
-            held = cls._current[session(), name] = Part(_esm=code, layout=layout)
-        return held
+            part = cls._current[session(), name] = Part(_esm=code, layout=layout)
+        return part
 
 
 class SharedModel(AnyWidget):
@@ -108,11 +111,11 @@ class SharedModel(AnyWidget):
 
     def __init__(self, **traits: object) -> None:
         self._users: set[str] = set()
-        # Never drawn, so it needs no Layout of its own.
+        # Never drawn, so it needs no Layout.
         super().__init__(layout=Runtime.get().layout, **traits)
 
     def open(self) -> None:
-        """Make the model known to the browser."""
+        """Announce the model to the browser."""
         super().open()
         self._let_browser_choose_thread()
 
@@ -148,7 +151,7 @@ def stub(view: str, parts: Sequence[str] = (), height: int = 0) -> str:
     Args:
         view: Name of the view.
         parts: Names of the parts that it needs.
-        height: CSS pixels that its content is likely to need, if it has no height of its own.
+        height: CSS pixels that its content is likely to need, if it sets no height.
     """
     names = ",".join(f"'{name}'" for name in (view, *parts))
     return _STUB.replace("\n", "").replace("NAMES", names).replace("HEIGHT", str(height))

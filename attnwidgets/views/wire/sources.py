@@ -1,4 +1,4 @@
-"""A source: one explanation in one unit, described for the browser, sent tile by tile, and sent once."""
+"""A source: an explanation in a unit, described for the browser and sent tile by tile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.mixing.discarding import taken_by_first
-from attnwidgets.explanations.registry.registry import found
+from attnwidgets.explanations.registry.registry import method_named
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.block_mixers import measure_of
 from attnwidgets.explanations.results.conservation_note import accounts_of, balance_of, sums_of, verdict_of
@@ -34,29 +34,36 @@ _SINK_DIGITS = 4  # of shares that are sent as text
 _FINEST = {"token", "patch", "frame"}
 
 
-def same(held: Any, given: Any) -> bool:
+def same(explanation: Any, other: Any) -> bool:
     """Return whether two explanations have the same numbers from the same computation.
 
-    Of maps computed on demand, a layer that `held` has is compared, which `given` may have to compute. Of
-    long maps whose rows are computed one by one, some rows of every head are: they come from one recorded
-    pass, and whatever else was done is in their provenance.
+    Of maps computed on demand, a computed layer of `explanation` is compared, which `other` may have to
+    compute. Of long maps whose rows are computed one by one, some rows of every head are: they come from
+    one recorded pass, and their provenance records every later step.
     """
-    if held is given:
+    if explanation is other:
         return True
-    if type(held) is not type(given) or _origin(held) != _origin(given):
+    if type(explanation) is not type(other) or _origin(explanation) != _origin(other):
         return False
-    if isinstance(held, Attributions):
-        return bool(np.array_equal(held.values, given.values))
-    if held.layers != given.layers or held.heads != given.heads:
+    if isinstance(explanation, Attributions):
+        return bool(np.array_equal(explanation.values, other.values))
+    if explanation.layers != other.layers or explanation.heads != other.heads:
         return False
-    if held.knows_rows and given.knows_rows and held.shape == given.shape and _is_long(held):
-        rows = range(0, held.shape[-2], -(-held.shape[-2] // _SAMPLE))
-        return all(np.array_equal(held.rows(n, None, rows), given.rows(n, None, rows)) for n in held.layers)
-    layers = held.layers
-    if held.on_demand:
-        ready = held.computed_layers
-        layers = tuple(n for n in ready if n in given.computed_layers) or ready[:1]
-    return bool(layers) and all(np.array_equal(held.layer(n), given.layer(n)) for n in layers)
+    by_rows = explanation.knows_rows and other.knows_rows and explanation.shape == other.shape
+    if by_rows and _is_long(explanation):
+        count = explanation.shape[-2]
+        rows = range(0, count, -(-count // _SAMPLE))
+        return all(
+            np.array_equal(explanation.rows(layer, None, rows), other.rows(layer, None, rows))
+            for layer in explanation.layers
+        )
+    layers = explanation.layers
+    if explanation.on_demand:
+        ready = explanation.computed_layers
+        layers = tuple(layer for layer in ready if layer in other.computed_layers) or ready[:1]
+    return bool(layers) and all(
+        np.array_equal(explanation.layer(layer), other.layer(layer)) for layer in layers
+    )
 
 
 def _origin(explanation: Any) -> tuple[str, str, str]:
@@ -89,17 +96,17 @@ def is_special(explanation: Any) -> bool:
     options = explanation.provenance.get("options", {})
     if options.get("discard") is not None:
         return True
-    # Where the default is None, the method finds the value, and the provenance records the one it found.
+    # Where the default is None, the method chooses the value, and the provenance records it.
     defaults = method.default_options()
     return any(defaults.get(name) is not None and value != defaults[name] for name, value in options.items())
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One encoded matrix, with its TileMeta of wire.ts; `whole` is the shape behind a Coarse one.
+    """An encoded matrix, with its TileMeta of wire.ts; `whole` is the shape of a matrix that was pooled.
 
-    `sink` is what each row gives to no element, None without a sink; `compared` which keys each may read
-    [query, key], None where these are all, or all but the later ones.
+    `sink` is the share of each row that goes to no element, None without a sink; `compared` the keys that
+    each may read [query, key], None where these are all, or all but the later keys.
     """
 
     source: str
@@ -129,14 +136,14 @@ class Tile:
 
 
 class Source(Reader):
-    """Describes one explanation in one unit for the browser, and encodes its matrices.
+    """Describes an explanation in a unit for the browser, and encodes its matrices.
 
-    Its description reads next to nothing; see `Reader`.
+    Describing it reads next to no numbers; see `Reader`.
 
     Args:
         explanation: A MixingMap or Attributions.
         method: Key by which the browser selects it.
-        unit: One of the explanation's available units.
+        unit: An available unit of the explanation.
         targets: Whether the method can explain another target.
         whole: The attributions whose layers (`.map`) the explanation holds, if it does.
     """
@@ -148,7 +155,7 @@ class Source(Reader):
         self.targets = targets
         self.stack: str = explanation.stack or "self"
         super().__init__(explanation, unit, f"{method}/{unit}/{self.stack}", whole)
-        # If only a computation could tell, room for a sign costs a bit of precision.
+        # Where only a computation could tell, a sign is allowed for, at the cost of a bit of precision.
         self.signed = self._fact("signed", unknown=True, absent=self.attributions)
         self.sink = bool(getattr(self.explanation, "sink", False))
         self.stochastic = self.sink or (bool(self.ready) and self._holds_shares())
@@ -156,19 +163,19 @@ class Source(Reader):
     def _holds_shares(self) -> bool:
         if not self.long:
             return bool(getattr(self.explanation, "stochastic", False))
-        known: bool | None = self.explanation.known("stochastic")
-        if known is None:  # the map's own test, on some rows of its first layer
+        stochastic: bool | None = self.explanation.known("stochastic")
+        if stochastic is None:  # the map's own test, on some rows of its first layer
             count = self.explanation.shape[-2]
             rows = self.explanation.rows(self.layers[0], None, list(range(0, count, -(-count // _SAMPLE))))
             off = np.abs(rows.sum(axis=-1, dtype=np.float64) - 1.0)
-            known = bool(rows.min(initial=0.0) >= 0 and off.max(initial=0.0) <= _SUM_TO_ONE)
-        return known
+            stochastic = bool(rows.min(initial=0.0) >= 0 and off.max(initial=0.0) <= _SUM_TO_ONE)
+        return stochastic
 
     def _fact(self, name: str, *, unknown: bool, absent: bool = False) -> bool:
         if not self.on_demand and not self.long:
             return bool(getattr(self.explanation, name, absent))
-        known = self.explanation.known(name)
-        return unknown if known is None else bool(known)
+        fact = self.explanation.known(name)
+        return unknown if fact is None else bool(fact)
 
     # -- its description ---------------------------------------------------------------------------
 
@@ -185,11 +192,11 @@ class Source(Reader):
 
     @property
     def rescales(self) -> bool:
-        """Whether rows are divided by what is left of them: a part of them that goes to a sink is not."""
+        """Whether rows without special tokens are divided by their sums; rows with a sink are not."""
         return self.stochastic and not self.sink
 
     def to_sink(self, layer: int, head: int | str) -> NDArray[np.float64] | None:
-        """Return what every row of a matrix gives to no element [query], 0 to 1; None if nothing says so."""
+        """Return the share of every row that goes to no element [query], 0 to 1; None without a sink."""
         if not self.sink or head == "max" or self.coarse:
             return None
         totals = self.matrix(layer, head).sum(axis=1, dtype=np.float64)
@@ -201,8 +208,8 @@ class Source(Reader):
 
         A window hides the others, or the layer chose these keys.
         """
-        is_own = not (self.attributions or self.coarse) and self.unit == self.explanation.unit
-        allowed: NDArray[np.bool_] | None = self.explanation.compared(layer) if is_own else None
+        is_in_its_unit = not (self.attributions or self.coarse) and self.unit == self.explanation.unit
+        allowed: NDArray[np.bool_] | None = self.explanation.compared(layer) if is_in_its_unit else None
         return allowed
 
     def where_compared(
@@ -213,11 +220,11 @@ class Source(Reader):
         Args:
             values: The rows.
             layer: Number of the layer.
-            rows: Which queries they are.
+            rows: Their queries.
         """
         allowed = self.readable(layer)
-        nothing = np.asarray(np.nan, values.dtype)
-        return values if allowed is None else np.where(allowed[rows], values, nothing)
+        missing = np.asarray(np.nan, values.dtype)
+        return values if allowed is None else np.where(allowed[rows], values, missing)
 
     def read_across(self, layer: int, side: str, index: int) -> NDArray[np.float32]:
         """Return `across` with NaN where the query may not read the key."""
@@ -249,17 +256,17 @@ class Source(Reader):
 
     @property
     def causal(self) -> bool:
-        """Whether no query reads a later key, as far as that is known before a layer is read."""
+        """Whether no query reads a later key, as far as this is certain before a layer is read."""
         return self._fact("causal", unknown=False)
 
     @property
     def words(self) -> AxisWords:
-        """What rows and columns are called."""
+        """Names of rows and columns."""
         return axis_words(self.explanation, TARGETS if self.of_targets else READING)
 
     @property
     def title(self) -> str:
-        """The method, and what was done to its numbers, for readers."""
+        """The method and the steps after it, for readers."""
         title = str(getattr(self.explanation, "title", self.explanation.method)).replace("_", " ")
         if not is_by_layer(self.method):
             return title
@@ -275,12 +282,12 @@ class Source(Reader):
 
     @property
     def has_special(self) -> bool:
-        """Whether anything stands apart from the map."""
-        return not all(places.all() for places in self.content)
+        """Whether any element stands apart from the map."""
+        return not all(elements.all() for elements in self.content)
 
     def describe(self, query: str, key: str) -> dict[str, Any]:
         """Return the Source of wire.ts; `query` and `key` name its axes in the header."""
-        described = found(str(getattr(self._whole or self.explanation, "method", "")))
+        described = method_named(str(getattr(self._whole or self.explanation, "method", "")))
         return {
             "id": self.id,
             "method": self.method,
@@ -322,16 +329,16 @@ class Source(Reader):
         meanings: dict[str, int] = {}
         layers = {}
         for number, mixers in self.mixers.items():
-            places = np.cumsum([0, *(max(group.heads, 1) for group in mixers.groups)]).tolist()
+            starts = np.cumsum([0, *(max(group.heads, 1) for group in mixers.groups)]).tolist()
             layers[str(number)] = [
                 {
                     "name": group.name,
                     "heads": group.heads,
-                    "meaning": meanings.setdefault(mixers.meaning(place, measure), len(meanings)),
+                    "meaning": meanings.setdefault(mixers.meaning(start, measure), len(meanings)),
                     "attends": group.attends,
                     "fixed": group.fixed,
                 }
-                for group, place in zip(mixers.groups, places[:-1], strict=True)
+                for group, start in zip(mixers.groups, starts[:-1], strict=True)
             ]
         return {"layers": layers, "meanings": list(meanings)}
 
@@ -342,8 +349,10 @@ class Source(Reader):
     def _note(self) -> str:
         aggregated = self._in_unit
         # The first token's share is read from whole layers, which large maps do not load.
-        is_held = hasattr(aggregated, "held_layers") and not self.large
-        return "; ".join(filter(None, (self._unit_note(), taken_by_first(aggregated) if is_held else "")))
+        is_in_memory = hasattr(aggregated, "held_layers") and not self.large
+        return "; ".join(
+            filter(None, (self._unit_note(), taken_by_first(aggregated) if is_in_memory else ""))
+        )
 
     def _unit_note(self) -> str:
         side = self.explanation.axis if self.attributions else self.explanation.key
@@ -369,7 +378,7 @@ class Source(Reader):
     # -- tiles -------------------------------------------------------------------------------------
 
     def tile(self, layer: int, head: int | str) -> Tile:
-        """Return one encoded matrix. Raises like `matrix`."""
+        """Return an encoded matrix. Raises like `matrix`."""
         values, means = self.overview(layer, head)
         scale = scale_of(values, stochastic=self.stochastic)
         data, codec = encode(values, scale=scale, signed=self.signed, causal=self.causal)

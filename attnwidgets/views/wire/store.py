@@ -41,25 +41,25 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.needs import Needs
 
     Answer = tuple[dict[str, Any], list[bytes]]
-    Place = tuple[str, int, int | str]
+    Matrix = tuple[str, int, int | str]
 
 
 class TileStore(SharedModel):
     """Holds explanations by method key, describes them in `header` and answers requests for their numbers.
 
     Requests arrive on a subshell, during a running cell: they only read what was recorded or computed, and
-    take the lock only to look up a source. What remains to be computed becomes a job of the main loop.
+    take the lock only to look up a source. A remaining computation becomes a job of the main loop.
     """
 
     header = Dict().tag(sync=True, echo_update=False)
     eager = Bytes(b"").tag(sync=True, echo_update=False)
-    # How to reach what computes without a kernel; empty until the browser asks for it; None for large models.
+    # The runtime that computes without a kernel; empty until the browser asks for it; None for large models.
     stand_in: Any = Dict(None, allow_none=True).tag(sync=True, echo_update=False)
     media = WidgetTrait().tag(sync=True)
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self._name = uuid4().hex  # among those that use its media
+        self._name = uuid4().hex  # as a user of its media
         self._sources: dict[str, Source] = {}
         self._menu: dict[str, Entry] = {}
         self._targetable: dict[str, Entry] = {}
@@ -67,7 +67,7 @@ class TileStore(SharedModel):
         self._holders: dict[str, set[str]] = {}
         self._used: set[tuple[str, str]] = set()
         self._first: tuple[int, int | str] = (0, "-")
-        self._places: dict[str, Place] = {}
+        self._shown: dict[str, Matrix] = {}
         self._all_heads = False
         self._base: Pack | None = None
         self._overview = self._matrices = False
@@ -119,7 +119,7 @@ class TileStore(SharedModel):
             menu: Methods that the view computes when they are chosen.
             targetable: By name, methods among the explanations that can explain other targets.
             special: Whether it shows special tokens in the map.
-            opens: The unit that it opens in; None: the first one.
+            opens: The unit that it opens in; None: the first of them.
         """
         keys: list[str] = []
         before = self._contents()
@@ -128,15 +128,15 @@ class TileStore(SharedModel):
         self._matrices |= needs.matrices
         self._special.add(special)
         for index, explanation in enumerate(explanations):
-            held = self._held(explanation)
-            known = explanation if held is None else held.explanation
+            registered = self._registered(explanation)
+            computed = explanation if registered is None else registered.explanation
             if index == 0:
-                _compute_first(known, first[0])
-            if held is not None:
-                key = held.method
+                _compute_first(computed, first[0])
+            if registered is not None:
+                key = registered.method
             else:
                 pairs = zip(explanations, keys, strict=False)
-                parent = next((own for whole, own in pairs if _is_map_of(whole, explanation)), None)
+                parent = next((key for whole, key in pairs if _is_map_of(whole, explanation)), None)
                 key = by_layer(parent) if parent else self._new_key_of(explanation)
             keys.append(key)
             self._hold(key, holder)
@@ -144,7 +144,7 @@ class TileStore(SharedModel):
             if entry is not None and not is_by_layer(key):
                 with self._lock:
                     self._targetable.setdefault(base_of(key), entry)
-            self._add(known, key, units)
+            self._add(computed, key, units)
         for entry in menu:
             key = self._key_of(entry)
             if entry.takes_targets and not entry.refusal:
@@ -190,20 +190,20 @@ class TileStore(SharedModel):
                 source = Source(explanation, key, unit, targets=takes_targets, whole=whole)
                 self._sources.setdefault(source.id, source)
 
-    def send_along(self, holder: str, place: Place) -> None:
-        """Send what a view shows with what is sent without a request: a page without a kernel shows it too.
+    def send_along(self, holder: str, matrix: Matrix) -> None:
+        """Send the matrix that a view shows without a request for it: a page without a kernel shows it too.
 
         Args:
             holder: Token of the view.
-            place: Id of the source, layer and head.
+            matrix: Id of the source, layer and head.
         """
-        self._places[holder] = place
+        self._shown[holder] = matrix
         sent = {(tile["source"], tile["layer"], tile["head"]) for tile in self.header.get("tiles", ())}
         seen = {thumbs["source"] for thumbs in self.header.get("thumbs", ())}
-        source = next((item for item in self.sources() if item.id == place[0]), None)
-        if source is None or source.large or place[1] not in source.ready:
+        source = next((item for item in self.sources() if item.id == matrix[0]), None)
+        if source is None or source.large or matrix[1] not in source.ready:
             return
-        if place not in sent or (self._overview and not source.of_targets and source.id not in seen):
+        if matrix not in sent or (self._overview and not source.of_targets and source.id not in seen):
             self.announce()
 
     def show_media(self, trace: Trace) -> None:
@@ -213,14 +213,14 @@ class TileStore(SharedModel):
             self.media = result
 
     def release(self, holder: str) -> None:
-        """Remove what only one view showed; the last view closes the store."""
+        """Remove the sources that no other view shows; the last view closes the store."""
         with self._lock:
-            self._places.pop(holder, None)
+            self._shown.pop(holder, None)
             for key, holders in list(self._holders.items()):
                 holders.discard(holder)
                 if not holders:
                     del self._holders[key]
-            # The browser keeps the old header until something new is registered; nothing refers to these.
+            # The browser keeps the old header until another source is registered; no view refers to these.
             self._sources = {name: s for name, s in self._sources.items() if s.method in self._holders}
             self._menu = {key: entry for key, entry in self._menu.items() if key in self._holders}
             self._targetable = {key: entry for key, entry in self._targetable.items() if key in self._holders}
@@ -230,21 +230,21 @@ class TileStore(SharedModel):
             if self.media is not None:
                 self.media.release(self._name)
 
-    def _held(self, explanation: Any) -> Source | None:
-        """Return the source that holds an explanation already, perhaps with more layers computed."""
-        for held in self.sources():
-            if method_of(held.method) != explanation.method or held.stack != _stack(explanation):
+    def _registered(self, explanation: Any) -> Source | None:
+        """Return the source of an explanation that is registered, perhaps with more layers computed."""
+        for source in self.sources():
+            if method_of(source.method) != explanation.method or source.stack != _stack(explanation):
                 continue
-            aggregated = in_unit(held.explanation, explanation.unit)
-            if same(held.explanation, explanation) or same(aggregated, explanation):
-                return held
+            aggregated = in_unit(source.explanation, explanation.unit)
+            if same(source.explanation, explanation) or same(aggregated, explanation):
+                return source
         return None
 
     def _key_of(self, entry: Entry) -> str:
-        """Return the key of an entry of the menu, and of the explanation that it will make."""
+        """Return the key of an entry of the menu, and of the explanations that it makes."""
         # A user may have registered another function by the same name.
-        known = (key for key, held in self._menu.items() if held.method.function is entry.method.function)
-        key = next(known, None) or self._new_key(entry.name, *entry.trace.stacks)
+        keys = (key for key, listed in self._menu.items() if listed.method.function is entry.method.function)
+        key = next(keys, None) or self._new_key(entry.name, *entry.trace.stacks)
         with self._lock:
             self._menu[key] = entry  # after a failure, it can be chosen again
         return key
@@ -262,7 +262,7 @@ class TileStore(SharedModel):
         return key
 
     def announce(self) -> None:
-        """Tell the browser what there is. What was packed before is not packed again."""
+        """Tell the browser about all sources; those packed before are not packed again."""
         sources, menu = self.sources(), self.menu
         if not (self.is_open and sources):  # the views may have been closed in the meantime
             return
@@ -286,7 +286,7 @@ class TileStore(SharedModel):
             base,
             special=self._special,
         )
-        pack.include(sources, list(self._places.values()), overview=self._overview)
+        pack.include(sources, list(self._shown.values()), overview=self._overview)
         self._tell(pack, sources, menu)
 
     def _tell(self, pack: Pack, sources: Sequence[Source], menu: Mapping[str, Entry]) -> None:
@@ -305,7 +305,7 @@ class TileStore(SharedModel):
 
         Raises:
             LookupError: The entry or the target is unknown.
-            ValueError: The method does not support the trace; and whatever else it raises.
+            ValueError: The method does not support the trace. Other errors of the method pass through.
         """
         base, target = base_of(key), target_of(key)
         with self._lock:
@@ -318,8 +318,8 @@ class TileStore(SharedModel):
             raise ValueError(entry.refusal)
         explanations = []
         for explanation in entry.make(**target):
-            held = self._held(explanation)
-            explanations.append(explanation if held is None else held.explanation)
+            registered = self._registered(explanation)
+            explanations.append(explanation if registered is None else registered.explanation)
         _compute_first(explanations[0], layer)
         if base in self._holders:
             for holder in self._holders[base] if target else ():
@@ -454,5 +454,5 @@ def _stack(explanation: Any) -> str:
 def _compute_first(explanation: Any, layer: int | None) -> None:
     """Compute the layer that a view opens with, or the nearest one, of a map computed on demand."""
     if getattr(explanation, "on_demand", False):
-        wanted = explanation.layers[0] if layer is None else layer
-        explanation.layer(min(explanation.layers, key=lambda number: abs(number - wanted)))
+        nearest_to = explanation.layers[0] if layer is None else layer
+        explanation.layer(min(explanation.layers, key=lambda number: abs(number - nearest_to)))

@@ -34,7 +34,7 @@ THUMB_SIDE = 64
 """Largest number of cells along a side of a thumbnail."""
 
 THUMB_BUDGET = 1_200_000
-"""Size limit of the thumbnails of one source, and of all that are sent without a request."""
+"""Size limit of the thumbnails of a source, and of all that are sent without a request."""
 
 PART_VALUES = 2**26
 """Values that are read at a time for thumbnails that come in parts; a single head may have more."""
@@ -52,12 +52,12 @@ GAMMA = 0.5
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """The thumbnails of one source (`Thumbs` of wire.ts), and their bytes.
+    """The thumbnails of a source (`Thumbs` of wire.ts), and their bytes.
 
     `scale` is the largest magnitude [layer][head], `PRUNED` for heads that a layer lacks; `data` holds the
     codes [layer][head][row][col]. Both leave out layers that are not computed yet, and heads of a later part.
     `special` says whether special tokens are among the cells; it is False if there are none.
-    `part` is the Part of wire.ts: the places of a layer and of the first head in it.
+    `part` is the Part of wire.ts: the indices of a layer and of its first head.
     """
 
     source: str
@@ -98,7 +98,7 @@ def thumbnails(source: Source, room: int = THUMB_BUDGET, *, special: bool = Fals
 def first_thumbnails(source: Source, layer: int, most: int, *, special: bool = False) -> Thumbnails | None:
     """Return the thumbnails for which about `most` values are read, those of `layer` first.
 
-    None if that is not even one. The others come in parts; see `some_thumbnails`.
+    None if no layer fits. The others come in parts; see `some_thumbnails`.
     """
     cells = Cells.of(source, THUMB_BUDGET, special=special)
     left = most // max(1, source.weights)
@@ -113,12 +113,12 @@ def first_thumbnails(source: Source, layer: int, most: int, *, special: bool = F
     return cells.thumbnails(source, list(scales), b"".join(codes))
 
 
-def some_thumbnails(source: Source, place: int, head: int, *, special: bool = False) -> Thumbnails:
+def some_thumbnails(source: Source, index: int, head: int, *, special: bool = False) -> Thumbnails:
     """Return the thumbnails of a layer, from a head on, that take only a moment; at least one.
 
     Args:
         source: A source whose thumbnails come in parts.
-        place: Place of the layer among those of the source.
+        index: Index of the layer among those of the source.
         head: Place of the first head.
         special: Whether special tokens are among the cells.
 
@@ -127,16 +127,16 @@ def some_thumbnails(source: Source, place: int, head: int, *, special: bool = Fa
         ValueError: There are too many for thumbnails.
     """
     count = len(source.heads or (0,))
-    if not (0 <= place < len(source.layers) and 0 <= head < count):
-        raise IndexError(f"{source.id} has no thumbnail at layer {place}, head {head}.")
+    if not (0 <= index < len(source.layers) and 0 <= head < count):
+        raise IndexError(f"{source.id} has no thumbnail at layer {index}, head {head}.")
     cells = Cells.of(source, THUMB_BUDGET, special=special)
     if cells is None:
         raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")
     heads = range(head, min(count, head + max(1, PART_VALUES // max(1, source.weights))))
-    scale, data = _of_layer(source, source.layers[place], heads, cells)
+    scale, data = _of_layer(source, source.layers[index], heads, cells)
     scales: list[list[float]] = [[] for _ in source.layers]
-    scales[place] = scale
-    return cells.thumbnails(source, scales, data, (place, head))
+    scales[index] = scale
+    return cells.thumbnails(source, scales, data, (index, head))
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Cells:
 
     rows: int
     cols: int
-    kept: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    content: tuple[NDArray[np.bool_], NDArray[np.bool_]]
     special: bool
 
     @classmethod
@@ -156,16 +156,16 @@ class Cells:
         """Return the largest number of cells that fit `room` bytes, or None: see `thumbnails`."""
         special = special and source.has_special
         query, key = source.content
-        kept = (np.ones_like(query), np.ones_like(key)) if special else (query, key)
+        content = (np.ones_like(query), np.ones_like(key)) if special else (query, key)
         count = len(source.layers) * len(source.heads or (0,))
-        rows, cols = (min(THUMB_SIDE, int(places.sum())) for places in kept)
+        rows, cols = (min(THUMB_SIDE, int(elements.sum())) for elements in content)
         least = min(_LEAST, rows)
         while count * rows * cols > room:
             if rows <= 1 and cols <= 1:
                 return None
             share = min((room / (count * rows * cols)) ** 0.5, 1 - 1 / max(rows, cols))
             rows, cols = max(1, int(rows * share)), max(1, int(cols * share))
-        return None if rows < least and room < THUMB_BUDGET else cls(rows, cols, kept, special)
+        return None if rows < least and room < THUMB_BUDGET else cls(rows, cols, content, special)
 
     def thumbnails(
         self, source: Source, scale: list[list[float]], data: bytes, part: tuple[int, int] | None = None
@@ -174,35 +174,35 @@ class Cells:
         return Thumbnails(source.id, self.rows, self.cols, source.signed, scale, data, self.special, part)
 
 
-def _of_layer(source: Source, layer: int, places: Sequence[int], cells: Cells) -> tuple[list[float], bytes]:
-    """Return the scales and the codes of some heads, by their places."""
-    values = _pooled(source, layer, places, cells)
+def _of_layer(source: Source, layer: int, indices: Sequence[int], cells: Cells) -> tuple[list[float], bytes]:
+    """Return the scales and the codes of some heads, by their indices."""
+    values = _pooled(source, layer, indices, cells)
     # NaN and infinity do not count towards the scale.
     scale = np.max(np.abs(values), axis=(1, 2), initial=0.0, where=np.isfinite(values))
     present = source.count(layer)
-    marks = [float(value) if at < present else PRUNED for at, value in zip(places, scale, strict=True)]
+    marks = [float(value) if at < present else PRUNED for at, value in zip(indices, scale, strict=True)]
     return marks, quantise(values, scale[:, None, None], signed=source.signed).tobytes()
 
 
-def _pooled(source: Source, layer: int, places: Sequence[int], cells: Cells) -> NDArray[np.float32]:
-    rows, cols = cells.kept
+def _pooled(source: Source, layer: int, indices: Sequence[int], cells: Cells) -> NDArray[np.float32]:
+    rows, cols = cells.content
     if not source.long:
         # A cell that a row cannot read is not a peak.
         whole = padded(source, layer)
-        values = whole if len(places) == len(whole) else whole[list(places)]
+        values = whole if len(indices) == len(whole) else whole[list(indices)]
         if not (rows.all() and cols.all()):
             values = values[:, rows][:, :, cols]
         return pool(np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf), cells.rows, cells.cols)
-    present = [at for at in places if at < source.count(layer)]
+    present = [at for at in indices if at < source.count(layer)]
     blocks = even(int(rows.sum()), cells.rows), even(int(cols.sum()), cells.cols)
     pooled = Pooled((len(present),), *blocks)
     if present:
         heads = None if source.heads is None else [source.heads[at] for at in present]
         for first, values in source.blocks_of(layer, heads):
-            kept = rows[first : first + values.shape[-2]]
-            if kept.any():
-                pooled.add(int(rows[:first].sum()), values[..., kept, :][..., cols])
-    return np.pad(pooled.values, ((0, len(places) - len(present)), (0, 0), (0, 0)))  # pruned heads are empty
+            selected = rows[first : first + values.shape[-2]]
+            if selected.any():
+                pooled.add(int(rows[:first].sum()), values[..., selected, :][..., cols])
+    return np.pad(pooled.values, ((0, len(indices) - len(present)), (0, 0), (0, 0)))  # pruned heads are empty
 
 
 def marked(source: Source, layer: int, scale: NDArray[np.floating] | list[float]) -> list[float]:
@@ -251,7 +251,7 @@ def dequantise(codes: NDArray[np.uint8], scale: float, *, signed: bool) -> NDArr
 def scale_of(values: NDArray[np.float32], *, stochastic: bool) -> float:
     """Return the value of the largest code: 1 for shares of a row, so that tiles compare; else the peak."""
     peak = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
-    # Rounding may lift a share slightly above 1; anything larger is not a share and needs its own scale.
+    # Rounding may lift a share slightly above 1; anything larger is not a share and needs another scale.
     return 1.0 if stochastic and peak <= 1.0 + 1e-4 else peak
 
 

@@ -1,7 +1,7 @@
 """anywidget's classes, from the version that is installed.
 
-Colab imports an older anywidget of its own before the first cell runs, and installing this
-package upgrades only what is on disk. Widgets that are made of the older one keep it.
+Colab imports an older anywidget before the first cell runs, and installing this
+package upgrades only the files. Widgets made of the older version keep it.
 """
 
 from __future__ import annotations
