@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-LONG_MASK = 2**24
-"""Pairs of query and key from which on a causal mask is not made whole: 4,096 tokens."""
+LONG_MASK = 2**18
+"""Pairs of query and key from which on a causal mask is not made whole: 512 tokens."""
 _AXES = 4  # of a mask or bias: batch, head, query, key
 
 

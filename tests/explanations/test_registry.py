@@ -6,7 +6,7 @@ import pytest
 from attnwidgets.explanations import MethodTable, MixingMap, explain, method, methods
 from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.explanations.registry.documentation import QUESTIONS, SPEEDS
-from attnwidgets.explanations.registry.registry import Method, found, in_menu_order
+from attnwidgets.explanations.registry.registry import Method, in_menu_order, method_named
 from attnwidgets.explanations.registry.requirements import NEEDS, Need, at_most
 from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.run import trace
@@ -91,8 +91,8 @@ def test_menus_list_methods_by_question_and_the_quick_ones_first():
     assert [entry.answers for entry in ordered] == sorted(
         (entry.answers for entry in ordered), key=QUESTIONS.index
     )
-    assert found("rollout") is methods()["rollout"]
-    assert found("rolout") is None
+    assert method_named("rollout") is methods()["rollout"]
+    assert method_named("rolout") is None
 
 
 def test_the_table_in_a_notebook_is_text_only():

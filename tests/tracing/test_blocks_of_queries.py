@@ -1,4 +1,4 @@
-"""A long text is recorded in blocks of queries, bit for bit as eager attention computes it at once."""
+"""A long text of a model that is set to eager attention is recorded in blocks of queries, bit for bit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("family", tiny.TEXT)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_text_models(family: str, dtype: torch.dtype, blocks: list[int]) -> None:
-    model = tiny.build(tiny.TEXT[family]).to(dtype)
+    model = tiny.build(tiny.TEXT[family], implementation="eager").to(dtype)
     result = trace(model, None, IDS)
     assert set(blocks) == {16, 29}
     expected = eager(model, input_ids=torch.tensor([IDS]))
@@ -64,6 +64,7 @@ def test_double_precision(request: pytest.FixtureRequest) -> None:
     # Not beside eager attention, whose softmax rounds to float32, and not of fewer than a hundred tokens,
     # whose products in float64 are rounded by their number of rows.
     model, ids = long_model().double(), long_ids()
+    model.set_attn_implementation("eager")
     expected = trace(model, None, ids)
     weights = expected.attention_layer(1)
     blocks = request.getfixturevalue("blocks")
@@ -75,7 +76,7 @@ def test_double_precision(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("family", tiny.SEQ2SEQ)
 def test_encoder_decoders(family: str, blocks: list[int]) -> None:
-    model = tiny.build(tiny.SEQ2SEQ[family])
+    model = tiny.build(tiny.SEQ2SEQ[family], implementation="eager")
     decoder = [0, *IDS[:50]]
     inputs = {"input_ids": torch.tensor([IDS]), "decoder_input_ids": torch.tensor([decoder])}
     from attnwidgets.tracing.recording.borrow import borrowed
@@ -93,7 +94,8 @@ def test_a_picture(blocks: list[int]) -> None:
     model = tiny.build(
         lambda: hf.ViTForImageClassification(
             hf.ViTConfig(**tiny.SMALL, image_size=64, patch_size=8, num_labels=3)
-        )
+        ),
+        implementation="eager",
     )
     picture = torch.randn(3, 64, 64, generator=torch.Generator().manual_seed(1))
     result = trace(model, None, image=picture)
@@ -102,7 +104,7 @@ def test_a_picture(blocks: list[int]) -> None:
 
 
 def test_a_padded_batch(blocks: list[int]) -> None:
-    model = tiny.build(tiny.TEXT["Llama"])
+    model = tiny.build(tiny.TEXT["Llama"], implementation="eager")
     rows = torch.tensor([IDS, IDS[:40] + [0] * 21])
     mask = torch.tensor([[1] * 61, [1] * 40 + [0] * 21])
     result = trace(model, None, input_ids=rows, attention_mask=mask)
@@ -114,6 +116,7 @@ def test_a_padded_batch(blocks: list[int]) -> None:
 
 def test_no_weights_are_held_while_a_long_text_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     model = long_model()
+    model.set_attn_implementation("eager")
     ids = long_ids()
     trace(model, None, ids)  # proves itself against other attention first
     monkeypatch.setattr(attention_function, "LONG_BYTES", 2**17)
@@ -130,7 +133,7 @@ def test_no_weights_are_held_while_a_long_text_is_recorded(monkeypatch: pytest.M
 def test_weights_that_are_edited_are_held_whole(blocks: list[int]) -> None:
     import attnwidgets as aw
 
-    model = tiny.build(tiny.TEXT["Llama"])
+    model = tiny.build(tiny.TEXT["Llama"], implementation="eager")
     result = trace(model, None, IDS)
     blocks.clear()
     with aw.edit_attention(result, (1, 2), "uniform"):

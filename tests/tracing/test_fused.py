@@ -29,7 +29,7 @@ MIXED = hf.Gemma3TextConfig(
 def fused(model: Any, *texts: Any, **options: Any) -> Any:
     """Return a trace of a text that is taken for a very long one."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("LONG_BYTES", "FUSED_BYTES", "LONG_MASK"):
+        for name in ("LONG_BYTES", "LONG_MASK"):
             patch.setattr(attention_function, name, 0)
         return trace(model, None, *texts, **options)
 
@@ -117,8 +117,17 @@ def test_a_pass_without_its_mask_is_proved_by_itself(monkeypatch: pytest.MonkeyP
         assert len(compared) == before + 1
 
 
+@pytest.mark.parametrize("family", ["BERT", "GPT-2", "Llama", "Qwen3"])
+def test_a_model_that_is_set_to_sdpa_keeps_its_bits(family: str) -> None:
+    model = tiny.build(tiny.TEXT[family], implementation="sdpa")
+    with torch.no_grad():
+        expected = model(input_ids=torch.tensor([IDS]))
+    numbers = expected.logits if "logits" in expected else expected.last_hidden_state
+    result = fused(model, IDS)
+    assert torch.equal(result.logits if "logits" in expected else result.hidden, numbers[0])
+
+
 def test_values_of_another_width_or_precision_are_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_function, "FUSED_BYTES", 0)
     query, key, value = torch.randn(3, 1, 2, 40, 8, generator=torch.Generator().manual_seed(0))
     settings = {
         "mask": CausalMask(40, torch.float32, query.device),
@@ -135,7 +144,7 @@ def test_values_of_another_width_or_precision_are_not_fused(monkeypatch: pytest.
         lambda *args, **options: (calls.append(1), fused_attention(*args, **options))[1],
     )
     for values in (value, value[..., :5], value.double()):
-        result = attention_function._unread(query, key, values, settings)
+        result = attention_function._unread(query, key, values, settings, is_fused=True)
         torch.testing.assert_close(result, weights.to(values.dtype) @ values, rtol=1e-4, atol=1e-5)
     assert len(calls) == 1
 
@@ -157,7 +166,7 @@ def test_blocks_that_run_again_an_intervention_and_gradients_have_the_mask() -> 
     model = tiny.build(tiny.TEXT["Llama"])
     result, expected = fused(model, IDS), trace(model, None, IDS)
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("LONG_BYTES", "FUSED_BYTES", "LONG_MASK"):
+        for name in ("LONG_BYTES", "LONG_MASK"):
             patch.setattr(attention_function, name, 0)
         changed = result.rerun(aw.suppress(result, 2, 5))
         saliency = aw.saliency(result, target=7)

@@ -30,13 +30,13 @@ HEADS, QUERIES = -3, -2
 """Axes of attention weights, and of masks and biases."""
 
 LONG_BYTES = 2**23
-"""Bytes of a call's weights beyond which they are computed in blocks of queries."""
+"""Bytes of a call's weights beyond which they are not held, unless they are read: `_unread`."""
 
 BLOCK_BYTES = 2**21
-"""Bytes of such a block's weights: fastest if they fit in a CPU's cache."""
+"""Bytes of the weights of a block of queries: fastest if they fit in a CPU's cache."""
 
 FUSED_BYTES = 2**28
-"""Bytes of a call's weights beyond which they are not computed at all, unless they are read: `_unread`."""
+"""Bytes of a call's weights up to which those of a model that is set to eager attention keep its bits."""
 
 NAME = "attnwidgets"
 
@@ -230,16 +230,17 @@ def _only_chosen(mask: Any, indices: Tensor, query: Tensor, key: Tensor) -> Tens
     return added.masked_fill(hidden, torch.finfo(added.dtype).min)
 
 
-def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]) -> Tensor:
+def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any], *, is_fused: bool) -> Tensor:
     """Return a call's output [batch, head, query, dim] whose weights nobody reads.
 
-    Those of a long text are computed in blocks of queries, with the bits of `attention_weights`; those of a
-    very long one stay inside torch's fused attention, which is many times as fast and differs in rounding.
+    They stay inside torch's fused attention, which is several times as fast and gives the bits of a model
+    that is set to sdpa, as most are. Those of a model that is set to eager attention are computed in blocks of
+    queries, with its bits, as long as they are not too many; and so are those that fused attention cannot
+    compute without making them all.
     """
-    # Otherwise torch would make all weights.
     fits = query.shape[-1] == value.shape[-1] and query.dtype == value.dtype
     plain = all(settings.get(name) is None for name in ("softcap", "position_bias", "sink"))
-    if map_bytes(query, key) > FUSED_BYTES and plain and fits:
+    if is_fused and plain and fits:
         mask = settings["mask"]
         hides_later = isinstance(mask, CausalMask)
         return torch.nn.functional.scaled_dot_product_attention(
@@ -322,7 +323,8 @@ def attention(
         and is_long(query, key)
         and watching.keep_unread(module, query, key, value, settings)
     ):
-        output = _unread(query, key, repeat_heads(value, query.shape[1]), settings)
+        is_fused = watching.fuses_weights(map_bytes(query, key))
+        output = _unread(query, key, repeat_heads(value, query.shape[1]), settings, is_fused=is_fused)
         watching.done(module, output)
         return output.transpose(1, 2).contiguous(), None
     settings["mask"] = whole(mask)

@@ -193,8 +193,9 @@ class Recording:
     """The calls of one pass, in the order they were made; an observer of the attention function.
 
     `fuses` says that the model is one for transformers' sdpa attention, and `hides_later` that the pass has
-    left out a causal mask as that does. `softmaxes` are those of modules that compute attention themselves,
-    whose weights are kept if `keeps` says so.
+    left out a causal mask as that does. `keeps_bits` says that the model is set to eager attention.
+    `softmaxes` are those of modules that compute attention themselves, whose weights are kept if `keeps` says
+    so.
     """
 
     names: Mapping[int, str]
@@ -206,6 +207,11 @@ class Recording:
     fuses: bool = False
     keeps: bool = False
     hides_later: bool = False
+    keeps_bits: bool = False
+
+    def fuses_weights(self, n_bytes: int) -> bool:
+        """Return whether weights of so many bytes that nobody reads are left to fused attention."""
+        return not self.keeps_bits or n_bytes > FUSED_BYTES
 
     def see(
         self,
@@ -310,7 +316,15 @@ def recording(
     """
     register()
     names = {id(module): name for name, module in model.named_modules()}
-    session = Recording(names, edits, listeners, readers, fuses=fuses and supports_sdpa(model), keeps=keeps)
+    session = Recording(
+        names,
+        edits,
+        listeners,
+        readers,
+        fuses=fuses and supports_sdpa(model),
+        keeps=keeps,
+        keeps_bits=None in functions_of(model).values(),
+    )
     token = observer.set(session)
     try:
         with ExitStack() as exits:
@@ -625,7 +639,7 @@ def _proof(
     length = max(call.shape[-1] for call in session.calls)
     largest = max(math.prod(call.shape) * call.dtype.itemsize for call in session.calls)
     # A pass that leaves out its mask, or fuses attention, is another computation than one that does not.
-    ways = (session.hides_later, largest > FUSED_BYTES)
+    ways = (session.hides_later, largest > LONG_BYTES and session.fuses_weights(largest))
     parts = attention_of(model)
     proof = None if parts is None else (*architecture(model), parts, length.bit_length(), *ways)
     # With an intervention in force, a plain pass returns something else on purpose.

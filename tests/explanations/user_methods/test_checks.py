@@ -111,7 +111,7 @@ def test_the_report_shows_input_result_and_expectation():
     last = small_inputs()[-1].trace()
     off = np.abs(without_residual(last)[0] - rollout(last).layer(0))
     assert row.largest == pytest.approx(off.max(), abs=1e-6)
-    assert abs(row.own - row.other) == pytest.approx(row.largest, abs=1e-6)
+    assert abs(row.value - row.reference) == pytest.approx(row.largest, abs=1e-6)
 
 
 def test_the_box_is_text_only():
