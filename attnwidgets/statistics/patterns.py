@@ -410,8 +410,7 @@ def _sink(rows: Rows) -> Float:
     enough = inside & (seen_by > 1) & (4 * seen_by >= roles.counted.sum())
     if not enough.any():
         return np.full(len(rows.shares), np.nan)
-    weights = (rows.filled & roles.counted)[:, :, None] & seen
-    means = divided(np.where(weights, rows.shares, 0.0).sum(axis=1), weights.sum(axis=1))[:, enough]
+    means = rows.received(roles.counted)[:, enough]
     empty = np.isnan(means).all(axis=1)
     return np.where(empty, np.nan, np.nanmax(means, axis=1, initial=0.0))
 

@@ -8,6 +8,7 @@ the memory of a few heads.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 Queries = Literal["all", "text"]
+Targets = Callable[["Roles", int], list[int]]
 
 QUERIES: tuple[Queries, ...] = ("all", "text")
 _CHUNK_BYTES = 64_000_000
@@ -37,6 +39,7 @@ _CHUNK_BYTES = 64_000_000
 _WHOLE_LAYER = 2**22
 """Number of values up to which a layer is read as a whole and cached by its trace."""
 _NOT_NEGATIVE = -1e-6
+_TINY = np.finfo(np.float64).tiny
 
 
 class Roles:
@@ -59,6 +62,7 @@ class Roles:
         self.special_queries: Bool = np.array(source.query_unit.special, dtype=bool)
         self._axis: TokenAxis = source.key
         self._only_text = queries == "text"
+        self._targets: dict[Targets, Bool] = {}
 
     @cached_property
     def seen(self) -> Bool:
@@ -92,6 +96,19 @@ class Roles:
     def words(self) -> NDArray[np.int64] | None:
         """The word of every key [key]; None if these elements are not pieces of words."""
         return self._owner("word")
+
+    def targets_of(self, targets: Targets) -> Bool:
+        """Return the targets of all queries that a query can see [query, key].
+
+        Args:
+            targets: Takes the roles and a query, returns its keys.
+        """
+        if targets not in self._targets:
+            mask = np.zeros((self.queries, self.keys), dtype=bool)
+            for query in range(self.queries):
+                mask[query, targets(self, query)] = True
+            self._targets[targets] = np.tril(mask) if self.causal else mask
+        return self._targets[targets]
 
     @cached_property
     def occurrences(self) -> dict[str, list[int]]:
@@ -181,8 +198,36 @@ class Rows:
         Args:
             keys: The keys [key], or those of every query [query, key].
         """
-        chosen = self.shares[:, :, keys] if keys.ndim == 1 else np.where(keys, self.shares, 0.0)
-        return chosen.sum(axis=2)
+        if keys.ndim == 1:
+            return self.shares @ keys.astype(np.float64)
+        return np.einsum("hqk,qk->hq", self.shares, keys.astype(np.float64))
+
+    def received(self, where: Bool | None = None, *, itself: bool = False) -> Float:
+        """Return the mean share that goes to every key, over the queries that see it [head, key].
+
+        Args:
+            where: Restrict the mean to these rows [query].
+            itself: Whether a key's query counts; else only the other queries of a square map do.
+        """
+        rows = self.filled if where is None else self.filled & where
+        # Keys that a query does not see have no share, so that a product of matrices sums those that count.
+        totals = (rows[:, None].astype(np.float64) @ self.shares)[:, 0]
+        counts = np.stack([self.seen[counted].sum(axis=0) for counted in rows])
+        if not itself:
+            totals = np.maximum(totals - np.einsum("hkk->hk", self.shares) * rows, 0.0)
+            counts -= rows & self.seen.diagonal()
+        return divided(totals, counts)
+
+    @cached_property
+    def entropy(self) -> Float:
+        """Entropy of every row, in nats: -sum_j a_ij ln a_ij, where 0 ln 0 is 0 [head, query].
+
+        A sink counts as one more key.
+        """
+        # The smallest positive number stands for 0: its product with 0 is 0, and a `where` takes longer.
+        logs = np.log(np.maximum(self.shares, _TINY))
+        of_keys = np.einsum("hqk,hqk->hq", self.shares, logs)
+        return 0.0 - of_keys - self.to_sink * np.log(np.maximum(self.to_sink, _TINY))
 
 
 def divided(totals: Float, counts: NDArray[np.integer]) -> Float:
@@ -232,7 +277,9 @@ def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[
     """
     for index, first, values in values_by_layer(source, unit, roles, desc):
         number = source.layers[index]
-        yield index, first, rows_of(values, roles, f"layer {number}", seen_in(source, unit, roles, number))
+        if first == 0:  # once for all chunks of a layer: a long text's mask is made to be read
+            seen = seen_in(source, unit, roles, number)
+        yield index, first, rows_of(values, roles, f"layer {number}", seen)
 
 
 def seen_in(source: MixingMap, unit: str, roles: Roles, layer: int) -> Bool:
@@ -288,5 +335,5 @@ def rows_of(values: Any, roles: Roles, name: str, seen: Bool) -> Rows:
     if roles.sink:
         return Rows(shares, np.ones(shares.shape[:2], dtype=bool), roles, seen)
     totals = shares.sum(axis=2, keepdims=True)
-    np.divide(shares, totals, out=shares, where=totals > 0)
+    shares /= np.where(totals > 0, totals, 1.0)
     return Rows(shares, totals[:, :, 0] > 0, roles, seen)

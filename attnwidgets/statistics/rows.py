@@ -13,11 +13,9 @@ import numpy as np
 from attnwidgets.statistics.statistic import Statistic, register, statistic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
-    from attnwidgets.statistics.row_shares import Bool, Float, Roles, Rows
+    from attnwidgets.statistics.row_shares import Bool, Float, Roles, Rows, Targets
 
 RECEIVER = register(
     Statistic(
@@ -42,22 +40,10 @@ def _starts_special(roles: Roles) -> str:
     return "" if roles.special_queries[:1].any() else "the text does not begin with a special element"
 
 
-def entropy_of_rows(rows: Rows) -> Float:
-    """Return the entropy of every row, in nats: -sum_j a_ij ln a_ij, where 0 ln 0 is 0 [head, query].
-
-    A sink counts as one more key.
-    """
-
-    def plain(shares: Float) -> Float:
-        return shares * np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-
-    return 0.0 - plain(rows.shares).sum(axis=2) - plain(rows.to_sink)
-
-
 def relative_entropy_of_rows(rows: Rows) -> Float:
     """Return the entropy of every row, divided by that of equal shares of all it can see [head, query]."""
     most: Float = np.log(np.maximum(rows.seen.sum(axis=1) + rows.roles.sink, 2))
-    return entropy_of_rows(rows) / most
+    return rows.entropy / most
 
 
 @statistic()
@@ -69,7 +55,7 @@ def entropy(rows: Rows) -> Float:
     Low: focused on one element
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
     """
-    return rows.mean(entropy_of_rows(rows))
+    return rows.mean(rows.entropy)
 
 
 @statistic(refusal=_several_keys)
@@ -94,7 +80,7 @@ def cls_entropy(rows: Rows) -> Float:
     Low: it reads one element
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
     """
-    return np.where(rows.filled[:, 0], entropy_of_rows(rows)[:, 0], np.nan)
+    return np.where(rows.filled[:, 0], rows.entropy[:, 0], np.nan)
 
 
 def places_compare(roles: Roles) -> str:
@@ -126,7 +112,7 @@ def mean_distance(rows: Rows) -> Float:
         |i - j| for encoders, as in Dosovitskiy et al. 2021, figure 7
     """
     sums = rows.mean(rows.shares.sum(axis=2))
-    far = rows.mean((rows.shares * rows.roles.distance).sum(axis=2))
+    far = rows.mean(np.einsum("hqk,qk->hq", rows.shares, rows.roles.distance))
     return np.divide(far, sums, out=np.full_like(far, np.nan), where=sums > 0)
 
 
@@ -307,14 +293,6 @@ def earlier_of(roles: Roles, query: int) -> list[int]:
     return roles.occurrences[roles.labels[query]][: roles.rank[query]]
 
 
-def mask_of(roles: Roles, targets: Callable[[Roles, int], list[int]]) -> Bool:
-    """Return targets of all queries that a query can see [query, key]."""
-    mask = np.zeros((roles.queries, roles.keys), dtype=bool)
-    for query in range(roles.queries):
-        mask[query, targets(roles, query)] = True
-    return np.tril(mask) if roles.causal else mask
-
-
 def has_pieces(roles: Roles) -> str:
     """Return why the text lacks words of several pieces, or ""."""
     reason = places_compare(roles)
@@ -359,7 +337,7 @@ def duplicate_token(rows: Rows) -> Float:
     return _towards(rows, earlier_of)
 
 
-def _towards(rows: Rows, targets: Callable[[Roles, int], list[int]]) -> Float:
-    mask = mask_of(rows.roles, targets)
+def _towards(rows: Rows, targets: Targets) -> Float:
+    mask = rows.roles.targets_of(targets)
     has_target: Bool = np.asarray(mask.any(axis=1))
     return rows.mean(rows.mass(mask), has_target)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets.explanations.registry.several_traces import takes_lists
-from attnwidgets.statistics.row_shares import Float, Roles, Rows, by_layer, divided, seen_in, source_of
+from attnwidgets.statistics.row_shares import Float, Roles, Rows, by_layer, seen_in, source_of
 from attnwidgets.statistics.rows import places_compare
 from attnwidgets.statistics.statistic import statistic
 
@@ -61,7 +61,7 @@ def inner_sink(rows: Rows) -> Float:
     Source: importance as in Gu et al. 2025; that sinks also occur inside texts: Sun et al. 2024, Massive
         Activations in Large Language Models; Yu et al. 2024, Unveiling and Harnessing Hidden Attention Sinks
     """
-    importance = _from_others(rows)[:, _candidates(rows.roles, rows.seen, inside=True)]
+    importance = rows.received()[:, _candidates(rows.roles, rows.seen, inside=True)]
     empty = np.isnan(importance).all(axis=1)
     return np.where(empty, np.nan, np.nanmax(importance, axis=1, initial=0.0))
 
@@ -86,18 +86,6 @@ def _enough(roles: Roles, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         enough[0] = True
         enough |= not roles.causal
     return enough
-
-
-def _from_others(rows: Rows) -> Float:
-    """Return the mean share of other queries that goes to every key they see [head, key]."""
-    others = ~np.eye(rows.roles.keys, dtype=bool)
-    return _mean_over_queries(
-        np.where(others, rows.shares, 0.0), rows.filled[:, :, None] & rows.seen & others
-    )
-
-
-def _mean_over_queries(shares: Float, seen: NDArray[np.bool_]) -> Float:
-    return divided(np.where(seen, shares, 0.0).sum(axis=1), seen.sum(axis=1))
 
 
 @takes_lists
@@ -226,8 +214,6 @@ def _importance(
     heads = 1 if source.heads is None else len(source.heads)
     importance = np.full((len(source.layers), heads, roles.keys), np.nan)
     for layer, head, rows in by_layer(source, read_unit, roles, "attention sinks"):
-        means = _from_others(rows) if roles.square and not with_itself else None
-        if means is None:
-            means = _mean_over_queries(rows.shares, rows.filled[:, :, None] & rows.seen)
+        means = rows.received(itself=with_itself or not roles.square)
         importance[layer, head : head + len(means)] = means
     return importance, source, roles

@@ -234,8 +234,8 @@ def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any],
     """Return a call's output [batch, head, query, dim] whose weights nobody reads.
 
     They stay inside torch's fused attention, which is several times as fast and gives the bits of a model
-    that is set to sdpa, as most are. Those of a model that is set to eager attention are computed in blocks of
-    queries, with its bits, as long as they are not too many; and so are those that fused attention cannot
+    that is set to sdpa, as most are. Those of a model that is set to eager attention are computed in blocks
+    of queries, with its bits, as long as they are not too many; and so are those that fused attention cannot
     compute without making them all.
     """
     fits = query.shape[-1] == value.shape[-1] and query.dtype == value.dtype
