@@ -250,9 +250,9 @@ class GivenLayer:
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
         """Return [head, query, key]; of the given heads and queries only."""
         n_heads, n_queries, _ = self.shape
-        weights = self.given[positions(heads, n_heads, "head")]
-        chosen = as_array(weights[:, positions(queries, n_queries, "query")])
-        return chosen.astype(self.dtype, copy=False)
+        # Queries first: blocks of them are views, while a list of heads copies every row that is left.
+        rows = self.given[:, positions(queries, n_queries, "query")]
+        return as_array(rows[positions(heads, n_heads, "head")]).astype(self.dtype, copy=False)
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,8 @@ def regroup(fine: Unit, coarse: Unit) -> Groups | None:
 
     An element without tokens gets an empty group.
     """
+    if fine.spans == coarse.spans:
+        return tuple((element,) if span else () for element, span in enumerate(fine.spans))
     owner = {token: element for element, span in enumerate(coarse.spans) for token in span}
     groups: list[list[int]] = [[] for _ in coarse.spans]
     for element, span in enumerate(fine.spans):
@@ -296,7 +298,9 @@ class ReadByUnits(LazyLayers):
 
     def _groups(self, name: str) -> tuple[Groups, Groups] | None:
         query_unit, key_unit = self._units_named(name)
-        query, key = regroup(self.query_unit, query_unit), regroup(self.key_unit, key_unit)
+        query = regroup(self.query_unit, query_unit)
+        is_same = self.query_unit.spans == self.key_unit.spans and query_unit.spans == key_unit.spans
+        key = query if is_same else regroup(self.key_unit, key_unit)
         return None if query is None or key is None else (query, key)
 
     def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:

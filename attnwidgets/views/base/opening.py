@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     Float = NDArray[np.floating]
     Bool = NDArray[np.bool_]
 
-MOST_WEIGHTS = 2**28
+MOST_WEIGHTS = 2**26
 """Attention weights of a map above which heads are compared by some of their rows."""
 
-SAMPLED_WEIGHTS = 2**27
+SAMPLED_WEIGHTS = 2**25
 """Weights that are then read, at most."""
 
 _SAMPLED, _FEWEST = 64, 8  # rows of tokens that are read, and elements that must be among them

@@ -37,8 +37,8 @@ def elements_of(tokens: TokenAxis, unit: str) -> Unit:
 def axis(tokens: TokenAxis, unit: str) -> dict[str, Any]:
     """Return the Axis of wire.ts: the elements of a matrix axis, with the tokens behind each."""
     elements = elements_of(tokens, unit)
-    spans = [list(members) for members in elements.spans]
-    are_tokens = len(spans) == len(tokens) and spans == [[i] for i in range(len(spans))]
+    spans = elements.spans
+    are_tokens = len(spans) == len(tokens) and all(members == (i,) for i, members in enumerate(spans))
     boundary = None
     if tokens.boundary is not None:
         after = (i for i, members in enumerate(spans) if members and min(members) >= tokens.boundary)
@@ -46,7 +46,7 @@ def axis(tokens: TokenAxis, unit: str) -> dict[str, Any]:
     return {
         "unit": unit,
         "labels": [str(label) for label in elements.labels],
-        "spans": None if are_tokens else spans,
+        "spans": None if are_tokens else list(map(list, spans)),
         "special": [int(flag) for flag in elements.special],
         "segment": [int(tokens.segment[members[0]]) if members else 0 for members in spans],
         "boundary": boundary,

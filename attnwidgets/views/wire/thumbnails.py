@@ -195,13 +195,18 @@ def _pooled(source: Source, layer: int, indices: Sequence[int], cells: Cells) ->
         return pool(np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf), cells.rows, cells.cols)
     present = [at for at in indices if at < source.count(layer)]
     blocks = even(int(rows.sum()), cells.rows), even(int(cols.sum()), cells.cols)
+    # As a slice where possible: a mask copies every value that is read.
+    read = np.flatnonzero(cols)
+    adjacent = len(read) and read[-1] - read[0] == len(read) - 1
+    columns: Any = slice(read[0], read[-1] + 1) if adjacent else cols
     pooled = Pooled((len(present),), *blocks)
     if present:
         heads = None if source.heads is None else [source.heads[at] for at in present]
         for first, values in source.blocks_of(layer, heads):
             selected = rows[first : first + values.shape[-2]]
             if selected.any():
-                pooled.add(int(rows[:first].sum()), values[..., selected, :][..., cols])
+                values = values if selected.all() else values[..., selected, :]  # noqa: PLW2901 - a part of them
+                pooled.add(int(rows[:first].sum()), values[..., columns])
     return np.pad(pooled.values, ((0, len(indices) - len(present)), (0, 0), (0, 0)))  # pruned heads are empty
 
 
