@@ -1,4 +1,4 @@
-"""Explanations of one text over the same elements, each read as a vector; several models by common words."""
+"""Explanations of a text over the same elements, each read as a vector; several models by common words."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ SHARED = "shared word"
 
 
 class Compared:
-    """Explanations of one text over the same elements.
+    """Explanations of a text over the same elements.
 
     Args:
         items: The explanations.
         how: How a map becomes a vector: "row", or another scheme of `MixingMap.to_attributions`.
-        query: The query whose row is read; None: the pinned one, else the last that is not special.
+        query: The query whose row is read; None: the pinned query, else the last that is not special.
 
     Raises:
         ValueError: They explain different texts, or the scheme or the query does not fit.
@@ -82,10 +82,10 @@ class Compared:
             read = row(first, query, diagonal=True).read
             return int(np.argmax(read(np.eye(len(first.query_unit)))))
         labels = elements(self.items[0].explanation).labels[: self.n_shared]
-        places = [i for i, label in enumerate(labels) if query in {i, label, label.strip()}]
-        if len(places) != 1:
-            raise ValueError(f"query={query!r} matches {len(places)} of the shared words, {listed(labels)}.")
-        return places[0]
+        matches = [i for i, label in enumerate(labels) if query in {i, label, label.strip()}]
+        if len(matches) != 1:
+            raise ValueError(f"query={query!r} matches {len(matches)} of the shared words, {listed(labels)}.")
+        return matches[0]
 
     def layer(self, named: int | None, selected: int) -> int:
         """Return a layer that is named, or else the nearest to the selected layer.
@@ -109,11 +109,11 @@ class Compared:
             raise ValueError(f"{name!r} is not one of {listed(self.names)}.{suggest(name, self.names)}")
         return self.names.index(name)
 
-    def units(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the units that every item can be read in, its own first.
+    def units(self, only: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the units that every item can be read in, that of the values first.
 
         Args:
-            wanted: Only these; empty: all.
+            only: Names of units; empty: all.
         """
         available = [
             [self.unit] if self.n_shared else item.explanation.available_units() for item in self.items
@@ -121,11 +121,11 @@ class Compared:
         return tuple(
             name
             for name in dict.fromkeys((self.unit, *available[0]))
-            if all(name in units for units in available) and (not wanted or name in wanted)
+            if all(name in units for units in available) and (not only or name in only)
         )
 
     def reading(self, index: int, unit: str) -> Any:
-        """Return one item's explanation in a unit."""
+        """Return an item's explanation in a unit."""
         key = (index, unit)
         if key not in self._in_unit:
             self._in_unit[key] = self.items[index].explanation.to(unit)
@@ -138,16 +138,16 @@ class Compared:
         return cell.query if 0 <= cell.query < len(self.axis.units[self.unit]) else None
 
     def query_in(self, query: int | None, unit: str) -> int | None:
-        """Return a query, or for None the one that is read while none is pinned; None if no rows are read."""
+        """Return a query; for None the query that is read without a pin, or None if no rows are read."""
         return self._default_query(unit) if query is None and self.by_row else query
 
     def _default_query(self, unit: str) -> int:
-        """Return the query that was given, or the last content element: see `last_content`."""
+        """Return the named query, or the last content element: see `last_content`."""
         index = self.items.index(self._by_query[0])
         reading = self.reading(index, unit)
         if self.query is not None and self.query >= 0:
             groups = regroup(self.items[index].explanation.query_unit, reading.query_unit) or ()
-            return next((place for place, group in enumerate(groups) if self.query in group), self.query)
+            return next((index for index, group in enumerate(groups) if self.query in group), self.query)
         count = self.n_shared or len(reading.query_labels)
         return last_content(reading.query_labels[:count], reading.query_unit.special[:count])
 
@@ -156,7 +156,7 @@ class Compared:
 
         Args:
             layer: Layer of a map with several; the nearest it has.
-            query: Query whose row is read; None: the default one.
+            query: Query whose row is read; None: the default query.
             unit: One of `units`.
 
         Raises:
@@ -194,7 +194,7 @@ class Compared:
         return total <= 1 + _SLACK and (self.n_shared is not None or total >= 1 - _SLACK)
 
     def attributions(self, layer: int, query: int | None, unit: str) -> dict[str, Attributions]:
-        """Return the vectors as attributions over one axis, by name: what `aw.evaluate.agreement` takes."""
+        """Return the vectors as attributions by name, as `aw.evaluate.agreement` takes them."""
         return {
             item.name: Attributions(values, axis=self.axis, unit=unit, method=item.explanation.method)
             for item, values in zip(self.items, self.vectors(layer, query, unit), strict=True)
@@ -205,7 +205,7 @@ class Compared:
         return [", ".join(filter(None, (_layer_words(item, layer), item.note))) for item in self.items]
 
     def main(self, title: str = "comparison") -> Any:
-        """Return what the store holds: a row for each item.
+        """Return the explanation for the store, with a row for each item.
 
         It is a map by layers if any item has several, else attributions.
 
@@ -244,7 +244,7 @@ class Compared:
 
 
 def nearest(layers: Sequence[int], layer: int) -> int:
-    """Return the layer nearest to a wanted one."""
+    """Return the layer nearest to a number."""
     return min(layers, key=lambda number: abs(number - layer))
 
 
@@ -295,7 +295,7 @@ def aligned(explanations: Sequence[Any], names: Sequence[str]) -> tuple[list[Any
         raise ValueError(f"{names[0]!r} has no words to compare: only special tokens.")
     ends = sorted(set.intersection(*map(_ends, texts)))
     first_labels = elements(by_word[0]).labels
-    labels = ["".join(first_labels[place] for place in group) for group in _grouped(texts[0], ends)]
+    labels = ["".join(first_labels[index] for index in group) for group in _grouped(texts[0], ends)]
     shared = [
         item.to(_shared_unit(elements(item), _grouped(words, ends), labels))
         for item, words in zip(by_word, texts, strict=True)
@@ -333,16 +333,16 @@ def _ends(words: Sequence[tuple[str, int]]) -> set[int]:
 
 
 def _shared_unit(unit: Unit, groups: Sequence[Sequence[int]], labels: Sequence[str]) -> Unit:
-    """Return the shared words over one model's tokens, followed by the elements outside of them.
+    """Return the shared words over the tokens of a model, followed by the elements outside of them.
 
     Args:
-        unit: The model's own elements.
+        unit: The elements of the model.
         groups: Numbers of the elements that make up each shared word.
         labels: Names of the shared words.
     """
-    inside = {place for group in groups for place in group}
+    inside = {index for group in groups for index in group}
     others = [index for index in range(len(unit)) if index not in inside]
-    spans = [tuple(token for place in group for token in unit.spans[place]) for group in groups]
+    spans = [tuple(token for index in group for token in unit.spans[index]) for group in groups]
     return Unit(
         SHARED,
         (*labels, *(unit.labels[other] for other in others)),
@@ -355,10 +355,10 @@ def _grouped(words: Sequence[tuple[str, int]], ends: Sequence[int]) -> list[list
     """Return the numbers of the words up to each shared end; a word without letters joins those before it."""
     groups: list[list[int]] = [[] for _ in ends]
     length, at = 0, 0
-    for text, place in words:
+    for text, index in words:
         if text and length >= ends[at]:
             at += 1
-        groups[at].append(place)
+        groups[at].append(index)
         length += len(text)
     return groups
 

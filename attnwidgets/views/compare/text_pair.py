@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
     Float = NDArray[np.float64]
-    Held = Callable[[str, str], Any]
+    Computed = Callable[[str, str], Any]
 
 CHIPS = 8
 """Predictions of each text that are named."""
@@ -44,13 +44,13 @@ class TextPair:
     Args:
         first: A trace.
         other: A trace of another text.
-        held: Takes the key of a method and a stack, returns a map of the first text that is computed already,
-            or None.
+        computed: Takes the key of a method and a stack, returns the map of the first text if it is computed,
+            else None.
     """
 
-    def __init__(self, first: Trace, other: Trace, held: Held) -> None:
+    def __init__(self, first: Trace, other: Trace, computed: Computed) -> None:
         self.traces = (first, other)
-        self._held = held
+        self._computed = computed
         self._aligned: dict[tuple[str, str, str, str], Aligned] = {}
         self._explanations: dict[tuple[int, str, str], Any] = {}
 
@@ -70,20 +70,21 @@ class TextPair:
         """Return the `Outcomes` of js/src/views/compare/twoTexts/outcomes.ts: probabilities, or numbers.
 
         Args:
-            target: A class or token that is among them in any case.
-            foil: Another one.
+            target: A class or token to include.
+            foil: The class or token to contrast it with.
         """
         titles = [trace.predictions_title if trace.answer.predicts else "" for trace in self.traces]
         chips = [
             [[*_CHIP(prediction_of(prediction, ""))] for prediction in trace.predictions(CHIPS) if title]
             for trace, title in zip(self.traces, titles, strict=True)
         ]
-        told: dict[str, Any] = {"titles": titles, "chips": chips, "rows": [], "reason": "", "target": None}
+        outcomes: dict[str, Any] = {"titles": titles, "chips": chips, "rows": []}
+        outcomes |= {"reason": "", "target": None}
         if not all(map(predict, self.traces)):
-            return told | {"reason": "the model predicts nothing here" if not any(titles) else ""}
+            return outcomes | {"reason": "the model predicts nothing here" if not any(titles) else ""}
         reason = why_other_outputs(*self.traces)
         if reason:
-            return told | {"reason": f"their outputs are not the same: {reason}"}
+            return outcomes | {"reason": f"their outputs are not the same: {reason}"}
         shares = [
             predicted_values(trace, trace.logits).numpy() for trace in self.traces if trace.logits is not None
         ]
@@ -92,16 +93,16 @@ class TextPair:
             if not 0 <= number < len(shares[0]):
                 raise IndexError(f"outcome {number} is out of range: there are {len(shares[0])}.")
         likely = [prediction for trace in self.traces for prediction in trace.predictions(MOST)]
-        likely.sort(key=lambda one: -one.probability)
+        likely.sort(key=lambda prediction: -prediction.probability)
         numbers = list(dict.fromkeys([*chosen, *(item.id for item in likely)]))[:MOST]
         rows = [
             [number, label_of(self.traces[0], number), float(shares[0][number]), float(shares[1][number])]
             for number in numbers
         ]
-        return told | {"rows": rows, "target": chosen[0] if chosen else None}
+        return outcomes | {"rows": rows, "target": chosen[0] if chosen else None}
 
     def _target(self, target: int | None) -> int | None:
-        """Return what is explained in both: what the first text predicts, if nothing was chosen."""
+        """Return the target in both texts: the prediction of the first text, if none was chosen."""
         predicted = self.predicted()
         return target if target is not None or not predicted else int(predicted[0].id)
 
@@ -117,16 +118,17 @@ class TextPair:
             head: A reduction over heads, "mean" or "max"; any other head reduces nothing.
 
         Raises:
-            ValueError: The method was computed with options of its own, or does not support a text.
+            ValueError: The method was computed with other options than its defaults, or does not support a
+                text.
         """
         how = head if head in REDUCTIONS else ""
-        place = (key, stack, unit, str(how))
-        if place not in self._aligned:
+        cached = (key, stack, unit, str(how))
+        if cached not in self._aligned:
             sides = [self._explanation(side, key, stack) for side in range(len(self.traces))]
             if how and getattr(sides[0], "heads", None) is not None:
                 sides = [item.reduce("head", how) for item in sides]
-            self._aligned[place] = Aligned(*(entry.to(unit) for entry in sides))
-        return self._aligned[place]
+            self._aligned[cached] = Aligned(*(entry.to(unit) for entry in sides))
+        return self._aligned[cached]
 
     def options(self, key: str, stack: str) -> dict[str, Any]:
         """Return the options under which a method explains both texts: its target, foil and stack."""
@@ -143,11 +145,11 @@ class TextPair:
         return chosen
 
     def _explanation(self, side: int, key: str, stack: str) -> Any:
-        """Return the explanation of one text, computed once for all units."""
-        place = (side, key, stack)
-        if place not in self._explanations:
-            self._explanations[place] = self._explain(side, key, stack)
-        return self._explanations[place]
+        """Return the explanation of a text, computed once for all units."""
+        cached = (side, key, stack)
+        if cached not in self._explanations:
+            self._explanations[cached] = self._explain(side, key, stack)
+        return self._explanations[cached]
 
     def _explain(self, side: int, key: str, stack: str) -> Any:
         from attnwidgets.explanations.registry.registry import methods
@@ -157,9 +159,9 @@ class TextPair:
                 f"{method_of(key)} was computed with options of its own, which only one text has; choose it "
                 "in the menu, or compare aw.….diff(…) of both."
             )
-        held = self._held(key, stack) if side == 0 else None
-        if held is not None and not isinstance(held, Attributions):
-            return held
+        computed = self._computed(key, stack) if side == 0 else None
+        if computed is not None and not isinstance(computed, Attributions):
+            return computed
         return methods()[method_of(key)].function(self.traces[side], **self.options(key, stack))
 
     def alignments(self, stack: str, unit: str) -> tuple[Alignment, Alignment]:
@@ -169,8 +171,8 @@ class TextPair:
         by = aligned_by(*self.traces)
         (query, key), (other_query, other_key) = (trace.axes(stack) for trace in self.traces)
         queries = align(query, other_query, unit, by=by)
-        is_one = query is key and other_query is other_key
-        return queries, queries if is_one else align(key, other_key, unit, by=by)
+        is_same = query is key and other_query is other_key
+        return queries, queries if is_same else align(key, other_key, unit, by=by)
 
     def rows(
         self, key: str, stack: str, unit: str, layer: int, head: int | str, query: int | None
@@ -183,18 +185,18 @@ class TextPair:
             unit: Name of the unit.
             layer: Layer of maps.
             head: Head of maps: a number, "mean", "max", or "-" without heads.
-            query: Column of the query whose row is read of maps; None: the default one.
+            query: Column of the query whose row is read of maps; None: the default query.
 
         Raises:
             IndexError: The layer, head or query is out of range.
         """
         result = self.explained(key, stack, unit, head)
         if isinstance(result.sides[0], Attributions):
-            one, two = result.vectors()
-            return result, np.stack([one, two, one - two]), None
+            first, other = result.vectors()
+            return result, np.stack([first, other, first - other]), None
         chosen = self.default_query(stack, result.queries) if query is None else query
-        one, two = self._matrix(result, layer, head, [_within(chosen, len(result.queries))])
-        return result, np.concatenate([one, two, one - two]), chosen
+        first, other = self._matrix(result, layer, head, [_within(chosen, len(result.queries))])
+        return result, np.concatenate([first, other, first - other]), chosen
 
     def maps(
         self, key: str, stack: str, unit: str, layer: int, head: int | str, first: tuple[int, int], most: int
@@ -211,29 +213,29 @@ class TextPair:
             most: The largest number of each.
         """
         result = self.explained(key, stack, unit, head)
-        start = [max(0, int(place)) for place in first]
+        start = [max(0, int(column)) for column in first]
         queries = range(len(result.queries))[start[0] : start[0] + most]
-        one, two = (
+        of_first, of_other = (
             values[:, start[1] : start[1] + most] for values in self._matrix(result, layer, head, queries)
         )
-        return result, np.stack([one, two, one - two])
+        return result, np.stack([of_first, of_other, of_first - of_other])
 
     def default_query(self, stack: str, queries: Alignment) -> int:
         """Return the column of a stack whose row is read without a pin."""
         return default_query(queries, causal=self.traces[0].is_causal(stack))
 
     @staticmethod
-    def _matrix(found: Aligned, layer: int, head: int | str, queries: Sequence[int]) -> tuple[Float, Float]:
-        """Return rows of one head of two maps [column of queries, column of keys]."""
-        heads = found.sides[0].heads
-        if layer not in found.sides[0].layers:
-            raise IndexError(f"layer {layer} is not one of {listed(found.sides[0].layers)}.")
+    def _matrix(result: Aligned, layer: int, head: int | str, queries: Sequence[int]) -> tuple[Float, Float]:
+        """Return rows of a head of two maps [column of queries, column of keys]."""
+        heads = result.sides[0].heads
+        if layer not in result.sides[0].layers:
+            raise IndexError(f"layer {layer} is not one of {listed(result.sides[0].layers)}.")
         if heads is None:
-            return found.rows(layer, None, queries)
+            return result.rows(layer, None, queries)
         if not isinstance(head, int) or head not in heads:
             raise IndexError(f"head {head!r} is not one of {listed(heads)}.")
-        one, two = found.rows(layer, [head], queries)
-        return one[0], two[0]
+        first, other = result.rows(layer, [head], queries)
+        return first[0], other[0]
 
 
 def default_query(queries: Alignment, *, causal: bool) -> int:
@@ -242,20 +244,20 @@ def default_query(queries: Alignment, *, causal: bool) -> int:
     Where queries see what follows, it is the first word in which the texts differ and which both have. Else,
     and without one, it is the last word that both have.
     """
-    places = range(len(queries))
+    columns = range(len(queries))
     both = [bool(column.first and column.second) for column in queries.columns]
-    special = [queries.special(number) for number in places]
+    special = [queries.special(number) for number in columns]
     differing = [number for number in queries.differing if both[number] and not special[number]]
     if differing and not causal:
         return differing[0]
-    labels = [queries.label(number, 0) for number in places]
-    return max(0, last_content(labels, [special[number] or not both[number] for number in places]))
+    labels = [queries.label(number, 0) for number in columns]
+    return max(0, last_content(labels, [special[number] or not both[number] for number in columns]))
 
 
 def two_texts_of(shown: Any) -> list[Any] | None:
     """Return two traces of two texts, or None for anything else.
 
-    Traces by two models of one text are not two texts, whatever their tokens are.
+    Traces of the same text by two models are not two texts, even if their tokens differ.
     """
     if not isinstance(shown, (list, tuple)) or len(shown) != 2 or not all(map(is_trace, shown)):  # noqa: PLR2004
         return None

@@ -43,24 +43,25 @@ class TwoTexts(View):
     """Two texts under one method: their values in aligned columns, the difference, and both predictions.
 
     Tokens are aligned by edit distance, those of two tokenizers by the characters that they spell, and the
-    places where the texts differ are framed. Attributions are two rows on one scale, with bars of A less B
-    below; both explain the same target, and the part of no token stands next to the parts of the tokens, so
-    that the difference is accounted for. Of a map there is the row of the chosen query, or the two maps side
-    by side with their difference. At the right are the probabilities of both, and in words what moved.
+    columns in which the texts differ are framed. Attributions are two rows on the same scale, with bars of A
+    less B below; both explain the same target, and the part of no token stands next to the parts of the
+    tokens, so that the difference is accounted for. Of a map there is the row of the chosen query, or the two
+    maps side by side with their difference. At the right are the probabilities of both, and a sentence on
+    what moved.
 
     A token that only one text has counts whole. Click a column to pin it, a prediction to explain it in both
     texts; with Shift it becomes the foil. The view is linked to views of the first text; a pin is passed on
-    to views of the second one, while a kernel runs.
+    to views of the second text, while a kernel runs.
 
     Args:
         shown: Two traces, in a list.
         more: The second trace, if `shown` is the first.
         names: Short names of the texts.
-        methods: Methods the reader can choose from, by name, the one it opens with first; empty: every
-            method.
-        target: The class or token that is explained in both texts, by number or name; None: what the first
-            text predicts, rather than what the second does.
-        foil: What it is contrasted with.
+        methods: Methods the reader can choose from, by name, beginning with the method it opens with; empty:
+            every method.
+        target: The class or token that is explained in both texts, by number or name; None: the prediction
+            of the first text, rather than that of the second.
+        foil: The class or token that it is contrasted with.
 
     Raises:
         TypeError: `shown` is not two traces.
@@ -92,7 +93,7 @@ class TwoTexts(View):
     ) -> None:
         first, other = _two_traces([shown, *more] if more else shown)
         self._names_of_texts = _two_names(names)
-        self._pair = TextPair(first, other, self._held)
+        self._pair = TextPair(first, other, self._computed)
         if not self._pair.stacks():
             raise ValueError("TwoTexts(): the traces have no stack in common.")
         is_new = SELECTIONS.get((session(), first.id)) is None
@@ -119,7 +120,7 @@ class TwoTexts(View):
 
     @property
     def traces(self) -> tuple[Any, Any]:
-        """The two traces, the one that other views are linked by first."""
+        """The two traces, first the trace by which other views are linked."""
         return self._pair.traces
 
     def difference(
@@ -133,10 +134,10 @@ class TwoTexts(View):
         """Return the explanation of the first text less that of the second, by aligned columns.
 
         Args:
-            method: Its key, as in `view.selection.method`, also with a target: "lrp@1-0". None: the one that
-                is shown.
-            stack: "encoder", "decoder" or "cross", where there are several; None: the one that is shown.
-            unit: The unit of the columns; None: the one that is shown.
+            method: Its key, as in `view.selection.method`, also with a target: "lrp@1-0". None: the method
+                that is shown.
+            stack: "encoder", "decoder" or "cross", where there are several; None: the stack that is shown.
+            unit: The unit of the columns; None: the unit that is shown.
             head: A reduction over the heads of both maps first: "mean" or "max"; None: none.
 
         Raises:
@@ -149,18 +150,22 @@ class TwoTexts(View):
         ).difference()
 
     def describe(self) -> str:
-        """Return one or two sentences on what differs: the texts, and their predictions."""
+        """Return one or two sentences on the differences of the texts and of their predictions."""
         alignment = self._pair.alignments(self._pair.stacks()[0], "token")[0]
         changes = list(alignment.changes())
-        said = ", ".join(f"“{item or 'nothing'}” for “{two or 'nothing'}”" for item, two in changes[:3])
+        differences = ", ".join(
+            f"“{item or 'nothing'}” for “{other or 'nothing'}”" for item, other in changes[:3]
+        )
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""  # noqa: PLR2004
         texts = " and ".join(quoted(trace.text) for trace in self._pair.traces)
         predicted = self._pair.predictions()["rows"]
         form = ".4g" if self._pair.traces[0].answer.is_numbers else ".0%"
-        top = "".join(f" “{label}”: {item:{form}} and {two:{form}}." for _, label, item, two in predicted[:2])
-        return f"Two texts, {texts}: {said or 'no difference'}{more}.{top}"
+        top = "".join(
+            f" “{label}”: {item:{form}} and {other:{form}}." for _, label, item, other in predicted[:2]
+        )
+        return f"Two texts, {texts}: {differences or 'no difference'}{more}.{top}"
 
-    # -- what the browser asks ---------------------------------------------------------------------
+    # -- requests of the browser ---------------------------------------------------------------------
 
     def _own_options(self) -> dict[str, Any]:
         return {"names": list(self._names_of_texts), "window": WINDOW, "recorded": list(RECORDED)}
@@ -198,14 +203,14 @@ class TwoTexts(View):
     def _rows(
         self, method: str, stack: str, unit: str, layer: int, head: int | str, query: int | None
     ) -> Answer:
-        """Answer with [A, B, A less B; column], float32, and what no token has."""
+        """Answer with [A, B, A less B; column], float32, and the part of no token."""
         result, values, read = self._pair.rows(_key(method), stack, unit, layer, head, query)
         first, other = result.sides
         meta: dict[str, Any] = {"query": read, "shares": bool(getattr(first, "stochastic", False))}
         if isinstance(first, Attributions):
-            known = first.residual is not None and other.residual is not None
+            have_rests = first.residual is not None and other.residual is not None
             meta |= {
-                "rests": [float(side.residual) for side in result.sides] if known else None,
+                "rests": [float(side.residual) for side in result.sides] if have_rests else None,
                 "verdict": verdict_of(first),
                 "about": [first.targets[0], first.foil],
                 "title": str(first.provenance.get("title") or first.method),
@@ -220,11 +225,11 @@ class TwoTexts(View):
         meta = {"shape": list(values.shape[1:]), "shares": bool(result.sides[0].stochastic)}
         return meta, [values.astype("<f4").tobytes()]
 
-    # -- what travels with the view, and what a page holds -----------------------------------------
+    # -- requests that are answered in advance, for a page -----------------------------------------
 
     def _stacks_and_units(self) -> Iterator[dict[str, Any]]:
-        wanted = {(source.stack, source.unit): None for source in self.sources()}
-        for stack, unit in wanted:
+        shown = {(source.stack, source.unit): None for source in self.sources()}
+        for stack, unit in shown:
             if stack in self._pair.stacks():
                 yield {"stack": stack, "unit": unit}
 
@@ -236,7 +241,7 @@ class TwoTexts(View):
         yield {"target": target and target.id, "foil": foil and foil.id}
 
     def _requests_of(self, topic: str, *, recorded: bool) -> Iterator[dict[str, Any]]:
-        """Yield the requests of a page for a topic, those near to what is shown first."""
+        """Yield the requests of a page for a topic, those near to the shown map first."""
         state, room = self.selection, _PAGE_BYTES
         keys = {_key(state.method)} | ({s.method for s in self.sources()} if self.content.is_named else set())
         keys |= {s.method for s in self.sources() if base_of(s.method) == self.store.explains}
@@ -249,10 +254,10 @@ class TwoTexts(View):
                 continue
             if (method_of(source.method) in RECORDED) != recorded:
                 continue
-            place = {"method": source.method, "stack": source.stack, "unit": source.unit}
+            request = {"method": source.method, "stack": source.stack, "unit": source.unit}
             if source.attributions:
                 if topic == "rows":
-                    yield {**place, "layer": 0, "head": "-", "query": None}
+                    yield {**request, "layer": 0, "head": "-", "query": None}
                 continue
             queries, keys_of = self._pair.alignments(source.stack, source.unit)
             whole = max(len(queries), len(keys_of)) <= WINDOW
@@ -267,16 +272,16 @@ class TwoTexts(View):
                 if room < 0:
                     return
                 if topic == "maps":
-                    yield {**place, "layer": layer, "head": head, "first": [0, 0]}
+                    yield {**request, "layer": layer, "head": head, "first": [0, 0]}
                 elif not whole:
-                    yield {**place, "layer": layer, "head": head, "query": None}
+                    yield {**request, "layer": layer, "head": head, "query": None}
 
     def _first_of(self, topic: str, *, recorded: bool) -> Iterator[dict[str, Any]]:
         """Yield the request that the view opens with."""
         state = self.selection
         for request in self._requests_of(topic, recorded=recorded):
-            place = (request["method"], request["stack"], request["unit"])
-            if place == (_key(state.method), state.stack, state.unit):
+            source = (request["method"], request["stack"], request["unit"])
+            if source == (_key(state.method), state.stack, state.unit):
                 yield request
                 return
 
@@ -299,36 +304,36 @@ class TwoTexts(View):
 
         key = _key(method)
         result = self._pair.explained(key, stack, unit, head)
-        place: dict[str, Any] = {}
+        selected: dict[str, Any] = {}
         numbers = [column]
         if not isinstance(result.sides[0], Attributions):
             numbers.insert(0, self._pair.default_query(stack, result.queries) if query is None else query)
-            place["layer"] = layer if len(result.sides[0].layers) > 1 else None
-            place["head"] = head if isinstance(head, int) else None
-        value = f".value({listed(*numbers, **place)})"
+            selected["layer"] = layer if len(result.sides[0].layers) > 1 else None
+            selected["head"] = head if isinstance(head, int) else None
+        value = f".value({listed(*numbers, **selected)})"
         name, options = method_of(key), listed(**self._pair.options(key, stack))
-        made = f"{', ' if options else ''}{options})"
-        if head in REDUCTIONS and place:
-            made += f".{head}()"
+        call = f"{', ' if options else ''}{options})"
+        if head in REDUCTIONS and selected:
+            call += f".{head}()"
         if unit != "token":
-            made += f".to({unit!r})"
-        one, two = self._pair.traces
+            call += f".to({unit!r})"
+        first, other = self._pair.traces
         make = getattr(attnwidgets, name, None)
         if make is not None:
             yield (
                 attnwidgets,
                 f".{name}(",
-                one,
-                f"{made}.diff(",
+                first,
+                f"{call}.diff(",
                 attnwidgets,
                 f".{name}(",
-                two,
-                f"{made}){value}",
+                other,
+                f"{call}){value}",
             )
-            yield make, "(", one, f"{made}.diff(", make, "(", two, f"{made}){value}"
-        how = head if head in REDUCTIONS and place else None
-        own = None if stack == "self" else stack
-        yield self, f".difference({listed(key, stack=own, unit=unit, head=how)}){value}"
+            yield make, "(", first, f"{call}.diff(", make, "(", other, f"{call}){value}"
+        how = head if head in REDUCTIONS and selected else None
+        named = None if stack == "self" else stack
+        yield self, f".difference({listed(key, stack=named, unit=unit, head=how)}){value}"
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
         """Yield the arguments for the pinned column, whose expression a page contains."""
@@ -337,7 +342,7 @@ class TwoTexts(View):
             if (source.method, source.unit, source.stack) != (_key(state.method), pinned.unit, state.stack):
                 continue
             queries, keys = self._pair.alignments(source.stack, source.unit)
-            place = {"method": source.method, "stack": source.stack, "unit": source.unit}
+            source_named = {"method": source.method, "stack": source.stack, "unit": source.unit}
             column = _column_of(keys, pinned.key)
             if source.attributions:
                 at = {"layer": 0, "head": "-", "query": None}
@@ -348,7 +353,7 @@ class TwoTexts(View):
                     "head": "-" if source.heads is None else state.head,
                     "query": query,
                 }
-            yield {"of": "difference", **place, **at, "column": column}
+            yield {"of": "difference", **source_named, **at, "column": column}
 
     def _pinned_query(self) -> int | None:
         """Return the column of the pinned query; None without one."""
@@ -359,13 +364,15 @@ class TwoTexts(View):
 
     # -- other views, and pictures -----------------------------------------------------------------
 
-    def _held(self, key: str, stack: str) -> Any:
+    def _computed(self, key: str, stack: str) -> Any:
         """Return a map of the first text that the store has computed, or None."""
-        kept = [source for source in self.store.sources() if (source.method, source.stack) == (key, stack)]
-        return kept[0].explanation if kept and not kept[0].attributions else None
+        computed = [
+            source for source in self.store.sources() if (source.method, source.stack) == (key, stack)
+        ]
+        return computed[0].explanation if computed and not computed[0].attributions else None
 
     def _pass_on(self, _: object) -> None:
-        """Pin in views of the second text what stands in the pinned column."""
+        """Pin the elements of the pinned column in views of the second text."""
         other = SELECTIONS.get((session(), self._pair.traces[1].id))
         pinned, stack = self.selection.pinned, self.selection.stack
         if other is None or other is self.selection or self.comm is None or stack not in self._pair.stacks():
@@ -373,11 +380,11 @@ class TwoTexts(View):
         if pinned is None:
             other.pinned = None
             return
-        places = []
+        pinned_there = []
         for index, alignment in zip(pinned, self._pair.alignments(stack, pinned.unit), strict=True):
             elements = alignment.columns[_column_of(alignment, index)].second if index >= 0 else ()
-            places.append(elements[0] if elements else -1)
-        other.pinned = None if max(places) < 0 else (*places, pinned.unit)
+            pinned_there.append(elements[0] if elements else -1)
+        other.pinned = None if max(pinned_there) < 0 else (*pinned_there, pinned.unit)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.comparisons import two_texts_sheet
@@ -402,7 +409,7 @@ def _columns(alignment: Alignment) -> dict[str, Any]:
 
 
 def _column_of(alignment: Alignment, element: int) -> int:
-    """Return the column in which an element of the first text stands."""
+    """Return the column of an element of the first text."""
     return next(number for number, column in enumerate(alignment.columns) if element in column.first)
 
 
