@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
@@ -387,13 +388,23 @@ def forward_parameters(model: Any) -> frozenset[str]:
     Raises:
         UnsupportedModelError: If its forward has no signature, as in TorchScript.
     """
+    inner = unpeft(model)
+    kind: Any = type(inner)
     try:
-        return frozenset(inspect.signature(unpeft(model).forward).parameters)
+        if "forward" not in vars(inner):
+            return _parameters_of_class(kind)
+        return frozenset(inspect.signature(inner.forward).parameters)
     except ValueError as error:
         raise UnsupportedModelError(
             f"The attention of {type(model).__name__} cannot be traced: its forward has no signature, as in "
             f"TorchScript; pass the model it was made from. {ELSEWHERE}"
         ) from error
+
+
+@functools.cache
+def _parameters_of_class(kind: Any) -> frozenset[str]:
+    # A trace asks nine times, and inspecting a signature takes as long as a small layer.
+    return frozenset([*inspect.signature(kind.forward).parameters][1:])
 
 
 def only_last_logits(model: Any) -> dict[str, Any]:
