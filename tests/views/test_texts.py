@@ -12,7 +12,7 @@ import attnwidgets as aw
 from attnwidgets._progress import Cancelled, observing
 from attnwidgets.tracing import retrace
 from attnwidgets.views.base import texts as texts_module
-from attnwidgets.views.base.texts import places
+from attnwidgets.views.base.texts import corresponding
 
 HE, SHE, LONG = "He said he was ill.", "She said she was ill.", "The doctor said he was very ill."
 
@@ -111,10 +111,10 @@ def test_a_pin_moves_with_its_token(classifier):
 
 def test_places_are_those_in_a_beginning_or_an_end_that_two_texts_share():
     before, after = list("abcde"), list("abXYde")
-    place = places(before, after)
+    place = corresponding(before, after)
     assert [place(at) for at in range(5)] == [0, 1, None, 4, 5]
-    assert [places(list("aa"), list("aaa"))(at) for at in range(2)] == [0, 1]
-    assert [places(list("abcd"), list("xbyd"))(at) for at in range(4)] == [None, 1, None, 3]
+    assert [corresponding(list("aa"), list("aaa"))(at) for at in range(2)] == [0, 1]
+    assert [corresponding(list("abcd"), list("xbyd"))(at) for at in range(4)] == [None, 1, None, 3]
 
 
 def test_linked_views_follow_and_maps_of_the_first_text_stay(traces):

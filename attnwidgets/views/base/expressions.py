@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Path: TypeAlias = tuple[Any, ...]
     """Code in pieces: text, and objects that stand for the name that the reader gave them."""
     Kinds: TypeAlias = dict[str, Callable[..., Iterable[Path]]]
-    """Kinds of number by name; each takes the place of one, and returns paths to it, the best first."""
-    Given: TypeAlias = Sequence[tuple[str, Any]]
+    """Kinds of number by name; each takes the position of a number, returns paths to it, the best first."""
+    ByKey: TypeAlias = Sequence[tuple[str, Any]]
 
 FEW = 10
 """Number of predictions that `trace.predictions()` returns."""
@@ -37,8 +37,8 @@ PART_BYTES = 2_000_000
 _NUMBER = 13  # bytes of a number in it
 
 
-def expression(kinds: Callable[[], Kinds], of: str, **place: Any) -> Answer:
-    """Answer with Python that returns a shown number: code, and note, what must be named first, or "".
+def expression(kinds: Callable[[], Kinds], of: str, **position: Any) -> Answer:
+    """Answer with Python that returns a shown number: code, and a note on objects without a name.
 
     The first of the view's paths counts whose objects all have a name in the notebook. Names are looked up
     now, as they may have changed since the view was displayed.
@@ -46,7 +46,7 @@ def expression(kinds: Callable[[], Kinds], of: str, **place: Any) -> Answer:
     Args:
         kinds: Returns the kinds of number that a view shows: `View._numbers`.
         of: The kind of number.
-        **place: Where it stands, as that kind says it.
+        **position: Position of the number, by the arguments of its kind.
 
     Raises:
         LookupError: The view shows no such number.
@@ -54,7 +54,7 @@ def expression(kinds: Callable[[], Kinds], of: str, **place: Any) -> Answer:
     numbers = kinds()
     if of not in numbers:
         raise LookupError(f"this view has no number {of!r}.")
-    paths = list(numbers[of](**place))
+    paths = list(numbers[of](**position))
     if not paths:
         raise LookupError("no expression returns this number.")
     names = reader_names()
@@ -68,11 +68,11 @@ def expression(kinds: Callable[[], Kinds], of: str, **place: Any) -> Answer:
 
 
 def reader_names() -> dict[int, str]:
-    """Return the names of objects in the notebook, by identity; names with a leading underscore are none."""
+    """Return the names of objects in the notebook by identity; leading underscores do not count."""
     names: dict[int, str] = {}
-    for name, held in getattr(running_shell(), "user_ns", {}).copy().items():
+    for name, value in getattr(running_shell(), "user_ns", {}).copy().items():
         if name.isidentifier() and not name.startswith("_") and not keyword.iskeyword(name):
-            names.setdefault(id(held), name)
+            names.setdefault(id(value), name)
     return names
 
 
@@ -80,20 +80,20 @@ def _code(path: Path, names: Mapping[int, str]) -> str:
     return "".join(piece if isinstance(piece, str) else names[id(piece)] for piece in path)
 
 
-def _placeholder(held: Any) -> str:
-    return "view" if hasattr(held, "comm") else "trace"
+def _placeholder(value: Any) -> str:
+    return "view" if hasattr(value, "comm") else "trace"
 
 
-def listed(*given: Any, **named: Any) -> str:
+def listed(*positional: Any, **named: Any) -> str:
     """Return arguments as code; named ones that are None are left out."""
     words = (f"{name}={value!r}" for name, value in named.items() if value is not None)
-    return ", ".join([*map(repr, given), *words])
+    return ", ".join([*map(repr, positional), *words])
 
 
 def cell_paths(
     view: View,
     trace: Any,
-    given: Given,
+    opened: ByKey,
     *,
     source: str,
     layer: int,
@@ -101,12 +101,12 @@ def cell_paths(
     query: int,
     key: int,
 ) -> Iterator[Path]:
-    """Yield the paths to a cell of a map, or to what a source gives a target, `key` and `query` of a cell.
+    """Yield the paths to a cell of a map, or to the value of a source (`key`) for a target (`query`).
 
     Args:
         view: The view that shows it.
-        trace: The trace that it was given, or None.
-        given: The explanations that it opened with, by method key.
+        trace: The trace of the view, or None.
+        opened: The explanations that it opened with, by method key.
         source: Its source.
         layer: Number of the layer.
         head: Number of the head, a reduction, or "-".
@@ -127,27 +127,27 @@ def cell_paths(
     rescales = filters.get("special") == "renormalise" and shown.stochastic
     special = "renormalise" if rescales else None
 
-    def value(held: Any) -> str:
-        unit = None if held.unit == shown.unit else shown.unit
+    def value(explanation: Any) -> str:
+        unit = None if explanation.unit == shown.unit else shown.unit
         if shown.attributions:
-            return f".value({listed(key, target=query if held.values.ndim > 1 else None, unit=unit)})"
-        number = layer if len(held.layers) > 1 else None
-        some = None if held.heads is None or head == "-" else head
+            return f".value({listed(key, target=query if explanation.values.ndim > 1 else None, unit=unit)})"
+        number = layer if len(explanation.layers) > 1 else None
+        some = None if explanation.heads is None or head == "-" else head
         return f".value({listed(query, key, layer=number, head=some, unit=unit, special=special)})"
 
     if trace is not None and not rescales:
         yield from _recorded(trace, shown, (layer, head, query, key), float(row[key]), value)
-    for start, held in _held(
-        [*given, *((entry.method, entry.explanation) for entry in view.store.sources())], shown
+    for start, explanation in _nameable(
+        [*opened, *((entry.method, entry.explanation) for entry in view.store.sources())], shown
     ):
-        yield *start, value(held)
+        yield *start, value(explanation)
     called = listed(shown.method, stack=None if shown.stack == "self" else shown.stack)
     yield view, f".explanation({called}){value(shown.explanation)}"
 
 
-def outcome_code(place: int) -> str:
-    """Return the code, after a trace, of the probability of its most probable outcome but `place`."""
-    return f".predictions({'' if place < FEW else place + 1})[{place}].probability"
+def outcome_code(rank: int) -> str:
+    """Return the code, after a trace, of the probability of the outcome of a rank, from 0."""
+    return f".predictions({'' if rank < FEW else rank + 1})[{rank}].probability"
 
 
 def _recorded(
@@ -179,29 +179,29 @@ def _recorded(
         yield make, "(", trace, after
 
 
-def _held(known: Given, shown: Source) -> Iterator[tuple[Path, Any]]:
+def _nameable(explanations: ByKey, shown: Source) -> Iterator[tuple[Path, Any]]:
     """Yield objects that a reader may have named, each with the explanation that it leads to."""
-    for key, held in known:
-        if (held.stack or "self") != shown.stack or shown.unit not in held.available_units():
+    for key, item in explanations:
+        if (item.stack or "self") != shown.stack or shown.unit not in item.available_units():
             continue
         if key == shown.method:
-            yield (held,), held
+            yield (item,), item
         elif (
             by_layer(key) == shown.method
-            and held.map is not None
-            and shown.unit in held.map.available_units()
+            and item.map is not None
+            and shown.unit in item.map.available_units()
         ):
-            yield (held, ".map"), held.map
+            yield (item, ".map"), item.map
 
 
 def part_of_csv(
     store: TileStore, method: str, stack: str, unit: str, layer: int, head: int | str, first: int = 0
 ) -> dict[str, Any]:
-    """Return one matrix as CSV with all digits: a row for each query (or target), a column for each key.
+    """Return a matrix as CSV with all digits: a row for each query (or target), a column for each key.
 
-    The cell of a key that its query was not compared with is empty, and what rows give to a sink is the last
+    The cell of a key that its query was not compared with is empty, and the share of a sink is the last
     column. Labels that a spreadsheet would run as a formula begin with an apostrophe. Of a large matrix, only
-    the rows of one part are read.
+    the rows of a part are read.
 
     Args:
         store: The store that holds it.
@@ -220,8 +220,8 @@ def part_of_csv(
         IndexError: The layer, head or row is out of range.
         ValueError: The layer is not computed yet.
     """
-    wanted = (method, stack, unit)
-    source = next((s for s in store.sources() if (s.method, s.stack, s.unit) == wanted), None)
+    selected = (method, stack, unit)
+    source = next((s for s in store.sources() if (s.method, s.stack, s.unit) == selected), None)
     if source is None:
         raise LookupError(f"{method!r} by {unit} is no longer shown; run the cell again.")
     if layer in source.layers and layer not in source.ready:

@@ -30,15 +30,15 @@ _VIEWS: WeakSet[View] = WeakSet()
 
 
 class Texts:
-    """The traces that a view can show, and which one it shows.
+    """The traces that a view can show, and the number of the shown one.
 
     Args:
-        traces: Those that it was given; the first is shown.
+        traces: The traces of the view; the first is shown.
 
     Attributes:
-        traces: Those given, then those added since.
-        shown: The place of the shown one.
-        previous: The place of the one that was shown before, or None.
+        traces: The traces of the view, then those of other texts.
+        shown: Index of the trace that is shown.
+        previous: Index of the trace that was shown before, or None.
     """
 
     def __init__(self, traces: Sequence[Any]) -> None:
@@ -55,21 +55,21 @@ class Texts:
 
     @property
     def base(self) -> Any:
-        """The trace that the view was given first: views of the same one go to another text together."""
+        """The first trace of the view: views of the same trace go to another text together."""
         return self.traces[0]
 
-    def place(self, trace: Any) -> int:
-        """Return the place of a trace, which is added if it is not among these."""
-        known = next((index for index, held in enumerate(self.traces) if held is trace), None)
-        if known is None:
+    def index(self, trace: Any) -> int:
+        """Return the index of a trace, which is added if it is new."""
+        index = next((at for at, item in enumerate(self.traces) if item is trace), None)
+        if index is None:
             self.traces.append(trace)
-            known = len(self.traces) - 1
-        return known
+            index = len(self.traces) - 1
+        return index
 
-    def go(self, place: int) -> None:
-        """Show another one, and let the oldest typed one go if there are too many."""
-        if place != self.shown:
-            self.previous, self.shown = self.shown, place
+    def go(self, index: int) -> None:
+        """Show another trace, and drop the oldest typed text if there are too many."""
+        if index != self.shown:
+            self.previous, self.shown = self.shown, index
         spare = (n for n in range(self._given, len(self.traces)) if n not in {self.shown, self.previous})
         oldest = next(spare, None)
         if oldest is None or len(self.traces) - self._given <= MOST_TYPED:
@@ -80,18 +80,18 @@ class Texts:
             self.previous -= self.previous > oldest
 
     def hold(self, trace_id: str, store: TileStore, selection: Selection) -> None:
-        """Keep the models of a text that is left, with what was computed for it."""
+        """Keep the models of a text that is left, with its computed explanations."""
         self._models[trace_id] = store, selection
 
     def selection(self, trace_id: str) -> Selection | None:
         """Return the selection with which a text was left."""
-        held = self._models.get(trace_id)
-        return held[1] if held and held[1].is_open else None
+        models = self._models.get(trace_id)
+        return models[1] if models and models[1].is_open else None
 
     def dropped(self) -> list[tuple[TileStore, Selection]]:
-        """Return the models of texts that were removed from these, and forget them."""
-        known = {str(trace.id) for trace in self.traces}
-        return [self._models.pop(name) for name in [*self._models] if name not in known]
+        """Return the models of texts that were removed, and forget them."""
+        remaining = {str(trace.id) for trace in self.traces}
+        return [self._models.pop(name) for name in [*self._models] if name not in remaining]
 
     def let_go(self) -> list[tuple[TileStore, Selection]]:
         """Return the models of all texts that were left, and keep them no more."""
@@ -104,15 +104,15 @@ class Texts:
 
         Args:
             refusal: Why no other text can be typed, or "".
-            shown: The place of the shown one; None: as it is.
+            shown: Index of the shown trace; None: as it is.
         """
-        place = self.shown if shown is None else shown
-        own = given_text(self.traces[place])
+        index = self.shown if shown is None else shown
+        text = given_text(self.traces[index])
         return {
             "items": [_item(trace) for trace in self.traces] if len(self.traces) > 1 else [],
-            "shown": place,
-            "previous": self.previous if place == self.shown else self.shown,
-            "text": None if own == self.traces[place].text else own,
+            "shown": index,
+            "previous": self.previous if index == self.shown else self.shown,
+            "text": None if text == self.traces[index].text else text,
             "refusal": refusal,
         }
 
@@ -135,12 +135,12 @@ def _item(trace: Any) -> dict[str, Any]:
     }
 
 
-def show(view: View, wanted: Any) -> None:
+def show(view: View, text: Any) -> None:
     """Let a view, and the views linked with it, show another text; see `View.show_text`."""
     texts = view._texts  # noqa: SLF001
     if texts is None:
         raise TypeError(f"this {view.name} was given no trace, so it shows no other text; give it the trace.")
-    trace = _wanted(texts, wanted)
+    trace = _trace_of(texts, text)
     if trace is texts.trace:
         return
     before = texts.trace
@@ -150,27 +150,25 @@ def show(view: View, wanted: Any) -> None:
             _show(other, trace)
 
 
-def _wanted(texts: Texts, wanted: Any) -> Any:
+def _trace_of(texts: Texts, text: Any) -> Any:
     from attnwidgets.tracing.retrace import retraced
 
-    if is_trace(wanted):
-        return wanted
-    if isinstance(wanted, str):
-        known = (
-            trace
-            for trace in texts.traces
-            if given_text(trace) == wanted and trace.model is texts.trace.model
+    if is_trace(text):
+        return text
+    if isinstance(text, str):
+        typed = (
+            trace for trace in texts.traces if given_text(trace) == text and trace.model is texts.trace.model
         )
-        return next(known, None) or retraced(texts.trace, wanted)
-    if isinstance(wanted, bool) or not hasattr(wanted, "__index__"):
-        raise TypeError(f"show_text() takes a text, a place in traces or a trace, not {wanted!r:.80}.")
-    if not -len(texts.traces) <= wanted < len(texts.traces):
-        raise IndexError(f"text {wanted} is out of range: the texts are 0 to {len(texts.traces) - 1}.")
-    return texts.traces[wanted]
+        return next(typed, None) or retraced(texts.trace, text)
+    if isinstance(text, bool) or not hasattr(text, "__index__"):
+        raise TypeError(f"show_text() takes a text, a place in traces or a trace, not {text!r:.80}.")
+    if not -len(texts.traces) <= text < len(texts.traces):
+        raise IndexError(f"text {text} is out of range: the texts are 0 to {len(texts.traces) - 1}.")
+    return texts.traces[text]
 
 
 def follow(view: View) -> None:
-    """Let a view go along when a linked one shows another text."""
+    """Let a view follow linked views to another text."""
     _VIEWS.add(view)
 
 
@@ -184,13 +182,13 @@ def _linked(view: View, base: Any, shown: Any) -> Iterable[View]:
 
 
 def options_for_another(view: View) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a view after its trace, for the same view of another one."""
-    rest, given = view._made_with  # noqa: SLF001
-    return rest, given | {name: value for name, value in _CHOSEN.items() if name in given}
+    """Return the arguments of a view after its trace, for the same view of another trace."""
+    rest, named = view._made_with  # noqa: SLF001
+    return rest, named | {name: value for name, value in _CHOSEN.items() if name in named}
 
 
 def _show(view: View, trace: Any) -> None:
-    """Let one view show another trace; if that fails, it stays as it is."""
+    """Let a view show another trace; if that fails, it stays as it is."""
     texts: Texts = view._texts  # type: ignore[assignment]  # noqa: SLF001 - it has several, or is of a trace
     if view.comm is None:
         view._reopen()  # noqa: SLF001
@@ -199,17 +197,17 @@ def _show(view: View, trace: Any) -> None:
     state = vars(view).copy()
     current = view._current_options()  # noqa: SLF001
     opened = {name: view._options.get(name) for name in current}  # noqa: SLF001
-    rest, given = options_for_another(view)
+    rest, named = options_for_another(view)
     texts.hold(view.content.trace_id, view.store, view.selection)
-    texts.go(texts.place(trace))
+    texts.go(texts.index(trace))
     try:
         with view.hold_sync():
-            type(view).__init__(view, trace, *rest, **given)
+            type(view).__init__(view, trace, *rest, **named)
             linked = texts.selection(view.content.trace_id)
             if linked is not None and linked is not view.selection:
                 view.selection = linked  # by `aw.link`
             carry_over(models["selection"], models["store"], view.selection, view.store)
-            # What the reader changed stays, unless it was something else for this text from the start.
+            # Options that the reader changed stay, unless this text began with other values.
             same = {name for name, value in opened.items() if view._options.get(name) == value}  # noqa: SLF001
             view.options = dict(view.options) | {name: current[name] for name in same}
             view.opening = view.requests.opening()
@@ -253,7 +251,7 @@ def carry_over(left: Selection, left_store: TileStore, to: Selection, to_store: 
                 setattr(to, name, value)
             except Cancelled:
                 raise
-            except Exception:  # noqa: BLE001, S112 - this text or model has none, so its own stays
+            except Exception:  # noqa: BLE001, S112 - this text or model has none, so the selection stays
                 continue
         if not to.pins:
             to.pins = _pins(left, left_store, to_store, to.stack)
@@ -261,19 +259,19 @@ def carry_over(left: Selection, left_store: TileStore, to: Selection, to_store: 
 
 def _pins(left: Selection, left_store: TileStore, store: TileStore, stack: str) -> list[Cell]:
     """Return the pins whose tokens are in the other text as well."""
-    kept: list[Cell] = []
+    pins: list[Cell] = []
     for cell in left.pins:
         sources = [_map_in(item, cell.unit, stack) for item in (left_store, store)]
         if None in sources or left.stack != stack:
             continue
         before, after = (source.axes() for source in sources if source is not None)
         moved = [
-            -1 if at < 0 else places(old["labels"], new["labels"])(at)
+            -1 if at < 0 else corresponding(old["labels"], new["labels"])(at)
             for at, old, new in zip(cell, before, after, strict=True)
         ]
         if None not in moved:
-            kept.append(Cell(moved[0] or 0, moved[1] or 0, cell.unit, cell.layer))
-    return kept
+            pins.append(Cell(moved[0] or 0, moved[1] or 0, cell.unit, cell.layer))
+    return pins
 
 
 def _map_in(store: TileStore, unit: str, stack: str) -> Source | None:
@@ -281,22 +279,22 @@ def _map_in(store: TileStore, unit: str, stack: str) -> Source | None:
     return next((item for item in maps if (item.unit, item.stack) == (unit, stack)), None)
 
 
-def places(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int | None]:
-    """Return a function for the place in one text of an element of another; it returns None if there is none.
+def corresponding(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int | None]:
+    """Return a function from an element of a text to the same element of another, or None.
 
-    An element is the same in a beginning and an end that the texts share, and between them at the same place
-    in texts of the same length, if it has the same label.
+    An element is the same in a beginning and an end that the texts share, and between them at the same
+    position in texts of the same length, if it has the same label.
     """
     shorter = min(len(before), len(after))
     first = next((n for n in range(shorter) if before[n] != after[n]), shorter)
     most = shorter - first
     last = next((n for n in range(most) if before[-1 - n] != after[-1 - n]), most)
 
-    def place(at: int) -> int | None:
+    def element(at: int) -> int | None:
         if at < first:
             return at
         if at >= len(before) - last:
             return at - len(before) + len(after)
         return at if len(before) == len(after) and before[at] == after[at] else None
 
-    return place
+    return element
