@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnwidgets as aw
+from attnwidgets.tracing.layers import GivenLayer
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 
@@ -153,3 +156,15 @@ def test_rows_that_are_not_there_are_named(heads: Any, queries: Any, words: str)
         result.attention_rows(0, heads, queries)
     with pytest.raises(TypeError, match=r"head must be a list of numbers or a slice, not 1; one is \[1\]"):
         result.attention_rows(0, 1)  # type: ignore[arg-type]
+
+
+def test_a_block_of_rows_of_a_kept_layer_copies_no_others() -> None:
+    layer = GivenLayer(np.ones((8, 512, 512), np.float32))
+    tracemalloc.start()
+    try:
+        block = layer.weights(list(range(8)), slice(16, 32))
+        largest = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert block.shape == (8, 16, 512)
+    assert largest < 2 * block.nbytes
