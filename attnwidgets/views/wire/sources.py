@@ -181,6 +181,11 @@ class Source(Reader):
 
     def axes(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the query and the key Axis of wire.ts."""
+        return self._axes
+
+    @cached_property
+    def _axes(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        # Once: a display reads them thirty times.
         if self.attributions:
             return target_axis(self.explanation), axis(self.explanation.axis, self.unit)
         return axis(self.explanation.query, self.unit), axis(self.explanation.key, self.unit)
