@@ -312,6 +312,17 @@ class FeatureStats(Explanation):
         alive = a["top.text"][:, 0] != NONE
         return [spelled[int(number)] if fires else None for number, fires in zip(ids, alive, strict=True)]
 
+    def tokens_of(self, feature: int, k: int = 3) -> tuple[str, ...]:
+        """Return the tokens on which a feature fires most, each once, at most `k`.
+
+        Raises:
+            IndexError: If the feature was not counted.
+        """
+        row = self._rows[self.features[position(feature, self.features, "feature")]]
+        ids = self._arrays["top.ids"][row, :, self.facts["before"]]
+        tokens = [self._display_strings([int(number)])[0].strip(" ␣▁") for number in ids if number != NONE]
+        return tuple(dict.fromkeys(tokens))[:k]
+
     def _columns(self) -> Iterator[Columns]:
         """Yield a row per feature: feature, name, density, count, mean, maximum, token (of its maximum)."""
         a = self._arrays
