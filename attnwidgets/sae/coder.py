@@ -248,7 +248,7 @@ class Coder(nn.Module):
         return moved if undo is None else moved * undo.multiply
 
     def parts(self, h: Tensor, a: Tensor, features: Sequence[int]) -> Tensor:
-        """Return what features and the rest of the decoder add to the reconstruction [feature + 1, token, d_in].
+        """Return what features and the bias add to the reconstruction [feature + 1, token, d_in].
 
         The last part is the decoder's bias, with what undoing a normalisation of each token adds. Parts are
         float64 on the CPU, so that sums of many stay accurate.

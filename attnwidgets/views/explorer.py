@@ -19,7 +19,7 @@ from attnwidgets.views.base.needs import Needs, Panel
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.texts import Texts
 from attnwidgets.views.evaluate.handlers import removal_handlers
-from attnwidgets.views.features.features import ShownFeatures, show_features
+from attnwidgets.views.features.features import ShownFeatures, sae_read_by, show_features
 from attnwidgets.views.heads.handlers import START, Sorting, head_handlers, pair_handlers
 from attnwidgets.views.interventions.intervention_view import Intervening
 from attnwidgets.views.interventions.specs import checked_specs
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
+    from attnwidgets.circuits.scores.cell import Cell
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
     from attnwidgets.statistics.table import HeadStatistics
@@ -116,7 +117,7 @@ class Explorer(AsksWhy, Intervening):
         **options: Unpack[FilterOptions],
     ) -> None:
         shown = self._begun(shown, features)
-        self._sort = sort
+        self._sort, self._stats_given = sort, stats
         self._features = (
             None if features is None else ShownFeatures.on_trace("Explorer", shown, features, stats)
         )
@@ -222,6 +223,9 @@ class Explorer(AsksWhy, Intervening):
     def _sorting_options(self) -> dict[str, Any]:
         self._sorting = Sorting.of(self._VIEW, self._sort, self.content.explanations)
         return {"grid": START | {"sort": self._sorting.name}} if self._sorting.name else {}
+
+    def _features_for(self, cell: Cell) -> dict[str, Any]:
+        return sae_read_by(cell, self._features_given, self._stats_given)
 
     def _forgotten(self, source: Source, layer: int, head: int | str) -> Mapping[str, NDArray[np.float64]]:
         return forgotten(self, source, layer, head)

@@ -78,8 +78,8 @@ class FeatureParts(StateParts):
         active = self.activations[list(tokens)].ne(0).any(0).nonzero().flatten().tolist()
         if len(active) ** 2 * 8 > _HELD_BYTES:
             raise ValueError(
-                f"{NAME} by feature holds a share for every pair of {len(active):,} active features, more than "
-                "2 GB; take a shorter text, or one token as the foil."
+                f"{NAME} by feature holds a share for every pair of {len(active):,} active features, more "
+                "than 2 GB; take a shorter text, or one token as the foil."
             )
         return replace(self, features=tuple(active))
 

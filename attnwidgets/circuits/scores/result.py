@@ -200,8 +200,9 @@ class Why(Table, Viewable):
         """Return the same score by groups of parts; sums are exact.
 
         Args:
-            groups: "kind" (input, heads, MLPs, biases; features, error), a number of layers, whose heads and whose MLPs become
-                a group each, or the group of each part by its name, where parts that are left out stay.
+            groups: "kind" (input, heads, MLPs, biases; of an SAE: features, biases, error), a number of
+                layers, whose heads and whose MLPs become a group each, or the group of each part by its
+                name, where parts that are left out stay.
 
         Raises:
             ValueError: If a part is unknown, or these parts have no layers.
@@ -324,9 +325,9 @@ def _said_foil(why: Why) -> str:
 
 
 _KINDS = {
-    **{"input": "input", "head": "heads", "MLP": "MLPs", "bias": "biases", "constant": "biases"},
+    "input": "input", "head": "heads", "MLP": "MLPs", "bias": "biases", "constant": "biases",
     "feature": "features",
-}
+}  # fmt: skip
 
 
 def _labels(

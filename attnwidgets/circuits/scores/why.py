@@ -103,13 +103,18 @@ def why(
             raise ValueError(f"stats name the features of an SAE: pass by=sae with them, not by={by!r}.")
     cell = read_cell(trace, query, key, layer, head, stack)
     states = states_of(cell, by, stats)
-    foil = usual_foil(states) if foil == AUTO else foil_of(cell, foil)
+    foil = usual_foil(sae_of(states)) if foil == AUTO else foil_of(cell, foil)
     return split_cell(cell, foil, by if isinstance(by, str) else FEATURE, states)
 
 
-def usual_foil(states: StateParts) -> str:
+def usual_foil(sae: SAE | None) -> str:
     """Return what "auto" means: "words" for an SAE that was trained without special tokens, else "others"."""
-    return WORDS if isinstance(states, FeatureParts) and leaves_special_out(states.sae) else OTHERS
+    return WORDS if sae is not None and leaves_special_out(sae) else OTHERS
+
+
+def sae_of(states: StateParts) -> SAE | None:
+    """Return the SAE whose features are parts of states; None for other parts."""
+    return states.sae if isinstance(states, FeatureParts) else None
 
 
 def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) -> Why:
@@ -139,7 +144,7 @@ def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) 
         written,
         cell,
         states,
-        sae=states.sae if isinstance(states, FeatureParts) else None,
+        sae=sae_of(states),
         stats=states.stats if isinstance(states, FeatureParts) else None,
     )
     expected = float(row.scores[cell.key] - weights[weights > 0] @ row.scores[weights > 0])
