@@ -93,10 +93,7 @@ class FeatureParts(StateParts):
         )
 
     def _name(self, feature: int) -> str:
-        stats = self.stats
-        if stats is None or feature not in stats.features:
-            return f"feature {feature}"
-        called = stats.names.get(feature) or ", ".join(stats.tokens_of(feature))
+        called = "" if self.stats is None else self.stats.called(feature)
         return f"feature {feature} ({called})" if called else f"feature {feature}"
 
     def at(self, tokens: Sequence[int]) -> Tensor:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 _OF_DRAWS = 0.95
+_ROUNDING = 1e-6  # of a state: smaller parts are rounding
 _FAR = 0.1  # how far attention may be from what the split predicts before it is said
 
 
@@ -101,10 +102,11 @@ def remove(
     with no_grad():
         parts = states.at([token])
     # A part that the token lacks would change nothing.
+    sizes, least = parts[:, 0].norm(dim=-1), _ROUNDING * float(cell.reader.states[token].norm())
     drawn = [
         index
-        for index, (part, vector) in enumerate(zip(states.names, parts[:, 0], strict=True))
-        if part.kind not in APART and vector.any()
+        for index, (part, size) in enumerate(zip(states.names, sizes.tolist(), strict=True))
+        if part.kind not in APART and size > least
     ]
     others = [index for index in drawn if index not in chosen]
     if len(others) < len(chosen):

@@ -312,16 +312,20 @@ class FeatureStats(Explanation):
         alive = a["top.text"][:, 0] != NONE
         return [spelled[int(number)] if fires else None for number, fires in zip(ids, alive, strict=True)]
 
-    def tokens_of(self, feature: int, k: int = 3) -> tuple[str, ...]:
-        """Return the tokens on which a feature fires most, each once, at most `k`.
+    def called(self, feature: int, k: int = 3) -> str:
+        """Return what a feature is called: its name, or up to `k` tokens on which it fires most.
 
-        Raises:
-            IndexError: If the feature was not counted.
+        "" for a feature that fired on no token, or was not counted.
         """
-        row = self._rows[self.features[position(feature, self.features, "feature")]]
-        ids = self._arrays["top.ids"][row, :, self.facts["before"]]
-        tokens = [self._display_strings([int(number)])[0].strip(" ␣▁") for number in ids if number != NONE]
-        return tuple(dict.fromkeys(tokens))[:k]
+        if feature in self.names or feature not in self._rows:
+            return self.names.get(feature, "")
+        ids = self._arrays["top.ids"][self._rows[feature], :, self.facts["before"]]
+        tokens: dict[str, None] = {}
+        for number in dict.fromkeys(ids[ids != NONE].tolist()):
+            tokens[self._display_strings([number])[0].strip(" ␣▁")] = None
+            if len(tokens) == k:
+                break
+        return ", ".join(tokens)
 
     def _columns(self) -> Iterator[Columns]:
         """Yield a row per feature: feature, name, density, count, mean, maximum, token (of its maximum)."""

@@ -12,7 +12,7 @@ from attnwidgets.circuits.scores.features import ERROR, FEATURE, FeatureParts
 from attnwidgets.circuits.scores.why import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,7 +36,8 @@ _REMOVED = 3
 _DIGITS = 7
 _CONSTANT = "constant"
 SAME = "same for every token"
-SCALED = "decoder bias, as each token is scaled"
+SCALED = "decoder bias and constant"
+"""The same parts with an SAE that normalises each token by itself."""
 LACKS = "not described (error)"
 
 
@@ -134,12 +135,16 @@ class ShownWhy:
             noun = f" {FEATURE}" if why.by == FEATURE else ""
             name = f"{len(rest):,} other{noun}{'s' if len(rest) > 1 else ''}"
             rows.append(Row(name, float(values.sum()), "rest", tuple(rest), cancels=(above, below)))
-        scaled = why.sae is not None and why.sae.per_token
-        for kind, name in ((_CONSTANT, SCALED if scaled else SAME), (ERROR, LACKS)):
+        for kind, name in ((_CONSTANT, self._same), (ERROR, LACKS)):
             members = apart[kind]
             if members and sizes[list(members)].max() > _ROUNDING * largest:
                 rows.append(Row(name, float(shares[list(members)].sum()), kind, members))
         return rows
+
+    @property
+    def _same(self) -> str:
+        """What the parts are called that biases and shifts of norms add."""
+        return SCALED if self.why.sae is not None and self.why.sae.per_token else SAME
 
     def _part(self, of: str, index: int, value: float) -> Row:
         why, cell = self.why, self.why.cell
@@ -226,9 +231,7 @@ class ShownWhy:
         place, lines = why.place, []
         described = why.described
         if described is not None:
-            same = (
-                "the decoder's bias and the constant" if why.sae and why.sae.per_token else f"what is {SAME}"
-            )
+            same = f"what is the {SAME}" if self._same == SAME else f"the {SCALED}"
             lines.append(
                 f"Features × features {signed(described.features)} of {signed(float(why.pairs.sum()))}; "
                 f"{signed(described.error)} comes with what the features do not describe, "
@@ -339,7 +342,7 @@ class ShownWhy:
         for removal in self.removals():
             word = self.words[removal.side == "key"]
             count = "one" if len(removal.parts) == 1 else str(len(removal.parts))
-            parts = ", ".join(map(called, removal.parts))
+            parts = _together(map(called, removal.parts))
             yield (
                 f"Without {parts} in {word} attention is {removal.after:.2f} instead of "
                 f"{removal.before:.2f}; without {count} at random {removal.random.mean():.2f}."
@@ -380,6 +383,12 @@ class ShownWhy:
 def called(part: str) -> str:
     """Return the name of a part as it is shown: that of a feature without its number, if it has another."""
     return _feature(part)[1] if part.startswith(f"{FEATURE} ") else part
+
+
+def _together(names: Iterable[str]) -> str:
+    """Return names in a row; those of features have commas themselves."""
+    every = list(names)
+    return ("; " if any("," in name for name in every) else ", ").join(every)
 
 
 def _feature(part: str) -> tuple[int, str]:

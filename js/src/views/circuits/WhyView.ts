@@ -17,7 +17,7 @@ import { only, view } from "../base/view.ts";
 import { svg } from "../charts/svg.ts";
 import { drawGrid } from "./why/grid.ts";
 import { type At, createLists } from "./why/lists.ts";
-import { largestOf, type ShownWhy, type WhyRemoval } from "./why/why.ts";
+import { largestOf, type ShownWhy, together, type WhyRemoval } from "./why/why.ts";
 import { decimal, inQuotes, word } from "./words.ts";
 
 type Kind = "component" | "token" | "word" | "feature";
@@ -212,7 +212,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       setStyles(chance, { left: `${100 * random}%` });
     }
     const of = shown?.words[side === "key" ? 1 : 0] ?? "";
-    const words = `without ${parts.join(", ")} in ${of}`;
+    const words = `without ${together(parts)} in ${of}`;
     const others = parts.length === 1 ? "another" : `${parts.length} others`;
     return h(
       "div.why-removal",
@@ -230,7 +230,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       .map(({ parts, predicted }) =>
         h(
           "p.why-note",
-          `Shares hold norms fixed and predict ${decimal(predicted ?? 0)} without ${parts.join(", ")}, which make much of the norm.`,
+          `Shares hold norms fixed and predict ${decimal(predicted ?? 0)} without ${together(parts)}, which make much of the norm.`,
         ),
       );
 

@@ -58,6 +58,10 @@ export interface Line {
   value: number;
 }
 
+/** Names in a row: the twin of `_together` in why_words.py. Those of features have commas themselves. */
+export const together = (names: readonly string[]): string =>
+  names.join(names.some((name) => name.includes(",")) ? "; " : ", ");
+
 /** Share of the largest pair from which pairs have a line, and the largest number of lines. */
 const [LEAST, MOST] = [0.06, 30];
 
