@@ -73,7 +73,8 @@ class Explorer(AsksWhy, Intervening):
     `k`, or a right click on a head of the grid, knocks a head out. Active interventions are listed at the top
     with an undo, the predictions are compared before and after, and `explorer.interventions()` returns them
     for `trace.rerun`; see `InterventionView`. **Why?** next to a pinned weight of attention, or w, opens
-    below it what the query asks for and what the key offers (`aw.why`).
+    below it what the query asks for and what the key offers (`aw.why`), also by the features of an SAE of the
+    states that the head reads.
 
     With a kernel, the pencil next to the text (or a double click on it) lets the reader type another, which
     is traced as the first one was and shown here and in linked views; see `show_text`. Maps of the texts of a
