@@ -247,7 +247,7 @@ class Coder(nn.Module):
         undo = normalise(self.normalize_activations, self._flat(h), centre=self.centre)[1]
         return moved if undo is None else moved * undo.multiply
 
-    def parts(self, h: Tensor, a: Tensor, features: Sequence[int]) -> Tensor:
+    def added(self, h: Tensor, a: Tensor, features: Sequence[int]) -> Tensor:
         """Return what features and the bias add to the reconstruction [feature + 1, token, d_in].
 
         The last part is the decoder's bias, with what undoing a normalisation of each token adds. Parts are

@@ -8,9 +8,7 @@ import attnwidgets as aw
 from attnwidgets.views.circuits.why_view import WhyView
 from tests.sae import made
 
-from .checks import BLANK, CLIPPED, OVERLAPS
-from .settling import settle
-from .test_why import readout, rows, sentence
+from .test_why import fits, readout, rows, sentence
 
 TEXT = "the animal did not cross the street because it was too tired ."
 
@@ -78,11 +76,4 @@ def test_words_components_and_features_are_a_menu(page_of, why):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_fits_at_any_width(page_of, why, theme):
-    page = page_of(WhyView(why), viewport={"width": 528, "height": 900}, color_scheme=theme)
-    page.locator(".aw-why-row").first.wait_for()
-    for width in (200, 480, 760, 1200):
-        page.set_viewport_size({"width": width + 48, "height": 900})
-        settle(page)
-        assert page.locator(".aw-why").bounding_box()["height"] == 560
-        for check in (BLANK, CLIPPED, OVERLAPS):
-            assert page.evaluate(check) == [], width
+    fits(page_of, why, theme)

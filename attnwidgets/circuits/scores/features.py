@@ -100,7 +100,7 @@ class FeatureParts(StateParts):
         """Return the parts of some tokens' states [part, token, width]."""
         rows = list(tokens)
         with no_grad():
-            added = self.sae.parts(self.states[rows], self.activations[rows], self.features)
+            added = self.sae.added(self.states[rows], self.activations[rows], self.features)
         return torch.cat([added, (self.states[rows] - added.sum(0))[None]])
 
     def explained(self, tokens: Sequence[int]) -> float:

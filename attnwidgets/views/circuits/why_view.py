@@ -72,7 +72,8 @@ class WhyView(View):
                 f"{type(shown).__name__}."
             )
         self._given = shown
-        self._sae, self._stats = (shown.sae, shown.stats) if sae is None else (sae, stats)
+        given: tuple[Any, Any] = (shown.sae, shown.stats) if sae is None else (sae, stats)
+        self._sae, self._stats = given
         self._results: dict[tuple[Any, ...], Why] = {}
         self._states: tuple[Any, Any] = (None, None)
         cell = shown.cell

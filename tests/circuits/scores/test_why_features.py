@@ -51,6 +51,18 @@ def test_features_bias_and_error_sum_to_what_attention_says(family: str, options
         assert why.described.features != 0 != why.described.error
 
 
+@pytest.mark.parametrize("options", KINDS, ids=lambda options: "-".join(map(str, options.values())))
+def test_features_and_the_bias_sum_to_the_reconstruction(options: dict[str, Any]) -> None:
+    sae, h = sae_of(**options), made.states(d_in=32)
+    a = sae.encode(h)
+    added = sae.added(h, a, range(60))
+    np.testing.assert_allclose(added.sum(0), sae.decode(a, h), atol=1e-5)
+    for feature in (0, 7, 59):
+        alone = sae.change(h, [feature], a[:, [feature]])
+        np.testing.assert_allclose(added[feature], alone, atol=1e-6)
+    np.testing.assert_array_equal(sae.added(h, a, [7])[0], added[7])
+
+
 @pytest.mark.parametrize("foil", ["others", "words", "row", "street", None])
 def test_pairs_of_features_are_those_of_plain_code(minilm: Any, foil: str | None) -> None:
     """A post-norm block reads its input as it is: every part times W_Q and W_K, in float64."""
