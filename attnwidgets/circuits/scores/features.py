@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.circuits.scores.cell import Cell
     from attnwidgets.circuits.scores.result import Why
+    from attnwidgets.explanations.mixing.attention import Float
 
 FEATURE = "feature"
 ERROR = "error"
@@ -35,6 +36,7 @@ BIAS = "decoder bias"
 APART = ("constant", ERROR)
 """Kinds of parts that no component, token or feature writes: they are not drawn at random."""
 _HELD_BYTES = 2**31  # of the shares of pairs
+_NOTABLE = 0.01  # of a foil: special tokens with less of it are not mentioned
 
 
 class Described(NamedTuple):
@@ -161,6 +163,18 @@ def _require_read(cell: Cell, sae: SAE, states: Tensor) -> None:
 def leaves_special_out(sae: SAE) -> bool:
     """Return whether an SAE is known to be trained without special tokens."""
     return bool(sae.metadata.get("exclude_special_tokens"))
+
+
+def caveat_of(cell: Cell, sae: SAE | None, weights: Float) -> str:
+    """Return in words how much of a foil is special tokens that an SAE was not trained on, or ""."""
+    special = np.asarray(cell.trace.axes(cell.stack)[1].units["token"].special, dtype=bool)
+    share = float(weights[special].sum())
+    if sae is None or not leaves_special_out(sae) or share < _NOTABLE:
+        return ""
+    return (
+        f"Special tokens, on which this SAE was not trained, are {share:.0%} of the foil; foil='words' "
+        "leaves them out."
+    )
 
 
 def described_of(why: Why) -> Described | None:

@@ -9,7 +9,13 @@ import numpy as np
 
 from attnwidgets._errors import quoted, require_choice
 from attnwidgets.circuits.scores.cell import NAME, OTHERS, WORDS, Cell, foil_of, read_cell
-from attnwidgets.circuits.scores.features import FEATURE, FeatureParts, feature_parts, leaves_special_out
+from attnwidgets.circuits.scores.features import (
+    FEATURE,
+    FeatureParts,
+    caveat_of,
+    feature_parts,
+    leaves_special_out,
+)
 from attnwidgets.circuits.scores.result import Why
 from attnwidgets.tracing.algebra.residual_parts import ComponentParts, SourceParts, Written
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -125,6 +131,7 @@ def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) 
     written = (*states.names, Written("constant", "constant"))
     row = cell.row
     pairs = (row.scaling * asks @ offers.T).numpy()
+    notes = cell.note, _RAW if foil is None else "", caveat_of(cell, sae_of(states), weights)
     result = Why(
         cell.layer,
         cell.head,
@@ -140,7 +147,7 @@ def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) 
         pairs,
         (row.scaling * whole @ asks.sum(0)).numpy(),
         _given(cell, weights),
-        " ".join(filter(None, (cell.note, _RAW if foil is None else ""))),
+        " ".join(filter(None, notes)),
         written,
         cell,
         states,

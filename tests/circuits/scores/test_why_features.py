@@ -124,7 +124,12 @@ def test_an_sae_without_special_tokens_compares_with_words(minilm: Any) -> None:
     assert aw.why(trace, "it", "animal", layer=3, head=1, by=sae).foil == "others"
     told = sae.replaced(metadata={"exclude_special_tokens": True})
     assert aw.why(trace, "it", "animal", layer=3, head=1, by=told).foil == "words"
-    assert aw.why(trace, "it", "animal", layer=3, head=1, by=told, foil="others").foil == "others"
+    others = aw.why(trace, "it", "animal", layer=3, head=1, by=told, foil="others")
+    assert others.foil == "others"
+    share = others.foil_weights[[0, -1]].sum()
+    assert f"not trained, are {share:.0%} of the foil" in others.warning
+    for by, foil in ((told, "auto"), (sae, "others"), ("component", "others")):
+        assert aw.why(trace, "it", "animal", layer=3, head=1, by=by, foil=foil).warning == ""
     assert aw.why(trace, "it", "animal", layer=3, head=1).foil == "others"
 
 
