@@ -247,6 +247,29 @@ class Coder(nn.Module):
         undo = normalise(self.normalize_activations, self._flat(h), centre=self.centre)[1]
         return moved if undo is None else moved * undo.multiply
 
+    def added(self, h: Tensor, a: Tensor, features: Sequence[int]) -> Tensor:
+        """Return what features and the bias add to the reconstruction [feature + 1, token, d_in].
+
+        The last part is the decoder's bias, with what undoing a normalisation of each token adds. Parts are
+        float64 on the CPU, so that sums of many stay accurate.
+
+        Args:
+            h: States [token, d_in].
+            a: Their raw activations [token, d_sae].
+            features: The features; those left out have no part.
+        """
+        chosen = list(features)
+        amounts, directions, bias = (
+            tensor.detach().cpu().double() for tensor in (a[:, chosen], self.directions[chosen], self.b_dec)
+        )
+        added = torch.cat([amounts.T[..., None] * directions[:, None], bias.expand(1, len(amounts), -1)])
+        undo = normalise(self.normalize_activations, self._flat(h), centre=self.centre)[1]
+        if undo is None:
+            return added
+        added = added * undo.multiply.cpu().double()
+        added[-1] += undo.add.cpu().double()
+        return added
+
 
 def activate(
     architecture: Architecture,

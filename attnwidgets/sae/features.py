@@ -18,7 +18,7 @@ from attnwidgets.tracing.recording.recorder import can_generate, forward_paramet
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from attnwidgets.sae.coder import Activation
     from attnwidgets.tracing.hooks.hook_point import HookPoint
@@ -79,11 +79,9 @@ def sae_features(
     hook_point = hook_point_of(sae, model, site)
     stack_name = resolve_stack(trace, stack or _stack(trace, model, hook_point))
     axis = trace.axes(stack_name)[0]
-    options = {"use_cache": False} if "use_cache" in forward_parameters(model) else {}
-    with borrowed(model) as twin, reading(twin, hook_point) as read:
-        states = read(**{**trace.inputs, **options})
+    states = states_at(trace, hook_point)
     require_width(sae, states.shape[-1], hook_point, model)
-    h = states.reshape(-1, states.shape[-1]).to(sae.W_enc)
+    h = states.to(sae.W_enc)
     if len(h) != len(axis):
         raise UnsupportedModelError(
             f"sae_features: {hook_point.name!r} has {len(h)} states, but stack {stack_name!r} has "
@@ -105,6 +103,15 @@ def sae_features(
     common = provenance_of(trace, stack_name, "sae_features", paper=PAPER, options=used_options)
     common["provenance"] |= {"title": "SAE features" if activation == "raw" else "SAE features (lecture)"}
     return FeatureActivations(activations, axis=axis, error=error, **common)
+
+
+def states_at(trace: Trace, hook_point: HookPoint) -> Tensor:
+    """Return the states of a traced input at a hook point [token, width]; the model runs again, up to it."""
+    model = unwrap(trace.model)
+    options = {"use_cache": False} if "use_cache" in forward_parameters(model) else {}
+    with borrowed(model) as twin, reading(twin, hook_point) as read:
+        states = read(**{**trace.inputs, **options})
+    return states.reshape(-1, states.shape[-1])
 
 
 def _stack(trace: Trace, model: nn.Module, hook_point: HookPoint) -> str:

@@ -19,7 +19,7 @@ from attnwidgets.views.base.needs import Needs, Panel
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.texts import Texts
 from attnwidgets.views.evaluate.handlers import removal_handlers
-from attnwidgets.views.features.features import ShownFeatures, show_features
+from attnwidgets.views.features.features import ShownFeatures, sae_read_by, show_features
 from attnwidgets.views.heads.handlers import START, Sorting, head_handlers, pair_handlers
 from attnwidgets.views.interventions.intervention_view import Intervening
 from attnwidgets.views.interventions.specs import checked_specs
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
+    from attnwidgets.circuits.scores.cell import Cell
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
     from attnwidgets.statistics.table import HeadStatistics
@@ -72,7 +73,8 @@ class Explorer(AsksWhy, Intervening):
     `k`, or a right click on a head of the grid, knocks a head out. Active interventions are listed at the top
     with an undo, the predictions are compared before and after, and `explorer.interventions()` returns them
     for `trace.rerun`; see `InterventionView`. **Why?** next to a pinned weight of attention, or w, opens
-    below it what the query asks for and what the key offers (`aw.why`).
+    below it what the query asks for and what the key offers (`aw.why`), also by the features of an SAE of the
+    states that the head reads.
 
     With a kernel, the pencil next to the text (or a double click on it) lets the reader type another, which
     is traced as the first one was and shown here and in linked views; see `show_text`. Maps of the texts of a
@@ -116,7 +118,7 @@ class Explorer(AsksWhy, Intervening):
         **options: Unpack[FilterOptions],
     ) -> None:
         shown = self._begun(shown, features)
-        self._sort = sort
+        self._sort, self._stats_given = sort, stats
         self._features = (
             None if features is None else ShownFeatures.on_trace("Explorer", shown, features, stats)
         )
@@ -222,6 +224,9 @@ class Explorer(AsksWhy, Intervening):
     def _sorting_options(self) -> dict[str, Any]:
         self._sorting = Sorting.of(self._VIEW, self._sort, self.content.explanations)
         return {"grid": START | {"sort": self._sorting.name}} if self._sorting.name else {}
+
+    def _features_for(self, cell: Cell) -> dict[str, Any]:
+        return sae_read_by(cell, self._features_given, self._stats_given)
 
     def _forgotten(self, source: Source, layer: int, head: int | str) -> Mapping[str, NDArray[np.float64]]:
         return forgotten(self, source, layer, head)

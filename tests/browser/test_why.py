@@ -112,10 +112,8 @@ def test_a_pin_in_another_view_is_followed_and_what_the_page_lacks_is_said(page,
     page.locator(".aw-why .aw-veil", has_text="No split of this score").wait_for()
 
 
-@pytest.mark.parametrize("family", ["GPT-2", "BERT", "T5"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_fits_at_any_width(page_of, family, theme):
-    why = aw.why(FAMILIES[family].traced(), 6, 2, layer=1, head=1)
+def fits(page_of, why, theme):
+    """A view of a result has no overlap, no cut word and no empty part, at four widths."""
     page = page_of(WhyView(why), viewport={"width": 528, "height": 900}, color_scheme=theme)
     page.locator(".aw-why-row").first.wait_for()
     for width in (200, 480, 760, 1200):
@@ -124,6 +122,13 @@ def test_it_fits_at_any_width(page_of, family, theme):
         assert page.locator(".aw-why").bounding_box()["height"] == 560
         for check in (BLANK, CLIPPED, OVERLAPS):
             assert page.evaluate(check) == [], width
+
+
+@pytest.mark.parametrize("family", ["GPT-2", "BERT", "T5"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_fits_at_any_width(page_of, family, theme):
+    why = aw.why(FAMILIES[family].traced(), 6, 2, layer=1, head=1)
+    fits(page_of, why, theme)
 
 
 def test_a_page_offers_why_for_the_cells_that_it_holds(page_of, induction):

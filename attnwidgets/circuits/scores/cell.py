@@ -20,12 +20,15 @@ from attnwidgets.tracing.algebra.query_key import score_reader
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from attnwidgets.explanations.mixing.attention import AttentionRow, Float
     from attnwidgets.tracing.algebra.blocks import Block
     from attnwidgets.tracing.algebra.query_key import ScoreReader
     from attnwidgets.tracing.algebra.residual_parts import StateParts
+    from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace
 
 NAME = "why"
@@ -48,6 +51,7 @@ class Cell:
         blocks: The blocks up to the head's, itself included.
         reader: How the head makes queries and keys.
         row: How the query's row of attention comes about.
+        note: Which tokens of words were taken, or "".
     """
 
     trace: Trace
@@ -59,6 +63,7 @@ class Cell:
     blocks: tuple[Block, ...]
     reader: ScoreReader
     row: AttentionRow
+    note: str = ""
 
     @property
     def labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -188,8 +193,10 @@ def read_cell(trace: Any, query: int | str, key: int | str, layer: int, head: in
     stack = resolve_stack(trace, stack)
     (layer,) = pick(layer, trace.layers(stack), "layer")
     (head,) = pick(head, range(trace.n_heads(stack, layer)), "head")
-    queries, keys = (axis.units["token"].labels for axis in trace.axes(stack))
-    at, read = element(query, queries, "query"), element(key, keys, "key")
+    axes = trace.axes(stack)
+    *_, at = asking = tokens_of(axes[0], query, "query")
+    reading = tokens_of(axes[1], key, "key")
+    keys = axes[1].units["token"].labels
     numbers = trace.layers(stack)
     blocks = tuple(block_of(trace, number, stack, NAME) for number in numbers if number <= layer)
     if any(block.crosses or block.cross is not None for block in blocks):
@@ -202,17 +209,17 @@ def read_cell(trace: Any, query: int | str, key: int | str, layer: int, head: in
         reader = score_reader(blocks[-1], head, NAME)
     if len(keys) != len(reader.states):
         raise UnsupportedModelError(f"{NAME} needs keys that are tokens of this text; {len(keys)} were read.")
-    cell = Cell(
-        trace,
-        stack,
-        layer,
-        head,
-        at,
-        read,
-        blocks,
-        reader,
-        attention_row(trace, layer, head, at, stack=stack),
+    row = attention_row(trace, layer, head, at, stack=stack)
+    read = most_read(row, reading)
+    notes = (
+        f"{quoted(str(word))} is {len(tokens)} tokens: it {does}, {quoted(label)} ({token})."
+        for word, tokens, does, token, label in (
+            (query, asking, "asks with the last", at, axes[0].units["token"].labels[at]),
+            (key, reading, "offers the one that is read most", read, keys[read]),
+        )
+        if len(tokens) > 1
     )
+    cell = Cell(trace, stack, layer, head, at, read, blocks, reader, row, " ".join(notes))
     cell._require_read(read, "key")  # noqa: SLF001 - of this module
     cell.require_recorded()
     return cell
@@ -222,4 +229,29 @@ def foil_of(cell: Cell, foil: int | str | None) -> int | str | None:
     """Return a foil: the index of a token, or one of the names."""
     if foil is None or foil in (OTHERS, WORDS, ROW):
         return foil
-    return element(foil, cell.labels[1], "foil")
+    return most_read(cell.row, tokens_of(cell.trace.axes(cell.stack)[1], foil, "foil"))
+
+
+def most_read(row: AttentionRow, tokens: Sequence[int]) -> int:
+    """Return the one of some keys that a query reads most."""
+    return max(tokens, key=lambda token: row.recorded[token])
+
+
+def tokens_of(axis: TokenAxis, which: int | str, name: str) -> tuple[int, ...]:
+    """Return the tokens of a word that is named, or the one token that is named.
+
+    Raises:
+        ValueError: If no token or word has this label, or several have.
+        IndexError, TypeError: As of `element`.
+    """
+    labels = axis.units["token"].labels
+    if not isinstance(which, str) or "word" not in axis.units or which in labels:
+        return (element(which, labels, name),)
+    word, bare = axis.units["word"], which.strip()
+    if bare in (label.strip(" ␣▁") for label in labels) or bare not in word.labels:
+        return (element(which, labels, name),)
+    spans = [span for label, span in zip(word.labels, word.spans, strict=True) if label == bare]
+    if len(spans) > 1:
+        ends = ", ".join(str(span[-1]) for span in spans)
+        raise ValueError(f"{name} {which!r} is a word that ends at {ends}; give one of these numbers.")
+    return tuple(spans[0])

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from attnwidgets._gradients import no_grad
+from attnwidgets.circuits.scores.features import APART
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 _OF_DRAWS = 0.95
+_ROUNDING = 1e-6  # of a state: smaller parts are rounding
 _FAR = 0.1  # how far attention may be from what the split predicts before it is said
 
 
@@ -97,10 +99,19 @@ def remove(
     chosen = [index for index, name in enumerate(names[:-1]) if name in removed]
     if not chosen:
         raise ValueError(f"parts names none: no part of the {side} has a share above zero.")
-    others = [index for index in range(len(names) - 1) if index not in chosen]
+    with no_grad():
+        parts = states.at([token])
+    # A part that the token lacks would change nothing.
+    sizes, least = parts[:, 0].norm(dim=-1), _ROUNDING * float(cell.reader.states[token].norm())
+    drawn = [
+        index
+        for index, (part, size) in enumerate(zip(states.names, sizes.tolist(), strict=True))
+        if part.kind not in APART and size > least
+    ]
+    others = [index for index in drawn if index not in chosen]
     if len(others) < len(chosen):
         raise ValueError(
-            f"parts names {len(chosen)} of {len(names) - 1}, more than are left to draw from; name fewer."
+            f"parts names {len(chosen)} of {len(drawn)}, more than are left to draw from; name fewer."
         )
     generator = np.random.default_rng(seed)
     draws = [
@@ -108,7 +119,6 @@ def remove(
         *(generator.choice(others, len(chosen), replace=False).tolist() for _ in range(n_random)),
     ]
     with no_grad():
-        parts = states.at([token])
         kept = cell.reader.states[token] - torch.stack([parts[draw, 0].sum(0) for draw in draws])
         vectors = cell.reader.vectors(side, kept[:, None], [token])[:, 0]
         linear = cell.reader.parts(side, parts, [token])[:, 0]

@@ -12,6 +12,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets._notebook import running_shell
 from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table, cells
+from attnwidgets.circuits.scores.features import APART, Described, described_of
 from attnwidgets.circuits.scores.removal import Removal, remove
 from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.tracing.algebra.residual_parts import Written
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from attnwidgets._tables import Columns
     from attnwidgets.circuits.scores.cell import Cell
+    from attnwidgets.sae.corpus_statistics.stats import FeatureStats
+    from attnwidgets.sae.sae import SAE
     from attnwidgets.tracing.algebra.residual_parts import StateParts
 
     Float = NDArray[np.float64]
@@ -73,7 +76,7 @@ class Why(Table, Viewable):
         words: Both tokens.
         foil: What the key is compared with: "others", "words", "row", the index of a token, or None.
         foil_weights: How much of each key's score is subtracted [key]; they sum to one; zeros without a foil.
-        by: What parts are: "component", "token", "word", or the name of an SAE.
+        by: What parts are: "component", "token", "word" or "feature".
         attention: The recorded weight.
         score: The score of query and key as the softmax reads it; -inf is not split.
         parts: The names of the parts.
@@ -85,6 +88,8 @@ class Why(Table, Viewable):
         written: What wrote each part.
         cell: How the head makes this query and these keys.
         is_grouped: Whether parts are groups, by `to`.
+        sae: The SAE whose features are parts, or None.
+        stats: Its statistics, by which features are called, or None.
     """
 
     kind: ClassVar[str] = "Why"
@@ -109,6 +114,8 @@ class Why(Table, Viewable):
     cell: Cell
     _states: StateParts | None
     is_grouped: bool = False
+    sae: SAE | None = None
+    stats: FeatureStats | None = None
 
     @property
     def total(self) -> float:
@@ -148,6 +155,14 @@ class Why(Table, Viewable):
         """
         return _place_of(self)
 
+    @property
+    def described(self) -> Described | None:
+        """How much of the total the features of an SAE describe; None for other parts.
+
+        The three numbers sum to the total less what is `given`.
+        """
+        return described_of(self)
+
     def top(self, k: int | None = 6, of: str = "pairs") -> list[Share]:
         """Return the largest shares by size, and the sum of all others as the last.
 
@@ -185,8 +200,9 @@ class Why(Table, Viewable):
         """Return the same score by groups of parts; sums are exact.
 
         Args:
-            groups: "kind" (input, heads, MLPs, biases), a number of layers, whose heads and whose MLPs become
-                a group each, or the group of each part by its name, where parts that are left out stay.
+            groups: "kind" (input, heads, MLPs, biases; of an SAE: features, biases, error), a number of
+                layers, whose heads and whose MLPs become a group each, or the group of each part by its
+                name, where parts that are left out stay.
 
         Raises:
             ValueError: If a part is unknown, or these parts have no layers.
@@ -239,9 +255,13 @@ class Why(Table, Viewable):
         return remove(self.cell, self._states, self.parts, names, side, n_random=n_random, seed=seed)
 
     def _largest(self, count: int, side: str) -> tuple[str, ...]:
-        """Return the parts of a side, but that of biases, with the largest shares above zero."""
-        shares = (self.alone if side == "key" else self.asks)[:-1]
-        order = [index for index in np.argsort(-shares, kind="stable").tolist() if shares[index] > 0]
+        """Return the parts of a side, but biases and the error, with the largest shares above zero."""
+        shares = self.alone if side == "key" else self.asks
+        order = [
+            index
+            for index in np.argsort(-shares, kind="stable").tolist()
+            if shares[index] > 0 and self.written[index].kind not in APART
+        ]
         return tuple(self.parts[index] for index in at_most(order, count))
 
     def describe(self) -> str:
@@ -262,6 +282,12 @@ class Why(Table, Viewable):
             )
             lines.append(f"{word} {verb} {listed}{rest}.")
         lines += [f"{name.capitalize()} {value:+.2f}." for name, value in self.given.items()]
+        described = self.described
+        if described is not None:
+            lines.append(
+                f"Pairs of two features make {described.features:+.2f}, pairs with the decoder's bias or the "
+                f"constant {described.constant:+.2f}, and pairs with the error {described.error:+.2f}."
+            )
         above, below = self.sizes
         if above - below > _MANY * abs(self.total):
             lines.append(f"Single pairs say little: they sum to {above:+.1f} and {below:+.1f}, which cancel.")
@@ -298,7 +324,10 @@ def _said_foil(why: Why) -> str:
     }[why.foil]
 
 
-_KINDS = {"input": "input", "head": "heads", "MLP": "MLPs", "bias": "biases", "constant": "biases"}
+_KINDS = {
+    "input": "input", "head": "heads", "MLP": "MLPs", "bias": "biases", "constant": "biases",
+    "feature": "features",
+}  # fmt: skip
 
 
 def _labels(

@@ -312,6 +312,21 @@ class FeatureStats(Explanation):
         alive = a["top.text"][:, 0] != NONE
         return [spelled[int(number)] if fires else None for number, fires in zip(ids, alive, strict=True)]
 
+    def called(self, feature: int, k: int = 3) -> str:
+        """Return what a feature is called: its name, or up to `k` tokens on which it fires most.
+
+        "" for a feature that fired on no token, or was not counted.
+        """
+        if feature in self.names or feature not in self._rows:
+            return self.names.get(feature, "")
+        ids = self._arrays["top.ids"][self._rows[feature], :, self.facts["before"]]
+        tokens: dict[str, None] = {}
+        for number in dict.fromkeys(ids[ids != NONE].tolist()):
+            tokens[self._display_strings([number])[0].strip(" ␣▁")] = None
+            if len(tokens) == k:
+                break
+        return ", ".join(tokens)
+
     def _columns(self) -> Iterator[Columns]:
         """Yield a row per feature: feature, name, density, count, mean, maximum, token (of its maximum)."""
         a = self._arrays

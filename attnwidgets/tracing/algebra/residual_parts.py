@@ -48,7 +48,7 @@ class Written:
 
     Attributes:
         name: "head 0.3", "MLP 2", "token", "position", "bias 1".
-        kind: "input", "head", "MLP", "bias", "constant"; "token", "feature" of other splits.
+        kind: "input", "head", "MLP", "bias", "constant"; "token", "feature", "error" of other splits.
         layer: Its layer; -1 for what the first block reads, None for what has none.
     """
 
@@ -65,13 +65,18 @@ class StateParts(Protocol):
         """The parts."""
         ...
 
+    def of(self, tokens: Sequence[int]) -> StateParts:
+        """Return the parts that some tokens have; all of them, where every token has every part."""
+        del tokens
+        return self
+
     def at(self, tokens: Sequence[int]) -> Tensor:
         """Return the parts of some tokens' states [part, token, width]; they sum to the states."""
         ...
 
 
 @dataclass
-class ComponentParts:
+class ComponentParts(StateParts):
     """The states that the last of some blocks reads, by the component that wrote them.
 
     Args:
@@ -259,7 +264,7 @@ def _said(name: str) -> str:
 
 
 @dataclass
-class SourceParts:
+class SourceParts(StateParts):
     """The states that a block reads, by the token from which they come, as DecompX carries them.
 
     Args:

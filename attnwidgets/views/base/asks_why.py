@@ -8,6 +8,7 @@ from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
+    from attnwidgets.circuits.scores.cell import Cell
     from attnwidgets.views.wire.handlers import Answer
 
 
@@ -33,12 +34,18 @@ class AsksWhy(View):
         from attnwidgets.circuits.scores.why import why
 
         trace, cell = self.content.trace, (int(query), int(key))
-        opened = why(trace, *cell, layer=int(layer), head=int(head), stack=str(stack)).view()
+        result = why(trace, *cell, layer=int(layer), head=int(head), stack=str(stack))
+        opened = result.view(**self._features_for(result.cell))
         self._close_below()
         self.inner = (opened,)
         opened.stand_ready()
         self.add_options(inner=[opened.inside()])
         return {}, []
+
+    def _features_for(self, cell: Cell) -> dict[str, Any]:
+        """Return the SAE of the states that a cell's head reads, as options of the view below, if any."""
+        del cell
+        return {}
 
     def _close_below(self) -> None:
         for view in self.inner:

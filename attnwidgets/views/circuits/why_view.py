@@ -8,8 +8,9 @@ import numpy as np
 
 from attnwidgets._tables import csv_of
 from attnwidgets.circuits.scores.cell import NAME, foil_of, read_cell
+from attnwidgets.circuits.scores.features import FEATURE
 from attnwidgets.circuits.scores.result import Why
-from attnwidgets.circuits.scores.why import BY, split_cell, states_of
+from attnwidgets.circuits.scores.why import BY, split_cell, states_of, usual_foil
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.view import View
@@ -51,6 +52,8 @@ class WhyView(View):
 
     Args:
         shown: Result of `aw.why`.
+        sae: An SAE whose features can be chosen as parts; by default that of the result.
+        stats: The result of `aw.feature_stats` for it, by which features are called.
 
     Raises:
         TypeError: `shown` is something else.
@@ -60,13 +63,17 @@ class WhyView(View):
     _HEIGHT = 560
     NEEDS = Needs(("why",), matrices=False, typed_texts=False)
 
-    def __init__(self, shown: Any, **options: Unpack[ViewOptions]) -> None:
+    def __init__(
+        self, shown: Any, *, sae: Any = None, stats: Any = None, **options: Unpack[ViewOptions]
+    ) -> None:
         if not isinstance(shown, Why):
             raise TypeError(
                 f"WhyView() shows the result of aw.why(trace, query, key, layer=..., head=...), not "
                 f"{type(shown).__name__}."
             )
         self._given = shown
+        given: tuple[Any, Any] = (shown.sae, shown.stats) if sae is None else (sae, stats)
+        self._sae, self._stats = given
         self._results: dict[tuple[Any, ...], Why] = {}
         self._states: tuple[Any, Any] = (None, None)
         cell = shown.cell
@@ -88,10 +95,10 @@ class WhyView(View):
         words = cell.trace.axes(cell.stack)[0].units.get("word")
         # Letters of one word are told apart by token only.
         several = words is not None and sum(not special for special in words.special) > 1
-        source = given.by if given.by != BY[0] else "word" if several else "token"
+        kinds = ["word" if several else "token", BY[0], *([FEATURE] if self._sae is not None else [])]
         return {
             "by": given.by,
-            "kinds": [source, BY[0]],
+            "kinds": kinds if given.by in kinds else [given.by, *kinds],
             "foil": given.foil,
             "opens": {"layer": cell.layer, "head": cell.head, "query": cell.query, "key": cell.key},
         }
@@ -131,7 +138,8 @@ class WhyView(View):
             cell = read_cell(self.content.trace, query, key, layer, head, stack)
             if self._states[0] != (stack, layer, by):
                 # Those of all source tokens are large.
-                self._states = (stack, layer, by), states_of(cell, by)
+                parts = (self._sae, self._stats) if by == FEATURE else (by,)
+                self._states = (stack, layer, by), states_of(cell, *parts)
                 self._results = {}
             while len(self._results) >= _HELD:
                 del self._results[next(iter(self._results))]
@@ -142,7 +150,8 @@ class WhyView(View):
         *cell, _, foil = place
         result = self._why(*place)
         by = BY[0]
-        return ShownWhy(result, result if result.by == by else self._by_component(result, (*cell, by, foil)))
+        itself = result.by in (by, FEATURE)
+        return ShownWhy(result, result if itself else self._by_component(result, (*cell, by, foil)))
 
     def _by_component(self, result: Why, place: tuple[Any, ...]) -> Why:
         states = states_of(result.cell, BY[0])
@@ -206,17 +215,16 @@ class WhyView(View):
         result, trace = self._why(stack, layer, head, query, key, by, foil), self.content.trace
         if result is self._given:
             yield result, ".total"
-        place = listed(
-            query,
-            key,
-            layer=layer,
-            head=head,
-            by=None if by == BY[0] else by,
-            stack=None if stack == trace.default_stack else stack,
-        )
-        place += "" if foil == "others" else f", foil={foil!r}"
-        yield attnwidgets, f".{NAME}(", trace, f", {place}).total"
-        yield attnwidgets.why, "(", trace, f", {place}).total"
+        place = listed(query, key, layer=layer, head=head)
+        named = {
+            "by": None if by in (BY[0], FEATURE) else by,
+            "stack": None if stack == trace.default_stack else stack,
+        }
+        more = "".join(f", {name}={value!r}" for name, value in named.items() if value is not None)
+        more += "" if foil == usual_foil(result.sae) else f", foil={foil!r}"
+        sae = (", by=", self._sae) if by == FEATURE else ()
+        yield attnwidgets, f".{NAME}(", trace, f", {place}", *sae, f"{more}).total"
+        yield attnwidgets.why, "(", trace, f", {place}", *sae, f"{more}).total"
         yield self, f".{NAME}().total"
 
     def _expressions(self) -> Iterator[dict[str, Any]]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.circuits.scores.features import ERROR, FEATURE, FeatureParts
 from attnwidgets.circuits.scores.why import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +36,9 @@ _REMOVED = 3
 _DIGITS = 7
 _CONSTANT = "constant"
 SAME = "same for every token"
+SCALED = "decoder bias and constant"
+"""The same parts with an SAE that normalises each token by itself."""
+LACKS = "not described (error)"
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,13 @@ class Row:
     Attributes:
         name: The part; several are "226 others".
         value: Its share of the score, in nats.
-        kind: "part", "rest" (all that have no row) or "constant" (biases and shifts of norms).
+        kind: "part", "rest" (all that have no row), "constant" (biases and shifts of norms) or "error"
+            (what an SAE does not reconstruct).
         members: The indices of its parts.
         read: What the head of this part mostly read, or "".
         tokens: Its first token and the one after its last, of parts that are tokens.
         head: Its layer and head, of a part that a head wrote.
+        feature: Its number, of a feature.
         cancels: The sums of positive and negative shares in it, if it is several.
     """
 
@@ -59,6 +65,7 @@ class Row:
     read: str = ""
     tokens: tuple[int, int] | None = None
     head: tuple[int, int] | None = None
+    feature: int | None = None
     cancels: tuple[float, float] | None = None
 
     def described(self) -> dict[str, Any]:
@@ -70,6 +77,7 @@ class Row:
             "read": self.read,
             "tokens": self.tokens,
             "head": self.head,
+            "feature": self.feature,
             "cancels": self.cancels and [rounded(value) for value in self.cancels],
         }
 
@@ -80,7 +88,7 @@ class ShownWhy:
 
     Args:
         why: The score by the parts that are listed.
-        components: The same score by component.
+        components: The same score by component; that by feature has no other.
     """
 
     why: Why
@@ -103,8 +111,16 @@ class ShownWhy:
     def _rows(self, of: str) -> list[Row]:
         why = self.why
         shares = why.asks if of == "asks" else why.offers
-        constant = why.parts.index(_CONSTANT)
-        ranked = [index for index in np.argsort(-np.abs(shares), kind="stable").tolist() if index != constant]
+        kinds = [part.kind for part in why.written]
+        apart = {
+            kind: tuple(index for index, other in enumerate(kinds) if other == kind)
+            for kind in (_CONSTANT, ERROR)
+        }
+        ranked = [
+            index
+            for index in np.argsort(-np.abs(shares), kind="stable").tolist()
+            if kinds[index] not in apart
+        ]
         sizes, largest = np.abs(shares), np.abs(shares).max(initial=0.0)
         # A row for one other would take no less room than the part itself.
         most = MOST + (len(ranked) == MOST + 1)
@@ -116,11 +132,19 @@ class ShownWhy:
         if sizes[rest].sum() > _ROUNDING * largest:
             values = shares[rest]
             above, below = float(values[values > 0].sum()), float(values[values < 0].sum())
-            name = f"{len(rest):,} other{'s' if len(rest) > 1 else ''}"
+            noun = f" {FEATURE}" if why.by == FEATURE else ""
+            name = f"{len(rest):,} other{noun}{'s' if len(rest) > 1 else ''}"
             rows.append(Row(name, float(values.sum()), "rest", tuple(rest), cancels=(above, below)))
-        if sizes[constant] > _ROUNDING * largest:
-            rows.append(Row(SAME, float(shares[constant]), "constant", (constant,)))
+        for kind, name in ((_CONSTANT, self._same), (ERROR, LACKS)):
+            members = apart[kind]
+            if members and sizes[list(members)].max() > _ROUNDING * largest:
+                rows.append(Row(name, float(shares[list(members)].sum()), kind, members))
         return rows
+
+    @property
+    def _same(self) -> str:
+        """What the parts are called that biases and shifts of norms add."""
+        return SCALED if self.why.sae is not None and self.why.sae.per_token else SAME
 
     def _part(self, of: str, index: int, value: float) -> Row:
         why, cell = self.why, self.why.cell
@@ -131,6 +155,9 @@ class ShownWhy:
             weights = np.asarray(cell.trace.attention_rows(written.layer, [head], [token], cell.stack))[0, 0]
             read = _quoted(cell.labels[1][int(weights.argmax())])
             return Row(name, value, "part", (index,), read, head=(written.layer, head))
+        if written.kind == FEATURE:
+            number, label = _feature(name)
+            return Row(label, value, "part", (index,), feature=number)
         tokens = self._tokens.get(name)
         if tokens is None:
             return Row(name, value, "part", (index,))
@@ -141,7 +168,7 @@ class ShownWhy:
     @property
     def _tokens(self) -> dict[str, tuple[int, int]]:
         """The tokens of each part that is a token or a word."""
-        if self.why.by == "component":
+        if self.why.by not in ("token", "word"):
             return {}
         cell = self.why.cell
         names = [f"{label.strip(' ␣▁')} [{number}]" for number, label in enumerate(cell.labels[0])]
@@ -164,7 +191,7 @@ class ShownWhy:
         (query, key), against = self.words, self.why.total < 0
         sides = [self._named(of, -1 if against else 1) for of in ("asks", "offers")]
         if against:
-            asks, offers = (_stressed(side) or [("nothing in particular", False)] for side in sides)
+            asks, offers = (self._stressed(side) or [("nothing in particular", False)] for side in sides)
             return [
                 (f"{query} looks past {key}: most against it are ", False),
                 *asks,
@@ -172,8 +199,18 @@ class ShownWhy:
                 *offers,
                 (f" of {key}.", False),
             ]
-        asks, offers = (_stressed(side) or [("what every token has", False)] for side in sides)
+        asks, offers = (self._stressed(side) or [("what every token has", False)] for side in sides)
         return [(f"{query} asks with ", False), *asks, (f"; {key} offers ", False), *offers, (".", False)]
+
+    def _stressed(self, names: Sequence[str]) -> list[tuple[str, bool]]:
+        """Return names as pieces of a sentence: "a, b and c"; those of features have commas themselves."""
+        between, last = (", then ",) * 2 if self.why.by == FEATURE else (", ", " and ")
+        pieces: list[tuple[str, bool]] = []
+        for number, name in enumerate(names):
+            if number:
+                pieces.append((last if number == len(names) - 1 else between, False))
+            pieces.append((name, True))
+        return pieces
 
     def _named(self, of: str, sign: int) -> list[str]:
         rows = [row for row in self.rows(of) if row.kind == "part" and sign * row.value > 0]
@@ -192,6 +229,14 @@ class ShownWhy:
         """Return what is said below the sentence: what or where, and what cancels."""
         why, (_, key) = self.why, self.words
         place, lines = why.place, []
+        described = why.described
+        if described is not None:
+            same = f"what is the {SAME}" if self._same == SAME else f"the {SCALED}"
+            lines.append(
+                f"Features × features {signed(described.features)} of {signed(float(why.pairs.sum()))}; "
+                f"{signed(described.error)} comes with what the features do not describe, "
+                f"{signed(described.constant)} with {same}."
+            )
         if place is not None:
             content, position = place.content, place.position
             both = f", of both {signed(place.both)}" if abs(place.both) >= 0.005 else ""  # noqa: PLR2004 - two digits
@@ -233,6 +278,20 @@ class ShownWhy:
         pairs = signed(float(why.pairs.sum()))
         return f"Both lists sum to {pairs}; with {given} that is {total}: {says}.{cancels}"
 
+    def about(self) -> str:
+        """Return in words how well an SAE describes this text; "" without one."""
+        why, states = self.why, self.why._states  # noqa: SLF001 - of a result that this view split
+        if why.sae is None or not isinstance(states, FeatureParts):
+            return ""
+        special = why.cell.trace.axes(why.cell.stack)[0].units["token"].special
+        words = [token for token, apart in enumerate(special) if not apart] or list(range(len(special)))
+        active = float((states.activations[words] != 0).sum(-1).float().mean())
+        named = "" if why.stats is None else " Their names are the tokens on which they fire most."
+        return (
+            f"{why.sae.d_sae:,} features of {why.sae.site}, {active:.3g} active on a token; they describe "
+            f"{states.explained(words):.0%} of the variance.{named}"
+        )
+
     def _cancelled(self) -> str:
         """Return what cancels in the parts without a row, in words."""
         rests = [
@@ -256,7 +315,12 @@ class ShownWhy:
         return every
 
     def grid(self) -> tuple[tuple[str, ...], Float]:
-        """Return groups of components, and their shares [group of the query, group of the key]."""
+        """Return groups of components, and their shares [group of the query, group of the key].
+
+        There are none of a score by feature.
+        """
+        if self.why.by == FEATURE:
+            return (), np.zeros((0, 0))
         written = [part.layer for part in self.components.written if part.kind in ("head", "MLP")]
         layers = 1 + max((layer for layer in written if layer is not None), default=-1)
         grouped = self.components if layers == 0 else self.components.to(-(-layers // _BANDS))
@@ -278,8 +342,9 @@ class ShownWhy:
         for removal in self.removals():
             word = self.words[removal.side == "key"]
             count = "one" if len(removal.parts) == 1 else str(len(removal.parts))
+            parts = _together(map(called, removal.parts))
             yield (
-                f"Without {', '.join(removal.parts)} in {word} attention is {removal.after:.2f} instead of "
+                f"Without {parts} in {word} attention is {removal.after:.2f} instead of "
                 f"{removal.before:.2f}; without {count} at random {removal.random.mean():.2f}."
             )
 
@@ -295,6 +360,7 @@ class ShownWhy:
             "said": [list(piece) for piece in self.said()],
             "more": self.more(),
             "sums": self.sums(),
+            "about": self.about(),
             "warning": why.warning,
             "asks": [row.described() for row in asks],
             "offers": [row.described() for row in offers],
@@ -303,7 +369,7 @@ class ShownWhy:
             "removals": [
                 {
                     "side": removal.side,
-                    "parts": list(removal.parts),
+                    "parts": [called(part) for part in removal.parts],
                     "before": rounded(removal.before),
                     "after": rounded(removal.after),
                     "random": rounded(float(removal.random.mean())),
@@ -312,6 +378,23 @@ class ShownWhy:
                 for removal in self.removals()
             ],
         }
+
+
+def called(part: str) -> str:
+    """Return the name of a part as it is shown: that of a feature without its number, if it has another."""
+    return _feature(part)[1] if part.startswith(f"{FEATURE} ") else part
+
+
+def _together(names: Iterable[str]) -> str:
+    """Return names in a row; those of features have commas themselves."""
+    every = list(names)
+    return ("; " if any("," in name for name in every) else ", ").join(every)
+
+
+def _feature(part: str) -> tuple[int, str]:
+    """Return the number of a feature, and what it is called, from the name of its part."""
+    number, _, name = part.removeprefix(f"{FEATURE} ").partition(" (")
+    return int(number), name.removesuffix(")") or part
 
 
 def signed(value: float) -> str:
@@ -330,13 +413,3 @@ def _rounded_rows(values: Float) -> list[list[float]]:
 
 def _quoted(label: str) -> str:
     return f"“{label.strip(' ␣▁')}”"
-
-
-def _stressed(names: Sequence[str]) -> list[tuple[str, bool]]:
-    """Return names as pieces of a sentence: "a, b and c"."""
-    pieces: list[tuple[str, bool]] = []
-    for number, name in enumerate(names):
-        if number:
-            pieces.append((" and " if number == len(names) - 1 else ", ", False))
-        pieces.append((name, True))
-    return pieces

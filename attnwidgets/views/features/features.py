@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ from attnwidgets.views.wire.handlers import Handler
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from attnwidgets.circuits.scores.cell import Cell
     from attnwidgets.explanations import Attributions
     from attnwidgets.views.base.view import View
     from attnwidgets.views.wire.handlers import Answer
@@ -283,6 +285,30 @@ def _strongest(stats: FeatureStats, feature: int) -> Attributions:
         provenance={**stats.provenance, "title": f"feature {feature} where it fires most"},
         warning=stats.warning,
     )
+
+
+def sae_read_by(cell: Cell, given: Any, stats: Any) -> dict[str, Any]:
+    """Return the SAE, of those that a view was given, whose states a head reads, and its statistics.
+
+    Args:
+        cell: A cell of the head.
+        given: SAEs, or activations, which do not hold theirs.
+        stats: Statistics of them, in the same order.
+
+    Returns:
+        dict: "sae" and "stats", options of a `WhyView`; empty if none is read.
+    """
+    from attnwidgets.circuits.scores.features import feature_parts
+
+    counts = _listed(stats)
+    for number, sae in enumerate(_listed(given)):
+        if isinstance(sae, FeatureActivations):
+            continue
+        counted = counts[number] if number < len(counts) else None
+        with suppress(ValueError):
+            feature_parts(cell, sae, counted)
+            return {"sae": sae, "stats": counted}
+    return {}
 
 
 def _listed(given: Any) -> list[Any]:

@@ -26,7 +26,8 @@ def why_sheet(view: Any, theme: Theme) -> Sheet:
     parts: list[Part] = [Words("".join(piece for piece, _ in shown.said()), quiet=False)]
     if shown.more():
         parts.append(Words(shown.more()))
-    parts += [Beside(lists[0], lists[1], share=0.5), Words(shown.sums()), *map(Words, shown.removal_words())]
+    notes = (shown.sums(), *shown.removal_words(), shown.about())
+    parts += [Beside(lists[0], lists[1], share=0.5), *(Words(note) for note in notes if note)]
     title = str(view.options["title"]) or (
         f"{query} looks at {key}: {why.attention:.3g} in layer {why.layer + base}, head {why.head + base}"
     )

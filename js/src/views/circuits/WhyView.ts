@@ -17,10 +17,10 @@ import { only, view } from "../base/view.ts";
 import { svg } from "../charts/svg.ts";
 import { drawGrid } from "./why/grid.ts";
 import { type At, createLists } from "./why/lists.ts";
-import { largestOf, type ShownWhy, type WhyRemoval } from "./why/why.ts";
+import { largestOf, type ShownWhy, together, type WhyRemoval } from "./why/why.ts";
 import { decimal, inQuotes, word } from "./words.ts";
 
-type Kind = "component" | "token" | "word";
+type Kind = "component" | "token" | "word" | "feature";
 type Foil = string | number | null;
 
 interface WhyOptions extends ViewOptions {
@@ -31,7 +31,7 @@ interface WhyOptions extends ViewOptions {
   opens: { layer: number; head: number; query: number; key: number };
 }
 
-const KINDS: Record<Kind, string> = { word: "words", token: "tokens", component: "components" };
+const KINDS: Record<Kind, string> = { word: "words", token: "tokens", component: "components", feature: "features" };
 const FOILS: Record<string, string> = {
   others: "the other tokens",
   words: "the other words",
@@ -176,10 +176,11 @@ export const renderWhyView = view((ctx, root, signal) => {
     } else ctx.selection.hover(null);
     say();
   };
-  /** A part that a head wrote is chosen in the grids of heads. */
+  /** A part that a head wrote is chosen in the grids of heads, a feature in views of features. */
   const follow = ({ side, row }: At): void => {
-    const head = shown?.[side][row]?.head;
-    if (head) ctx.selection.toggleHeads([head]);
+    const part = shown?.[side][row];
+    if (part?.head) ctx.selection.toggleHeads([part.head]);
+    if (typeof part?.feature === "number") ctx.selection.set({ feature: part.feature });
   };
 
   const say = (): void => {
@@ -211,7 +212,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       setStyles(chance, { left: `${100 * random}%` });
     }
     const of = shown?.words[side === "key" ? 1 : 0] ?? "";
-    const words = `without ${parts.join(", ")} in ${of}`;
+    const words = `without ${together(parts)} in ${of}`;
     const others = parts.length === 1 ? "another" : `${parts.length} others`;
     return h(
       "div.why-removal",
@@ -229,18 +230,20 @@ export const renderWhyView = view((ctx, root, signal) => {
       .map(({ parts, predicted }) =>
         h(
           "p.why-note",
-          `Shares hold norms fixed and predict ${decimal(predicted ?? 0)} without ${parts.join(", ")}, which make much of the norm.`,
+          `Shares hold norms fixed and predict ${decimal(predicted ?? 0)} without ${together(parts)}, which make much of the norm.`,
         ),
       );
 
   const draw = (): void => {
     if (!shown || width <= 0) return;
-    const isWide = width >= WIDE;
+    const hasGroups = shown.grid.names.length > 0;
+    const isWide = hasGroups && width >= WIDE;
+    assign(right, { hidden: !hasGroups });
     setFlag(panels, "data-wide", isWide);
     const half = isWide ? Math.round(0.52 * width) : width;
     panels.style.setProperty("--aw-first", `${half}px`);
     lists.fit(half - 24);
-    drawGrid(grid, shown.grid.names, shown.grid.values, (isWide ? width - half : width) - 24);
+    if (hasGroups) drawGrid(grid, shown.grid.names, shown.grid.values, (isWide ? width - half : width) - 24);
   };
 
   const update = (): void => {
@@ -272,7 +275,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       setChildren(removals, ...shown.removals.map(removalRow), ...mispredicted(shown.removals));
       lists.show(shown, by);
       draw();
-      setText(sums, `${shown.sums} Lines are pairs of ${decimal(lists.least())} and more.`);
+      setText(sums, `${shown.sums} Lines are pairs of ${decimal(lists.least())} and more. ${shown.about}`.trim());
     } else if (!answer && why) {
       shown = null;
       setText(said, "");

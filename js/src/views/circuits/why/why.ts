@@ -5,14 +5,16 @@ export interface WhyRow {
   name: string;
   /** Its share of the score. */
   value: number;
-  /** "rest": all parts without a row; "constant": biases and shifts of norms. */
-  kind: "part" | "rest" | "constant";
+  /** "rest": all parts without a row; "constant": biases and shifts of norms; "error": what an SAE lacks. */
+  kind: "part" | "rest" | "constant" | "error";
   /** What the head that wrote it mostly read, or "". */
   read: string;
   /** The first token of a part that is tokens, and the one after the last. */
   tokens: [number, number] | null;
   /** Layer and head of a part that a head wrote. */
   head: [number, number] | null;
+  /** The number of a feature. */
+  feature: number | null;
   /** The sums of positive and of negative shares in it. */
   cancels: [number, number] | null;
 }
@@ -37,12 +39,14 @@ export interface ShownWhy {
   said: [string, boolean][];
   more: string;
   sums: string;
+  /** How well an SAE describes the text, or "". */
+  about: string;
   warning: string;
   asks: WhyRow[];
   offers: WhyRow[];
   /** Shares of a row of the query and a row of the key. */
   pairs: number[][];
-  /** The same by groups of components. */
+  /** The same by groups of components; without names there is none. */
   grid: { names: string[]; values: number[][] };
   removals: WhyRemoval[];
 }
@@ -53,6 +57,10 @@ export interface Line {
   to: number;
   value: number;
 }
+
+/** Names in a row: the twin of `_together` in why_words.py. Those of features have commas themselves. */
+export const together = (names: readonly string[]): string =>
+  names.join(names.some((name) => name.includes(",")) ? "; " : ", ");
 
 /** Share of the largest pair from which pairs have a line, and the largest number of lines. */
 const [LEAST, MOST] = [0.06, 30];
