@@ -12,6 +12,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets._notebook import running_shell
 from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table, cells
+from attnwidgets.circuits.scores.other_texts import in_other_texts
 from attnwidgets.circuits.scores.removal import Removal, remove
 from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.tracing.algebra.residual_parts import Written
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from attnwidgets._tables import Columns
     from attnwidgets.circuits.scores.cell import Cell
+    from attnwidgets.circuits.scores.other_texts import OtherTexts
     from attnwidgets.tracing.algebra.residual_parts import StateParts
 
     Float = NDArray[np.float64]
@@ -243,6 +245,47 @@ class Why(Table, Viewable):
         shares = (self.alone if side == "key" else self.asks)[:-1]
         order = [index for index in np.argsort(-shares, kind="stable").tolist() if shares[index] > 0]
         return tuple(self.parts[index] for index in at_most(order, count))
+
+    def in_other_texts(self, texts: Any = None, k: int = 8) -> OtherTexts:
+        """Return what this query would look at in other texts, and what there would look at this key.
+
+        The states of the tokens of other texts, at the input of this layer, are put in the place of the key,
+        and then of the query. Everything else stays: the place, with its rotation and position bias, the
+        other keys of the row, soft cap and sink. The scores are exact for these states. A state that holds
+        its position, as with embeddings of positions, keeps it.
+
+        Special tokens are left out, and of a decoder's texts the first four. States are computed at the
+        first call for a model and these texts, for all layers, and remembered with the model, the largest
+        part in a temporary file; the next call takes a fraction of a second.
+
+        Args:
+            texts: Strings, or objects with `.text`; cut where the model reads no more. By default the demo's
+                sentences and paragraphs of its book, 9,000 tokens in English.
+            k: Tokens in each list.
+
+        Returns:
+            OtherTexts: `.keys`, `.queries` and `.keys_of_mean`, and how much of the tokens this key and this
+            query are above. The mean query is the mean over the tokens of these texts: softmax removes what
+            it gives to all keys alike, so that its ranking is what the head looks for in general.
+
+        Raises:
+            ValueError: If `k` is below 1, texts are empty, the tokenizer cannot spell them, or the query
+                reads one token only.
+            TypeError: If an input is no text.
+            UnsupportedModelError: If the model reads no texts.
+
+        Source: max-activating examples of a unit (Bills et al. 2023, Language models can explain neurons in
+        language models), of a score here.
+
+        Example:
+            >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+            >>> why = aw.why(aw.trace(model, tokenizer, "fadebcfadeb"), 11, 6, layer=1, head=0)
+            >>> other = why.in_other_texts(["hgbachgba", "cbdhcbdh", "ebfgebf"], k=3)
+            >>> [(token.before[-1], token.token) for token in other.keys]
+            [('b', 'a'), ('b', 'd'), ('b', 'f')]
+        """
+        at_most((), k)
+        return in_other_texts(self.cell, texts, k)
 
     def describe(self) -> str:
         """Return in sentences what reads what, rather than what, and which parts make it so."""

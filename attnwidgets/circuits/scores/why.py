@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets._errors import quoted, require_choice
+from attnwidgets._errors import require_choice
 from attnwidgets.circuits.scores.cell import NAME, OTHERS, Cell, foil_of, read_cell
 from attnwidgets.circuits.scores.result import Why
 from attnwidgets.tracing.algebra.residual_parts import ComponentParts, SourceParts, Written
@@ -100,7 +100,7 @@ def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) 
         cell.head,
         cell.query,
         cell.key,
-        (_word(cell, 0, cell.query), _word(cell, 1, cell.key)),
+        cell.words,
         foil,
         weights,
         by,
@@ -124,10 +124,6 @@ def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) 
         )
     groups = words_of(cell) if by == "word" else None
     return result if groups is None else replace(result.to(groups), is_grouped=False)
-
-
-def _word(cell: Cell, side: int, token: int) -> str:
-    return quoted(cell.labels[side][token].strip(" ␣▁"))
 
 
 def states_of(cell: Cell, by: str) -> StateParts:

@@ -10,6 +10,7 @@ from attnwidgets.figures.sheet import Beside, Sheet, Words
 if TYPE_CHECKING:
     from attnwidgets.figures.sheet import Part
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.circuits.why_others import ShownOthers
     from attnwidgets.views.circuits.why_words import ShownWhy
 
 
@@ -23,19 +24,27 @@ def why_sheet(view: Any, theme: Theme) -> Sheet:
     for of, title in (("asks", f"{query} asks"), ("offers", f"{key} offers")):
         bars = [Bar(row.name, row.value, quiet=row.kind != "part") for row in shown.rows(of)]
         lists.append(Bars(bars, form="{:+.2f}", title=title))
-    parts: list[Part] = [Words("".join(piece for piece, _ in shown.said()), quiet=False)]
+    others = view.shown_others()
+    said = shown.said() if others is None else others.said()
+    parts: list[Part] = [Words("".join(piece for piece, _ in said), quiet=False)]
+    if others is not None:
+        parts.append(Words(others.more()))
     if shown.more():
         parts.append(Words(shown.more()))
     parts += [Beside(lists[0], lists[1], share=0.5), Words(shown.sums()), *map(Words, shown.removal_words())]
+    for heading, tokens in () if others is None else others.examples():
+        examples = [f"{number}  … {token.before}{token.token}{token.after}" for number, token in tokens]
+        parts += [Words(heading, quiet=False), *map(Words, examples)]
     title = str(view.options["title"]) or (
         f"{query} looks at {key}: {why.attention:.3g} in layer {why.layer + base}, head {why.head + base}"
     )
     return Sheet(title, parts, why.warning)
 
 
-def why_words(shown: ShownWhy) -> str:
+def why_words(shown: ShownWhy, others: ShownOthers | None = None) -> str:
     """Return what a WhyView shows in sentences."""
     why, (query, key) = shown.why, shown.words
     said = "".join(piece for piece, _ in shown.said())
     head = f"{query} looks at {key} with {why.attention:.3g} in head {why.layer}.{why.head}."
-    return " ".join(filter(None, (head, said, shown.sums(), *shown.removal_words())))
+    compared = "" if others is None else others.sentences()
+    return " ".join(filter(None, (head, compared, said, shown.sums(), *shown.removal_words())))

@@ -1,0 +1,100 @@
+"""What a WhyView shows of other texts: the sentence, and tokens that would be looked at, or would look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.circuits.scores.bank import has_bank, reads_texts
+from attnwidgets.circuits.scores.other_texts import said_of
+from attnwidgets.views.circuits.why_words import rounded, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from attnwidgets.circuits.scores.other_texts import OtherTexts, RankedToken
+    from attnwidgets.tracing.trace import Trace
+
+SHOWN, OFFERED, NONE = "shown", "offered", ""
+EXAMPLES = 5
+"""Tokens in each list."""
+
+
+def state_of_others(trace: Trace, stack: str, texts: Any) -> str:
+    """Return whether other texts are compared as a view opens, or on request, or cannot be."""
+    if has_bank(trace, stack, texts):
+        return SHOWN
+    return OFFERED if reads_texts(trace, texts) else NONE
+
+
+@dataclass(frozen=True)
+class ShownOthers:
+    """Tokens of other texts as a WhyView shows them.
+
+    Args:
+        other: The tokens.
+        words: Query and key in quotes, as the view writes them.
+    """
+
+    other: OtherTexts
+    words: tuple[str, str]
+
+    def said(self) -> list[tuple[str, bool]]:
+        """Return the sentence above the lists, in pieces, those that are stressed with True."""
+        return said_of(self.other, self.words)
+
+    def more(self) -> str:
+        """Return what is said below the sentence."""
+        return " ".join(filter(None, (self.other.ranked(), self.other.warning)))
+
+    def titles(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Return the headings of both lists, each with what its numbers are."""
+        query, key = self.words
+        return (
+            (f"{query} would look at", f"scores; {key} has {signed(self.other.score)}"),
+            (f"{key} would be looked at by", f"weights; {query} has {self.other.attention:.2f}"),
+        )
+
+    def examples(self) -> Iterator[tuple[str, list[tuple[str, RankedToken]]]]:
+        """Yield the heading of each list, and its tokens with their number."""
+        scores, weights = (f"{title} ({numbers})" for title, numbers in self.titles())
+        keys, queries = self.other.keys[:EXAMPLES], self.other.queries[:EXAMPLES]
+        yield scores, [(signed(token.score), token) for token in keys]
+        yield weights, [(f"{token.attention:.2f}", token) for token in queries]
+
+    def sentences(self) -> str:
+        """Return everything in sentences."""
+        said = "".join(piece for piece, _ in self.said())
+        looking = ", ".join(token.word for token in self.other.queries[:EXAMPLES])
+        return f"{said} {self.other.ranked()} {self.words[1]} would be looked at by {looking}."
+
+    def described(self) -> dict[str, Any]:
+        """Return the `ShownOthers` of others.ts."""
+        titles = self.titles()
+        lists = (self.other.keys, self.other.queries)
+        numbers = ("score", "attention")
+        return {
+            "said": [list(piece) for piece in self.said()],
+            "more": self.more(),
+            "lists": [
+                {
+                    "title": title,
+                    "numbers": about,
+                    "signed": name == "score",
+                    "tokens": _described(tokens, name),
+                }
+                for (title, about), tokens, name in zip(titles, lists, numbers, strict=True)
+            ],
+        }
+
+
+def _described(tokens: Sequence[RankedToken], number: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "before": token.before,
+            "token": token.token,
+            "after": token.after,
+            "value": rounded(getattr(token, number)),
+        }
+        for token in tokens[:EXAMPLES]
+    ]
