@@ -99,6 +99,14 @@ class OtherTexts(Table):
         """Whether at most 5 % of the tokens have a larger score than the key, which is no special token."""
         return not self.special and self.below_keys <= MOST_BELOW
 
+    def first(self, k: int) -> OtherTexts:
+        """Return the same with at most k tokens in each list.
+
+        Raises:
+            ValueError: If `k` is below 1.
+        """
+        return replace(self, **{name: tuple(at_most(getattr(self, name), k)) for name in _LISTS})
+
     def describe(self) -> str:
         """Return in sentences what the query would look at, how the key ranks, and what looks at the key."""
         said = "".join(piece for piece, _ in said_of(self, self.words))
@@ -108,8 +116,9 @@ class OtherTexts(Table):
         """Return in a sentence how many tokens the key's score is above."""
         same = 1 - self.above_keys - self.below_keys
         ties = f" (and the same as that of {percent(same)})" if same >= _NOTABLE else ""
+        above = "all" if self.above_keys == 1 else f"{percent(self.above_keys)} of"
         return (
-            f"Its score is higher than that of {percent(self.above_keys)} of {self.count:,} tokens of other "
+            f"Its score is higher than that of {above} {self.count:,} tokens of other "
             f"texts put in its place{ties}; for their mean query, than that of {percent(self.above_mean)}."
         )
 

@@ -43,21 +43,17 @@ class ShownOthers:
         """Return the sentence above the lists, in pieces, those that are stressed with True."""
         return said_of(self.other, self.words)
 
-    def more(self) -> str:
-        """Return what is said below the sentence."""
-        return " ".join(filter(None, (self.other.ranked(), self.other.warning)))
-
     def titles(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Return the headings of both lists, each with what its numbers are."""
+        """Return the headings of both lists, each with the number of this cell."""
         query, key = self.words
         return (
-            (f"{query} would look at", f"scores; {key} has {signed(self.other.score)}"),
-            (f"{key} would be looked at by", f"weights; {query} has {self.other.attention:.2f}"),
+            (f"{query} would look at", f"{key} has {signed(self.other.score)}"),
+            (f"would look at {key}", f"{query} gives {self.other.attention:.2f}"),
         )
 
     def examples(self) -> Iterator[tuple[str, list[tuple[str, RankedToken]]]]:
         """Yield the heading of each list, and its tokens with their number."""
-        scores, weights = (f"{title} ({numbers})" for title, numbers in self.titles())
+        scores, weights = (f"{title} ({number})" for title, number in self.titles())
         keys, queries = self.other.keys[:EXAMPLES], self.other.queries[:EXAMPLES]
         yield scores, [(signed(token.score), token) for token in keys]
         yield weights, [(f"{token.attention:.2f}", token) for token in queries]
@@ -75,15 +71,11 @@ class ShownOthers:
         numbers = ("score", "attention")
         return {
             "said": [list(piece) for piece in self.said()],
-            "more": self.more(),
+            "more": self.other.ranked(),
+            "warning": self.other.warning,
             "lists": [
-                {
-                    "title": title,
-                    "numbers": about,
-                    "signed": name == "score",
-                    "tokens": _described(tokens, name),
-                }
-                for (title, about), tokens, name in zip(titles, lists, numbers, strict=True)
+                {"title": title, "cell": cell, "isSigned": name == "score", "tokens": _described(tokens, name)}
+                for (title, cell), tokens, name in zip(titles, lists, numbers, strict=True)
             ],
         }
 

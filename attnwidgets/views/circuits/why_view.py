@@ -157,8 +157,12 @@ class WhyView(View):
         if place not in self._others:
             while len(self._others) >= _HELD:
                 del self._others[next(iter(self._others))]
-            cell = read_cell(self.content.trace, query, key, layer, head, stack)
-            self._others[place] = in_other_texts(cell, self._texts)
+            cell = self._given.cell
+            if place == (cell.stack, cell.layer, cell.head, cell.query, cell.key):
+                self._others[place] = self._given.in_other_texts(self._texts)  # which is saved with it
+            else:
+                cell = read_cell(self.content.trace, query, key, layer, head, stack)
+                self._others[place] = in_other_texts(cell, self._texts)
         return self._others[place]
 
     def _answer_others(self, stack: str, layer: int, head: int, query: int, key: int) -> Answer:

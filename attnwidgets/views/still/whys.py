@@ -28,17 +28,18 @@ def why_sheet(view: Any, theme: Theme) -> Sheet:
     said = shown.said() if others is None else others.said()
     parts: list[Part] = [Words("".join(piece for piece, _ in said), quiet=False)]
     if others is not None:
-        parts.append(Words(others.more()))
+        parts.append(Words(others.other.ranked()))
     if shown.more():
         parts.append(Words(shown.more()))
     parts += [Beside(lists[0], lists[1], share=0.5), Words(shown.sums()), *map(Words, shown.removal_words())]
     for heading, tokens in () if others is None else others.examples():
-        examples = [f"{number}  … {token.before}{token.token}{token.after}" for number, token in tokens]
-        parts += [Words(heading, quiet=False), *map(Words, examples)]
+        examples = (f"… {token.before}{token.token}{token.after} {number}" for number, token in tokens)
+        parts.append(Words(f"{heading}: {'; '.join(examples)}."))
     title = str(view.options["title"]) or (
         f"{query} looks at {key}: {why.attention:.3g} in layer {why.layer + base}, head {why.head + base}"
     )
-    return Sheet(title, parts, why.warning)
+    warnings = (why.warning, "" if others is None else others.other.warning)
+    return Sheet(title, parts, " ".join(filter(None, warnings)))
 
 
 def why_words(shown: ShownWhy, others: ShownOthers | None = None) -> str:

@@ -79,12 +79,11 @@ export const renderWhyView = view((ctx, root, signal) => {
   const removals = h("div.why-removals");
   const grid = svg("svg", { role: "img", class: "aw-why-grid" });
   const others = createOthers(ctx, signal, answers, isPage, () => set({ otherTexts: "shown" }));
-  const left = h("div.why-panel", lists.element, sums, others.element);
+  const left = h("div.why-panel", lists.element, sums, removals, others.element);
   const right = h(
     "div.why-panel.why-groups",
     h("div.why-head", h("b", "by groups of components"), h("span", "rows ask, columns offer")),
     grid,
-    removals,
   );
   const panels = h("div.why-panels", left, right);
   const copy = createCopyButton(ctx, signal, () => (shown ? { of: "why", ...placeOf(ctx) } : null));
@@ -270,6 +269,9 @@ export const renderWhyView = view((ctx, root, signal) => {
       if (shown !== answer.meta) pointed = null;
       shown = answer.meta;
       compared = other;
+      // Tokens of other texts take the room of removals.
+      if (other) right.append(removals);
+      else sums.after(removals);
       const sentence = other?.said ?? shown.said;
       setChildren(said, ...sentence.map(([piece, isStressed]) => (isStressed ? h("b", piece) : piece)));
       setText(more, [other?.more, shown.more, shown.warning].filter(Boolean).join(" "));

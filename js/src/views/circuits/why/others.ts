@@ -1,6 +1,6 @@
 /** Other texts: tokens that the query would look at in the place of the key, and those that would look at the key. */
 import type { ViewContext } from "../../../context.ts";
-import { assign, h, on, setChildren } from "../../../dom.ts";
+import { assign, h, on, setChildren, setText } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import { type CopyButton, createCopyButton } from "../../base/copyPython.ts";
 import { createProgress, missingAnswer } from "../../base/missing.ts";
@@ -11,8 +11,9 @@ export interface ShownOthers {
   /** The sentence, in pieces; true: stressed. */
   said: [string, boolean][];
   more: string;
-  /** Tokens that the query would look at, and those that would look at the key. */
-  lists: { title: string; numbers: string; signed: boolean; tokens: OtherToken[] }[];
+  warning: string;
+  /** Tokens that the query would look at, and those that would look at the key; `cell` says the number of this cell. */
+  lists: { title: string; cell: string; isSigned: boolean; tokens: OtherToken[] }[];
 }
 
 interface OtherToken {
@@ -63,7 +64,8 @@ export function createOthers(
     "Copy the Python that returns the share of these tokens that the key is above",
   );
   const lists = h("div.why-others");
-  const element = h("div.why-elsewhere", { hidden: "" }, lists, copy.element);
+  const warning = h("p.why-note");
+  const element = h("div.why-elsewhere", { hidden: "" }, lists, warning, copy.element);
   on(button, signal, { click: compare });
 
   return {
@@ -79,6 +81,7 @@ export function createOthers(
       assign(element, { hidden: !shown });
       if (drawn !== shown) {
         drawn = shown;
+        setText(warning, shown?.warning ?? "");
         setChildren(lists, ...(shown?.lists.map(listOf) ?? []));
       }
       copy.show();
@@ -87,12 +90,12 @@ export function createOthers(
   };
 }
 
-function listOf({ title, numbers, signed, tokens }: ShownOthers["lists"][number]): HTMLElement {
+function listOf({ title, cell, isSigned, tokens }: ShownOthers["lists"][number]): HTMLElement {
   const rows = tokens.map(({ before, token, after, value }) => {
     const text = h("span.why-example", { title: `${before}${token}${after}`, dir: "auto" });
     setChildren(text, ...(before ? ["…\u00a0", h("span", h("span", before))] : []), h("b", token), after);
-    return h("div.why-other", { role: "listitem" }, h("span.why-value", decimal(value, 2, signed)), text);
+    return h("div.why-other", { role: "listitem" }, h("span.why-value", decimal(value, 2, isSigned)), text);
   });
   const list = h("div", { role: "list", "aria-label": title }, ...rows);
-  return h("div", h("div.why-head", h("b", title), h("span", numbers)), list);
+  return h("div", h("div.why-head", h("b", title), h("span", cell)), list);
 }
