@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NAME = "why.in_other_texts"
 SKIPPED = 4
-"""Tokens at the start of a decoder's text: sinks, whose states are large, and what follows without context."""
+"""Tokens at the start of a decoder's text: a sink, whose state is large, and those without context."""
 
 _MEMORY = "256MB"  # of states; beyond it they are read from a temporary file
 _MOST = 2  # banks of one model that are remembered
@@ -55,7 +55,7 @@ class TokenInText:
     Attributes:
         token: Its characters.
         before: What stands before it.
-        after: The rest of its word.
+        after: The rest of its word; "" in a text without blanks.
         word: Its word; the token itself in a text without blanks.
         text: Number of the text.
         position: Number of the token in it.
@@ -106,19 +106,19 @@ class Bank:
         number, (start, stop) = int(self.numbers[row]), self.spans[row].tolist()
         text = self.texts[number]
         start += len(text[start:stop]) - len(text[start:stop].lstrip())
-        before, token, after = text[max(0, start - _CONTEXT) : start], text[start:stop], ""
-        if token[-1:].isalnum():
-            after = _REST_OF_WORD.match(text[stop:])[0]  # type: ignore[index]
-        word = token + after
-        if token[:1].isalnum():
-            word = _START_OF_WORD.search(before)[0] + word  # type: ignore[index]
+        before, token = text[max(0, start - _CONTEXT) : start], text[start:stop]
+        after, word = "", token
+        if " " in text:  # spelled in words
+            after = _REST_OF_WORD.match(text[stop:])[0] if token[-1:].isalnum() else ""  # type: ignore[index]
+            begun = _START_OF_WORD.search(before)[0] if token[:1].isalnum() else ""  # type: ignore[index]
+            word = begun + token + after
         if start > _CONTEXT:
             before = before[before.find(" ") + 1 :]
         return TokenInText(
             visible(token),
             " ".join(before.split()) + " " * before.endswith((" ", "\n")),
             after,
-            word if " " in text else visible(token),
+            visible(word),
             number,
             int(self.states.positions[row]),
         )
@@ -141,7 +141,7 @@ def bank_of(trace: Trace, stack: str, texts: Any = None) -> Bank:
         texts: The texts; None: those of the demo.
 
     Raises:
-        ValueError: If the texts are empty, or none of their tokens counts, or the tokenizer cannot spell them.
+        ValueError: If the texts are empty, none of their tokens counts, or the tokenizer cannot spell them.
         TypeError: If an input is no text.
         UnsupportedModelError: If the model reads something else.
     """
@@ -225,7 +225,9 @@ def _made(trace: Trace, stack: str, texts: Sequence[str]) -> Bank:
     numbers, spans = [], []
     for read in inputs.reads:
         if read.sample is None or read.sample.text is None:
-            raise UnsupportedModelError(f"{NAME} reads tokens of texts, and those of stack {stack!r} are none.")
+            raise UnsupportedModelError(
+                f"{NAME} reads tokens of texts, and those of stack {stack!r} are none."
+            )
         special = read.sample.text.special
         for span, apart in zip(read.sample.text.spans, special, strict=True):
             if not apart:

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 MOST_BELOW = 0.05
-"""Share of other tokens with a larger score up to which a sentence says that the query looks for such keys."""
+"""Share of tokens with a larger score up to which a sentence says that the query looks for such a key."""
 _NOTABLE = 0.001  # share of tokens with the same score from which it is said
 _NAMED = 5  # words in a sentence
+_ROUNDING = 1e-9
 _CHUNK = 2**14  # tokens whose queries or keys are in memory at once
 _POSITIONS = (
     "Positions are in this model's states, so that a token also has something of where it stands in its text."
@@ -109,8 +110,7 @@ class OtherTexts(Table):
 
     def describe(self) -> str:
         """Return in sentences what the query would look at, how the key ranks, and what looks at the key."""
-        said = "".join(piece for piece, _ in said_of(self, self.words))
-        return f"{said} {self.ranked()} {self.words[1]} would be looked at by {_named(self.queries)}."
+        return described_of(self, self.words)
 
     def ranked(self) -> str:
         """Return in a sentence how many tokens the key's score is above."""
@@ -174,14 +174,21 @@ def said_of(other: OtherTexts, words: tuple[str, str]) -> list[tuple[str, bool]]
     return [(f"{query} would rather look at ", False), named, (f"; {key} is nothing special to it.", False)]
 
 
+def described_of(other: OtherTexts, words: tuple[str, str]) -> str:
+    """Return everything in sentences, with query and key as they write them."""
+    said = "".join(piece for piece, _ in said_of(other, words))
+    return f"{said} {other.ranked()} {words[1]} would be looked at by {_named(other.queries)}."
+
+
 def _named(tokens: Sequence[RankedToken]) -> str:
-    return ", ".join(token.word for token in tokens[:_NAMED])
+    """Return the first words of a list, as far as they have half of the attention of its first."""
+    least = tokens[0].attention / 2
+    return ", ".join(token.word for token in tokens[:_NAMED] if token.attention >= least)
 
 
 def percent(share: float) -> str:
-    """Return a share in percent; only all of them are 100 %."""
-    shown = f"{100 * share:.1f}"
-    return f"{'> 99.9' if shown == '100.0' and share < 1 else shown.removesuffix('.0')} %"
+    """Return a share in percent with a decimal; only all of them are 100 %."""
+    return f"{np.floor(1000 * share + _ROUNDING) / 10:.1f}".removesuffix(".0") + " %"
 
 
 def in_other_texts(cell: Cell, texts: Any = None, k: int = 8) -> OtherTexts:
@@ -196,7 +203,7 @@ def in_other_texts(cell: Cell, texts: Any = None, k: int = 8) -> OtherTexts:
         )
     bank = bank_of(cell.trace, cell.stack, texts)
     with no_grad():
-        keys, queries = (_vectors(cell, bank, side) for side in ("key", "query"))
+        keys, queries = _vectors(cell, bank)
     this, mean = (_ByQuery(cell, query, rivals) for query in (cell.query_vector, queries.mean(0)))
     scores, scores_of_mean = this.of(keys), mean.of(keys)
     own, own_of_mean = (float(query.of(cell.keys[[cell.key]])[0]) for query in (this, mean))
@@ -224,14 +231,16 @@ def in_other_texts(cell: Cell, texts: Any = None, k: int = 8) -> OtherTexts:
     )
 
 
-def _vectors(cell: Cell, bank: Bank, side: str) -> Tensor:
-    """Return the bank's queries or keys [token, dim] in the place of the cell's, float64."""
-    states, at = bank.layer(cell.layer), getattr(cell, side)
-    vectors = []
+def _vectors(cell: Cell, bank: Bank) -> tuple[Tensor, Tensor]:
+    """Return the bank's keys and queries [token, dim] in the place of the cell's, float64."""
+    states, reader = bank.layer(cell.layer), cell.reader
+    vectors: tuple[list[Tensor], list[Tensor]] = ([], [])
     for start in range(0, len(states), _CHUNK):
-        some = torch.from_numpy(states[start : start + _CHUNK]).double()
-        vectors.append(cell.reader.vectors(side, some, [at] * len(some)))
-    return torch.cat(vectors)
+        read = reader.read(torch.from_numpy(states[start : start + _CHUNK]).double())
+        for made, side, at in zip(vectors, (reader.key, reader.query), (cell.key, cell.query), strict=True):
+            made.append(reader.turned(side(read), [at] * len(read)))
+    keys, queries = map(torch.cat, vectors)
+    return keys, queries
 
 
 class _ByQuery:
@@ -273,7 +282,9 @@ def _ranked(bank: Bank, by: Float, scores: Float, attention: Float, k: int) -> t
         token = bank.token(index)
         name = token.word.strip().lower()
         if name not in tokens:
-            tokens[name] = RankedToken(**vars(token), score=float(scores[index]), attention=float(attention[index]))
+            tokens[name] = RankedToken(
+                **vars(token), score=float(scores[index]), attention=float(attention[index])
+            )
             if len(tokens) == k:
                 break
     return tuple(tokens.values())

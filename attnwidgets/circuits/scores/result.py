@@ -123,7 +123,7 @@ class Why(Table, Viewable):
             ValueError: If the result was loaded from a file, which has no model.
         """
         if isinstance(self._cell, SavedCell):
-            raise ValueError(
+            raise ValueError(  # noqa: TRY004 - of a file, not of an argument
                 "this result was loaded from a file, without its model, and can only be read; "
                 "aw.why(trace, ...) splits the score again."
             )
@@ -384,7 +384,7 @@ def _said_foil(why: Why) -> str:
     if why.foil is None:
         return "Compared with nothing,"
     if isinstance(why.foil, int):
-        return f"Rather than {why._cell.say(why.foil)},"
+        return f"Rather than {why._cell.say(why.foil)},"  # noqa: SLF001 - same module
     return {
         "others": "Rather than the other tokens, by their attention,",
         "words": "Rather than the other words, by their attention,",

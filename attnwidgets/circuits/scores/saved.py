@@ -77,7 +77,9 @@ def restored_why(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> d
     for name, shape in sizes.items():
         if arrays[name].shape != shape:
             raise ValueError(f"{name!r} has shape {arrays[name].shape}, which does not fit the others")
-    if len(fields["written"]) != len(parts) or not (fields["query"] < len(queries) and fields["key"] < len(keys)):
+    if len(fields["written"]) != len(parts) or not (
+        fields["query"] < len(queries) and fields["key"] < len(keys)
+    ):
         raise ValueError("parts or tokens do not fit the others")
     other, place = fields["other_texts"], fields["place"]
     query, key = fields["words"]

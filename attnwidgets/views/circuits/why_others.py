@@ -58,12 +58,6 @@ class ShownOthers:
         yield scores, [(signed(token.score), token) for token in keys]
         yield weights, [(f"{token.attention:.2f}", token) for token in queries]
 
-    def sentences(self) -> str:
-        """Return everything in sentences."""
-        said = "".join(piece for piece, _ in self.said())
-        looking = ", ".join(token.word for token in self.other.queries[:EXAMPLES])
-        return f"{said} {self.other.ranked()} {self.words[1]} would be looked at by {looking}."
-
     def described(self) -> dict[str, Any]:
         """Return the `ShownOthers` of others.ts."""
         titles = self.titles()
@@ -74,7 +68,12 @@ class ShownOthers:
             "more": self.other.ranked(),
             "warning": self.other.warning,
             "lists": [
-                {"title": title, "cell": cell, "isSigned": name == "score", "tokens": _described(tokens, name)}
+                {
+                    "title": title,
+                    "cell": cell,
+                    "isSigned": name == "score",
+                    "tokens": _described(tokens, name),
+                }
                 for (title, cell), tokens, name in zip(titles, lists, numbers, strict=True)
             ],
         }

@@ -70,7 +70,7 @@ class WhyView(View):
                 f"WhyView() shows the result of aw.why(trace, query, key, layer=..., head=...), not "
                 f"{type(shown).__name__}."
             )
-        self._given, self._texts = shown, texts
+        self._given, self._other_texts = shown, texts
         self._others: dict[Place, OtherTexts] = {}
         self._results: dict[tuple[Any, ...], Why] = {}
         self._states: tuple[Any, Any] = (None, None)
@@ -98,7 +98,7 @@ class WhyView(View):
             "by": given.by,
             "kinds": [source, BY[0]],
             "foil": given.foil,
-            "otherTexts": state_of_others(cell.trace, cell.stack, self._texts),
+            "otherTexts": state_of_others(cell.trace, cell.stack, self._other_texts),
             "opens": {"layer": cell.layer, "head": cell.head, "query": cell.query, "key": cell.key},
         }
 
@@ -159,10 +159,10 @@ class WhyView(View):
                 del self._others[next(iter(self._others))]
             cell = self._given.cell
             if place == (cell.stack, cell.layer, cell.head, cell.query, cell.key):
-                self._others[place] = self._given.in_other_texts(self._texts)  # which is saved with it
+                self._others[place] = self._given.in_other_texts(self._other_texts)  # which is saved with it
             else:
                 cell = read_cell(self.content.trace, query, key, layer, head, stack)
-                self._others[place] = in_other_texts(cell, self._texts)
+                self._others[place] = in_other_texts(cell, self._other_texts)
         return self._others[place]
 
     def _answer_others(self, stack: str, layer: int, head: int, query: int, key: int) -> Answer:
@@ -173,7 +173,7 @@ class WhyView(View):
     def _compares(self) -> bool:
         """Return whether other texts are shown."""
         stack, options = self._given.cell.stack, self.options or self._options
-        return options["otherTexts"] == SHOWN and has_bank(self.content.trace, stack, self._texts)
+        return options["otherTexts"] == SHOWN and has_bank(self.content.trace, stack, self._other_texts)
 
     def _others_prefetched(self) -> Iterator[dict[str, Any]]:
         if self._compares():
@@ -261,8 +261,8 @@ class WhyView(View):
         """Yield the paths to the share of tokens of other texts that a key is above."""
         options = self.options or self._options
         texts: tuple[Any, ...] = (".in_other_texts()",)
-        if self._texts is not None:
-            texts = (".in_other_texts(", self._texts, ")")
+        if self._other_texts is not None:
+            texts = (".in_other_texts(", self._other_texts, ")")
         *paths, _ = self._paths(**place, by=options["by"], foil=options["foil"])
         for *path, last in paths:
             yield (*path, last.removesuffix(".total"), *texts, ".above_keys")

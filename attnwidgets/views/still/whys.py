@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.circuits.scores.other_texts import described_of
 from attnwidgets.figures.parts.numbers import Bar, Bars
 from attnwidgets.figures.sheet import Beside, Sheet, Words
 
@@ -47,5 +48,5 @@ def why_words(shown: ShownWhy, others: ShownOthers | None = None) -> str:
     why, (query, key) = shown.why, shown.words
     said = "".join(piece for piece, _ in shown.said())
     head = f"{query} looks at {key} with {why.attention:.3g} in head {why.layer}.{why.head}."
-    compared = "" if others is None else others.sentences()
+    compared = "" if others is None else described_of(others.other, others.words)
     return " ".join(filter(None, (head, compared, said, shown.sums(), *shown.removal_words())))
