@@ -25,8 +25,6 @@ from .circuits.patch import PatchedCells as PatchedCells
 from .circuits.patching import Patching as Patching
 from .circuits.scores.other_texts import OtherTexts as OtherTexts
 from .circuits.scores.other_texts import RankedToken as RankedToken
-from .circuits.scores.removal import Removal as Removal
-from .circuits.scores.result import Why as Why
 from .circuits.sentences.context_reliance import ContextReliance as ContextReliance
 from .circuits.sentences.sources import Sources as Sources
 from .concepts.additive import Additive as Additive

@@ -322,7 +322,7 @@ def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explan
     kind = described["kind"]
     if kind not in Explanation.kinds and kind in _MODULES_BY_KIND:
         module = import_module(_MODULES_BY_KIND[kind])
-        # Of a score of attention, which is no explanation of a trace by tokens.
+        # `Why` has a table and a view, and not the axes of an explanation.
         if kind not in Explanation.kinds:
             restored: Explanation = getattr(module, kind).from_description(described, arrays)
             return restored

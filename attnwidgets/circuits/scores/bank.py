@@ -6,7 +6,7 @@ import re
 import weakref
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from attnwidgets.concepts.states_result import States
     from attnwidgets.tracing.trace import Trace
 
-NAME = "why.in_other_texts"
+METHOD = "in_other_texts"
+NAME = f"why.{METHOD}"
 SKIPPED = 4
 """Tokens at the start of a decoder's text: a sink, whose state is large, and those without context."""
 
@@ -48,8 +49,7 @@ _START_OF_WORD, _REST_OF_WORD = re.compile(r"\w*$"), re.compile(r"\w*")
 _banks: weakref.WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], Bank]] = weakref.WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
-class TokenInText:
+class TokenInText(NamedTuple):
     """A token of another text.
 
     Attributes:
@@ -142,7 +142,7 @@ def bank_of(trace: Trace, stack: str, texts: Any = None) -> Bank:
 
     Raises:
         ValueError: If the texts are empty, none of their tokens counts, or the tokenizer cannot spell them.
-        TypeError: If an input is no text.
+        TypeError: If an input is not a text.
         UnsupportedModelError: If the model reads something else.
     """
     listed = _listed(trace, texts)
@@ -211,7 +211,7 @@ def _require_spelled(trace: Trace, listed: Sequence[str], texts: Any) -> None:
 def _unknown(reader: Any, texts: Sequence[str]) -> float:
     ids = [number for text in texts for number in encode(reader, text, truncation=True).ids or ()]
     unknown = getattr(reader, "unk_token_id", None)
-    return ids.count(unknown) / max(1, len(ids))
+    return sum(number == unknown for number in ids) / max(1, len(ids))
 
 
 def _other_vocabulary(texts: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ import torch
 from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table
-from attnwidgets.circuits.scores.bank import NAME, TokenInText, bank_of
+from attnwidgets.circuits.scores.bank import NAME, bank_of
 from attnwidgets.figures.html_tables import cell as table_cell
 from attnwidgets.figures.html_tables import table
 
@@ -39,15 +39,26 @@ _POSITIONS = (
 _LISTS = ("keys", "queries", "keys_of_mean")
 
 
-@dataclass(frozen=True)
-class RankedToken(TokenInText):
+class RankedToken(NamedTuple):
     """A token of another text, as the query or the key of this cell.
 
     Attributes:
+        token: Its characters.
+        before: What stands before it.
+        after: The rest of its word; "" in a text without blanks.
+        word: Its word; the token itself in a text without blanks.
+        text: Number of the text.
+        position: Number of the token in it.
         score: The score that it has there, as the softmax reads it.
         attention: The weight that the key then gets in this text's row.
     """
 
+    token: str
+    before: str
+    after: str
+    word: str
+    text: int
+    position: int
     score: float
     attention: float
 
@@ -97,7 +108,7 @@ class OtherTexts(Table):
 
     @property
     def is_sought(self) -> bool:
-        """Whether at most 5 % of the tokens have a larger score than the key, which is no special token."""
+        """Whether at most 5 % of the tokens have a larger score than the key, and it is an ordinary token."""
         return not self.special and self.below_keys <= MOST_BELOW
 
     def first(self, k: int) -> OtherTexts:
@@ -106,7 +117,8 @@ class OtherTexts(Table):
         Raises:
             ValueError: If `k` is below 1.
         """
-        return replace(self, **{name: tuple(at_most(getattr(self, name), k)) for name in _LISTS})
+        keys, queries, keys_of_mean = (tuple(at_most(getattr(self, name), k)) for name in _LISTS)
+        return replace(self, keys=keys, queries=queries, keys_of_mean=keys_of_mean)
 
     def describe(self) -> str:
         """Return in sentences what the query would look at, how the key ranks, and what looks at the key."""
@@ -129,7 +141,7 @@ class OtherTexts(Table):
     @classmethod
     def from_description(cls, described: Mapping[str, Any]) -> OtherTexts:
         """Return what `to_description` described."""
-        lists = {name: tuple(RankedToken(**token) for token in described[name]) for name in _LISTS}
+        lists = {name: tuple(RankedToken(*token) for token in described[name]) for name in _LISTS}
         return cls(**(dict(described) | lists | {"words": tuple(described["words"])}))
 
     def _columns(self) -> Iterator[Columns]:
@@ -282,9 +294,7 @@ def _ranked(bank: Bank, by: Float, scores: Float, attention: Float, k: int) -> t
         token = bank.token(index)
         name = token.word.strip().lower()
         if name not in tokens:
-            tokens[name] = RankedToken(
-                **vars(token), score=float(scores[index]), attention=float(attention[index])
-            )
+            tokens[name] = RankedToken(*token, float(scores[index]), float(attention[index]))
             if len(tokens) == k:
                 break
     return tuple(tokens.values())

@@ -292,7 +292,7 @@ class Why(Table, Viewable):
         Raises:
             ValueError: If `k` is below 1, texts are empty, the tokenizer cannot spell them, or the query
                 reads one token only.
-            TypeError: If an input is no text.
+            TypeError: If an input is not a text.
             UnsupportedModelError: If the model reads no texts.
 
         A result that was loaded from a file returns what was saved with it.

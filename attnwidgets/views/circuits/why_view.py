@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._tables import csv_of
-from attnwidgets.circuits.scores.bank import has_bank
+from attnwidgets.circuits.scores.bank import METHOD, has_bank
 from attnwidgets.circuits.scores.cell import NAME, foil_of, read_cell
 from attnwidgets.circuits.scores.other_texts import in_other_texts
 from attnwidgets.circuits.scores.result import Why
@@ -207,7 +207,7 @@ class WhyView(View):
             "why": Handler(
                 self._answer, runs_model=True, for_page=self._for_page, prefetched=self._prefetched
             ),
-            "in_other_texts": Handler(
+            METHOD: Handler(
                 self._answer_others,
                 runs_model=True,
                 for_page=self._others_for_page,
@@ -255,18 +255,18 @@ class WhyView(View):
         return {**super().inside(), "cells": held}
 
     def _numbers(self) -> Kinds:
-        return {"why": self._paths, "in_other_texts": self._paths_of_others}
+        return {"why": self._paths, METHOD: self._paths_of_others}
 
     def _paths_of_others(self, **place: Any) -> Iterator[Path]:
         """Yield the paths to the share of tokens of other texts that a key is above."""
         options = self.options or self._options
-        texts: tuple[Any, ...] = (".in_other_texts()",)
+        texts: tuple[Any, ...] = (f".{METHOD}()",)
         if self._other_texts is not None:
-            texts = (".in_other_texts(", self._other_texts, ")")
+            texts = (f".{METHOD}(", self._other_texts, ")")
         *paths, _ = self._paths(**place, by=options["by"], foil=options["foil"])
         for *path, last in paths:
             yield (*path, last.removesuffix(".total"), *texts, ".above_keys")
-        yield self, ".in_other_texts().above_keys"
+        yield self, f".{METHOD}().above_keys"
 
     def _paths(
         self, stack: str, layer: int, head: int, query: int, key: int, by: str, foil: Any
@@ -294,7 +294,7 @@ class WhyView(View):
         options = self.options or self._options
         yield {"of": "why", **_request(self._place(), options["by"], options["foil"])}
         if self._compares():
-            yield {"of": "in_other_texts", **_request(self._place())}
+            yield {"of": METHOD, **_request(self._place())}
 
     def _csv(self, **_: Any) -> Answer:
         rows = self.why().to_rows()
