@@ -49,8 +49,8 @@ _START_OF_WORD, _REST_OF_WORD = re.compile(r"\w*$"), re.compile(r"\w*")
 _banks: weakref.WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], Bank]] = weakref.WeakKeyDictionary()
 
 
-class TokenInText(NamedTuple):
-    """A token of another text.
+class RankedToken(NamedTuple):
+    """A token of another text, as the query or the key of a cell.
 
     Attributes:
         token: Its characters.
@@ -59,6 +59,8 @@ class TokenInText(NamedTuple):
         word: Its word; the token itself in a text without blanks.
         text: Number of the text.
         position: Number of the token in it.
+        score: The score that it has in the cell, as the softmax reads it.
+        attention: The weight that the key then gets in the cell's row.
     """
 
     token: str
@@ -67,6 +69,8 @@ class TokenInText(NamedTuple):
     word: str
     text: int
     position: int
+    score: float
+    attention: float
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,8 @@ class Bank:
             self._last[layer] = self.states.layer(layer)[self.rows]
         return self._last[layer]
 
-    def token(self, index: int) -> TokenInText:
-        """Return a token of the bank with its context."""
+    def token(self, index: int, score: float, attention: float) -> RankedToken:
+        """Return a token of the bank with its context, and what it has in a cell."""
         row = self.rows[index]
         number, (start, stop) = int(self.numbers[row]), self.spans[row].tolist()
         text = self.texts[number]
@@ -114,13 +118,15 @@ class Bank:
             word = begun + token + after
         if start > _CONTEXT:
             before = before[before.find(" ") + 1 :]
-        return TokenInText(
+        return RankedToken(
             visible(token),
             " ".join(before.split()) + " " * before.endswith((" ", "\n")),
             after,
             visible(word),
             number,
             int(self.states.positions[row]),
+            score,
+            attention,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ import torch
 from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table
-from attnwidgets.circuits.scores.bank import NAME, bank_of
+from attnwidgets.circuits.scores.bank import NAME, RankedToken, bank_of
 from attnwidgets.figures.html_tables import cell as table_cell
 from attnwidgets.figures.html_tables import table
 
@@ -37,30 +37,6 @@ _POSITIONS = (
     "Positions are in this model's states, so that a token also has something of where it stands in its text."
 )
 _LISTS = ("keys", "queries", "keys_of_mean")
-
-
-class RankedToken(NamedTuple):
-    """A token of another text, as the query or the key of this cell.
-
-    Attributes:
-        token: Its characters.
-        before: What stands before it.
-        after: The rest of its word; "" in a text without blanks.
-        word: Its word; the token itself in a text without blanks.
-        text: Number of the text.
-        position: Number of the token in it.
-        score: The score that it has there, as the softmax reads it.
-        attention: The weight that the key then gets in this text's row.
-    """
-
-    token: str
-    before: str
-    after: str
-    word: str
-    text: int
-    position: int
-    score: float
-    attention: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -291,10 +267,10 @@ def _ranked(bank: Bank, by: Float, scores: Float, attention: Float, k: int) -> t
     """Return the k tokens with the largest numbers; a word is there once."""
     tokens: dict[str, RankedToken] = {}
     for index in np.argsort(-by, kind="stable").tolist():
-        token = bank.token(index)
+        token = bank.token(index, float(scores[index]), float(attention[index]))
         name = token.word.strip().lower()
         if name not in tokens:
-            tokens[name] = RankedToken(*token, float(scores[index]), float(attention[index]))
+            tokens[name] = token
             if len(tokens) == k:
                 break
     return tuple(tokens.values())

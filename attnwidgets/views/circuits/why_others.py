@@ -12,7 +12,8 @@ from attnwidgets.views.circuits.why_words import rounded, signed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from attnwidgets.circuits.scores.other_texts import OtherTexts, RankedToken
+    from attnwidgets.circuits.scores.bank import RankedToken
+    from attnwidgets.circuits.scores.other_texts import OtherTexts
     from attnwidgets.tracing.trace import Trace
 
 SHOWN, OFFERED, NONE = "shown", "offered", ""
