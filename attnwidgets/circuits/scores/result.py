@@ -281,7 +281,7 @@ class Why(Table, Viewable):
 
         Args:
             texts: Strings, or objects with `.text`; cut where the model reads no more. By default the demo's
-                sentences and paragraphs of its book, 9,000 tokens in English.
+                sentences and some paragraphs of its book, about 5,000 tokens of English.
             k: Tokens in each list.
 
         Returns:

@@ -77,7 +77,7 @@ export function createOthers(
       const isAwaited = state === "shown" && !shown && !isPage;
       assign(offer, { hidden: isPage || !(isAwaited || state === "offered") });
       assign(button, { hidden: isAwaited });
-      progress.show(isAwaited ? missingAnswer(answers, TOPIC, place, "the comparison with other texts") : null);
+      progress.show(isAwaited ? missingAnswer(answers, TOPIC, place, "comparison with other texts") : null);
       assign(element, { hidden: !shown });
       if (drawn !== shown) {
         drawn = shown;
