@@ -23,6 +23,8 @@ from .circuits.paired import PatchedSets as PatchedSets
 from .circuits.patch import BothWays as BothWays
 from .circuits.patch import PatchedCells as PatchedCells
 from .circuits.patching import Patching as Patching
+from .circuits.scores.bank import RankedToken as RankedToken
+from .circuits.scores.other_texts import OtherTexts as OtherTexts
 from .circuits.sentences.context_reliance import ContextReliance as ContextReliance
 from .circuits.sentences.sources import Sources as Sources
 from .concepts.additive import Additive as Additive

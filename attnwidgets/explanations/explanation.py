@@ -300,7 +300,7 @@ def _signature_of(cls: type[Explanation]) -> inspect.Signature:
     return inspect.Signature(written)
 
 
-# Modules of upper packages in which kinds of explanations are defined; imported to open a saved one.
+# Modules of upper packages in which kinds of results are defined; imported to open a saved one.
 _MODULES_BY_KIND = {
     "Scorecard": "attnwidgets.evaluate.scorecards.scorecard",
     "FeatureActivations": "attnwidgets.sae.feature_activations",
@@ -310,6 +310,7 @@ _MODULES_BY_KIND = {
     "ClaimReport": "attnwidgets.circuits.claims.report",
     "Lens": "attnwidgets.circuits.lens_result",
     "Patching": "attnwidgets.circuits.patching",
+    "Why": "attnwidgets.circuits.scores.result",
 }
 
 
@@ -320,7 +321,11 @@ def restore(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Explan
     """
     kind = described["kind"]
     if kind not in Explanation.kinds and kind in _MODULES_BY_KIND:
-        import_module(_MODULES_BY_KIND[kind])
+        module = import_module(_MODULES_BY_KIND[kind])
+        # `Why` has a table and a view, and not the axes of an explanation.
+        if kind not in Explanation.kinds:
+            restored: Explanation = getattr(module, kind).from_description(described, arrays)
+            return restored
     if kind not in Explanation.kinds:
         raise ValueError(f"explanations of kind {kind!r} are unknown here; update attnwidgets.")
     return Explanation.kinds[kind].from_description(described, arrays)

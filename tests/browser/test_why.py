@@ -12,6 +12,7 @@ from tests.zoo.made import made
 
 from .checks import BLANK, CLIPPED, OVERLAPS
 from .settling import settle
+from .stage import play
 
 
 @pytest.fixture(scope="module")
@@ -157,3 +158,61 @@ def test_a_page_without_the_view_offers_no_why(page_of, induction):
     page.locator(".aw-heatmap .aw-plot").wait_for()
     settle(page)
     assert page.get_by_role("button", name="Why?").count() == 0
+
+
+OTHER = ["hgbachgba", "cbdhcbdh", "ebfgebf"]
+
+
+@pytest.fixture
+def compared(page_of):
+    trace = aw.trace(*made("induction", letters="abcdefgh", length=16), "fadebcfadeb")
+    why = aw.why(trace, 11, 6, layer=1, head=0)
+    why.in_other_texts(OTHER)
+    page = page_of(WhyView(why, texts=OTHER))
+    page.locator(".aw-why-row").first.wait_for()
+    return page
+
+
+def test_a_page_says_what_the_query_looks_for_in_other_texts(compared):
+    assert sentence(compared) == "“b” looks for words such as a, d, f; “c” is one of them."
+    assert "73.3 % of 15 tokens of other texts" in compared.locator(".aw-why-more").inner_text()
+    [keys, queries] = compared.locator(".aw-why-others > div").all()
+    assert keys.locator(".aw-why-head > b").inner_text() == "“b” would look at"
+    assert queries.locator(".aw-why-head > b").inner_text() == "would look at “c”"
+    rows = [" ".join(row.inner_text().split()) for row in keys.locator(".aw-why-other").all()]
+    assert rows[0].endswith("… hgb a")
+    assert rows[0].startswith("+")
+    assert keys.locator(".aw-why-other b").first.inner_text() == "a"
+    assert not compared.get_by_role("button", name="Compare with other texts").is_visible()
+    copy = compared.locator(".aw-why-elsewhere").get_by_role("button", name="Copy as Python")
+    assert copy.is_enabled()
+    compared.locator(".aw-why-token").nth(3).click()
+    compared.locator(".aw-why-said", has_text="nothing special").or_(
+        compared.locator(".aw-veil")
+    ).first.wait_for()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_other_texts_fit_at_any_width(compared, theme):
+    compared.emulate_media(color_scheme=theme)
+    for width in (200, 480, 760, 1200):
+        compared.set_viewport_size({"width": width + 48, "height": 900})
+        settle(compared)
+        for check in (BLANK, CLIPPED, OVERLAPS):
+            assert compared.evaluate(check) == [], width
+
+
+def test_other_texts_are_compared_on_request_with_progress(open_page):
+    page = open_page()
+    trace = aw.trace(*made("induction", letters="abcdefgh", length=16), "fadebcfadeb")
+    view = WhyView(aw.why(trace, 11, 6, layer=1, head=0), texts=["abcdefgh", "hgfedcba"])
+    view.stand_ready()  # with its first answer
+    play(page, view, "works", cold=False)
+    button = page.get_by_role("button", name="Compare with other texts")
+    button.click()
+    page.locator(".aw-why-offer", has_text="value zeroing: layers").wait_for()
+    assert not button.is_visible()
+    assert page.locator(".aw-why-offer").get_by_role("button", name="Cancel").is_visible()
+    asked = page.evaluate("sent.filter(message => message.topic === 'in_other_texts')")
+    assert [one["args"] for one in asked] == [{"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}]
+    assert sentence(page).startswith("“b” asks with"), "the split stays meanwhile"

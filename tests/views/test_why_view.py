@@ -208,3 +208,79 @@ def test_attention_without_a_model_is_asked_nothing(given):
     assert not view.options["asksWhy"]
     with pytest.raises(ValueError, match="no trace with one"):
         view.requests.answer("why_below", {"stack": "self", "layer": 0, "head": 0, "query": 1, "key": 0})
+
+
+OTHER = ["hgbachgba", "cbdhcbdh", "ebfgebf"]
+
+
+@pytest.fixture
+def compared():
+    """A view that opened after texts were compared."""
+    trace = aw.trace(*made("induction", letters="abcdefgh", length=16), "fadebcfadeb")
+    why = aw.why(trace, 11, 6, layer=1, head=0)
+    why.in_other_texts(OTHER)
+    return WhyView(why, texts=OTHER)
+
+
+def test_other_texts_are_offered_and_shown_once_their_states_are_there(induction):
+    texts = ["abcdefghabc", "hgfedcbah"]
+    why = aw.why(induction, 11, 6, layer=1, head=0)
+    assert WhyView(why).options["otherTexts"] == "", "its vocabulary is not that of the demo's texts"
+    view = WhyView(why, texts=texts)
+    assert view.options["otherTexts"] == "offered"
+    assert "in_other_texts" not in {topic for topic, *_ in view.requests.for_page()}
+    assert view.shown_others() is None
+    assert "other texts" not in view.describe()
+    place = next(view._expressions())
+    args = {name: place[name] for name in ("stack", "layer", "head", "query", "key")}
+    shown = view.requests.answer("in_other_texts", args)[0]
+    assert [token["token"] for token in shown["lists"][0]["tokens"]] == [
+        token.token for token in why.in_other_texts(texts).keys[:5]
+    ]
+    assert WhyView(why, texts=texts).options["otherTexts"] == "shown"
+    trace = aw.trace(*aw.demo_model("encoder"), "The cat sat.")
+    assert WhyView(aw.why(trace, 2, 1, layer=0, head=0)).options["otherTexts"] == "offered"
+    without = FAMILIES["Llama"].traced()
+    assert WhyView(aw.why(without, 6, 2, layer=1, head=1)).options["otherTexts"] == ""
+
+
+def test_the_sentence_the_picture_and_the_answer_say_the_same_of_other_texts(compared, tmp_path):
+    other = compared.in_other_texts()
+    named = "“b” looks for words such as a, d, f; “c” is one of them."
+    ranked = "Its score is higher than that of 73.3 % of 15 tokens of other texts put in its place"
+    assert named in compared.describe()
+    assert ranked in compared.describe()
+    shown = compared.requests.answer("in_other_texts", next(iter(compared._others_prefetched())))[0]
+    assert said(shown) == named
+    assert shown["more"].startswith(ranked)
+    assert [one["title"] for one in shown["lists"]] == ["“b” would look at", "would look at “c”"]
+    assert shown["lists"][0]["cell"] == f"“c” has {other.score:+.2f}"
+    assert shown["lists"][0]["tokens"][0]["value"] == pytest.approx(other.keys[0].score, rel=1e-6)
+    written = compared.save(tmp_path / "why.svg").read_text()
+    for words in (named, ranked, "would look at “c”"):
+        assert words in written
+
+
+def test_a_key_that_is_nothing_special_is_said_to_be(compared):
+    compared.selection.pinned = (11, 3)
+    assert "“b” would rather look at a, d, f; “d” is nothing special to it." in compared.describe()
+
+
+def test_a_page_holds_other_texts_of_all_of_its_cells(compared):
+    topics = [(topic, args) for topic, args, _ in compared.requests.for_page()]
+    cells = {tuple(args.values()) for topic, args in topics if topic == "in_other_texts"}
+    assert cells == {tuple(args.values())[:5] for topic, args in topics if topic == "why"}
+    assert b"looks for words such as" in compared.requests.opening()
+
+
+def test_python_that_compares_other_texts_is_copied(compared, monkeypatch):
+    trace = compared.content.trace
+    names = {"aw": aw, "trace": trace, "others": compared._other_texts}
+    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=names))
+    [_, place] = compared._expressions()
+    code = compared.requests.answer("expression", place)[0]["code"]
+    assert code == "aw.why(trace, 11, 6, layer=1, head=0).in_other_texts(others).above_keys"
+    assert eval(code, {}, names) == compared.in_other_texts().above_keys
+    names["result"] = compared.why()
+    code = compared.requests.answer("expression", place)[0]["code"]
+    assert code == "result.in_other_texts(others).above_keys"

@@ -72,6 +72,12 @@ class Cell:
         return query, key
 
     @property
+    def words(self) -> tuple[str, str]:
+        """Query and key in quotes."""
+        queries, keys = self.labels
+        return quoted(_bare(queries[self.query])), quoted(_bare(keys[self.key]))
+
+    @property
     def allowed(self) -> float:
         """The error that is allowed in a weight."""
         dtype = self.blocks[-1].call.dtype
@@ -160,7 +166,7 @@ class Cell:
 
     def say(self, token: int) -> str:
         """Return a token in quotes."""
-        return quoted(self.labels[0][token].strip(" ␣▁"))
+        return quoted(_bare(self.labels[0][token]))
 
     def split(self, parts: StateParts, foil: Float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the parts of the query [part, dim], of the key, and of the key less the foil's keys.
@@ -179,6 +185,10 @@ class Cell:
                 of_rivals = self.reader.parts("key", parts.at(tokens), tokens)
                 contrast -= torch.einsum("ptd,t->pd", of_rivals, torch.as_tensor(foil[tokens]))
         return query, key, contrast
+
+
+def _bare(label: str) -> str:
+    return label.strip(" ␣▁")
 
 
 def read_cell(trace: Any, query: int | str, key: int | str, layer: int, head: int, stack: str | None) -> Cell:

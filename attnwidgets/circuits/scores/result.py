@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,17 +13,22 @@ from attnwidgets._notebook import running_shell
 from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table, cells
 from attnwidgets.circuits.scores.features import APART, Described, described_of
+from attnwidgets.circuits.scores.other_texts import in_other_texts
 from attnwidgets.circuits.scores.removal import Removal, remove
+from attnwidgets.circuits.scores.saved import SavedCell, described_why, restored_why
 from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.tracing.algebra.residual_parts import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from attnwidgets._tables import Columns
     from attnwidgets.circuits.scores.cell import Cell
+    from attnwidgets.circuits.scores.other_texts import OtherTexts
+    from attnwidgets.explanations.results.arrays import Array
     from attnwidgets.sae.corpus_statistics.stats import FeatureStats
     from attnwidgets.sae.sae import SAE
     from attnwidgets.tracing.algebra.residual_parts import StateParts
@@ -86,7 +91,6 @@ class Why(Table, Viewable):
         given: What no pair makes: "position bias", and "soft cap", which is what a cap takes.
         warning: What a reader must know, or "".
         written: What wrote each part.
-        cell: How the head makes this query and these keys.
         is_grouped: Whether parts are groups, by `to`.
         sae: The SAE whose features are parts, or None.
         stats: Its statistics, by which features are called, or None.
@@ -111,11 +115,26 @@ class Why(Table, Viewable):
     given: Mapping[str, float]
     warning: str
     written: tuple[Written, ...]
-    cell: Cell
+    _cell: Cell | SavedCell
     _states: StateParts | None
     is_grouped: bool = False
     sae: SAE | None = None
     stats: FeatureStats | None = None
+    _compared: list[OtherTexts] = field(default_factory=list)  # with other texts, the last time
+
+    @property
+    def cell(self) -> Cell:
+        """How the head makes this query and these keys.
+
+        Raises:
+            ValueError: If the result was loaded from a file, which has no model.
+        """
+        if isinstance(self._cell, SavedCell):
+            raise ValueError(  # noqa: TRY004 - of a file, not of an argument
+                "this result was loaded from a file, without its model, and can only be read; "
+                "aw.why(trace, ...) splits the score again."
+            )
+        return self._cell
 
     @property
     def total(self) -> float:
@@ -153,6 +172,8 @@ class Why(Table, Viewable):
         embeddings of positions they are parts, of which pairs are made. A position bias belongs to position;
         a soft cap to none of them. None if positions enter the states in another way.
         """
+        if isinstance(self._cell, SavedCell):
+            return None if self._cell.place is None else ContentAndPosition(*self._cell.place)
         return _place_of(self)
 
     @property
@@ -215,6 +236,7 @@ class Why(Table, Viewable):
         pairs = member @ self.pairs @ member.T
         return replace(
             self,
+            _compared=list(self._compared),
             parts=names,
             pairs=pairs,
             alone=member @ self.alone,
@@ -241,6 +263,7 @@ class Why(Table, Viewable):
             ValueError: If a part is unknown or grouped, none has a share above zero, or too few are left.
         """
         require_choice("side", side, ("key", "query"))
+        cell = self.cell
         if self._states is None:
             raise ValueError("parts of a group cannot be removed together by its name; name them one by one.")
         names = (
@@ -252,7 +275,7 @@ class Why(Table, Viewable):
         )
         for name in names:
             require_choice("parts", name, self.parts[:-1])
-        return remove(self.cell, self._states, self.parts, names, side, n_random=n_random, seed=seed)
+        return remove(cell, self._states, self.parts, names, side, n_random=n_random, seed=seed)
 
     def _largest(self, count: int, side: str) -> tuple[str, ...]:
         """Return the parts of a side, but biases and the error, with the largest shares above zero."""
@@ -263,6 +286,77 @@ class Why(Table, Viewable):
             if shares[index] > 0 and self.written[index].kind not in APART
         ]
         return tuple(self.parts[index] for index in at_most(order, count))
+
+    def in_other_texts(self, texts: Any = None, k: int = 8) -> OtherTexts:
+        """Return what this query would look at in other texts, and what there would look at this key.
+
+        The states of the tokens of other texts, at the input of this layer, are put in the place of the key,
+        and then of the query. Everything else stays: the place, with its rotation and position bias, the
+        other keys of the row, soft cap and sink. The scores are exact for these states. A state that holds
+        its position, as with embeddings of positions, keeps it.
+
+        Special tokens are left out, and of a decoder's texts the first four. States are computed at the
+        first call for a model and these texts, for all layers, and remembered with the model, the largest
+        part in a temporary file; the next call takes a fraction of a second.
+
+        Args:
+            texts: Strings, or objects with `.text`; cut where the model reads no more. By default the demo's
+                sentences and some paragraphs of its book, about 5,000 tokens of English.
+            k: Tokens in each list.
+
+        Returns:
+            OtherTexts: `.keys`, `.queries` and `.keys_of_mean`, and how much of the tokens this key and this
+            query are above. The mean query is the mean over the tokens of these texts: softmax removes what
+            it gives to all keys alike, so that its ranking is what the head looks for in general.
+
+        Raises:
+            ValueError: If `k` is below 1, texts are empty, the tokenizer cannot spell them, or the query
+                reads one token only.
+            TypeError: If an input is not a text.
+            UnsupportedModelError: If the model reads no texts.
+
+        A result that was loaded from a file returns what was saved with it.
+
+        Source: max-activating examples of a unit (Bills et al. 2023, Language models can explain neurons in
+        language models), of a score here.
+
+        Example:
+            >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+            >>> why = aw.why(aw.trace(model, tokenizer, "fadebcfadeb"), 11, 6, layer=1, head=0)
+            >>> other = why.in_other_texts(["hgbachgba", "cbdhcbdh", "ebfgebf"], k=3)
+            >>> [(token.before[-1], token.token) for token in other.keys]
+            [('b', 'a'), ('b', 'd'), ('b', 'f')]
+        """
+        at_most((), k)
+        if isinstance(self._cell, SavedCell) and texts is None and self._compared:
+            return self._compared[0].first(k)
+        self._compared[:] = [in_other_texts(self.cell, texts, k)]
+        return self._compared[0]
+
+    def save(self, path: str | Path) -> Path:
+        """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder for a path without suffix.
+
+        The file holds the numbers, the labels, and what `in_other_texts` returned last, if it was called. A
+        loaded result has neither trace nor model: it can be read, summed in groups and written, but is not
+        shown in a view, and nothing is removed from it. Other suffixes give files for reading: `.html`,
+        `.pdf`, `.svg`, `.png` and `.csv`.
+
+        Raises:
+            ValueError: If the suffix is that of another table.
+            FileNotFoundError: If the folder to write into does not exist.
+        """
+        from attnwidgets.explanations.results.archive import save
+
+        return save(self, path)
+
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and the arrays."""
+        return described_why(self, self._cell, self._compared[0] if self._compared else None)
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Why:
+        """Return the score that `to_description` described."""
+        return cls(**restored_why(described, arrays))
 
     def describe(self) -> str:
         """Return in sentences what reads what, rather than what, and which parts make it so."""
@@ -299,7 +393,7 @@ class Why(Table, Viewable):
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """Return the view, where a kernel can show it, and text."""
-        if not hasattr(running_shell(), "kernel"):
+        if isinstance(self._cell, SavedCell) or not hasattr(running_shell(), "kernel"):
             return {"text/plain": repr(self)}
         return self.view()._repr_mimebundle_(**options)
 
@@ -316,7 +410,7 @@ def _said_foil(why: Why) -> str:
     if why.foil is None:
         return "Compared with nothing,"
     if isinstance(why.foil, int):
-        return f"Rather than {why.cell.say(why.foil)},"
+        return f"Rather than {why._cell.say(why.foil)},"  # noqa: SLF001 - same module
     return {
         "others": "Rather than the other tokens, by their attention,",
         "words": "Rather than the other words, by their attention,",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import quoted, require_choice
+from attnwidgets._errors import require_choice
 from attnwidgets.circuits.scores.cell import NAME, OTHERS, WORDS, Cell, foil_of, read_cell
 from attnwidgets.circuits.scores.features import (
     FEATURE,
@@ -137,7 +137,7 @@ def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) 
         cell.head,
         cell.query,
         cell.key,
-        (_word(cell, 0, cell.query), _word(cell, 1, cell.key)),
+        cell.words,
         foil,
         weights,
         by,
@@ -163,10 +163,6 @@ def split_cell(cell: Cell, foil: int | str | None, by: str, states: StateParts) 
         )
     groups = words_of(cell) if by == "word" else None
     return result if groups is None else replace(result.to(groups), is_grouped=False)
-
-
-def _word(cell: Cell, side: int, token: int) -> str:
-    return quoted(cell.labels[side][token].strip(" ␣▁"))
 
 
 def states_of(cell: Cell, by: str | SAE, stats: FeatureStats | None = None) -> StateParts:

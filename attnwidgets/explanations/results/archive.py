@@ -7,7 +7,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    TypedDict,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import numpy as np
 from safetensors import SafetensorError
@@ -36,11 +47,18 @@ class ArchiveError(ValueError):
     """A file or folder that is not an explanation saved by this package, or is damaged."""
 
 
-def save(explanation: Explanation, path: str | Path) -> Path:
+class Described(Protocol):
+    """A result that a file can hold."""
+
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and its arrays."""
+
+
+def save(explanation: Described, path: str | Path) -> Path:
     """Write an explanation; lazy layers are computed first.
 
     Args:
-        explanation: A MixingMap, Attributions, ...
+        explanation: A MixingMap, Attributions, Why, ...
         path: A name with a suffix (`map.safetensors`) gives one file with the JSON in its metadata; a name
             without one gives a folder of `explanation.json` and `values.safetensors`, which suits git better.
             `.html`, `.pdf`, `.svg`, `.png` and `.csv` are for reading and are not loaded again.
@@ -65,7 +83,7 @@ def save(explanation: Explanation, path: str | Path) -> Path:
             f"path {str(path)!r} lies in a folder that does not exist; make {str(path.parent)!r} first."
         )
     if path.suffix.lower() in FOR_READING:
-        return Viewable.save(explanation, path)
+        return Viewable.save(cast("Viewable", explanation), path)
     described, arrays = explanation.to_description()
     tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     described = {"version": VERSION} | described
@@ -90,7 +108,7 @@ def load(path: str | Path) -> Explanation:
         path: A `.safetensors` file or a folder.
 
     Returns:
-        The explanation: a MixingMap, Attributions, Scorecard, ...
+        The explanation: a MixingMap, Attributions, Scorecard, ...; or a `Why`.
 
     Raises:
         FileNotFoundError: If `path` does not exist.

@@ -224,11 +224,11 @@ class ScoreReader:
 
         Nothing is held fixed: norms divide by the deviations of the given states.
         """
-        return self._turned(self.unturned(name, states), tokens)
+        return self.turned(self.unturned(name, states), tokens)
 
     def unturned(self, name: str, states: Tensor) -> Tensor:
         """Return queries or keys [..., token, dim] of any states before rotation by position."""
-        return self.side(name)(self._read(states))
+        return self.side(name)(self.read(states))
 
     def parts(self, name: str, parts: Tensor, tokens: Sequence[int]) -> Tensor:
         """Return parts [part, token, width] of these tokens' states as parts of their queries or keys.
@@ -237,18 +237,20 @@ class ScoreReader:
         shifts of norms add. Norms divide by the deviations of the recorded states.
         """
         states, side = self.states[list(tokens)], self.side(name)
-        whole = self._read(states)
+        whole = self.read(states)
         read = parts if self.norm is None else self.norm.direct(parts) / self.norm.deviation(states)
         constant = side.constant(whole)
         if self.norm is not None and self.norm.shift is not None:
             shift = self.norm.shift.expand(1, len(states), -1)
             constant = constant + side.linear(shift, whole)[0]
-        return self._turned(torch.cat([side.linear(read, whole), constant[None]]), tokens)
+        return self.turned(torch.cat([side.linear(read, whole), constant[None]]), tokens)
 
-    def _read(self, states: Tensor) -> Tensor:
+    def read(self, states: Tensor) -> Tensor:
+        """Return what the projections read [..., width]: states behind the norm, if there is one."""
         return states if self.norm is None else self.norm(states)
 
-    def _turned(self, vectors: Tensor, tokens: Sequence[int]) -> Tensor:
+    def turned(self, vectors: Tensor, tokens: Sequence[int]) -> Tensor:
+        """Return queries or keys [..., token, dim], rotated to these positions."""
         return vectors if self.rotation is None else self.rotation(vectors, tokens)
 
 

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._tables import csv_of
+from attnwidgets.circuits.scores.bank import METHOD, has_bank
 from attnwidgets.circuits.scores.cell import NAME, foil_of, read_cell
 from attnwidgets.circuits.scores.features import FEATURE
+from attnwidgets.circuits.scores.other_texts import in_other_texts
 from attnwidgets.circuits.scores.result import Why
 from attnwidgets.circuits.scores.why import BY, split_cell, states_of, usual_foil
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.view import View
-from attnwidgets.views.circuits.why_words import ShownWhy
+from attnwidgets.views.circuits.why_others import SHOWN, ShownOthers, state_of_others
+from attnwidgets.views.circuits.why_words import ShownWhy, in_quotes
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from attnwidgets.circuits.scores.other_texts import OtherTexts
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.expressions import Kinds, Path
@@ -52,6 +56,8 @@ class WhyView(View):
 
     Args:
         shown: Result of `aw.why`.
+        texts: Other texts, whose tokens are compared on request; by default those of
+            `Why.in_other_texts`.
         sae: An SAE whose features can be chosen as parts; by default that of the result.
         stats: The result of `aw.feature_stats` for it, by which features are called.
 
@@ -64,16 +70,23 @@ class WhyView(View):
     NEEDS = Needs(("why",), matrices=False, typed_texts=False)
 
     def __init__(
-        self, shown: Any, *, sae: Any = None, stats: Any = None, **options: Unpack[ViewOptions]
+        self,
+        shown: Any,
+        texts: Any = None,
+        *,
+        sae: Any = None,
+        stats: Any = None,
+        **options: Unpack[ViewOptions],
     ) -> None:
         if not isinstance(shown, Why):
             raise TypeError(
                 f"WhyView() shows the result of aw.why(trace, query, key, layer=..., head=...), not "
                 f"{type(shown).__name__}."
             )
-        self._given = shown
+        self._given, self._other_texts = shown, texts
         given: tuple[Any, Any] = (shown.sae, shown.stats) if sae is None else (sae, stats)
         self._sae, self._stats = given
+        self._others: dict[Place, OtherTexts] = {}
         self._results: dict[tuple[Any, ...], Why] = {}
         self._states: tuple[Any, Any] = (None, None)
         cell = shown.cell
@@ -100,6 +113,7 @@ class WhyView(View):
             "by": given.by,
             "kinds": kinds if given.by in kinds else [given.by, *kinds],
             "foil": given.foil,
+            "otherTexts": state_of_others(cell.trace, cell.stack, self._other_texts),
             "opens": {"layer": cell.layer, "head": cell.head, "query": cell.query, "key": cell.key},
         }
 
@@ -146,6 +160,54 @@ class WhyView(View):
             self._results[request] = split_cell(cell, foil_of(cell, foil), by, self._states[1])
         return self._results[request]
 
+    def in_other_texts(self) -> OtherTexts:
+        """Return what the shown query would look at in other texts, and what would look at the shown key.
+
+        Raises:
+            ValueError: Nothing can be compared, as in `why.in_other_texts`.
+        """
+        return self._other(*self._place())
+
+    def _other(self, stack: str, layer: int, head: int, query: int, key: int) -> OtherTexts:
+        place = (stack, layer, head, query, key)
+        if place not in self._others:
+            while len(self._others) >= _HELD:
+                del self._others[next(iter(self._others))]
+            cell = self._given.cell
+            if place == (cell.stack, cell.layer, cell.head, cell.query, cell.key):
+                self._others[place] = self._given.in_other_texts(self._other_texts)  # which is saved with it
+            else:
+                cell = read_cell(self.content.trace, query, key, layer, head, stack)
+                self._others[place] = in_other_texts(cell, self._other_texts)
+        return self._others[place]
+
+    def _answer_others(self, stack: str, layer: int, head: int, query: int, key: int) -> Answer:
+        """Answer with tokens of other texts in the place of a cell: `ShownOthers` of others.ts."""
+        other = self._other(str(stack), int(layer), int(head), int(query), int(key))
+        return ShownOthers(other, in_quotes(other.words)).described(), []
+
+    def _compares(self) -> bool:
+        """Return whether other texts are shown."""
+        stack, options = self._given.cell.stack, self.options or self._options
+        return options["otherTexts"] == SHOWN and has_bank(self.content.trace, stack, self._other_texts)
+
+    def _others_prefetched(self) -> Iterator[dict[str, Any]]:
+        if self._compares():
+            yield _request(self._place())
+
+    def _others_for_page(self) -> Iterator[dict[str, Any]]:
+        if self._compares():
+            names = tuple(_request(self._place()))
+            cells = (tuple(args[name] for name in names) for args in self._for_page())
+            yield from (dict(zip(names, cell, strict=True)) for cell in dict.fromkeys(cells))
+
+    def shown_others(self) -> ShownOthers | None:
+        """Return what the view shows of other texts; None if they are not compared."""
+        if not self._compares():
+            return None
+        other = self.in_other_texts()
+        return ShownOthers(other, in_quotes(other.words))
+
     def _shown(self, *place: Any) -> ShownWhy:
         *cell, _, foil = place
         result = self._why(*place)
@@ -161,7 +223,13 @@ class WhyView(View):
         return {
             "why": Handler(
                 self._answer, runs_model=True, for_page=self._for_page, prefetched=self._prefetched
-            )
+            ),
+            METHOD: Handler(
+                self._answer_others,
+                runs_model=True,
+                for_page=self._others_for_page,
+                prefetched=self._others_prefetched,
+            ),
         }
 
     def _answer(
@@ -204,7 +272,18 @@ class WhyView(View):
         return {**super().inside(), "cells": held}
 
     def _numbers(self) -> Kinds:
-        return {"why": self._paths}
+        return {"why": self._paths, METHOD: self._paths_of_others}
+
+    def _paths_of_others(self, **place: Any) -> Iterator[Path]:
+        """Yield the paths to the share of tokens of other texts that a key is above."""
+        options = self.options or self._options
+        texts: tuple[Any, ...] = (f".{METHOD}()",)
+        if self._other_texts is not None:
+            texts = (f".{METHOD}(", self._other_texts, ")")
+        *paths, _ = self._paths(**place, by=options["by"], foil=options["foil"])
+        for *path, last in paths:
+            yield (*path, last.removesuffix(".total"), *texts, ".above_keys")
+        yield self, f".{METHOD}().above_keys"
 
     def _paths(
         self, stack: str, layer: int, head: int, query: int, key: int, by: str, foil: Any
@@ -230,6 +309,8 @@ class WhyView(View):
     def _expressions(self) -> Iterator[dict[str, Any]]:
         options = self.options or self._options
         yield {"of": "why", **_request(self._place(), options["by"], options["foil"])}
+        if self._compares():
+            yield {"of": METHOD, **_request(self._place())}
 
     def _csv(self, **_: Any) -> Answer:
         rows = self.why().to_rows()
@@ -243,7 +324,7 @@ class WhyView(View):
         """Return in sentences what the query asks for, what the key offers, and what they sum to."""
         from attnwidgets.views.still.whys import why_words
 
-        return why_words(self.shown())
+        return why_words(self.shown(), self.shown_others())
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.whys import why_sheet
@@ -254,14 +335,6 @@ class WhyView(View):
         return f"{self._VIEW}({self._given!r})"
 
 
-def _request(place: Place, by: str, foil: int | str | None) -> dict[str, Any]:
-    stack, layer, head, query, key = place
-    return {
-        "stack": stack,
-        "layer": layer,
-        "head": head,
-        "query": query,
-        "key": key,
-        "by": by,
-        "foil": foil,
-    }
+def _request(place: Place, *split: Any) -> dict[str, Any]:
+    """Return the arguments of a request: those of a cell, then parts and foil if it is to be split."""
+    return dict(zip(("stack", "layer", "head", "query", "key", "by", "foil"), (*place, *split), strict=False))

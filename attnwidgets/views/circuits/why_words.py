@@ -97,8 +97,7 @@ class ShownWhy:
     @property
     def words(self) -> tuple[str, str]:
         """Query and key in quotes."""
-        query, key = (_quoted(word[1:-1]) for word in self.why.words)
-        return query, key
+        return in_quotes(self.why.words)
 
     def rows(self, of: str) -> list[Row]:
         """Return the rows of a side, "asks" or "offers", the largest value first; they sum to its pairs."""
@@ -409,6 +408,12 @@ def rounded(value: float) -> float:
 
 def _rounded_rows(values: Float) -> list[list[float]]:
     return [[rounded(value) for value in row] for row in values.tolist()]
+
+
+def in_quotes(words: tuple[str, str]) -> tuple[str, str]:
+    """Return query and key in quotes."""
+    query, key = (_quoted(word[1:-1]) for word in words)
+    return query, key
 
 
 def _quoted(label: str) -> str:

@@ -17,6 +17,7 @@ import { only, view } from "../base/view.ts";
 import { svg } from "../charts/svg.ts";
 import { drawGrid } from "./why/grid.ts";
 import { type At, createLists } from "./why/lists.ts";
+import { createOthers, type OthersState, type ShownOthers } from "./why/others.ts";
 import { largestOf, type ShownWhy, together, type WhyRemoval } from "./why/why.ts";
 import { decimal, inQuotes, word } from "./words.ts";
 
@@ -27,6 +28,7 @@ interface WhyOptions extends ViewOptions {
   by: Kind;
   kinds: Kind[];
   foil: Foil;
+  otherTexts: OthersState;
   /** What the view was given. */
   opens: { layer: number; head: number; query: number; key: number };
 }
@@ -76,7 +78,8 @@ export const renderWhyView = view((ctx, root, signal) => {
   const sums = h("p.why-note");
   const removals = h("div.why-removals");
   const grid = svg("svg", { role: "img", class: "aw-why-grid" });
-  const left = h("div.why-panel", lists.element, sums, removals);
+  const others = createOthers(ctx, signal, answers, isPage, () => set({ otherTexts: "shown" }));
+  const left = h("div.why-panel", lists.element, sums, removals, others.element);
   const right = h(
     "div.why-panel.why-groups",
     h("div.why-head", h("b", "by groups of components"), h("span", "rows ask, columns offer")),
@@ -86,7 +89,7 @@ export const renderWhyView = view((ctx, root, signal) => {
   const copy = createCopyButton(ctx, signal, () => (shown ? { of: "why", ...placeOf(ctx) } : null));
   const frame = createFrame(ctx, root, {
     controls: [h("span.why-label", "why"), title, kinds.element, foils.field],
-    lead: [text, h("div", { role: "status" }, said, more)],
+    lead: [text, h("div", h("div", { role: "status" }, said, more), others.offer)],
     body: [panels],
     skeleton: "chart",
     hint: "Click a word to ask about it instead.",
@@ -94,6 +97,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     actions: [copy.element],
   });
   let shown: ShownWhy | null = null;
+  let compared: ShownOthers | null = null;
   let [width, drawnText, offered] = [0, "", ""];
   let pointed: At | null = null;
   let tokens: HTMLElement[] = [];
@@ -262,11 +266,18 @@ export const renderWhyView = view((ctx, root, signal) => {
     );
     offerKinds(by, all);
     offerFoils(foil, place.query, place.key);
-    if (answer && shown !== answer.meta) {
+    const { by: _by, foil: _foil, ...cell } = place;
+    const other = others.show(cell, answer ? options().otherTexts : "");
+    if (answer && (shown !== answer.meta || compared !== other)) {
+      if (shown !== answer.meta) pointed = null;
       shown = answer.meta;
-      pointed = null;
-      setChildren(said, ...shown.said.map(([piece, isStressed]) => (isStressed ? h("b", piece) : piece)));
-      setText(more, [shown.more, shown.warning].filter(Boolean).join(" "));
+      compared = other;
+      // Tokens of other texts take the room of removals.
+      if (other) right.append(removals);
+      else sums.after(removals);
+      const sentence = other?.said ?? shown.said;
+      setChildren(said, ...sentence.map(([piece, isStressed]) => (isStressed ? h("b", piece) : piece)));
+      setText(more, [other?.more, shown.more, shown.warning].filter(Boolean).join(" "));
       assign(removals, {
         hidden: shown.removals.length === 0,
         role: "list",
