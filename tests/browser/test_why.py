@@ -130,7 +130,7 @@ def test_a_page_offers_why_for_the_cells_that_it_holds(page_of, induction):
     heatmap = aw.Heatmap(induction, layer=1, head=0)
     heatmap.selection.pinned = (11, 6)
     place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
-    heatmap.requests.answer("why_below", place)
+    heatmap.requests.answer("below", place)
     page = page_of(heatmap)
     page.locator(".aw-why-said", has_text="which read “b”").wait_for()
     why = page.get_by_role("button", name="Why?")

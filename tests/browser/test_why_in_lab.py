@@ -74,4 +74,4 @@ def test_a_cell_that_cannot_be_split_says_why(lab, notebook):
     output = output_of(notebook, "heatmap")
     lab.ask("bool(heatmap.at(layer=1, head=0, pins=[(0, 0)]))")
     output.get_by_role("button", name="Why?").click()
-    output.locator(".aw-why-refused", has_text="nothing to choose between").wait_for()
+    output.locator(".aw-below-refused", has_text="nothing to choose between").wait_for()

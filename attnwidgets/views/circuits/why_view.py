@@ -12,7 +12,7 @@ from attnwidgets.circuits.scores.result import Why
 from attnwidgets.circuits.scores.why import BY, split_cell, states_of
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.view import View
+from attnwidgets.views.base.opens_below import OpensBelow
 from attnwidgets.views.circuits.why_words import ShownWhy
 from attnwidgets.views.wire.handlers import Handler
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.link import Link
     from attnwidgets.views.base.options import ViewOptions
+    from attnwidgets.views.base.view import View
     from attnwidgets.views.wire.handlers import Answer
 
     # Stack, layer, head, query, key.
@@ -36,7 +37,7 @@ _STRONGEST = 10
 _HELD = 32  # results
 
 
-class WhyView(View):
+class WhyView(OpensBelow):
     """Why a head reads a token: a score as what the query asks for and what the key offers.
 
     On top is a sentence. Below it stand the parts of the query and those of the key, the largest first; each
@@ -58,6 +59,7 @@ class WhyView(View):
 
     _VIEW = "WhyView"
     _HEIGHT = 560
+    BELOW = "NeuronView"
     NEEDS = Needs(("why",), matrices=False, typed_texts=False)
 
     def __init__(self, shown: Any, **options: Unpack[ViewOptions]) -> None:
@@ -72,8 +74,8 @@ class WhyView(View):
         cell = shown.cell
         options["layer"], options["head"] = cell.layer, cell.head
         super().__init__(cell.trace, **options)
-        pinned = self.selection.pinned
-        if pinned is None or (*pinned, pinned.unit) != (cell.query, cell.key, "token"):
+        place = cell.stack, cell.layer, cell.head, cell.query, cell.key
+        if self.selection.pinned is None or self._place() != place:
             self.selection.pinned = (cell.query, cell.key, "token")
 
     def _join(self, start: Mapping[str, Any]) -> Link:
@@ -95,6 +97,11 @@ class WhyView(View):
             "foil": given.foil,
             "opens": {"layer": cell.layer, "head": cell.head, "query": cell.query, "key": cell.key},
         }
+
+    def _opened(self, stack: str, layer: int, head: int, query: int, key: int) -> View:
+        from attnwidgets.views.heads.neuron_view import NeuronView
+
+        return NeuronView(self.content.trace)
 
     def _place(self) -> Place:
         """Return what is shown; the twin of `placeOf` in WhyView.ts."""

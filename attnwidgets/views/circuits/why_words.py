@@ -49,6 +49,7 @@ class Row:
         read: What the head of this part mostly read, or "".
         tokens: Its first token and the one after its last, of parts that are tokens.
         head: Its layer and head, of a part that a head wrote.
+        feature: Its number, of a part that is a feature of an SAE.
         cancels: The sums of positive and negative shares in it, if it is several.
     """
 
@@ -59,6 +60,7 @@ class Row:
     read: str = ""
     tokens: tuple[int, int] | None = None
     head: tuple[int, int] | None = None
+    feature: int | None = None
     cancels: tuple[float, float] | None = None
 
     def described(self) -> dict[str, Any]:
@@ -70,6 +72,7 @@ class Row:
             "read": self.read,
             "tokens": self.tokens,
             "head": self.head,
+            "feature": self.feature,
             "cancels": self.cancels and [rounded(value) for value in self.cancels],
         }
 

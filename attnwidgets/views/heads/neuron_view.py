@@ -15,7 +15,7 @@ from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.opening import divided_row, last_content
-from attnwidgets.views.base.view import View
+from attnwidgets.views.base.opens_below import AsksWhy
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _SERIES = 7  # numbers of a row for every key, at most
 _CHAIN = 1_500  # bytes of how one weight of a kernel comes about
 
 
-class NeuronView(View):
+class NeuronView(AsksWhy):
     """How one weight is computed: q, k, their products, the dot product, scaling, mask, softmax.
 
     Additive scores (`aw.from_qkv(score="additive")`) are v . tanh(q + k) instead, and the products those of v

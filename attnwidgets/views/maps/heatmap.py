@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
+from attnwidgets.views.base.opens_below import AsksWhy
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 
@@ -53,7 +53,7 @@ class LayerSlider(View):
     _VIEW = "LayerSlider"
 
 
-class RelevanceMap(View):
+class RelevanceMap(AsksWhy):
     """Attributions as coloured text, and what every layer says of the tokens, layers by tokens.
 
     Above are the attributions as coloured text, with their sum; for several targets also as a matrix, targets

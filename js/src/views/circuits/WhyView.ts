@@ -162,24 +162,28 @@ export const renderWhyView = view((ctx, root, signal) => {
     "← →: key · Shift + ← →: query",
   );
 
-  /** The pointer is on a row: its lines, its words here and in linked views, and its largest pairs in the footer. */
+  /** The pointer is on a row: its lines; its words, head or feature here and in linked views; its largest pairs in the footer. */
   const point = (at: At | null): void => {
     pointed = at;
     lists.point(at);
     drawText();
-    const tokens = at && shown?.[at.side][at.row]?.tokens;
-    if (tokens) {
-      const [first] = tokens;
-      const { query } = placeOf(ctx);
+    const { tokens, head, feature } = (at && shown?.[at.side][at.row]) || {};
+    const { unit, stack } = ctx.source();
+    const [first] = tokens ?? [];
+    const nowhere = { unit, query: -1, key: -1 };
+    if (at && first !== undefined) {
       const isKey = at.side === "offers";
-      ctx.selection.hover({ unit: ctx.source().unit, query: isKey ? query : first, key: isKey ? first : -1 });
-    } else ctx.selection.hover(null);
+      ctx.selection.hover({ unit, query: isKey ? placeOf(ctx).query : first, key: isKey ? first : -1 });
+    } else if (head && stack === ctx.selection.get("stack")) ctx.selection.hover({ ...nowhere, head });
+    else if (typeof feature === "number") ctx.selection.hover({ ...nowhere, feature });
+    else ctx.selection.hover(null);
     say();
   };
-  /** A part that a head wrote is chosen in the grids of heads. */
+  /** A part that a head wrote is chosen in the grids of heads, and a feature in tables of features. */
   const follow = ({ side, row }: At): void => {
-    const head = shown?.[side][row]?.head;
+    const { head, feature } = shown?.[side][row] ?? {};
     if (head) ctx.selection.toggleHeads([head]);
+    if (typeof feature === "number") ctx.selection.set({ feature });
   };
 
   const say = (): void => {

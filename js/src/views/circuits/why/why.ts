@@ -13,6 +13,8 @@ export interface WhyRow {
   tokens: [number, number] | null;
   /** Layer and head of a part that a head wrote. */
   head: [number, number] | null;
+  /** Of a part that is a feature of an SAE. */
+  feature: number | null;
   /** The sums of positive and of negative shares in it. */
   cancels: [number, number] | null;
 }
