@@ -14,8 +14,8 @@ from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.attention_files import is_dump
 from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.views.base.accepts import attention_of
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs, Panel
-from attnwidgets.views.base.opens_below import AsksWhy
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.texts import Texts
 from attnwidgets.views.evaluate.handlers import removal_handlers

@@ -10,6 +10,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.views.base import expressions
 from attnwidgets.views.circuits.why_view import WhyView
+from attnwidgets.views.circuits.why_words import decimals
 from tests.tracing.families import FAMILIES
 from tests.zoo.made import made
 
@@ -73,6 +74,16 @@ def test_the_sentence_names_the_circuit(induction):
     assert key["random"] > 0.99
     past = answer(WhyView(aw.why(induction, 11, 3, layer=1, head=0)))
     assert said(past).startswith("“b” looks past “d”: most against it are its token of “b”")
+
+
+def test_a_small_weight_is_told_apart_from_what_is_left_of_it():
+    assert [decimals(weight) for weight in (1, 0.9, 0.1, 0.05, 0.0005, 1e-17, 0)] == [2, 2, 2, 3, 5, 5, 2]
+    trace = FAMILIES["BERT"].traced()
+    weights = aw.attention(trace).layer(1)[0]
+    query, key = np.unravel_index(weights.argmin(), weights.shape)
+    shown = WhyView(aw.why(trace, int(query), int(key), layer=1, head=0)).shown()
+    for removal, said in zip(shown.removals(), shown.removal_words(), strict=True):
+        assert f" instead of {removal.before:.{decimals(removal.before)}f}; " in said
 
 
 def test_words_are_marked_where_they_stand():

@@ -58,14 +58,3 @@ class OpensBelow(View):
         self._options.pop("inner", None)
         self.options = {name: value for name, value in self.options.items() if name != "inner"}
         super().close()
-
-
-class AsksWhy(OpensBelow):
-    """A view that opens below it why the shown head reads the pinned key: a `WhyView`."""
-
-    BELOW = "WhyView"
-
-    def _opened(self, stack: str, layer: int, head: int, query: int, key: int) -> View:
-        from attnwidgets.circuits.scores.why import why
-
-        return why(self.content.trace, query, key, layer=layer, head=head, stack=stack).view()

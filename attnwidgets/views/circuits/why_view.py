@@ -98,7 +98,7 @@ class WhyView(OpensBelow):
             "opens": {"layer": cell.layer, "head": cell.head, "query": cell.query, "key": cell.key},
         }
 
-    def _opened(self, stack: str, layer: int, head: int, query: int, key: int) -> View:
+    def _opened(self, *_: Any) -> View:
         from attnwidgets.views.heads.neuron_view import NeuronView
 
         return NeuronView(self.content.trace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ _CANCELS = 10  # how often the total the sizes of pairs may be before it is said
 _CLEAR = 2  # how often one of content and position is the other before it is called most
 _REMOVED = 3
 _DIGITS = 7
+_MOST_DIGITS = 5  # decimals of attention
 _CONSTANT = "constant"
 SAME = "same for every token"
 
@@ -49,7 +51,7 @@ class Row:
         read: What the head of this part mostly read, or "".
         tokens: Its first token and the one after its last, of parts that are tokens.
         head: Its layer and head, of a part that a head wrote.
-        feature: Its number, of a part that is a feature of an SAE.
+        feature: Its number, of a feature.
         cancels: The sums of positive and negative shares in it, if it is several.
     """
 
@@ -281,9 +283,11 @@ class ShownWhy:
         for removal in self.removals():
             word = self.words[removal.side == "key"]
             count = "one" if len(removal.parts) == 1 else str(len(removal.parts))
+            digits = decimals(removal.before)
+            after, before = f"{removal.after:.{digits}f}", f"{removal.before:.{digits}f}"
             yield (
-                f"Without {', '.join(removal.parts)} in {word} attention is {removal.after:.2f} instead of "
-                f"{removal.before:.2f}; without {count} at random {removal.random.mean():.2f}."
+                f"Without {', '.join(removal.parts)} in {word} attention is {after} instead of "
+                f"{before}; without {count} at random {removal.random.mean():.{digits}f}."
             )
 
     def described(self) -> dict[str, Any]:
@@ -315,6 +319,11 @@ class ShownWhy:
                 for removal in self.removals()
             ],
         }
+
+
+def decimals(weight: float) -> int:
+    """Return the number of decimals by which changes of a weight are told apart."""
+    return 2 if weight <= 0 else max(2, min(_MOST_DIGITS, 1 - math.floor(math.log10(weight))))
 
 
 def signed(value: float) -> str:

@@ -13,10 +13,10 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.conservation_note import verdict_of
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.accepts import RECORDED
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.linked_view import MOST_EXPLAINED
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.opens_below import AsksWhy
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.shared_models import SELECTIONS
 from attnwidgets.views.compare.text_pair import REDUCTIONS, TextPair

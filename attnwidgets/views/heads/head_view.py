@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.opens_below import AsksWhy
 from attnwidgets.views.base.options import ColorOptions, FilterOptions
 from attnwidgets.views.heads.handlers import Sorting, head_handlers, pair_handlers, source_of
 from attnwidgets.views.interventions.intervention_view import Intervening

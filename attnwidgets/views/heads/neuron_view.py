@@ -13,9 +13,9 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.block_mixers import mixers_of
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.opening import divided_row, last_content
-from attnwidgets.views.base.opens_below import AsksWhy
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.opens_below import AsksWhy
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 

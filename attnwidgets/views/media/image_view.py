@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import require_choice
 from attnwidgets.tracing.media.picture import with_media
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.opens_below import AsksWhy
 from attnwidgets.views.base.options import PaletteOptions
 from attnwidgets.views.media.handlers import on_grid_first, picture_handlers, units_on_grid
 

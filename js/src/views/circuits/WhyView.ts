@@ -17,7 +17,7 @@ import { only, view } from "../base/view.ts";
 import { svg } from "../charts/svg.ts";
 import { drawGrid } from "./why/grid.ts";
 import { type At, createLists } from "./why/lists.ts";
-import { largestOf, type ShownWhy, type WhyRemoval } from "./why/why.ts";
+import { decimalsOf, largestOf, type ShownWhy, type WhyRemoval } from "./why/why.ts";
 import { decimal, inQuotes, word } from "./words.ts";
 
 type Kind = "component" | "token" | "word";
@@ -179,11 +179,11 @@ export const renderWhyView = view((ctx, root, signal) => {
     else ctx.selection.hover(null);
     say();
   };
-  /** A part that a head wrote is chosen in the grids of heads, and a feature in tables of features. */
+  /** A part that a head wrote is chosen in the grids of heads, a feature in views of features. */
   const follow = ({ side, row }: At): void => {
-    const { head, feature } = shown?.[side][row] ?? {};
-    if (head) ctx.selection.toggleHeads([head]);
-    if (typeof feature === "number") ctx.selection.set({ feature });
+    const part = shown?.[side][row];
+    if (part?.head) ctx.selection.toggleHeads([part.head]);
+    if (typeof part?.feature === "number") ctx.selection.set({ feature: part.feature });
   };
 
   const say = (): void => {
@@ -216,14 +216,15 @@ export const renderWhyView = view((ctx, root, signal) => {
     }
     const of = shown?.words[side === "key" ? 1 : 0] ?? "";
     const words = `without ${parts.join(", ")} in ${of}`;
+    const digits = decimalsOf(before);
     const others = parts.length === 1 ? "another" : `${parts.length} others`;
     return h(
       "div.why-removal",
       { role: "listitem" },
       h("span.why-without", { title: words, dir: "auto" }, words),
       bar,
-      h("b", `${decimal(before)} → ${decimal(after)}`),
-      h("span", `${others} at random ${decimal(random)}`),
+      h("b", `${decimal(before, digits)} → ${decimal(after, digits)}`),
+      h("span", `${others} at random ${decimal(random, digits)}`),
     );
   };
   /** Where shares, which hold norms fixed, predict something else than a removal does. */
