@@ -198,7 +198,10 @@ def test_a_part_that_is_a_feature_lights_it_in_lists_of_features(page_of, monkey
     assert page.locator("[data-previewed]").count() == 0
 
 
-@pytest.mark.parametrize("view", [aw.Heatmap, aw.Explorer, aw.NeuronView])
+OPENS = (aw.Explorer, aw.Heatmap, aw.HeadGrid, aw.HeadView, aw.NeuronView, aw.TokenStrip, aw.views.RelevanceMap)
+
+
+@pytest.mark.parametrize("view", OPENS)
 def test_a_page_holds_what_was_open_below(page_of, induction, view):
     shown = view(induction, layer=1, head=0)
     shown.selection.pinned = (11, 6)

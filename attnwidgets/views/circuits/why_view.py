@@ -47,8 +47,9 @@ class WhyView(OpensBelow):
     largest parts, and without as many others at random.
 
     It follows the pinned cell of linked views, in the layer and head that they show. A click on a word makes
-    it the key, with Shift the query. A page without a kernel holds the pinned cell and the ten largest of the
-    head.
+    it the key, with Shift the query. A part under the pointer lights its word, head or feature in linked
+    views. **How?**, or h, opens below how the weight is computed. A page without a kernel holds the pinned
+    cell and the ten largest of the head.
 
     Args:
         shown: Result of `aw.why`.

@@ -51,7 +51,8 @@ class NeuronView(AsksWhy):
     layer and the head. It opens on a row with two to four weights, if there is such a row, otherwise on the
     strongest pair outside special tokens; click a key, or press arrow up or down, to pin another. Queries and
     keys are those that the model used, after any rotary embedding, with its own scaling, softcap, position
-    bias and mask; the last number is the recorded attention.
+    bias and mask; the last number is the recorded attention. **Why?** next to a pinned weight, or w, opens
+    below what the query asks for and what the key offers.
 
     In blocks that mix tokens without attention, also by `aw.from_qkv(rule=...)`, a weight is a chain of
     steps: what the key wrote, and what every token after it leaves of that, by decay as a factor and by what
