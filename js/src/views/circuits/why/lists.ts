@@ -27,11 +27,11 @@ const ROW = 24;
 /** Narrower than this, the lists stand below each other, without lines. */
 const NARROW = 380;
 /** Largest share of the width between the lists, and its sizes in px. */
-const [BETWEEN, CLOSEST, WIDEST] = [0.25, 48, 150];
+const [BETWEEN, CLOSEST, WIDEST] = [0.25, 40, 150];
 /** Share of the width of the longest bar, and its sizes in px. */
 const [BAR, SHORTEST, LONGEST] = [0.1, 24, 72];
 /** Of a row, in px: a letter of a name, and the value with the gaps. */
-const [LETTER, VALUE] = [6.6, 52];
+const [LETTER, VALUE] = [6.4, 60];
 const within = (least: number, size: number, most: number): number => Math.max(least, Math.min(most, Math.round(size)));
 
 /** What is between the lists and the longest bar, in px: names come first. */
