@@ -198,7 +198,15 @@ def test_a_part_that_is_a_feature_lights_it_in_lists_of_features(page_of, monkey
     assert page.locator("[data-previewed]").count() == 0
 
 
-OPENS = (aw.Explorer, aw.Heatmap, aw.HeadGrid, aw.HeadView, aw.NeuronView, aw.TokenStrip, aw.views.RelevanceMap)
+OPENS = (
+    aw.Explorer,
+    aw.Heatmap,
+    aw.HeadGrid,
+    aw.HeadView,
+    aw.NeuronView,
+    aw.TokenStrip,
+    aw.views.RelevanceMap,
+)
 
 
 @pytest.mark.parametrize("view", OPENS)

@@ -63,7 +63,7 @@ export function createBelowButton(
     const isOfHead = source.kind === "map" && baseKey(source.method) === "attention" && typeof head === "number";
     if (!isOfHead || !pinned || pinned.query < 0 || pinned.key < 0) return null;
     if (source.causal && pinned.key > pinned.query) return null;
-    // The weight of several tokens is no score.
+    // The weight of several tokens is not a score.
     const query = tokenOf(ctx.axisOf(source.query), pinned.query);
     const key = tokenOf(ctx.axisOf(source.key), pinned.key);
     if (query < 0 || key < 0) return null;
