@@ -128,7 +128,7 @@ const DEFAULT_OPTIONS: ViewOptions = {
   filters: {},
   height: null,
   makesClaims: false,
-  asksWhy: false,
+  below: "",
 };
 
 /** Connect a view to its store and selection. `lasting` is what it keeps when it is drawn anew. */

@@ -3,7 +3,7 @@ import type { AnyModel } from "@anywidget/types";
 
 import { headlessWords, headsOf } from "./views/base/mixers.ts";
 import { followMoves, sign } from "./wire/moves.ts";
-import type { Axis, Cell, Header, HeadKey, SelectionState, Source, Span, ViewOptions } from "./wire/wire.ts";
+import type { Axis, Cell, Header, HeadKey, Preview, SelectionState, Source, Span, ViewOptions } from "./wire/wire.ts";
 
 /** Most cells that can be pinned at once. */
 export const MOST_PINS = 400;
@@ -13,8 +13,8 @@ export interface SelectionStore {
   get<K extends keyof SelectionState>(key: K): SelectionState[K];
   /** Set and save to the kernel (layer, head, unit, method, stack, pinned). */
   set(values: Partial<Omit<SelectionState, "hover">>): void;
-  /** Preview a cell, in the browser only. */
-  hover(cell: Cell | null): void;
+  /** Preview a cell, a head or a feature, in the browser only. */
+  hover(preview: Preview | null): void;
   /** Pin one cell, and no other; pinning the pinned cell again, or null, unpins. */
   pin(cell: Cell | null): void;
   /** Pin all of these cells, the last of them as the primary one. */
@@ -130,8 +130,8 @@ export function createSelection(model: Model, page: number): BoundSelection {
   return {
     get: (key) => model.get(key),
     set: save,
-    hover(cell) {
-      if (!sameCell(cell, model.get("hover"))) model.set("hover", cell);
+    hover(preview) {
+      if (!isSame(preview, model.get("hover"))) model.set("hover", preview);
     },
     pin(cell) {
       const now = model.get("pinned");

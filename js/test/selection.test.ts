@@ -24,7 +24,7 @@ const OPTIONS: ViewOptions = {
   filters: {},
   height: null,
   makesClaims: false,
-  asksWhy: false,
+  below: "",
 };
 
 function selection(values: Partial<SelectionState> = {}) {

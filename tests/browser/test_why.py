@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import attnwidgets as aw
 from attnwidgets.views.circuits.why_view import WhyView
+from attnwidgets.views.circuits.why_words import ShownWhy
+from tests.sae.made import SITE, sae
 from tests.tracing.families import FAMILIES
 from tests.zoo.made import made
 
@@ -136,7 +140,7 @@ def test_a_page_offers_why_for_the_cells_that_it_holds(page_of, induction):
     heatmap = aw.Heatmap(induction, layer=1, head=0)
     heatmap.selection.pinned = (11, 6)
     place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
-    heatmap.requests.answer("why_below", place)
+    heatmap.requests.answer("below", place)
     page = page_of(heatmap)
     page.locator(".aw-why-said", has_text="which read “b”").wait_for()
     why = page.get_by_role("button", name="Why?")
@@ -149,6 +153,88 @@ def test_a_page_offers_why_for_the_cells_that_it_holds(page_of, induction):
     assert not why.is_visible(), "this cell is not among the ten largest"
     heatmap.close()
     assert heatmap.inner == ()
+
+
+def spot(page):
+    """Return layer and head of the outlined head in the grid, or None."""
+    return page.evaluate(
+        """() => {
+          const plot = document.querySelector(".aw-headgrid .aw-plot");
+          const spot = plot.querySelector(".aw-spot:not(.aw-spot-selected)");
+          if (!spot.checkVisibility()) return null;
+          const [at, box] = [spot.getBoundingClientRect(), plot.getBoundingClientRect()];
+          return [Math.round((at.y - box.y) / at.height), Math.round((at.x - box.x) / at.width)];
+        }"""
+    )
+
+
+@pytest.mark.parametrize("view", [aw.HeadGrid, aw.Explorer])
+def test_a_part_that_a_head_wrote_lights_it_in_the_grid(page_of, induction, view):
+    page = page_of(WhyView(aw.why(induction, 11, 6, layer=1, head=0)), view(induction))
+    row = page.locator(".aw-why-row", has_text="head 0.0")
+    row.scroll_into_view_if_needed()
+    assert spot(page) is None
+    row.hover()
+    settle(page)
+    assert spot(page) == [0, 0]
+    page.mouse.move(2, 2)
+    settle(page)
+    assert spot(page) is None
+    row.focus()
+    settle(page)
+    assert spot(page) == [0, 0], "by keys, too"
+
+
+def test_a_part_that_is_a_feature_lights_it_in_lists_of_features(page_of, monkeypatch):
+    trace = FAMILIES["GPT-2"].traced()
+    found = aw.sae_features(trace, sae(d_in=trace.model.config.n_embd, site=SITE))
+    feature = found.ranked(1)[0].feature
+    part = ShownWhy._part
+    monkeypatch.setattr(ShownWhy, "_part", lambda *args: replace(part(*args), head=None, feature=feature))
+    page = page_of(WhyView(aw.why(trace, 6, 2, layer=1, head=1)), aw.FeatureTable(found))
+    page.locator(f".aw-feature-row[data-feature='{feature}']").wait_for()
+    page.locator(".aw-why-row").first.hover()
+    settle(page)
+    assert page.locator("[data-previewed]").get_attribute("data-feature") == str(feature)
+    page.locator(".aw-why-row").first.click()
+    settle(page)
+    assert page.locator(".aw-feature-row[aria-selected=true]").get_attribute("data-feature") == str(feature)
+    page.mouse.move(2, 2)
+    settle(page)
+    assert page.locator("[data-previewed]").count() == 0
+
+
+OPENS = (
+    aw.Explorer,
+    aw.Heatmap,
+    aw.HeadGrid,
+    aw.HeadView,
+    aw.NeuronView,
+    aw.TokenStrip,
+    aw.views.RelevanceMap,
+)
+
+
+@pytest.mark.parametrize("view", OPENS)
+def test_a_page_holds_what_was_open_below(page_of, induction, view):
+    shown = view(induction, layer=1, head=0)
+    shown.selection.pinned = (11, 6)
+    place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
+    shown.requests.answer("below", place)
+    [why] = shown.inner
+    views = 3 - (view is aw.NeuronView)
+    if why.options["below"]:
+        why.requests.answer("below", place)
+    page = page_of(shown)
+    page.locator(".aw-why-said", has_text="which read “b”").wait_for()
+    page.locator(".aw-neuron").wait_for()
+    settle(page)
+    assert page.locator(".aw-framed").count() == views
+    said = page.locator(".aw-neuron > .aw-footer > .aw-readout").inner_text()
+    assert "gives 1 of its attention to" in said
+    assert page.get_by_role("button", name="Why?").count() == 1
+    assert page.get_by_role("button", name="How?").count() == (view is not aw.NeuronView)
+    shown.close()
 
 
 def test_a_page_without_the_view_offers_no_why(page_of, induction):

@@ -12,6 +12,8 @@ heatmap = aw.Heatmap(trace, layer=1, head=0)
 explorer = aw.Explorer(aw.trace(model, tokenizer, "bhgacdbhgac"))""",
     "heatmap",
     "explorer",
+    "neuron = aw.NeuronView(trace)\nneuron",
+    "grid = aw.HeadGrid(trace)\ngrid",
     "aw.why(trace, 11, 6, layer=1, head=0)",
 )
 OUTPUT = ".jp-OutputArea"
@@ -56,6 +58,27 @@ def test_why_opens_below_the_heatmap_and_follows_the_pin(lab, notebook):
     assert output.locator(".aw-why").count() == 1
 
 
+def test_how_opens_below_why(lab, notebook):
+    output = output_of(notebook, "heatmap")
+    output.get_by_role("button", name="How?").click()
+    output.locator(".aw-neuron .aw-readout", has_text="of its attention to").wait_for()
+    assert lab.ask("heatmap.inner[0].inner[0].selection is heatmap.selection")
+    assert output.get_by_role("button", name="Why?").count() == 1, "the view that says why stands above"
+    lab.ask("heatmap.inner[0]._close_below() or heatmap.inner[0].add_options(inner=[])")
+    output.locator(".aw-neuron").wait_for(state="detached")
+
+
+@pytest.mark.parametrize("name", ["neuron", "headgrid"])
+def test_the_letter_w_opens_it_below_other_views_of_heads(lab, notebook, name):
+    lab.ask("setattr(heatmap.selection, 'pinned', (11, 6))")
+    output = output_of(notebook, name)
+    output.get_by_role("button", name="Why?").wait_for()
+    output.locator("[role=application]").first.focus()
+    notebook.keyboard.press("w")
+    output.locator(".aw-why-said", has_text="which read “b”").wait_for()
+    assert output.get_by_role("button", name="How?").count() == (name == "headgrid")
+
+
 def test_the_letter_w_opens_it_below_an_explorer_and_another_text_closes_it(lab, notebook):
     lab.ask("bool(explorer.at(layer=1, head=0, pins=[(11, 6)]))")
     output = output_of(notebook, "explorer")
@@ -74,4 +97,4 @@ def test_a_cell_that_cannot_be_split_says_why(lab, notebook):
     output = output_of(notebook, "heatmap")
     lab.ask("bool(heatmap.at(layer=1, head=0, pins=[(0, 0)]))")
     output.get_by_role("button", name="Why?").click()
-    output.locator(".aw-why-refused", has_text="nothing to choose between").wait_for()
+    output.locator(".aw-below-refused", has_text="nothing to choose between").wait_for()

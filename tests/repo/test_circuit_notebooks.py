@@ -1,4 +1,4 @@
-"""The notebooks on circuits and on sentences run, and their text says what their cells print."""
+"""The notebooks on circuits, sentences and weights run, and their text says what their cells print."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ SAID = {
         "only 12 sentences: too few",
         "looks back to sentence 0",
     ],
+    "why": [
+        "without head 0.0 in c: attention 1.00 -> 0.00",
+        "without token in c: attention 1.00 -> 1.00",
+        "{'b [5]': 1.0, 'c [6]': 0.0, 'b [11]': 0.92}",
+        "France   0.90",
+        "rather than others   +3.18: of content +3.11, of position +0.07",
+        "232 parts, pairs of +49.9 and -46.7: together +3.18",
+        "key: without MLP 0, MLP 19, MLP 20 0.90 -> 0.61; at random 0.90",
+        "the shares predict 0.40",
+        "query: without head 19.1, MLP 21, MLP 22 0.90 -> 0.31; at random 0.90",
+    ],
 }
 
 
@@ -55,4 +66,4 @@ def test_it_runs_without_complaints(root, tmp_path, name):
     executed = notebooks.run(root / "notebooks" / f"{name}.ipynb", tmp_path, timeout=600)
     progress = re.compile(r"\d+%\||\d+it ")
     assert [text for text in notebooks.complaints(executed) if not progress.search(text)] == []
-    assert len(notebooks.widgets(executed)) == {"capital": 3, "sentences": 2}[name]
+    assert len(notebooks.widgets(executed)) == {"capital": 3, "sentences": 2, "why": 4}[name]

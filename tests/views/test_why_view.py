@@ -10,8 +10,11 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.views.base import expressions
 from attnwidgets.views.circuits.why_view import WhyView
+from attnwidgets.views.circuits.why_words import decimals
 from tests.tracing.families import FAMILIES
 from tests.zoo.made import made
+
+from .every import kind_of
 
 
 def answer(view, **changes):
@@ -71,6 +74,16 @@ def test_the_sentence_names_the_circuit(induction):
     assert key["random"] > 0.99
     past = answer(WhyView(aw.why(induction, 11, 3, layer=1, head=0)))
     assert said(past).startswith("“b” looks past “d”: most against it are its token of “b”")
+
+
+def test_a_small_weight_is_told_apart_from_what_is_left_of_it():
+    assert [decimals(weight) for weight in (1, 0.9, 0.1, 0.05, 0.0005, 1e-17, 0)] == [2, 2, 2, 3, 5, 5, 2]
+    trace = FAMILIES["BERT"].traced()
+    weights = aw.attention(trace).layer(1)[0]
+    query, key = np.unravel_index(weights.argmin(), weights.shape)
+    shown = WhyView(aw.why(trace, int(query), int(key), layer=1, head=0)).shown()
+    for removal, said in zip(shown.removals(), shown.removal_words(), strict=True):
+        assert f" instead of {removal.before:.{decimals(removal.before)}f}; " in said
 
 
 def test_words_are_marked_where_they_stand():
@@ -184,30 +197,86 @@ def test_what_cannot_be_split_by_tokens_is_by_component():
 
 def test_a_view_of_attention_opens_it_below_once_and_closes_it(induction, models):
     heatmap = aw.Heatmap(induction, layer=1, head=0)
-    assert heatmap.options["asksWhy"]
+    assert heatmap.options["below"] == "WhyView"
     heatmap.selection.pins = [(10, 5), (11, 6)]
     place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
-    heatmap.requests.answer("why_below", place)
+    heatmap.requests.answer("below", place)
     [below] = heatmap.inner
     assert below.why().total == aw.why(induction, 11, 6, layer=1, head=0).total
     assert below.selection is heatmap.selection
     assert heatmap.selection.pins == ((10, 5), (11, 6)), "other pins stay"
     assert heatmap.options["inner"][0]["cells"][0] == ["self", 1, 0, 11, 6]
-    heatmap.requests.answer("why_below", place)
+    heatmap.requests.answer("below", place)
     assert models()["WhyView"] == 1
     with pytest.raises(ValueError, match="nothing to choose between"):
-        heatmap.requests.answer("why_below", place | {"query": 0, "key": 0})
+        heatmap.requests.answer("below", place | {"query": 0, "key": 0})
     heatmap.close()
     assert "WhyView" not in models()
     heatmap.stand_ready()
     assert "inner" not in heatmap.options
 
 
+OPENED = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
+
+
+@pytest.mark.parametrize("name", ["HeadGrid", "HeadView", "NeuronView", "RelevanceMap", "TokenStrip"])
+def test_all_views_of_the_attention_of_a_head_open_it_below(induction, name):
+    shown = kind_of(name)(induction, layer=1, head=0)
+    assert shown.options["below"] == "WhyView"
+    shown.selection.pinned = (11, 6)
+    shown.requests.answer("below", OPENED)
+    [below] = shown.inner
+    assert below.why().total == aw.why(induction, 11, 6, layer=1, head=0).total
+    assert below.options["below"] == ("" if name == "NeuronView" else "NeuronView"), "that view stands above"
+    shown.close()
+
+
+def test_two_texts_open_it_for_the_first(induction):
+    other = aw.trace(*made("induction", letters="abcdefgh", length=16), "fadebhfadeb")
+    both = aw.TwoTexts([induction, other])
+    both.requests.answer("below", OPENED)
+    assert both.inner[0].why().total == aw.why(induction, 11, 6, layer=1, head=0).total
+    both.close()
+
+
+def test_a_word_of_one_token_keeps_its_pin():
+    trace = aw.trace(*aw.demo_model("encoder"), "A bewildering thriller.")
+    labels = trace.axes("self")[0].units["word"].labels
+    heatmap = aw.Heatmap(trace, unit="word", layer=3, head=1)
+    query, key = labels.index("A"), labels.index("thriller")
+    heatmap.selection.pins = [(query, 1, "word"), (query, key, "word")]
+    tokens = [trace.tokens.index(word) for word in ("a", "thriller")]
+    place = dict(zip(("query", "key"), tokens, strict=True))
+    heatmap.requests.answer("below", {"stack": "self", "layer": 3, "head": 1, **place})
+    assert heatmap.inner[0].why().total == aw.why(trace, *tokens, layer=3, head=1).total
+    assert len(heatmap.selection.pins) == 2
+    heatmap.close()
+
+
+def test_how_the_weight_is_computed_opens_below_and_closes_with_the_text(models):
+    model, tokenizer = made("induction", letters="abcdefgh", length=16)
+    explorer = aw.Explorer(aw.trace(model, tokenizer, "fadebcfadeb"), layer=1, head=0)
+    explorer.selection.pinned = (11, 6)
+    explorer.requests.answer("below", OPENED)
+    [why] = explorer.inner
+    why.requests.answer("below", OPENED)
+    [how] = why.inner
+    assert isinstance(how, aw.NeuronView)
+    assert how.selection is explorer.selection
+    assert how.selection.pinned == (11, 6)
+    assert how.options["below"] == "", "the view that says why stands above"
+    assert list(explorer.nested()) == [explorer, why, how]
+    explorer.show_text("bhgacdbhgac")
+    assert explorer.inner == ()
+    assert not {"WhyView", "NeuronView"} & set(models())
+    explorer.close()
+
+
 def test_attention_without_a_model_is_asked_nothing(given):
     view = aw.Explorer(given())
-    assert not view.options["asksWhy"]
+    assert not view.options["below"]
     with pytest.raises(ValueError, match="no trace with one"):
-        view.requests.answer("why_below", {"stack": "self", "layer": 0, "head": 0, "query": 1, "key": 0})
+        view.requests.answer("below", {"stack": "self", "layer": 0, "head": 0, "query": 1, "key": 0})
 
 
 OTHER = ["hgbachgba", "cbdhcbdh", "ebfgebf"]

@@ -39,6 +39,7 @@ OF = ("pairs", "asks", "offers")
 _MANY = 10
 """How many times the total the sizes of pairs may sum to before a sentence says that they cancel."""
 _READ = 3  # parts that a sentence names
+_ROUNDING = 1e-12  # of the largest share: smaller ones are none but for rounding
 
 
 class Share(NamedTuple):
@@ -207,7 +208,8 @@ class Why(Table, Viewable):
             every = [
                 Share("", part, float(value)) for part, value in zip(self.parts, self.offers, strict=True)
             ]
-        every = [share for share in every if share.value]
+        least = _ROUNDING * max((abs(share.value) for share in every), default=0.0)
+        every = [share for share in every if abs(share.value) > least]
         ranked = sorted(every, key=lambda share: -abs(share.value))
         named = at_most(ranked, k)
         rest = ranked[len(named) :]

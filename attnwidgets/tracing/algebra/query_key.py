@@ -141,13 +141,15 @@ class Side:
         scaled = self._scaled(self.bias[self.columns].expand(len(read), -1), deviation)
         return scaled + self._shift
 
-    def linear(self, parts: Tensor, read: Tensor) -> Tensor:
+    def linear(self, parts: Tensor, read: Tensor, norm: Norm | None = None) -> Tensor:
         """Return parts [part, token, width] of what is read as parts of the vectors [part, token, dim].
 
         Deviations are those of the whole `read` [token, width]; with `constant` they sum to the vectors.
+        With a `norm` before the projection, its linear part is applied to the parts.
         """
         deviation = self._deviation(read @ self.matrix + self.bias)
-        return self._scaled(parts @ self.matrix[:, self.columns], deviation)
+        matrix = self.matrix[:, self.columns]
+        return self._scaled(parts @ (matrix if norm is None else norm.before(matrix)), deviation)
 
     def _deviation(self, projected: Tensor) -> Tensor | float:
         if self.norm is None:
@@ -238,12 +240,14 @@ class ScoreReader:
         """
         states, side = self.states[list(tokens)], self.side(name)
         whole = self.read(states)
-        read = parts if self.norm is None else self.norm.direct(parts) / self.norm.deviation(states)
+        linear = side.linear(parts, whole, self.norm)
+        if self.norm is not None:
+            linear /= self.norm.deviation(states)
         constant = side.constant(whole)
         if self.norm is not None and self.norm.shift is not None:
             shift = self.norm.shift.expand(1, len(states), -1)
             constant = constant + side.linear(shift, whole)[0]
-        return self.turned(torch.cat([side.linear(read, whole), constant[None]]), tokens)
+        return self.turned(torch.cat([linear, constant[None]]), tokens)
 
     def read(self, states: Tensor) -> Tensor:
         """Return what the projections read [..., width]: states behind the norm, if there is one."""

@@ -50,6 +50,11 @@ class Norm:
         """Return gain * (parts - mean), the linear part of the norm, before the division."""
         return self.gain * (parts - parts.mean(-1, keepdim=True) if self.centred else parts)
 
+    def before(self, matrix: Tensor) -> Tensor:
+        """Return the matrix [dim, n] of `direct` followed by `matrix`; many parts need not be copied."""
+        scaled = self.gain[:, None] * matrix
+        return scaled - scaled.mean(0) if self.centred else scaled
+
     def __call__(self, x: Tensor) -> Tensor:
         """Return x [..., dim], normalised."""
         normed = self.direct(x) / self.deviation(x)

@@ -256,7 +256,7 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "filters": {},
     "height": None,
     "makesClaims": False,
-    "asksWhy": False,
+    "below": "",
 }
 """The options that every view sends to the browser, with their defaults."""
 

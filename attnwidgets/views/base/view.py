@@ -306,6 +306,12 @@ class View(DrawnView):
         self.was_shown = True
         self._send_along()
 
+    def nested(self) -> Iterator[View]:
+        """Yield this view, and all that are shown inside it."""
+        yield self
+        for view in self.inner:
+            yield from view.nested()
+
     def inside(self) -> dict[str, Any]:
         """Return what a view that shows this one tells the browser: `Inside` of inside.ts."""
         return {"name": self.name, "model": f"anywidget:{self.model_id}", "parts": list(self.needs.scripts)}

@@ -15,7 +15,7 @@ from attnwidgets.circuits.scores.result import Why
 from attnwidgets.circuits.scores.why import BY, split_cell, states_of, usual_foil
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
-from attnwidgets.views.base.view import View
+from attnwidgets.views.base.opens_below import OpensBelow
 from attnwidgets.views.circuits.why_others import SHOWN, ShownOthers, state_of_others
 from attnwidgets.views.circuits.why_words import ShownWhy, in_quotes
 from attnwidgets.views.wire.handlers import Handler
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.link import Link
     from attnwidgets.views.base.options import ViewOptions
+    from attnwidgets.views.base.view import View
     from attnwidgets.views.wire.handlers import Answer
 
     # Stack, layer, head, query, key.
@@ -41,7 +42,7 @@ _STRONGEST = 10
 _HELD = 32  # results
 
 
-class WhyView(View):
+class WhyView(OpensBelow):
     """Why a head reads a token: a score as what the query asks for and what the key offers.
 
     On top is a sentence. Below it stand the parts of the query and those of the key, the largest first; each
@@ -51,8 +52,9 @@ class WhyView(View):
     largest parts, and without as many others at random.
 
     It follows the pinned cell of linked views, in the layer and head that they show. A click on a word makes
-    it the key, with Shift the query. A page without a kernel holds the pinned cell and the ten largest of the
-    head.
+    it the key, with Shift the query. A part under the pointer lights its word, head or feature in linked
+    views. **How?**, or h, opens below how the weight is computed. A page without a kernel holds the pinned
+    cell and the ten largest of the head.
 
     Args:
         shown: Result of `aw.why`.
@@ -67,6 +69,7 @@ class WhyView(View):
 
     _VIEW = "WhyView"
     _HEIGHT = 560
+    BELOW = "NeuronView"
     NEEDS = Needs(("why",), matrices=False, typed_texts=False)
 
     def __init__(
@@ -92,8 +95,8 @@ class WhyView(View):
         cell = shown.cell
         options["layer"], options["head"] = cell.layer, cell.head
         super().__init__(cell.trace, **options)
-        pinned = self.selection.pinned
-        if pinned is None or (*pinned, pinned.unit) != (cell.query, cell.key, "token"):
+        place = cell.stack, cell.layer, cell.head, cell.query, cell.key
+        if self.selection.pinned is None or self._place() != place:
             self.selection.pinned = (cell.query, cell.key, "token")
 
     def _join(self, start: Mapping[str, Any]) -> Link:
@@ -116,6 +119,11 @@ class WhyView(View):
             "otherTexts": state_of_others(cell.trace, cell.stack, self._other_texts),
             "opens": {"layer": cell.layer, "head": cell.head, "query": cell.query, "key": cell.key},
         }
+
+    def _opened(self, *_: Any) -> View:
+        from attnwidgets.views.heads.neuron_view import NeuronView
+
+        return NeuronView(self.content.trace)
 
     def _place(self) -> Place:
         """Return what is shown; the twin of `placeOf` in WhyView.ts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ _CANCELS = 10  # how often the total the sizes of pairs may be before it is said
 _CLEAR = 2  # how often one of content and position is the other before it is called most
 _REMOVED = 3
 _DIGITS = 7
+_MOST_DIGITS = 5  # decimals of attention
 _CONSTANT = "constant"
 SAME = "same for every token"
 SCALED = "decoder bias and constant"
@@ -342,9 +344,11 @@ class ShownWhy:
             word = self.words[removal.side == "key"]
             count = "one" if len(removal.parts) == 1 else str(len(removal.parts))
             parts = _together(map(called, removal.parts))
+            digits = decimals(removal.before)
+            after, before = f"{removal.after:.{digits}f}", f"{removal.before:.{digits}f}"
             yield (
-                f"Without {parts} in {word} attention is {removal.after:.2f} instead of "
-                f"{removal.before:.2f}; without {count} at random {removal.random.mean():.2f}."
+                f"Without {parts} in {word} attention is {after} instead of "
+                f"{before}; without {count} at random {removal.random.mean():.{digits}f}."
             )
 
     def described(self) -> dict[str, Any]:
@@ -394,6 +398,11 @@ def _feature(part: str) -> tuple[int, str]:
     """Return the number of a feature, and what it is called, from the name of its part."""
     number, _, name = part.removeprefix(f"{FEATURE} ").partition(" (")
     return int(number), name.removesuffix(")") or part
+
+
+def decimals(weight: float) -> int:
+    """Return the number of decimals by which changes of a weight are told apart."""
+    return 2 if weight <= 0 else max(2, min(_MOST_DIGITS, 1 - math.floor(math.log10(weight))))
 
 
 def signed(value: float) -> str:

@@ -13,12 +13,12 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.conservation_note import verdict_of
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.accepts import RECORDED
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.linked_view import MOST_EXPLAINED
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.shared_models import SELECTIONS
-from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.text_pair import REDUCTIONS, TextPair
 from attnwidgets.views.wire.axes import base_of, is_by_layer, method_of
 from attnwidgets.views.wire.handlers import Handler
@@ -39,7 +39,7 @@ WINDOW = 96
 _PAGE_BYTES = 2_000_000
 
 
-class TwoTexts(View):
+class TwoTexts(AsksWhy):
     """Two texts under one method: their values in aligned columns, the difference, and both predictions.
 
     Tokens are aligned by edit distance, those of two tokenizers by the characters that they spell, and the

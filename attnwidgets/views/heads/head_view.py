@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import ColorOptions, FilterOptions
-from attnwidgets.views.base.view import View
 from attnwidgets.views.heads.handlers import Sorting, head_handlers, pair_handlers, source_of
 from attnwidgets.views.interventions.intervention_view import Intervening
 from attnwidgets.views.wire.axes import span
@@ -35,7 +35,7 @@ ORDERS = ("all", "within", "groups", "layers")
 _NAME = re.compile(r"L?(\*|\d+)([.\-–H](\*|\d+))?", re.IGNORECASE)
 
 
-class HeadView(View):
+class HeadView(AsksWhy):
     """Heads of one layer as lines between two columns of tokens: queries left, keys right.
 
     One head is shown: of every token its three strongest lines, from 5 % of the strongest possible one on,
@@ -120,7 +120,7 @@ class HeadView(View):
         return {"heads": heads}, [np.asarray(weights, dtype="<f4").tobytes()]
 
 
-class HeadGrid(Intervening):
+class HeadGrid(AsksWhy, Intervening):
     """Thumbnails of every layer and head, max-pooled; click to select one, point at one to enlarge it.
 
     They leave special tokens out, as a map does where these stand apart; `hide_special=False` shows them.

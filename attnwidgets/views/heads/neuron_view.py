@@ -13,9 +13,9 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.block_mixers import mixers_of
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.opening import divided_row, last_content
-from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _SERIES = 7  # numbers of a row for every key, at most
 _CHAIN = 1_500  # bytes of how one weight of a kernel comes about
 
 
-class NeuronView(View):
+class NeuronView(AsksWhy):
     """How one weight is computed: q, k, their products, the dot product, scaling, mask, softmax.
 
     Additive scores (`aw.from_qkv(score="additive")`) are v . tanh(q + k) instead, and the products those of v
@@ -51,7 +51,8 @@ class NeuronView(View):
     layer and the head. It opens on a row with two to four weights, if there is such a row, otherwise on the
     strongest pair outside special tokens; click a key, or press arrow up or down, to pin another. Queries and
     keys are those that the model used, after any rotary embedding, with its own scaling, softcap, position
-    bias and mask; the last number is the recorded attention.
+    bias and mask; the last number is the recorded attention. **Why?** next to a pinned weight, or w, opens
+    below what the query asks for and what the key offers.
 
     In blocks that mix tokens without attention, also by `aw.from_qkv(rule=...)`, a weight is a chain of
     steps: what the key wrote, and what every token after it leaves of that, by decay as a factor and by what

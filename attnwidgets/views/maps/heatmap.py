@@ -53,7 +53,7 @@ class LayerSlider(View):
     _VIEW = "LayerSlider"
 
 
-class RelevanceMap(View):
+class RelevanceMap(AsksWhy):
     """Attributions as coloured text, and what every layer says of the tokens, layers by tokens.
 
     Above are the attributions as coloured text, with their sum; for several targets also as a matrix, targets

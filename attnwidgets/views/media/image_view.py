@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import require_choice
 from attnwidgets.tracing.media.picture import with_media
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import PaletteOptions
-from attnwidgets.views.base.view import View
 from attnwidgets.views.media.handlers import on_grid_first, picture_handlers, units_on_grid
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Handler
 
 
-class ImageView(View):
+class ImageView(AsksWhy):
     """A picture, and over it what one of its patches reads, in one layer and head.
 
     It opens with what the class token reads. Click a patch to see what that one reads, click it again, or

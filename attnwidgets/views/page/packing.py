@@ -70,7 +70,7 @@ def pack(
     Raises:
         ValueError: With `live`, a model or a tokenizer cannot run in a page.
     """
-    held = list(dict.fromkeys([*views, *(inner for view in views for inner in view.inner)]))
+    held = list(dict.fromkeys([*views, *(inner for view in views for inner in view.nested())]))
     with other_texts(held, live=live) as groups:
         others = (other for group in groups for line in group.views for other in line if other is not None)
         everything = list(dict.fromkeys([*held, *others]))
@@ -92,7 +92,7 @@ def _packed(
     """Return what a page holds for the first `count` views; the others stand for them with other texts."""
     models, order, stores = _models(views, prefix, count)
     name_of: dict[View | None, str] = dict(zip(views, order, strict=True))
-    inside = [name_of[inner] for view in views[:count] for inner in view.inner]
+    inside = [name_of[inner] for view in views[:count] for inner in view.nested()]
     at_once = {
         models[name]["state"]["store"].removeprefix("anywidget:") for name in (*order[:count], *inside)
     }

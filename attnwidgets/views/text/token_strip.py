@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.views.base.asks_why import AsksWhy
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.options import FilterOptions
-from attnwidgets.views.base.view import View
 from attnwidgets.views.text.forgetting import forgetting_panel, forgotten
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PER_LINE = 85  # characters
 
 
-class TokenStrip(View):
+class TokenStrip(AsksWhy):
     """The text, highlighted by one row of a map or by attributions.
 
     Click a token to make it the query; signed values diverge from the background. With a `Robustness`,

@@ -288,6 +288,14 @@ export interface Cell {
   layer?: number;
 }
 
+/** What is previewed: a cell, and what wrote a part of it, in which case `query` and `key` may both be -1. */
+export interface Preview extends Cell {
+  /** Layer and head, in the selected stack. */
+  head?: readonly [number, number];
+  /** A feature of a sparse autoencoder. */
+  feature?: number;
+}
+
 /** Consecutive elements of one axis, from `start` up to, not including, `stop`. */
 export interface Span {
   start: number;
@@ -350,7 +358,7 @@ export interface SelectionState {
   interventions: readonly Spec[];
   /** Where the first view opened; null if its map says nothing. */
   opening: Opens | null;
-  hover: Cell | null;
+  hover: Preview | null;
   /** Set in the browser with every save; null in Python. */
   writer: Writer | null;
 }
@@ -418,8 +426,8 @@ export interface ViewOptions {
   height: number | null;
   /** Whether it writes claims about the shown head and what is pinned. */
   makesClaims: boolean;
-  /** Whether it opens below it why the shown head reads the pinned key. */
-  asksWhy: boolean;
+  /** The view that it opens below, about the pinned cell of a head; "": none. */
+  below: "" | "WhyView" | "NeuronView";
 }
 
 /** Options of a view that may have a table of its own. */

@@ -11,11 +11,11 @@ import { createCopyButton, type NumberPlace } from "./copyPython.ts";
 import { exportActions, fileName } from "./export.ts";
 import { renderFilters } from "./filterForm.ts";
 import { adjustableOf, filtersOf, isFiltered } from "./filters.ts";
+import { createBelowButton } from "./opensBelow.ts";
 import { createPopover, tip, uniqueName } from "./popover.ts";
 import { SINK_NAME } from "./rowFacts.ts";
 import { describeView } from "./verbalise.ts";
 import { only, view } from "./view.ts";
-import { createWhyButton } from "./whyBelow.ts";
 
 /** Views that get a spoken summary: of a map, of attributions, or in their own words. */
 const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
@@ -119,8 +119,8 @@ export const renderTools = view((ctx, root, signal) => {
     ctx.options.makesClaims && ctx.model.get("runtime") !== ""
       ? createCopyButton(ctx, signal, () => claimed(ctx), "Claim", claimTitle)
       : null;
-  const why = ctx.options.asksWhy ? createWhyButton(ctx, signal, shown) : null;
-  for (const action of [claim, why])
+  const below = ctx.options.below ? createBelowButton(ctx, signal, shown, ctx.options.below) : null;
+  for (const action of [claim, below])
     if (action) shown.querySelector(":scope > .aw-footer > .aw-end")?.prepend(action.element);
   let wanted: Record<string, unknown> | null = null;
   const table: string[] = [];
@@ -218,7 +218,7 @@ export const renderTools = view((ctx, root, signal) => {
     setChildren(
       keys,
       ...keysOf(shown).map(([place, words]) => lines(place, words)),
-      lines("everywhere", [...[why?.words() ?? ""].filter(Boolean), "Tab: next part", "?: this list"]),
+      lines("everywhere", [...[below?.words() ?? ""].filter(Boolean), "Tab: next part", "?: this list"]),
     );
   });
   // A summary for screen readers, in the view and on every focusable element of it.
@@ -264,7 +264,7 @@ export const renderTools = view((ctx, root, signal) => {
   return (changed) => {
     if (only(changed, "hover")) return;
     claim?.show();
-    why?.show();
+    below?.show();
     assign(dot, { hidden: !isFiltered(filtersOf(ctx)) });
     assign(button, { ariaLabel: dot.hidden ? "menu" : "menu, filters or colours have been changed" });
     clearTimeout(resting);

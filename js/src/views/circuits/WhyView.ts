@@ -18,7 +18,7 @@ import { svg } from "../charts/svg.ts";
 import { drawGrid } from "./why/grid.ts";
 import { type At, createLists } from "./why/lists.ts";
 import { createOthers, type OthersState, type ShownOthers } from "./why/others.ts";
-import { largestOf, type ShownWhy, together, type WhyRemoval } from "./why/why.ts";
+import { decimalsOf, largestOf, type ShownWhy, together, type WhyRemoval } from "./why/why.ts";
 import { decimal, inQuotes, word } from "./words.ts";
 
 type Kind = "component" | "token" | "word" | "feature";
@@ -166,18 +166,21 @@ export const renderWhyView = view((ctx, root, signal) => {
     "← →: key · Shift + ← →: query",
   );
 
-  /** The pointer is on a row: its lines, its words here and in linked views, and its largest pairs in the footer. */
+  /** The pointer is on a row: its lines; its words, head or feature here and in linked views; its largest pairs in the footer. */
   const point = (at: At | null): void => {
     pointed = at;
     lists.point(at);
     drawText();
-    const tokens = at && shown?.[at.side][at.row]?.tokens;
-    if (tokens) {
-      const [first] = tokens;
-      const { query } = placeOf(ctx);
+    const { tokens, head, feature } = (at && shown?.[at.side][at.row]) || {};
+    const { unit, stack } = ctx.source();
+    const [first] = tokens ?? [];
+    const nowhere = { unit, query: -1, key: -1 };
+    if (at && first !== undefined) {
       const isKey = at.side === "offers";
-      ctx.selection.hover({ unit: ctx.source().unit, query: isKey ? query : first, key: isKey ? first : -1 });
-    } else ctx.selection.hover(null);
+      ctx.selection.hover({ unit, query: isKey ? placeOf(ctx).query : first, key: isKey ? first : -1 });
+    } else if (head && stack === ctx.selection.get("stack")) ctx.selection.hover({ ...nowhere, head });
+    else if (typeof feature === "number") ctx.selection.hover({ ...nowhere, feature });
+    else ctx.selection.hover(null);
     say();
   };
   /** A part that a head wrote is chosen in the grids of heads, a feature in views of features. */
@@ -217,14 +220,15 @@ export const renderWhyView = view((ctx, root, signal) => {
     }
     const of = shown?.words[side === "key" ? 1 : 0] ?? "";
     const words = `without ${together(parts)} in ${of}`;
+    const digits = decimalsOf(before);
     const others = parts.length === 1 ? "another" : `${parts.length} others`;
     return h(
       "div.why-removal",
       { role: "listitem" },
       h("span.why-without", { title: words, dir: "auto" }, words),
       bar,
-      h("b", `${decimal(before)} → ${decimal(after)}`),
-      h("span", `${others} at random ${decimal(random)}`),
+      h("b", `${decimal(before, digits)} → ${decimal(after, digits)}`),
+      h("span", `${others} at random ${decimal(random, digits)}`),
     );
   };
   /** Where shares, which hold norms fixed, predict something else than a removal does. */

@@ -154,7 +154,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     setText(rankedTitle, words);
     assign(list, { ariaLabel: words, hidden: rows.length === 0 });
     assign(none, { hidden: rows.length > 0 });
-    const chosen = ctx.selection.get("feature");
+    const [chosen, previewed] = [ctx.selection.get("feature"), ctx.selection.get("hover")?.feature];
     const top = Math.max(1e-9, ...rows.map(({ activation }) => activation));
     const stop = Math.max(
       0,
@@ -164,6 +164,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
       const row = rows[i];
       assign(line, { hidden: !row });
       if (!row) continue;
+      setFlag(line, "data-previewed", row.feature === previewed);
       const name = nameOfFeature(current, row.feature);
       setText(button, name);
       assign(button, { title: name, ariaPressed: String(row.feature === chosen) });

@@ -1,6 +1,6 @@
 /** The features of an SAE as a table to search, sort, name and choose from. Only visible rows are in the page. */
 
-import { h, keyboard, on, onResize, quoted, setChildren, setFlag } from "../../dom.ts";
+import { createWatch, h, keyboard, on, onResize, quoted, setChildren, setFlag } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf, wholesOf } from "../../wire/buffers.ts";
@@ -87,6 +87,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   const head = h("div.feature-row.feature-heads", { role: "row" });
   const space = h("div.feature-space");
   const scroll = h("div.feature-scroll", { role: "grid", tabindex: "0", "aria-label": "features" }, head, space);
+  const previews = createWatch();
   let sorted: Column = "feature";
   let chose = false;
   let down = false;
@@ -299,6 +300,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
       el.dataset.feature = String(row.feature);
       el.ariaSelected = String(row.feature === shown);
       setFlag(el, "data-active", first + i === active);
+      setFlag(el, "data-previewed", row.feature === ctx.selection.get("hover")?.feature);
       el.style.top = `${(first + i) * ROW}px`;
       return el;
     });
@@ -350,7 +352,9 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   );
   return (changed) => {
     // Do not sort thousands of rows because the pointer moves in another view.
+    const isPreviewed = previews(ctx.selection.get("hover")?.feature);
     if (only(changed, "feature")) draw();
     else if (current().sae?.onText || !only(changed, "hover", "pinned", "tiles")) update();
+    else if (isPreviewed) draw();
   };
 });

@@ -95,6 +95,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   let drawnKey = "";
   const isOffered = createWatch();
   const isRepainted = createWatch();
+  const isPreviewed = createWatch();
   let sheet: ThumbSheet | undefined;
   /** Whether those that the map asks for are not here, and others are shown. */
   let isOther = false;
@@ -349,15 +350,23 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     chosen.draw(boxes);
   };
 
+  /** The position of the head that a linked view previews. */
+  const previewed = (): readonly [number, number] | undefined => {
+    const { layers, heads } = ctx.source();
+    const [layer, head] = ctx.selection.get("hover")?.head ?? [-1, -1];
+    return now.places.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
+  };
+
   /** Update outlines, the enlarged map and the readout. Runs on every pointer move. */
   const point = (): void => {
     const { source, layer, head } = ctx.resolved();
     const { size, places, isTable } = now;
     const outline = (el: HTMLElement, row: number, col: number, cols: number): void =>
       place(el, col * size.width, row * size.height, cols * size.width, size.height);
-    outline(hovered, ...spread(cursor.at() ?? [-1, -1]));
+    const spot = cursor.at() ?? previewed() ?? null;
+    outline(hovered, ...spread(spot ?? [-1, -1]));
     outline(selected, ...selectedAt());
-    const at = cursor.headAt(cursor.at());
+    const at = cursor.headAt(spot);
     knockout.show(places, size);
     drawChosen(source);
     const text = at ? wordsAt(source, at) : `selected: ${placeWords(ctx, layer, head)}`;
@@ -418,6 +427,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   });
   return (changed) => {
     if (changed.has("pinned")) drawChosen(ctx.source());
+    if (isPreviewed(String(previewed()))) point();
     if (only(changed, "hover", "pinned")) return;
     words();
     draw();

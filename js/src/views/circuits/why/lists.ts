@@ -26,9 +26,21 @@ export interface Lists {
 const ROW = 24;
 /** Narrower than this, the lists stand below each other, without lines. */
 const NARROW = 380;
-/** Share of the width between the lists, its sizes in px, and the longest bar in px by the width of a list. */
-const [BETWEEN, CLOSEST, WIDEST] = [0.17, 56, 150];
-const longestBar = (list: number): number => Math.max(24, Math.min(72, Math.round(0.18 * list)));
+/** Largest share of the width between the lists, and its sizes in px. */
+const [BETWEEN, CLOSEST, WIDEST] = [0.25, 40, 150];
+/** Share of the width of the longest bar, and its sizes in px. */
+const [BAR, SHORTEST, LONGEST] = [0.1, 24, 72];
+/** Of a row, in px: a letter of a name, and the value with the gaps. */
+const [LETTER, VALUE] = [6.4, 60];
+const within = (least: number, size: number, most: number): number => Math.max(least, Math.min(most, Math.round(size)));
+
+/** What is between the lists and the longest bar, in px: names come first. */
+function sizesOf(width: number, letters: number): { between: number; bar: number } {
+  const [names, most] = [LETTER * letters, within(SHORTEST, BAR * width, LONGEST)];
+  if (width < NARROW) return { between: 0, bar: most };
+  const between = within(CLOSEST, width - 2 * (names + most + VALUE), Math.min(WIDEST, BETWEEN * width));
+  return { between, bar: within(SHORTEST, (width - between) / 2 - names - VALUE, most) };
+}
 const THICKEST = 9;
 const SIDES: readonly Side[] = ["asks", "offers"];
 
@@ -37,7 +49,7 @@ export function createLists(signal: AbortSignal, hovered: (at: At | null) => voi
   const heads = { asks: h("div.why-head"), offers: h("div.why-head") };
   const rows = { asks: h("div.why-rows", { role: "list" }), offers: h("div.why-rows", { role: "list" }) };
   const element = h("div.why-lists", heads.asks, h("span"), heads.offers, rows.asks, lines, rows.offers);
-  let [drawn, width, least] = [null as ShownWhy | null, 0, 0];
+  let [drawn, width, least, letters] = [null as ShownWhy | null, 0, 0, 0];
   let paths: { line: Line; path: SVGElement }[] = [];
 
   const rowOf = (side: Side, part: WhyRow, top: number, i: number): HTMLElement => {
@@ -45,6 +57,7 @@ export function createLists(signal: AbortSignal, hovered: (at: At | null) => voi
     setStyles(bar.firstElementChild as HTMLElement, { width: `${Math.min(100, (100 * Math.abs(part.value)) / top)}%` });
     const cancels = part.cancels?.every(Boolean) ? part.cancels.map((sum) => decimal(sum, 1, true)).join(" ") : "";
     const more = part.read ? `← ${part.read.replace(/[“”]/g, "")}` : cancels;
+    letters = Math.max(letters, part.name.length + 1 + more.length);
     const title = [part.name, part.read && `mostly read ${part.read}`, cancels && `${cancels} in all`]
       .filter(Boolean)
       .join(": ");
@@ -64,10 +77,10 @@ export function createLists(signal: AbortSignal, hovered: (at: At | null) => voi
   };
   const drawLines = (): void => {
     if (!drawn) return;
-    const isNarrow = width < NARROW;
-    const room = Math.round(Math.max(CLOSEST, Math.min(WIDEST, BETWEEN * width)));
-    setFlag(element, "data-narrow", isNarrow);
-    setSizes(element, { between: room, bar: longestBar(isNarrow ? width : (width - room) / 2) });
+    const sizes = sizesOf(width, letters);
+    const room = sizes.between;
+    setFlag(element, "data-narrow", width < NARROW);
+    setSizes(element, sizes);
     const height = ROW * Math.max(drawn.asks.length, drawn.offers.length);
     setAttributes(lines, { width: room, height });
     const found = linesOf(drawn.pairs);
@@ -108,7 +121,7 @@ export function createLists(signal: AbortSignal, hovered: (at: At | null) => voi
     element,
     show(shown, unit) {
       if (drawn !== shown) {
-        drawn = shown;
+        [drawn, letters] = [shown, 0];
         const top = Math.max(...[...shown.asks, ...shown.offers].map(({ value }) => Math.abs(value)), 1e-12);
         for (const [i, side] of SIDES.entries()) {
           setChildren(heads[side], h("b", `${shown.words[i]} ${side}`), h("span", ` by ${unit}`));

@@ -87,3 +87,7 @@ export function largestOf(
       : pairs.map((row, from): Line => ({ from, to: at, value: row[at] ?? 0 }));
   return all.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, count);
 }
+
+/** The number of decimals by which changes of a weight are told apart; the twin of `decimals` in why_words.py. */
+export const decimalsOf = (weight: number): number =>
+  weight > 0 ? Math.max(2, Math.min(5, 1 - Math.floor(Math.log10(weight)))) : 2;

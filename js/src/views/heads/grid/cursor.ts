@@ -15,7 +15,7 @@ export interface Cursor {
   at(): At | null;
   /** The head under the pointer, otherwise the selected one. */
   meant(): Spot | null;
-  headAt(at: At | null): Spot | null;
+  headAt(at: readonly [number, number] | null): Spot | null;
   hover(at: At | null): void;
   /** Stay on a head once the grid is laid out anew; null, or a head that the layout leaves out: on none. */
   stayOn(head: Spot | null): void;
@@ -36,7 +36,8 @@ export interface Board {
 
 export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, signal: AbortSignal): Cursor {
   let spot: At | null = null;
-  const headAt = (at: At | null): Spot | null => (at && board.layout().lines[at[0]]?.spots[at[1]]) || null;
+  const headAt = (at: readonly [number, number] | null): Spot | null =>
+    (at && board.layout().lines[at[0]]?.spots[at[1]]) || null;
   const hover = (at: At | null): void => {
     if (String(at) === String(spot)) return;
     spot = at;
