@@ -15,6 +15,8 @@ from .circuits.edge_attribution import Edge as Edge
 from .circuits.edge_attribution import EdgeAttribution as EdgeAttribution
 from .circuits.faithfulness import Faithfulness as Faithfulness
 from .circuits.head_circuits import HeadCircuits as HeadCircuits
+from .circuits.head_loadings import HeadLoadings as HeadLoadings
+from .circuits.head_loadings import Loading as Loading
 from .circuits.heads_by_codes import CodedHeads as CodedHeads
 from .circuits.lens_result import Lens as Lens
 from .circuits.overlap import Overlap as Overlap
@@ -23,6 +25,7 @@ from .circuits.paired import PatchedSets as PatchedSets
 from .circuits.patch import BothWays as BothWays
 from .circuits.patch import PatchedCells as PatchedCells
 from .circuits.patching import Patching as Patching
+from .circuits.scores.kernel_parts import KernelParts as KernelParts
 from .circuits.sentences.context_reliance import ContextReliance as ContextReliance
 from .circuits.sentences.sources import Sources as Sources
 from .concepts.additive import Additive as Additive

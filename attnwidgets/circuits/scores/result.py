@@ -13,6 +13,7 @@ from attnwidgets._notebook import running_shell
 from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table, cells
 from attnwidgets.circuits.scores.removal import Removal, remove
+from attnwidgets.circuits.scores.shares import Share, ranked_shares
 from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.tracing.algebra.residual_parts import Written
 
@@ -27,24 +28,9 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
-OF = ("pairs", "asks", "offers")
 _MANY = 10
 """How many times the total the sizes of pairs may sum to before a sentence says that they cancel."""
 _READ = 3  # parts that a sentence names
-
-
-class Share(NamedTuple):
-    """A part of a score.
-
-    Attributes:
-        query: The part of the query; "" for all of it.
-        key: The part of the key; "" for all of it.
-        value: How much of the score they make.
-    """
-
-    query: str
-    key: str
-    value: float
 
 
 class ContentAndPosition(NamedTuple):
@@ -158,28 +144,7 @@ class Why(Table, Viewable):
         Raises:
             ValueError: If `k` is below 1, or `of` is something else.
         """
-        require_choice("of", of, OF)
-        if of == "pairs":
-            every = [
-                Share(asks, offers, float(value))
-                for asks, row in zip(self.parts, self.pairs, strict=True)
-                for offers, value in zip(self.parts, row, strict=True)
-            ]
-        elif of == "asks":
-            every = [Share(part, "", float(value)) for part, value in zip(self.parts, self.asks, strict=True)]
-        else:
-            every = [
-                Share("", part, float(value)) for part, value in zip(self.parts, self.offers, strict=True)
-            ]
-        every = [share for share in every if share.value]
-        ranked = sorted(every, key=lambda share: -abs(share.value))
-        named = at_most(ranked, k)
-        rest = ranked[len(named) :]
-        if not rest:
-            return named
-        label = f"{len(rest):,} other{'s' if len(rest) > 1 else ''}"
-        other = (label if of != "offers" else "", label if of != "asks" else "")
-        return [*named, Share(*other, sum(share.value for share in rest))]
+        return ranked_shares((self.parts, self.parts), self.pairs, k, of)
 
     def to(self, groups: str | int | Mapping[str, str]) -> Why:
         """Return the same score by groups of parts; sums are exact.
