@@ -21,6 +21,7 @@ from .patch import patch as patch
 from .patch import patch_cells as patch_cells
 from .path_patch import path_patch as path_patch
 from .scores.kernel_parts import kernel_parts as kernel_parts
+from .scores.pattern_parts import pattern_parts as pattern_parts
 from .sentences.context_reliance import context_reliance as context_reliance
 from .sentences.receiver_heads import receiver_heads as receiver_heads
 from .sentences.sentence_attribution import sentence_attribution as sentence_attribution

@@ -156,7 +156,7 @@ class Why(Table, Viewable):
         Raises:
             ValueError: If a part is unknown, or these parts have no layers.
         """
-        labels = _labels(self.written, self.parts, groups)
+        labels = group_labels(self.written, self.parts, groups)
         names = tuple(dict.fromkeys(labels))
         member = np.array([[label == name for label in labels] for name in names], dtype=np.float64)
         kinds = {label: part.kind for label, part in zip(labels, self.written, strict=True)}
@@ -266,7 +266,7 @@ def _said_foil(why: Why) -> str:
 _KINDS = {"input": "input", "head": "heads", "MLP": "MLPs", "bias": "biases", "constant": "biases"}
 
 
-def _labels(
+def group_labels(
     written: Sequence[Written], parts: Sequence[str], groups: str | int | Mapping[str, str]
 ) -> list[str]:
     """Return the group of each part."""
