@@ -17,10 +17,13 @@ from attnwidgets.circuits.scores.shares import Share, ranked_shares
 from attnwidgets.explanations.mixing.kernel_row import mixer_at
 from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.relevance.frozen_kernels import side_maps
+from attnwidgets.tracing.algebra.block_runs import require_every_block
+from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.query_key import exact
 from attnwidgets.tracing.algebra.residual_parts import input_parts
+from attnwidgets.tracing.block_replay import captured
 from attnwidgets.tracing.mixers.kernels import AttentionWeights, Identity
-from attnwidgets.tracing.mixers.runs import mixed_chain
+from attnwidgets.tracing.mixers.runs import mixed_block
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -140,8 +143,8 @@ def kernel_parts(
         key: The token that is read, not after the query.
         layer: Number of the block.
         head: Number of the head, as in `aw.mixing`.
-        by: "component" (embeddings, the mixing and the feed-forward layer of every earlier block), or
-            "token": the tokens that a short convolution joins in the query and the key.
+        by: "component" (embeddings, the mixing and the feed-forward layer of every earlier block; a block
+            that is no sum of these is a part with all before it), or "token": the tokens that a short convolution joins in the query and the key.
         stack: Stack of a model that has several.
 
     Returns:
@@ -189,7 +192,8 @@ def kernel_parts(
                 else "they are no product of a query and a key alone."
             )
         )
-    chain = mixed_chain(trace, stack, NAME)[: numbers.index(layer) + 1]
+    require_every_block(trace, stack, NAME, attention=False)
+    chain = [mixed_block(trace, number, stack, NAME) for number in numbers if number <= layer]
     ours = [other for other in chain[-1].mixes if not isinstance(other.kernel, (AttentionWeights, Identity))]
     place = next(index for index, other in enumerate(ours) if other.path == mix.path)
     maps = side_maps(trace, layer, stack, place, group, (at, read), NAME)
@@ -249,16 +253,24 @@ def _component_states(
     trace: Trace, stack: str, chain: Sequence[MixedBlock]
 ) -> tuple[list[str], Tensor]:
     """Return the states that the last of some blocks reads, by what wrote them [part, token, width]."""
-    first = exact(chain[0].hidden[0])
-    named = input_parts(trace, stack, first)
-    names, parts = [name for name, _ in named], [part for _, part in named]
     numbers = trace.mixing_layers(stack)
-    for number, (block, after) in zip(numbers, pairwise(chain), strict=False):
-        rows = range(first.shape[0])
-        mixed = block.output_scale * exact(block.total(rows, constant=True))
-        scale = block.output_scale * block.residual_scale
-        parts = [part * scale for part in parts]
-        rest = exact(after.hidden[0]) - torch.stack(parts).sum(0) - mixed
+    layers = captured(trace, stack, NAME, mixing=True).layers
+    states = [exact(layers[number].hidden[0]) for number in numbers[: len(chain)]]
+    named = input_parts(trace, stack, states[0])
+    names, parts = [name for name, _ in named], [part for _, part in named]
+    for number, block, (read, following) in zip(numbers, chain, pairwise(states), strict=False):
+        if not (block.is_pre_norm and _is(block, block.hidden, read) and _is(block, block.output, following)):
+            names, parts = [f"block {number}"], [following]
+            continue
+        mixed = block.output_scale * exact(block.total(range(len(read)), constant=True))
+        parts = [part * (block.output_scale * block.residual_scale) for part in parts]
+        rest = following - torch.stack(parts).sum(0) - mixed
         names += [f"mixing {number}", f"MLP {number}"]
         parts += [mixed, rest]
     return names, torch.stack(parts)
+
+
+def _is(block: MixedBlock, states: Tensor, others: Tensor) -> bool:
+    """Return whether states [1, token, width] of a block are others [token, width]."""
+    error = (exact(states[0]) - others).norm()
+    return bool(error <= tolerance(block.precision) * others.norm())
