@@ -38,15 +38,16 @@ def families() -> Iterator[str]:
     import tested  # noqa: F401
     from tests.circuits.scores.test_why import EVERY, REFUSED, contrast
 
-    yield "| family | parts | largest error of a sum |"
+    yield "| family | parts | largest error of a sum, in nats |"
     yield "|---|---:|---:|"
+    refused: dict[str, list[str]] = {}
     for name, family in EVERY.items():
         trace = family.traced()
         for stack in trace.stacks:
             label = name if len(trace.stacks) == 1 else f"{name}, {stack}"
             layers = trace.layers(stack)
             if stack in ("decoder", "cross") or name in REFUSED:
-                yield f"| {label} | | refused: {REFUSED.get(name, 'reads another sequence')} |"
+                refused.setdefault(REFUSED.get(name, "reads another sequence"), []).append(label)
                 continue
             worst, parts = 0.0, 0
             for layer in (layers[0], layers[-1]):
@@ -56,6 +57,9 @@ def families() -> Iterator[str]:
                         worst = max(worst, abs(why.total - contrast(trace, why, stack)))
                         parts = max(parts, len(why.parts))
             yield f"| {label} | {parts} | {worst:.0e} |"
+    yield ""
+    for reason, names in refused.items():
+        yield f"Refused by name ({reason}): {'; '.join(names)}."
 
 
 def cells() -> list[tuple[Any, int, int, int]]:

@@ -346,9 +346,7 @@ def loadings_of(
     start[at] = vector
     total, values, bypass = _followed(frozen, start, direction, direct=False)
     unread, direct, _ = _followed(frozen, start, direction, direct=True)
-    return HeadLoadings(
-        name, at, label, total, tuple(numbers[first:last]), values, bypass, direct, unread
-    )
+    return HeadLoadings(name, at, label, total, tuple(numbers[first:last]), values, bypass, direct, unread)
 
 
 def _followed(

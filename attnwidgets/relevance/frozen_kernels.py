@@ -126,12 +126,12 @@ def _maps(
                 run(1, None, hidden)
             sides = kernels[number].sides() if number < len(kernels) else None
             if sides is None:
-                raise UnsupportedModelError(f"{method} is not available: {block.name} has no queries and keys.")
+                raise UnsupportedModelError(
+                    f"{method} is not available: {block.name} has no queries and keys."
+                )
             vectors = [side[position, group] for side, position in zip(sides, at, strict=True)]
             slopes = [
-                torch.stack(
-                    [torch.autograd.grad(entry, hidden, retain_graph=True)[0][0] for entry in vector]
-                )
+                torch.stack([torch.autograd.grad(entry, hidden, retain_graph=True)[0][0] for entry in vector])
                 for vector in vectors
             ]
         except RuntimeError as error:

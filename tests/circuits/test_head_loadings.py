@@ -125,7 +125,9 @@ def test_a_direction_before_a_feed_forward_layer_reads_as_in_the_model(family: s
     generator = torch.Generator().manual_seed(0)
     direction, vector = torch.randn(2, 32, generator=generator)
     reads = (1, 6, direction)
-    loadings = aw.circuits.head_loadings(trace, (0, vector), token=2, reads=reads) if family != "GPT-NeoX" else None
+    loadings = (
+        aw.circuits.head_loadings(trace, (0, vector), token=2, reads=reads) if family != "GPT-NeoX" else None
+    )
     if loadings is None:
         # Its feed-forward layer reads beside the heads of its layer: those of layer 0 alone lie between.
         loadings = aw.circuits.head_loadings(trace, ("state", 0), token=2, reads=reads)
@@ -165,7 +167,12 @@ def test_the_induction_head_carries_the_letter_after() -> None:
     written = aw.circuits.head_loadings(trace, ("head", 0, 0), "c", token=6)
     assert written.total == pytest.approx(0, abs=1e-6)
     [row, _] = loadings.to_rows()
-    assert row == {"layer": 1, "head": 0, "value": pytest.approx(10, abs=1e-4), "direct": pytest.approx(10, abs=1e-4)}
+    assert row == {
+        "layer": 1,
+        "head": 0,
+        "value": pytest.approx(10, abs=1e-4),
+        "direct": pytest.approx(10, abs=1e-4),
+    }
 
 
 def test_a_component_of_a_circuit_is_a_sender() -> None:

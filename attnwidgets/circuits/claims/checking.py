@@ -18,7 +18,15 @@ import numpy as np
 from attnwidgets._errors import deprecated, require_choice
 from attnwidgets._progress import progress
 from attnwidgets._significance import holm
-from attnwidgets.circuits.claims.evidence import REQUIRED, InText, LeftOut, MinimalPair, Others, moved, observed
+from attnwidgets.circuits.claims.evidence import (
+    REQUIRED,
+    InText,
+    LeftOut,
+    MinimalPair,
+    Others,
+    moved,
+    observed,
+)
 from attnwidgets.circuits.claims.grammar import CONTROLS, Claim, Control, claim
 from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimText
 from attnwidgets.circuits.claims.roles import Roles

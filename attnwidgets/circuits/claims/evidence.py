@@ -165,7 +165,9 @@ def _looks(claim: Claim, others: Others, trace: Trace) -> InText:
             continue
         writers = writers_of(trace, stack, layer, kind, "circuits.claim")
         if claim.writer not in writers:
-            raise ValueError(f"{claim.writer} does not exist: {', '.join(writers)} wrote below layer {layer}.")
+            raise ValueError(
+                f"{claim.writer} does not exist: {', '.join(writers)} wrote below layer {layer}."
+            )
         shares[layer, head] = float(
             moved_attention(trace, stack, layer, head, [writers[claim.writer]], "circuits.claim")[0]
         )

@@ -249,9 +249,7 @@ def _held(kernel: Any, group: int, query: int, key: int) -> dict[str, float]:
     return held
 
 
-def _component_states(
-    trace: Trace, stack: str, chain: Sequence[MixedBlock]
-) -> tuple[list[str], Tensor]:
+def _component_states(trace: Trace, stack: str, chain: Sequence[MixedBlock]) -> tuple[list[str], Tensor]:
     """Return the states that the last of some blocks reads, by what wrote them [part, token, width]."""
     numbers = trace.mixing_layers(stack)
     layers = captured(trace, stack, NAME, mixing=True).layers

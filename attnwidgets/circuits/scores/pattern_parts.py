@@ -200,14 +200,10 @@ def pattern_parts(
     return PatternParts(tuple(total.mean(*at) for at, total in sorted(sums.items())), n_queries)
 
 
-def _heads(
-    trace: Trace, stack: str, heads: Sequence[tuple[int, int]] | None
-) -> list[tuple[int, int]]:
+def _heads(trace: Trace, stack: str, heads: Sequence[tuple[int, int]] | None) -> list[tuple[int, int]]:
     """Return (layer, head) of the heads that are asked for."""
     if heads is None:
-        return [
-            (layer, head) for layer in trace.layers(stack) for head in range(trace.n_heads(stack, layer))
-        ]
+        return [(layer, head) for layer in trace.layers(stack) for head in range(trace.n_heads(stack, layer))]
     result = []
     for layer, head in heads:
         (number,) = pick(layer, trace.layers(stack), "layer")

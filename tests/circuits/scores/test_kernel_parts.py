@@ -149,7 +149,9 @@ def test_the_marker_is_asked_for_and_offers_itself() -> None:
     assert parts.top(1)[0] == ("token", "token", pytest.approx(0.5, abs=1e-6))
     tokens = aw.circuits.kernel_parts(trace, 10, 6, layer=0, head=0, by="token")
     assert tokens.top(1, "offers")[0] == ("", "# [6]", pytest.approx(0.5, abs=1e-6))
-    assert repr(tokens).startswith("<KernelParts by token: 'g' reads '#' with 0.5 in head 0.0 (gated delta rule)")
+    assert repr(tokens).startswith(
+        "<KernelParts by token: 'g' reads '#' with 0.5 in head 0.0 (gated delta rule)"
+    )
     assert "decay 1, beta 1" in repr(tokens)
 
 
@@ -190,7 +192,9 @@ def test_other_heads_are_sent_to_the_other_function() -> None:
     with pytest.raises(UnsupportedModelError, match=r"head 1\.0 attends; aw\.why splits"):
         aw.circuits.kernel_parts(aw.trace(model, tokenizer, "fade"), 3, 1, layer=1, head=0)
     _, _, trace = traced("last_marked")
-    with pytest.raises(UnsupportedModelError, match=r"layer 0 mixes tokens without one; aw\.circuits\.kernel"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"layer 0 mixes tokens without one; aw\.circuits\.kernel"
+    ):
         aw.why(trace, 10, 6, layer=0, head=0)
     with pytest.raises(ValueError, match="token 3 does not read token 5"):
         aw.circuits.kernel_parts(trace, 3, 5, layer=0, head=0)
