@@ -8,8 +8,9 @@ cost: processor time of one cell, on one thread. --write puts the tables into do
 from __future__ import annotations
 
 import sys
-import time
+from functools import partial
 from pathlib import Path
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,7 @@ LENGTHS = 16, 128, 1024
 def families() -> Iterator[str]:
     """Yield the rows of the table of families."""
     import tested  # noqa: F401
+
     from tests.circuits.scores.test_why import EVERY, REFUSED, contrast
 
     yield "| family | parts | largest error of a sum, in nats |"
@@ -121,21 +123,21 @@ def cost() -> Iterator[str]:
     yield "| tokens | a forward pass | the first cell | another cell of the text | another foil |"
     yield "|---:|---:|---:|---:|---:|"
     for length in LENGTHS:
-        times = []
-
-        def timed(run: Any, times: list[float] = times) -> Any:
-            start = time.process_time()
-            result = run()
-            times.append(time.process_time() - start)
-            return result
-
         with torch.no_grad():
-            timed(lambda length=length: model(ids[None, :length]))
+            times = [seconds(model, ids[None, :length])]
         trace = aw.trace(model, None, input_ids=ids[:length].tolist())
-        for query, key, foil in ((length - 1, length // 2, "others"), (length - 2, length // 3, "others"),
-                                 (length - 2, length // 3, 1)):  # fmt: skip
-            timed(lambda q=query, k=key, f=foil: aw.why(trace, q, k, layer=23, head=4, foil=f))
-        yield f"| {length:,} | " + " | ".join(f"{seconds:.2f} s" for seconds in times) + " |"
+        cell = partial(aw.why, trace, layer=23, head=4)
+        times.append(seconds(cell, length - 1, length // 2))
+        times.append(seconds(cell, length - 2, length // 3))
+        times.append(seconds(cell, length - 2, length // 3, foil=1))
+        yield f"| {length:,} | " + " | ".join(f"{time:.2f} s" for time in times) + " |"
+
+
+def seconds(run: Any, *args: Any, **options: Any) -> float:
+    """Return the processor time of a call."""
+    start = process_time()
+    run(*args, **options)
+    return process_time() - start
 
 
 def main() -> None:

@@ -161,8 +161,8 @@ class CircuitGraph(Table):
         labels = trace.axes(stack)[0].tokens
         if len(labels) != len(self.tokens):
             raise ValueError(
-                f"trace has {len(labels)} tokens, and the graph's prompt {len(self.tokens)}: trace the prompt "
-                "of the graph."
+                f"trace has {len(labels)} tokens, and the graph's prompt {len(self.tokens)}: trace the "
+                "prompt of the graph."
             )
         if writes is None and source.kind != _OF_EMBEDDINGS:
             raise ValueError(
@@ -171,8 +171,8 @@ class CircuitGraph(Table):
             )
         if reads is None and target.kind != _OF_LOGITS:
             raise ValueError(
-                f"reads is needed: {target.id!r} is a {target.kind}, whose direction is not in the file. Pass "
-                "its encoder [width]."
+                f"reads is needed: {target.id!r} is a {target.kind}, whose direction is not in the file. "
+                "Pass its encoder [width]."
             )
         sender = ("state", trace.layers(stack)[0]) if writes is None else (source.layer, writes)
         if reads is None:

@@ -104,8 +104,8 @@ class HeadLoadings(Table):
         at = self.layers.index(number)
         if not self._has_shares(at):
             raise ValueError(
-                f"the parts of layer {number} cancel: they have a size of {self._size(at):.3g}, and their sum "
-                f"is {self.total:.3g}. Shares would be arbitrary; read `.values`."
+                f"the parts of layer {number} cancel: they have a size of {self._size(at):.3g}, and their "
+                f"sum is {self.total:.3g}. Shares would be arbitrary; read `.values`."
             )
         row = self.values[at] / self.total
         shares: Float = row[~np.isnan(row)]
@@ -183,8 +183,8 @@ def head_loadings(
         edge = sum over h of  g_l+1 . head_lh(x_l)  +  g_l+1 . x_l
 
     where x_l is what of x arrives at layer l and g_l+1 the reader's direction, led back to its output. The
-    sum over heads and the bypass is the edge, exactly, for one layer at a time. A soft cap or an activation in
-    the output head is a line through the origin at its real value.
+    sum over heads and the bypass is the edge, exactly, for one layer at a time. A soft cap or an activation
+    in the output head is a line through the origin at its real value.
 
     Edges of `aw.circuits.edge_attribution` are direct: they pass no head, and heads are ends of them. The
     ends of such an edge, `edge.sender`, may be given here.

@@ -79,12 +79,14 @@ def side_maps(
     differentiable_model(trace, method)
     recorded = captured(trace, stack, method, mixing=True)
     whole = _maps(recorded, layer, number, group, at, "absorb", method)
-    for side, alone in enumerate(_maps(recorded, layer, number, group, at, "drop", method)):
-        states = widened(recorded.layers[layer].hidden)[0].double()
+    states = widened(recorded.layers[layer].hidden)[0].detach().cpu().double()
+    for side, alone in zip(
+        ("query", "key"), _maps(recorded, layer, number, group, at, "drop", method), strict=True
+    ):
         mapped = torch.einsum("dtw,tw->d", alone.slopes, states)
         if not (mapped - alone.vector).norm() <= _MISSED * alone.vector.norm().clamp(min=1e-30):
             raise UnsupportedModelError(
-                f"{method} is not available: a {('query', 'key')[side]} of {recorded.layers[layer].name} is no "
+                f"{method} is not available: a {side} of {recorded.layers[layer].name} is no "
                 "linear map of the states that the block reads, even with norms and activations held fixed."
             )
     return whole

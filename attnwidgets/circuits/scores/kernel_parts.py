@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from attnwidgets._errors import quoted, require_choice
@@ -29,6 +28,7 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -144,7 +144,8 @@ def kernel_parts(
         layer: Number of the block.
         head: Number of the head, as in `aw.mixing`.
         by: "component" (embeddings, the mixing and the feed-forward layer of every earlier block; a block
-            that is no sum of these is a part with all before it), or "token": the tokens that a short convolution joins in the query and the key.
+            that is no sum of these is a part with all before it), or "token": the tokens that a short
+            convolution joins in the query and the key.
         stack: Stack of a model that has several.
 
     Returns:
@@ -176,7 +177,8 @@ def kernel_parts(
     kind, mix, group = mixer_at(trace, layer, head, stack)
     if mix is None:
         raise UnsupportedModelError(
-            f"{NAME} is about heads without a softmax, and head {layer}.{head} attends; aw.why splits its scores."
+            f"{NAME} is about heads without a softmax, and head {layer}.{head} attends; aw.why splits its "
+            "scores."
         )
     if read > at:
         raise ValueError(f"key: token {at} does not read token {read}, which comes after it.")
@@ -215,11 +217,12 @@ def kernel_parts(
         weight = float(kernel.rows([at])[group, 0, read])
         whole = kernel.carried(maps[0].vector[None], group, at, read)[0]
     size = float(whole.norm() * maps[1].vector.norm())
-    skip = weight - float(whole @ maps[1].vector)
-    given = {"skip": skip} if at == read and getattr(kernel, "d", None) is not None else {}
-    if not given and not abs(skip) <= _CLOSE * max(size, abs(weight)):
+    skips = getattr(kernel, "d", None) if at == read else None
+    given = {} if skips is None else {"skip": float(skips[group])}
+    made_again = float(whole @ maps[1].vector) + sum(given.values())
+    if not abs(made_again - weight) <= _CLOSE * max(size, abs(weight)):
         raise UnsupportedModelError(
-            f"{NAME}: queries and keys of {mix.path} give a weight of {weight - skip:.4g} when its block runs "
+            f"{NAME}: queries and keys of {mix.path} give a weight of {made_again:.4g} when its block runs "
             f"again, and {weight:.4g} was recorded. An intervention is not followed; trace the text again."
         )
     return KernelParts(

@@ -264,8 +264,8 @@ def _of_layer(
     written = (*states.names, Written("constant", "constant"))
     if len(written) * blocks[-1].hidden.numel() * 8 > _HELD_BYTES:
         raise ValueError(
-            f"{NAME} holds {len(written)} parts of each of {len(tokens)} tokens, more than 2 GB; take shorter "
-            "texts."
+            f"{NAME} holds {len(written)} parts of each of {len(tokens)} tokens, more than 2 GB; take "
+            "shorter texts."
         )
     names = [part.name for part in written]
     labels = names if groups is None else group_labels(written, names, groups)

@@ -83,9 +83,9 @@ class Kernel:
         raise NotImplementedError
 
     def sides(self) -> tuple[Tensor, Tensor] | None:
-        """Return queries and keys [position, group, dim] of the first sample, if weights are bilinear in them.
+        """Return queries and keys [position, group, dim] of the first sample; None if weights have others.
 
-        alpha[g, i, k] is then the product of key k with query i as `carried` to it, but for a skip connection.
+        alpha[g, i, k] is the product of key k with query i as `carried` to it, but for a skip connection.
         """
         return None
 
