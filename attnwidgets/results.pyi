@@ -25,8 +25,6 @@ from .circuits.paired import PatchedSets as PatchedSets
 from .circuits.patch import BothWays as BothWays
 from .circuits.patch import PatchedCells as PatchedCells
 from .circuits.patching import Patching as Patching
-from .circuits.scores.kernel_parts import KernelParts as KernelParts
-from .circuits.scores.pattern_parts import HeadParts as HeadParts
 from .circuits.scores.pattern_parts import PatternParts as PatternParts
 from .circuits.sentences.context_reliance import ContextReliance as ContextReliance
 from .circuits.sentences.sources import Sources as Sources

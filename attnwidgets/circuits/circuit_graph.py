@@ -181,7 +181,7 @@ class CircuitGraph(Table):
             direction = direction_at(trace, stack, target.layer, target.token, reads)
         reader = None if reads is None else target.layer
         loadings = loadings_of(trace, stack, sender, source.token, direction, reader, target.id)
-        return loadings.beside(link.weight)
+        return loadings.compared(link.weight)
 
     def __repr__(self) -> str:
         return f"<CircuitGraph of {len(self.nodes)} nodes and {len(self.links)} links; {self.model}>"

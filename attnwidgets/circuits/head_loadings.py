@@ -53,14 +53,15 @@ class Loading(NamedTuple):
     Attributes:
         layer: Number of the layer.
         head: Number of the head.
+        share: Its part of the edge over the edge; NaN if parts of this layer cancel, down to a tenth of their
+            sizes.
         value: The part of the edge that passes the head, in units of what reads.
-        share: The same over the edge; NaN if parts of this layer cancel, down to a tenth of their sizes.
     """
 
     layer: int
     head: int
-    value: float
     share: float
+    value: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,14 +127,14 @@ class HeadLoadings(Table):
             Loading(
                 self.layers[at],
                 head,
-                float(values[at, head]),
                 float(values[at, head] / self.total) if self._has_shares(at) else float("nan"),
+                float(values[at, head]),
             )
             for at, head in np.argwhere(~np.isnan(values)).tolist()
         ]
         return at_most(sorted(every, key=lambda loading: -abs(loading.value)), k)
 
-    def beside(self, weight: float) -> HeadLoadings:
+    def compared(self, weight: float) -> HeadLoadings:
         """Return these loadings, which say where their sum is not the weight of an imported edge, to 1 %."""
         if abs(self.total - weight) <= _CLOSE * max(abs(self.total), abs(weight)):
             return self
@@ -334,7 +335,7 @@ def loadings_of(
     name, first, vector = _sender(sender, trace, stack, blocks, at)
     last = len(blocks)
     if reader is not None:
-        # A parallel block's feed-forward layer does not read the heads beside it.
+        # A parallel block's feed-forward layer does not read the heads of its layer.
         last = numbers.index(reader) + (blocks[numbers.index(reader)].layout.order != "parallel")
     if first >= last:
         raise ValueError(f"no layer lies between {name} and {label}: no head carries anything.")

@@ -86,7 +86,7 @@ def side_maps(
         mapped = torch.einsum("dtw,tw->d", alone.slopes, states)
         if not (mapped - alone.vector).norm() <= _MISSED * alone.vector.norm().clamp(min=1e-30):
             raise UnsupportedModelError(
-                f"{method} is not available: a {side} of {recorded.layers[layer].name} is no "
+                f"{method} is not available: a {side} of {recorded.layers[layer].name} is not a "
                 "linear map of the states that the block reads, even with norms and activations held fixed."
             )
     return whole
@@ -119,7 +119,8 @@ def _maps(
         exits.enter_context(handling(see))
         for part in module.modules():
             if type(part).__name__.endswith(SPLIT_VALUES):
-                exits.callback(part.qkv_proj.register_forward_hook(_splitting(part, kernels)).remove)
+                projection: Any = part.qkv_proj
+                exits.callback(projection.register_forward_hook(_splitting(part, kernels)).remove)
         exits.enter_context(torch.inference_mode(mode=False))
         exits.enter_context(enable_grad())
         hidden = widened(block.hidden).detach().clone().requires_grad_()

@@ -161,7 +161,7 @@ def test_the_induction_head_carries_the_letter_after() -> None:
     model, tokenizer = made("induction", letters="abcdefgh", length=16)
     trace = aw.trace(model, tokenizer, "fadebcfadeb")
     loadings = aw.circuits.head_loadings(trace, ("state", 1), "c", token=6)
-    assert loadings.top(1)[0] == (1, 0, pytest.approx(10, abs=1e-4), pytest.approx(1, abs=1e-4))
+    assert loadings.top(1)[0] == (1, 0, pytest.approx(1, abs=1e-4), pytest.approx(10, abs=1e-4))
     assert loadings.shares(1).tolist() == pytest.approx([1, 0], abs=1e-6)
     # Head 0.0 wrote where to look, and nothing that is copied.
     written = aw.circuits.head_loadings(trace, ("head", 0, 0), "c", token=6)

@@ -144,7 +144,7 @@ def kernel_parts(
         layer: Number of the block.
         head: Number of the head, as in `aw.mixing`.
         by: "component" (embeddings, the mixing and the feed-forward layer of every earlier block; a block
-            that is no sum of these is a part with all before it), or "token": the tokens that a short
+            that cannot be divided so is a part with all before it), or "token": the tokens that a short
             convolution joins in the query and the key.
         stack: Stack of a model that has several.
 

@@ -196,12 +196,12 @@ def pattern_parts(
                 sums[layer, head] = sums[layer, head] + added if (layer, head) in sums else added
     n_queries = next(iter(sums.values())).n_queries
     if not n_queries:
-        raise ValueError("no query of these texts reads two tokens: there is no pattern.")
+        raise ValueError("no query of these texts reads two tokens, so that nothing is compared.")
     return PatternParts(tuple(total.mean(*at) for at, total in sorted(sums.items())), n_queries)
 
 
 def _heads(trace: Trace, stack: str, heads: Sequence[tuple[int, int]] | None) -> list[tuple[int, int]]:
-    """Return (layer, head) of the heads that are asked for."""
+    """Return (layer, head) of some heads, or of all."""
     if heads is None:
         return [(layer, head) for layer in trace.layers(stack) for head in range(trace.n_heads(stack, layer))]
     result = []
