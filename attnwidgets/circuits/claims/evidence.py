@@ -176,10 +176,11 @@ def _looks(claim: Claim, others: Others, trace: Trace) -> InText:
     value, *values = shares.values()
     if np.isnan(value):
         raise LeftOut("no token reads two")
-    compared = moved_attention(trace, stack, claim.layer, claim.head, rest, "circuits.claim") if rest else []
-    return InText(
-        value, np.array(values), {OTHER_WRITERS: float(np.mean(compared)) if len(compared) else np.nan}
-    )
+    others_wrote = np.nan
+    if rest:
+        moved_by = moved_attention(trace, stack, claim.layer, claim.head, rest, "circuits.claim")
+        others_wrote = float(np.mean(moved_by))
+    return InText(value, np.array(values), {OTHER_WRITERS: others_wrote})
 
 
 def _rows(trace: Trace, heads: Sequence[tuple[int, int]], queries: Sequence[int]) -> Float:

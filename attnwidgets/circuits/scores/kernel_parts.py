@@ -135,7 +135,7 @@ def kernel_parts(
     where q_a and k_b are what parts of the residual stream make of them, with norms, activations and
     convolutions' gates held fixed, and `carried` what happens between j and i: decay, step sizes, and what
     the keys between erase. These depend on the text, too; they are factors that are held fixed, and what
-    decides them is not split. Without a softmax there is no foil: the weight itself is split.
+    decides them is not split. Without a softmax keys do not compete, and the weight itself is split.
 
     Args:
         trace: A trace made by `aw.trace`.
