@@ -159,11 +159,16 @@ def _looks(claim: Claim, others: Others, trace: Trace) -> InText:
     kind, _, number = claim.writer.partition(" ")
     first = int(number.partition(".")[0])
     shares = {}
+    written = {
+        layer: writers_of(trace, stack, layer, kind, "circuits.claim")
+        for layer in {claim.layer, *(layer for layer, _ in others.heads)}
+        if layer > first
+    }
     for layer, head in [(claim.layer, claim.head), *others.heads]:
         if layer <= first:
             shares[layer, head] = 0.0
             continue
-        writers = writers_of(trace, stack, layer, kind, "circuits.claim")
+        writers = written[layer]
         if claim.writer not in writers:
             raise ValueError(
                 f"{claim.writer} does not exist: {', '.join(writers)} wrote below layer {layer}."
@@ -171,8 +176,7 @@ def _looks(claim: Claim, others: Others, trace: Trace) -> InText:
         shares[layer, head] = float(
             moved_attention(trace, stack, layer, head, [writers[claim.writer]], "circuits.claim")[0]
         )
-    writers = writers_of(trace, stack, claim.layer, kind, "circuits.claim")
-    rest = [part for name, part in writers.items() if name != claim.writer]
+    rest = [part for name, part in written[claim.layer].items() if name != claim.writer]
     value, *values = shares.values()
     if np.isnan(value):
         raise LeftOut("no token reads two")
