@@ -105,6 +105,7 @@ def test_patterns_without_parts_are_refused() -> None:
         aw.circuits.pattern_parts(FAMILIES["T5"].traced(), stack="decoder")
 
 
+@pytest.mark.slow
 def test_what_a_head_reads_is_a_claim() -> None:
     sentences = {
         "head 1.0 looks where head 0.0 wrote": "holds",
