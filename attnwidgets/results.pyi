@@ -15,6 +15,8 @@ from .circuits.edge_attribution import Edge as Edge
 from .circuits.edge_attribution import EdgeAttribution as EdgeAttribution
 from .circuits.faithfulness import Faithfulness as Faithfulness
 from .circuits.head_circuits import HeadCircuits as HeadCircuits
+from .circuits.head_loadings import HeadLoadings as HeadLoadings
+from .circuits.head_loadings import Loading as Loading
 from .circuits.heads_by_codes import CodedHeads as CodedHeads
 from .circuits.lens_result import Lens as Lens
 from .circuits.overlap import Overlap as Overlap
@@ -25,6 +27,7 @@ from .circuits.patch import PatchedCells as PatchedCells
 from .circuits.patching import Patching as Patching
 from .circuits.scores.bank import RankedToken as RankedToken
 from .circuits.scores.other_texts import OtherTexts as OtherTexts
+from .circuits.scores.pattern_parts import PatternParts as PatternParts
 from .circuits.sentences.context_reliance import ContextReliance as ContextReliance
 from .circuits.sentences.sources import Sources as Sources
 from .concepts.additive import Additive as Additive

@@ -11,6 +11,7 @@ from .contextual_decomposition import contextual_decomposition as contextual_dec
 from .edge_attribution import edge_attribution as edge_attribution
 from .faithfulness import faithfulness as faithfulness
 from .head_circuits import head_circuits as head_circuits
+from .head_loadings import head_loadings as head_loadings
 from .heads_by_codes import heads_by_codes as heads_by_codes
 from .lens import lens as lens
 from .overlap import overlap as overlap
@@ -19,6 +20,8 @@ from .paired import patch_sets as patch_sets
 from .patch import patch as patch
 from .patch import patch_cells as patch_cells
 from .path_patch import path_patch as path_patch
+from .scores.kernel_parts import kernel_parts as kernel_parts
+from .scores.pattern_parts import pattern_parts as pattern_parts
 from .sentences.context_reliance import context_reliance as context_reliance
 from .sentences.receiver_heads import receiver_heads as receiver_heads
 from .sentences.sentence_attribution import sentence_attribution as sentence_attribution

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from attnwidgets._tables import Columns
+    from attnwidgets.circuits.head_loadings import HeadLoadings
 
 PAPER = "Ameisen et al. 2025, Circuit Tracing: Revealing Computational Graphs in Language Models"
 _EMBEDDING = "E"
+_OF_EMBEDDINGS, _OF_LOGITS = "embedding", "logit"  # kinds of nodes whose vectors the model has
 
 
 class CircuitGraphError(ValueError):
@@ -124,6 +126,63 @@ class CircuitGraph(Table):
             },
         )
 
+    def head_loadings(
+        self, link: GraphLink, trace: Any, *, writes: Any = None, reads: Any = None
+    ) -> HeadLoadings:
+        """Return which heads carry a link, in the model of the graph.
+
+        The file holds the weights of links, not the vectors of their ends. Those of embeddings and logits
+        are read off the model; of a transcoder's feature, pass what it writes or reads.
+
+        Args:
+            link: A link of this graph.
+            trace: A trace of the prompt in the same model.
+            writes: The vector [width] that the source adds to the output of its layer: the feature's
+                activation times its decoder.
+            reads: The direction [width] that the target takes of what the feed-forward layer of its layer
+                reads, after its norm: the feature's encoder.
+
+        Returns:
+            HeadLoadings: See `aw.circuits.head_loadings`. The logit is less the mean of all logits, as in
+            circuit-tracer. `.warning` says where the edge is not the link's weight, to 1 %: graphs in half
+            precision differ by more.
+
+        Raises:
+            ValueError: If the trace is of another text, a vector is needed or no layer lies between.
+            UnsupportedModelError: If no description fits the blocks or the output head.
+
+        Source: Kamath et al. 2025, Tracing Attention Computation Through Feature Interactions; Ameisen et al.
+        2025 (frozen attention and norms).
+        """
+        from attnwidgets.circuits.head_loadings import centred_logit, direction_at, loadings_of
+
+        source, target = self.nodes[link.source], self.nodes[link.target]
+        stack = trace.default_stack
+        labels = trace.axes(stack)[0].tokens
+        if len(labels) != len(self.tokens):
+            raise ValueError(
+                f"trace has {len(labels)} tokens, and the graph's prompt {len(self.tokens)}: trace the "
+                "prompt of the graph."
+            )
+        if writes is None and source.kind != _OF_EMBEDDINGS:
+            raise ValueError(
+                f"writes is needed: {source.id!r} is a {source.kind}, whose vector is not in the file. Pass "
+                "its activation times its decoder [width]."
+            )
+        if reads is None and target.kind != _OF_LOGITS:
+            raise ValueError(
+                f"reads is needed: {target.id!r} is a {target.kind}, whose direction is not in the file. "
+                "Pass its encoder [width]."
+            )
+        sender = ("state", trace.layers(stack)[0]) if writes is None else (source.layer, writes)
+        if reads is None:
+            direction = centred_logit(trace, stack, target.token, _id_of(target))
+        else:
+            direction = direction_at(trace, stack, target.layer, target.token, reads)
+        reader = None if reads is None else target.layer
+        loadings = loadings_of(trace, stack, sender, source.token, direction, reader, target.id)
+        return loadings.compared(link.weight)
+
     def __repr__(self) -> str:
         return f"<CircuitGraph of {len(self.nodes)} nodes and {len(self.links)} links; {self.model}>"
 
@@ -192,6 +251,16 @@ def _node(given: Mapping[str, Any]) -> GraphNode:
     return GraphNode(
         str(given["node_id"]), number, int(given["ctx_idx"]), str(given.get("feature_type") or ""), label
     )
+
+
+def _id_of(node: GraphNode) -> int:
+    """Return the token of a logit, which its name holds between its layer and its position."""
+    try:
+        return int(node.id.split("_")[1])
+    except (IndexError, ValueError) as error:
+        raise ValueError(
+            f"{node.id!r} does not name a token as circuit-tracer's logits do (layer_token_position)."
+        ) from error
 
 
 def _check(

@@ -84,6 +84,11 @@ def head_statistics() -> Any:
     )
 
 
+def loadings() -> Any:
+    model, tokenizer = aw.demo_model("induction")
+    return aw.circuits.head_loadings(aw.trace(model, tokenizer, "fadebcfadeb"), ("state", 0), "c", token=6)
+
+
 MADE: dict[str, tuple[Callable[[], Any], str]] = {
     "results.CircuitGraph": (graph, "source target weight"),
     "results.CodedHeads": (
@@ -92,6 +97,7 @@ MADE: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "results.ComponentRelevance": (components, "kind layer head relevant irrelevant"),
     "results.EdgeAttribution": (edges, "sender receiver score"),
+    "results.HeadLoadings": (loadings, "layer head value direct"),
     "results.Patching": (patching, "site layer token clean corrupt head share raw"),
     "results.HeadPatterns": (patterns, "pattern layer head value"),
     "results.HeadStatistics": (head_statistics, "statistic layer head value"),

@@ -18,7 +18,15 @@ import numpy as np
 from attnwidgets._errors import deprecated, require_choice
 from attnwidgets._progress import progress
 from attnwidgets._significance import holm
-from attnwidgets.circuits.claims.evidence import InText, LeftOut, MinimalPair, Others, moved, observed
+from attnwidgets.circuits.claims.evidence import (
+    REQUIRED,
+    InText,
+    LeftOut,
+    MinimalPair,
+    Others,
+    moved,
+    observed,
+)
 from attnwidgets.circuits.claims.grammar import CONTROLS, Claim, Control, claim
 from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimText
 from attnwidgets.circuits.claims.roles import Roles
@@ -54,15 +62,17 @@ def check_claims(
 ) -> ClaimReport:
     """Check claims about heads on texts, each compared with its controls.
 
-    A text gives a number: the statistic ("is"), the share of attention from the tokens of a role that goes
-    to those of the other, as a mean over the former ("attends"), or the share of the answer that comes back
-    as the head is patched at the tokens of the second role ("moves"; the texts differ in the first role
+    A text gives a number: the statistic ("is"); the share of attention from the tokens of a role that goes to
+    those of the other, as a mean over the former ("attends"); the share of attention that goes to other keys
+    without what a component wrote in them, norms following ("looks"); or the share of the answer that comes
+    back as the head is patched at the tokens of the second role ("moves"; the texts differ in the first role
     only). A claim holds if the mean over texts of this number, less its control's, is above the margin:
     outside a two-sided bootstrap interval over texts. It fails if it is below, and is undecided otherwise.
     For several claims intervals are as wide as Holm's correction asks.
 
     "attends" must also exceed the attention of other tokens of the text to keys at the same distance, where
-    there are any: a head that looks at positions, not at roles, fails.
+    there are any: a head that looks at positions, not at roles, fails. "looks" must also exceed what other
+    heads below, or other MLPs, make the head lose on average.
 
     Args:
         model: A model.
@@ -267,7 +277,7 @@ def _result(
         members = list(others.groups[control])
         # A layer with a single head has no other heads: the head is compared with 0.
         compared = heads[:, members].mean(axis=1) if members else np.zeros(len(values))
-    required = {control: compared} | {n: b for n, b in baselines.items() if n == "same distance"}
+    required = {control: compared} | {name: baselines[name] for name in REQUIRED if name in baselines}
     above, below = [], []
     for against in required.values():
         defined = ~np.isnan(against)
@@ -313,6 +323,8 @@ def _mean(numbers: NDArray[np.float64]) -> float:
 def _unit(one: Claim) -> str:
     if one.predicate == "is":
         return one.statistic.replace("_", " ")
+    if one.predicate == "looks":
+        return f"attention lost without {one.writer} in the keys"
     return "share of the answer given back" if one.causal else "share of attention"
 
 

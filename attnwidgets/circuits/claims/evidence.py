@@ -11,7 +11,9 @@ import attnwidgets.statistics as of_heads
 from attnwidgets.circuits.claims.roles import sample_of
 from attnwidgets.circuits.pair import pair_of
 from attnwidgets.circuits.patching import UNDEFINED
+from attnwidgets.circuits.scores.writers import moved_attention, writers_of
 from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
+from attnwidgets.explanations.results.trace_protocol import resolve_stack
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 from attnwidgets.tracing.recording.run import trace as record
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 N_RANDOM = 20  # heads drawn from all layers
+SAME_DISTANCE, OTHER_WRITERS = "same distance", "other writers"
+REQUIRED = SAME_DISTANCE, OTHER_WRITERS
+"""Baselines that a claim must exceed as well as its control."""
 
 
 class LeftOut(Exception):  # noqa: N818 - no error: a text that says nothing about the claim
@@ -106,6 +111,8 @@ def observed(claim: Claim, others: Others, roles: Roles, trace: Trace, tokenizer
     """
     if claim.predicate == "is":
         return _statistic(claim, others, trace)
+    if claim.predicate == "looks":
+        return _looks(claim, others, trace)
     sample = sample_of(tokenizer, trace.text)
     source, target = (roles.tokens(name, sample, text) for name in claim.roles)
     for name, tokens in zip(claim.roles, (source, target), strict=True):
@@ -134,13 +141,50 @@ def _attention(
         float(shares[0]),
         shares[1:],
         {
-            "same distance": _same_distance(claim, trace, pairs, causal=causal),
+            SAME_DISTANCE: _same_distance(claim, trace, pairs, causal=causal),
             "shuffled": _elsewhere(rows[0], mask, queries, causal=causal),
             "token 0": float(rows[0, :, 0].mean()) if 0 not in target else np.nan,
         },
         source,
         target,
     )
+
+
+def _looks(claim: Claim, others: Others, trace: Trace) -> InText:
+    """Return how much attention goes elsewhere without what a component wrote in the keys.
+
+    Of heads that do not read the component, none does.
+    """
+    stack = resolve_stack(trace, None)
+    kind, _, number = claim.writer.partition(" ")
+    first = int(number.partition(".")[0])
+    shares = {}
+    written = {
+        layer: writers_of(trace, stack, layer, kind, "circuits.claim")
+        for layer in {claim.layer, *(layer for layer, _ in others.heads)}
+        if layer > first
+    }
+    for layer, head in [(claim.layer, claim.head), *others.heads]:
+        if layer <= first:
+            shares[layer, head] = 0.0
+            continue
+        writers = written[layer]
+        if claim.writer not in writers:
+            raise ValueError(
+                f"{claim.writer} does not exist: {', '.join(writers)} wrote below layer {layer}."
+            )
+        shares[layer, head] = float(
+            moved_attention(trace, stack, layer, head, [writers[claim.writer]], "circuits.claim")[0]
+        )
+    rest = [part for name, part in written[claim.layer].items() if name != claim.writer]
+    value, *values = shares.values()
+    if np.isnan(value):
+        raise LeftOut("no token reads two")
+    others_wrote = np.nan
+    if rest:
+        moved_by = moved_attention(trace, stack, claim.layer, claim.head, rest, "circuits.claim")
+        others_wrote = float(np.mean(moved_by))
+    return InText(value, np.array(values), {OTHER_WRITERS: others_wrote})
 
 
 def _rows(trace: Trace, heads: Sequence[tuple[int, int]], queries: Sequence[int]) -> Float:

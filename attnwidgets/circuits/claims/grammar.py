@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
     from attnwidgets.circuits.claims.report import ClaimReport
 
-Predicate = Literal["is", "attends", "moves"]
+Predicate = Literal["is", "attends", "looks", "moves"]
 Control = Literal["same layer", "random", "shuffled"]
 CONTROLS: tuple[Control, ...] = get_args(Control)
-_VERBS = {"is": "is", "attends": "attends from", "moves": "moves"}
+_VERBS = {"is": "is", "attends": "attends from", "looks": "looks where", "moves": "moves"}
+_WRITER = re.compile(r"(?:[Hh]ead (?P<layer>\d+)\.(?P<head>\d+)|(?:MLP|mlp) (?P<mlp>\d+))")
 _FORMS = (
     '"head 4.3 is previous token", "head 4.3 attends from pronoun to antecedent", '
-    '"head 4.3 moves subject to last", and after each "more than same layer"'
+    '"head 4.3 looks where head 2.1 wrote", "head 4.3 moves subject to last", and after each "more than '
+    'same layer"'
 )
 
 
@@ -35,11 +37,12 @@ class Claim:
     Attributes:
         layer: Number of the layer.
         head: Number of the head.
-        predicate: "is", "attends" or "moves".
+        predicate: "is", "attends", "looks" or "moves".
         statistic: Name of the statistic, of "is".
         source: Role that attends, or whose difference is moved.
         target: Role that is attended to, or to which something is moved.
         control: The control that the sentence names, or None.
+        writer: The head or MLP that wrote, of "looks": "head 2.1", "MLP 0".
     """
 
     layer: int
@@ -49,11 +52,14 @@ class Claim:
     source: str = ""
     target: str = ""
     control: Control | None = None
+    writer: str = ""
 
     def __str__(self) -> str:
-        subject = (
-            self.statistic.replace("_", " ") if self.predicate == "is" else f"{self.source} to {self.target}"
-        )
+        subject = f"{self.source} to {self.target}"
+        if self.predicate == "is":
+            subject = self.statistic.replace("_", " ")
+        elif self.predicate == "looks":
+            subject = f"{self.writer} wrote"
         than = f" more than {self.control}" if self.control else ""
         return f"{self.name} {_VERBS[self.predicate]} {subject}{than}"
 
@@ -111,12 +117,14 @@ def claim(sentence: str) -> Claim:
 
         head L.H is <statistic>
         head L.H attends from <role> to <role>
+        head L.H looks where head L.H wrote (or: MLP L wrote)
         head L.H moves <role> to <role>
 
     and after each, if wanted, "more than same layer", "more than random" or "more than shuffled". Statistics
     are those of `aw.statistics.statistics()`, with spaces or underscores. Roles are any words, which
     `.check(roles=...)` defines; "first", "last" and "any" are defined already. "attends" is an observation;
-    "moves" is causal: the head's output is patched.
+    "looks" is computed within the head: what the other one wrote is taken out of its keys; "moves" is causal:
+    the head's output is patched.
 
     Args:
         sentence: The sentence.
@@ -161,10 +169,15 @@ class _Reader:
         layer, head = int(number[1]), int(number[2])
         verb = self._word()
         if verb not in _VERBS:
-            self._fail('expected "is", "attends from" or "moves".' + suggest(verb, _VERBS))
+            self._fail('expected "is", "attends from", "looks where" or "moves".' + suggest(verb, _VERBS))
         self._at += 1
         if verb == "is":
             return Claim(layer, head, "is", statistic=self._statistic(), control=self._control())
+        if verb == "looks":
+            self._take("where")
+            writer = self._writer(layer)
+            self._take("wrote")
+            return Claim(layer, head, "looks", control=self._control(), writer=writer)
         if verb == "attends":
             self._take("from")
         source = self._until(("to",), "a role")
@@ -182,6 +195,18 @@ class _Reader:
             self._at = start
             self._fail(f"unknown statistic; the statistics are {', '.join(names)}.{suggest(name, names)}")
         return name
+
+    def _writer(self, layer: int) -> str:
+        """Return a head or an MLP below a layer."""
+        start = self._at
+        name = self._until(("wrote", "more"), "a head or an MLP")
+        writer = _WRITER.fullmatch(name)
+        if writer is None or int(writer["layer"] or writer["mlp"]) >= layer:
+            self._at = start
+            self._fail(f'expected a head or an MLP of a layer before {layer}, such as "head 0.1" or "MLP 0"')
+        if writer["mlp"]:
+            return f"MLP {int(writer['mlp'])}"
+        return f"head {int(writer['layer'])}.{int(writer['head'])}"
 
     def _control(self) -> Control | None:
         if self._at == len(self._words):

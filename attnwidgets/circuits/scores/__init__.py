@@ -2,4 +2,6 @@
 
 `why.py` is the entry: a `Cell` (`cell.py`) is a query, a key and the rivals it is compared with, and a `Why`
 (`result.py`) its score as pairs of parts. `removal.py` says what attention does without some parts.
+`pattern_parts.py` splits the pattern of a whole head over texts, `kernel_parts.py` weights without a softmax,
+and `writers.py` says what a head loses without a component in its keys.
 """

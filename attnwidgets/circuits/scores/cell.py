@@ -201,20 +201,18 @@ def read_cell(trace: Any, query: int | str, key: int | str, layer: int, head: in
     """
     require_trace(trace, f"circuits.{NAME}")
     stack = resolve_stack(trace, stack)
+    if layer in set(trace.mixing_layers(stack)) - set(trace.layers(stack)):
+        raise UnsupportedModelError(
+            f"{NAME} splits the scores of a softmax, and layer {layer} mixes tokens without one; "
+            "aw.circuits.kernel_parts splits weights of linear attention, delta rules and Mamba 2."
+        )
     (layer,) = pick(layer, trace.layers(stack), "layer")
     (head,) = pick(head, range(trace.n_heads(stack, layer)), "head")
     axes = trace.axes(stack)
     *_, at = asking = tokens_of(axes[0], query, "query")
     reading = tokens_of(axes[1], key, "key")
     keys = axes[1].units["token"].labels
-    numbers = trace.layers(stack)
-    blocks = tuple(block_of(trace, number, stack, NAME) for number in numbers if number <= layer)
-    if any(block.crosses or block.cross is not None for block in blocks):
-        raise UnsupportedModelError(
-            f"{NAME} follows blocks that read their own tokens; those of stack {stack!r} read another "
-            "sequence as well, whose parts are unknown."
-        )
-    require_chain(blocks, NAME)
+    blocks = blocks_below(trace, layer, stack, NAME)
     with no_grad():
         reader = score_reader(blocks[-1], head, NAME)
     if len(keys) != len(reader.states):
@@ -233,6 +231,24 @@ def read_cell(trace: Any, query: int | str, key: int | str, layer: int, head: in
     cell._require_read(read, "key")  # noqa: SLF001 - of this module
     cell.require_recorded()
     return cell
+
+
+def blocks_below(trace: Trace, layer: int, stack: str, method: str) -> tuple[Block, ...]:
+    """Return the blocks of a stack up to a layer, itself included, which read their own tokens.
+
+    Raises:
+        UnsupportedModelError: If no description fits one, they read another sequence, or something unknown
+            lies between them.
+    """
+    numbers = trace.layers(stack)
+    blocks = tuple(block_of(trace, number, stack, method) for number in numbers if number <= layer)
+    if any(block.crosses or block.cross is not None for block in blocks):
+        raise UnsupportedModelError(
+            f"{method} follows blocks that read their own tokens; those of stack {stack!r} read another "
+            "sequence as well, whose parts are unknown."
+        )
+    require_chain(blocks, method)
+    return blocks
 
 
 def foil_of(cell: Cell, foil: int | str | None) -> int | str | None:

@@ -16,6 +16,7 @@ from attnwidgets.circuits.scores.features import APART, Described, described_of
 from attnwidgets.circuits.scores.other_texts import in_other_texts
 from attnwidgets.circuits.scores.removal import Removal, remove
 from attnwidgets.circuits.scores.saved import SavedCell, described_why, restored_why
+from attnwidgets.circuits.scores.shares import Share, ranked_shares
 from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.tracing.algebra.residual_parts import Written
 
@@ -35,25 +36,9 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
-OF = ("pairs", "asks", "offers")
 _MANY = 10
 """How many times the total the sizes of pairs may sum to before a sentence says that they cancel."""
 _READ = 3  # parts that a sentence names
-_ROUNDING = 1e-12  # of the largest share: smaller ones are none but for rounding
-
-
-class Share(NamedTuple):
-    """A part of a score.
-
-    Attributes:
-        query: The part of the query; "" for all of it.
-        key: The part of the key; "" for all of it.
-        value: How much of the score they make.
-    """
-
-    query: str
-    key: str
-    value: float
 
 
 class ContentAndPosition(NamedTuple):
@@ -195,29 +180,7 @@ class Why(Table, Viewable):
         Raises:
             ValueError: If `k` is below 1, or `of` is something else.
         """
-        require_choice("of", of, OF)
-        if of == "pairs":
-            every = [
-                Share(asks, offers, float(value))
-                for asks, row in zip(self.parts, self.pairs, strict=True)
-                for offers, value in zip(self.parts, row, strict=True)
-            ]
-        elif of == "asks":
-            every = [Share(part, "", float(value)) for part, value in zip(self.parts, self.asks, strict=True)]
-        else:
-            every = [
-                Share("", part, float(value)) for part, value in zip(self.parts, self.offers, strict=True)
-            ]
-        least = _ROUNDING * max((abs(share.value) for share in every), default=0.0)
-        every = [share for share in every if abs(share.value) > least]
-        ranked = sorted(every, key=lambda share: -abs(share.value))
-        named = at_most(ranked, k)
-        rest = ranked[len(named) :]
-        if not rest:
-            return named
-        label = f"{len(rest):,} other{'s' if len(rest) > 1 else ''}"
-        other = (label if of != "offers" else "", label if of != "asks" else "")
-        return [*named, Share(*other, sum(share.value for share in rest))]
+        return ranked_shares((self.parts, self.parts), self.pairs, k, of)
 
     def to(self, groups: str | int | Mapping[str, str]) -> Why:
         """Return the same score by groups of parts; sums are exact.
@@ -230,7 +193,7 @@ class Why(Table, Viewable):
         Raises:
             ValueError: If a part is unknown, or these parts have no layers.
         """
-        labels = _labels(self.written, self.parts, groups)
+        labels = group_labels(self.written, self.parts, groups)
         names = tuple(dict.fromkeys(labels))
         member = np.array([[label == name for label in labels] for name in names], dtype=np.float64)
         kinds = {label: part.kind for label, part in zip(labels, self.written, strict=True)}
@@ -426,7 +389,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _labels(
+def group_labels(
     written: Sequence[Written], parts: Sequence[str], groups: str | int | Mapping[str, str]
 ) -> list[str]:
     """Return the group of each part."""

@@ -140,7 +140,7 @@ def _parts(
     value_bias: bool,
 ) -> LogitParts:
     rows = head.rows(position)
-    gradient, final_bias = _through_head(head, position, indices)
+    gradient, final_bias = through_head(head, position, indices)
     curved = any(isinstance(step, Pointwise) for step in (*head.before, *head.steps))
     layers = []
     for block in reversed(blocks):
@@ -185,7 +185,7 @@ def _deviation(norm: Norm, state: Tensor) -> Tensor:
     return norm.deviation(_exact(state))
 
 
-def _through_head(head: Head, position: int | None, indices: list[int]) -> tuple[Tensor, Tensor]:
+def through_head(head: Head, position: int | None, indices: list[int]) -> tuple[Tensor, Tensor]:
     """Return the gradient [target, row, dim] of logits at the states a head reads, and its biases' share."""
     steps = (*head.before, *head.steps)
     rows = head.rows(position)

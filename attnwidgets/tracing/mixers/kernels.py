@@ -82,6 +82,26 @@ class Kernel:
         """
         raise NotImplementedError
 
+    def sides(self) -> tuple[Tensor, Tensor] | None:
+        """Return queries and keys [position, group, dim] of the first sample; None if weights have others.
+
+        alpha[g, i, k] is the product of key k with query i as `carried` to it, but for a skip connection.
+        """
+        return None
+
+    def carried(self, queries: Tensor, group: int, query: int, key: int) -> Tensor:
+        """Return what is left of queries [part, dim] where they meet a key: linear in them, float64.
+
+        Everything between the two positions is as it was: decays, step sizes, and what other keys erase.
+
+        Args:
+            queries: Parts of the query at `query`.
+            group: Number of the head.
+            query: The position that reads.
+            key: The position that is read, not after the query.
+        """
+        raise NotImplementedError
+
     def cut(self, sample: int, length: int) -> Self:
         """Return the kernel of one sample without its padding, with a batch of one."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -226,6 +246,16 @@ class ChunkedScan(Kernel):
         factors = (self.a[group].double() * dt[key + 1 : query + 1]).exp()
         return faded("C · Δ B", start, factors, key + 1, skip=_skip(self.d, group) if key == query else 0.0)
 
+    def sides(self) -> tuple[Tensor, Tensor]:
+        """Return C and B of every head."""
+        shared = self.n_groups // self.b.shape[2]
+        return self.c[0].repeat_interleave(shared, 1), self.b[0].repeat_interleave(shared, 1)
+
+    def carried(self, queries: Tensor, group: int, query: int, key: int) -> Tensor:
+        """Return what is left of parts of C: they fade, and the key counts by its step size."""
+        dt = self.dt[0, key : query + 1, group].double()
+        return queries * ((self.a[group].double() * dt[1:].sum()).exp() * dt[0])
+
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each head's state."""
         return {"decay": (self.a.double() * self.dt[0].double()).exp()}
@@ -285,6 +315,19 @@ class GatedDeltaRule(Kernel):
             erasing=(keys[passed], beta[passed]),
         )
 
+    def sides(self) -> tuple[Tensor, Tensor]:
+        """Return queries and keys."""
+        return self.query[0], self.key[0]
+
+    def carried(self, queries: Tensor, group: int, query: int, key: int) -> Tensor:
+        """Return what is left of parts of a query: keys between erase, all fades, and the key is written."""
+        keys, beta = self.key[0, :, group].double(), self.beta[0, :, group].double()
+        decay = self.decay[0, :, group].double().exp()
+        for step in range(query, key, -1):
+            erased = (queries @ keys[step])[:, None] * (beta[step] * keys[step])
+            queries = (queries - erased) * decay[step]
+        return queries * beta[key]
+
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each head's state, averaged over the components of keys, and beta."""
         return {"decay": self.decay[0].double().exp().mean(-1), "beta": self.beta[0].double()}
@@ -325,6 +368,14 @@ class LinearAttention(Kernel):
         """Return how a weight comes about."""
         start = self.query[0, query, group].double() @ self.key[0, key, group].double()
         return faded("q · k", start, self.decay[0, key + 1 : query + 1, group].double().exp(), key + 1)
+
+    def sides(self) -> tuple[Tensor, Tensor]:
+        """Return queries and keys."""
+        return self.query[0], self.key[0]
+
+    def carried(self, queries: Tensor, group: int, query: int, key: int) -> Tensor:
+        """Return what is left of parts of a query, which fade."""
+        return queries * self.decay[0, key + 1 : query + 1, group].double().sum().exp()
 
     def forgetting(self) -> dict[str, Tensor]:
         """Return the decay of each head's state."""
