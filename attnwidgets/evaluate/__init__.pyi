@@ -1,5 +1,6 @@
 # The public names of aw.evaluate, each loaded on first use.
 
+from .attacks.attack import AttackSearch as AttackSearch
 from .attacks.attack import attack as attack
 from .attacks.attack import attacks as attacks
 from .attacks.near_words import near_words as near_words
