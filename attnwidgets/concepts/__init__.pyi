@@ -7,4 +7,5 @@ from .influence import LossGradients as LossGradients
 from .influence import influence as influence
 from .influence_result import mislabelled as mislabelled
 from .states import states as states
+from .tcav import ConceptTest as ConceptTest
 from .tcav import tcav as tcav

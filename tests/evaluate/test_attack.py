@@ -266,7 +266,7 @@ def test_former_keywords_of_the_search_warn_and_give_the_same(text: Any) -> None
     with pytest.warns(DeprecationWarning, match="attacks: 'steps', 'draws', 'seed' belong in search"):
         scores = attacks(text, "saliency", steps=2, draws=2, seed=4)
     assert (scores.samples == attacks(text, "saliency", search=search).samples).all()
-    with pytest.raises(TypeError, match="search takes an aw.evaluate.AttackSearch, not 3"):
+    with pytest.raises(TypeError, match=r"search takes an aw\.evaluate\.AttackSearch, not 3"):
         attack(text, "saliency", search=3)
 
 

@@ -26,7 +26,13 @@ NO_RESULTS = {
     *("targets.Target", "results.Pattern", "results.Statistic", "evaluate.Removal"),
     # options
     *("FeatureDashboard", "evaluate.CueProtocol", "concepts.HeadRefit", "concepts.LossGradients"),
-    *("evaluate.AttackSearch", "evaluate.Ranking", "concepts.Batches", "concepts.ConceptTest", "circuits.Sweep"),
+    *(
+        "evaluate.AttackSearch",
+        "evaluate.Ranking",
+        "concepts.Batches",
+        "concepts.ConceptTest",
+        "circuits.Sweep",
+    ),
     # several matrices, fitted models, and runs that are open
     *("results.HeadCircuits", "circuits.Translator", "results.PairedRuns"),
     # facts about a model of aw.zoo, in words

@@ -97,7 +97,7 @@ class AttackSearch:
 
 _DEFAULT = AttackSearch()
 _with_former = former_keywords(
-    [option.name for option in fields(AttackSearch)], "search", "aw.evaluate.AttackSearch", AttackSearch
+    [option.name for option in fields(AttackSearch)], "search", "aw.evaluate.AttackSearch(...)", AttackSearch
 )
 
 
@@ -119,9 +119,9 @@ def attack(
         subject to  the same outcome is predicted, |p(x + d) - p(x)| <= tolerance
 
     rho is Spearman's rank correlation over the tokens that are not special, which no change touches. By
-    default d moves every embedding by at most `search.budget` of its length, along the gradient of the share
-    of the three largest tokens; `search.draws` random changes of full length are chance, and count if they get farther.
-    With `words`, one word is replaced, and rho is over the words that stay.
+    default d moves every embedding by at most the search's `budget` of its length, along the gradient of the
+    share of the three largest tokens; its `draws` random changes of full length are chance, and count if they
+    get farther. With `words`, one word is replaced, and rho is over the words that stay.
 
     Every change is measured by the method itself, with all its options. Only the direction comes from a
     differentiable form, which attention, rollout, saliency, input x gradient, integrated gradients, LRP and
