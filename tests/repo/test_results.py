@@ -28,7 +28,7 @@ NO_RESULTS = {
     *("FeatureDashboard", "evaluate.CueProtocol", "concepts.HeadRefit", "concepts.LossGradients"),
     *(
         "evaluate.AttackSearch",
-        "evaluate.Ranking",
+        "evaluate.RandomBaseline",
         "concepts.Batches",
         "concepts.ConceptTest",
         "circuits.Sweep",
