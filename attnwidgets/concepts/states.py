@@ -127,8 +127,10 @@ def states(
     """
     if not isinstance(batches, Batches):
         raise TypeError(f"batches takes an aw.concepts.Batches, not {batches!r:.60}.")
-    given = (None, None, model) if texts is None else (model, tokenizer, texts)
-    inputs = Inputs(*given, PURPOSE, truncation=batches.truncation)
+    if texts is None:
+        inputs = Inputs(None, None, model, PURPOSE, truncation=batches.truncation)
+    else:
+        inputs = Inputs(model, tokenizer, texts, PURPOSE, truncation=batches.truncation)
     return states_of(
         inputs,
         layers=layers,

@@ -379,8 +379,8 @@ def study(
     require_choice("design", design, ("within", "between"))
     for name in texts:
         require_choice("texts", name, PAGE_TEXTS)
-    options = {"labels": labels, "design": design, "practice": practice, "checks": checks, "seed": seed}
-    options |= {"texts": texts, "title": title, "signed": signed}
+    options: dict[str, Any] = {"labels": labels, "design": design, "practice": practice, "checks": checks}
+    options |= {"texts": texts, "title": title, "signed": signed, "seed": seed}
     result = Study(kind, items, conditions, options)
     for note in result.notes:
         warnings.warn(f"aw.people.study: {note}.", stacklevel=2)
