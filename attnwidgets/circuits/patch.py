@@ -82,7 +82,7 @@ class Sweep:
         >>> model = aw.demo_model("induction")
         >>> clean, corrupt = (aw.trace(*model, text) for text in ("fadebcfadeb", "fadebafadeb"))
         >>> sweep = aw.circuits.Sweep(checked=2)
-        >>> patching = aw.circuits.patch(clean, corrupt, "c", sites="mlp", estimate=True, sweep=sweep)
+        >>> patching = aw.circuits.patch(clean, corrupt, "c", sites="state", estimate=True, sweep=sweep)
         >>> len(patching.checked)
         2
     """

@@ -507,10 +507,11 @@ def test_sites_that_work_are_named_where_one_is_not_described() -> None:
 def test_former_keywords_of_the_sweep_warn_and_give_the_same() -> None:
     model = aw.demo_model("induction")
     clean, corrupt = (aw.trace(*model, text) for text in ("fadebcfadeb", "fadebafadeb"))
-    options: dict[str, Any] = {"sites": "mlp", "estimate": True}
+    options: dict[str, Any] = {"sites": "state", "estimate": True}
     now = aw.circuits.patch(clean, corrupt, "c", **options, sweep=aw.circuits.Sweep(checked=2))
     with pytest.warns(DeprecationWarning, match=r"patch: 'checked' belong in sweep=aw\.circuits\.Sweep\("):
         former = aw.circuits.patch(clean, corrupt, "c", **options, checked=2)
     assert former.checked == now.checked
+    assert len(now.checked) == 2
     with pytest.raises(TypeError, match=r"sweep takes an aw\.circuits\.Sweep, not 3"):
         aw.circuits.patch(clean, corrupt, "c", sweep=3)
