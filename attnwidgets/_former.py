@@ -46,15 +46,15 @@ FORMER = {
 
 
 def former_keywords(
-    names: Collection[str], into: str, kind: str, make: Callable[..., Any], *, also: Collection[str] = ()
+    names: Collection[str], into: str, written: str, make: Callable[..., Any], *, also: Collection[str] = ()
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let a function take the options of an argument as keywords, as before it had the argument; they warn.
 
     Args:
         names: The former keywords.
         into: The argument that holds them now.
-        kind: The class of the argument, as it is written: "aw.evaluate.Removal".
-        make: The class, or a function that returns an object of it.
+        written: Its value as it is written: "aw.evaluate.Removal(...)".
+        make: Returns the value from the former keywords: a class, or a function.
         also: Present keywords that go into the argument, too, where a former keyword is given.
     """
 
@@ -63,7 +63,7 @@ def former_keywords(
         def with_former(*args: P.args, **kwargs: P.kwargs) -> R:
             former: dict[str, Any] = {name: kwargs.pop(name) for name in names if name in kwargs}
             if former:
-                change = f"{function.__name__}: {listed(former)} belong in {into}={kind}(...)"
+                change = f"{function.__name__}: {listed(former)} belong in {into}={written}"
                 former |= {name: kwargs.pop(name) for name in also if name in kwargs}
                 if into in kwargs:
                     raise TypeError(f"{change}, which is given too.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice, suggest
 
 CLASS_TOKENS = ("[CLS]", "<s>", "<cls>")
 POSITIONS = ("cls", "first", "last")
@@ -112,6 +112,30 @@ def pick(index: Any, numbers: Sequence[int], name: str) -> tuple[int, ...]:
     if not chosen:
         raise IndexError(f"{name} selects nothing: there {spoken(numbers, name)}.")
     return chosen
+
+
+def with_options(name: str, given: Any, options: Mapping[str, Collection[str]]) -> tuple[str, dict[str, Any]]:
+    """Return a choice and its options, from the choice alone or from a pair (choice, options).
+
+    Args:
+        name: The argument's name, for messages.
+        given: Its value.
+        options: By choice, the names of its options.
+
+    Raises:
+        ValueError: If the choice, or an option of it, is unknown; the message names the nearest.
+    """
+    pair = isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[1], Mapping)  # noqa: PLR2004
+    choice, chosen = given if pair else (given, {})
+    require_choice(name, choice, list(options))
+    for option in chosen:
+        if not options[choice]:
+            takes = listed(each for each in options if option in options[each])
+            raise ValueError(
+                f"{name} {choice!r} takes no option {option!r}{takes and f', which is of {takes}'}."
+            )
+        require_choice(f"{name} {choice!r}: option", option, options[choice])
+    return choice, dict(chosen)
 
 
 def spoken(numbers: Sequence[int], name: str) -> str:

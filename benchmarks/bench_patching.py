@@ -97,10 +97,10 @@ def row(model: Any, tokenizer: Any, texts: tuple[str, ...]) -> str:
     clean, corrupt = (aw.trace(model, tokenizer, text) for text in texts[:2])
     layers, n = len(model.model.layers), len(clean.tokens)
 
-    def sweep(**more: Any) -> Any:
-        return aw.circuits.patch(
-            clean, corrupt, texts[2], foil=texts[3], sites="state", batch_size=64, **more
-        )
+    def sweep(checked: int | None = None) -> Any:
+        how = aw.circuits.Sweep(checked=checked or 1, batch_size=64)
+        options = {"foil": texts[3], "sites": "state", "estimate": checked is not None, "sweep": how}
+        return aw.circuits.patch(clean, corrupt, texts[2], **options)
 
     with counted(type(model.model.layers[0])) as seen:
         first = sweep().differs[0]
@@ -113,8 +113,8 @@ def row(model: Any, tokenizer: Any, texts: tuple[str, ...]) -> str:
             "forward": lambda: model(**clean.inputs),
             "gradient": lambda: gradient(model, clean.inputs["input_ids"]),
             "estimate": lambda: unchecked(clean, corrupt, *texts[2:]),
-            "1 checked": lambda: sweep(estimate=True, checked=1),
-            "6 checked": lambda: sweep(estimate=True),
+            "1 checked": lambda: sweep(1),
+            "6 checked": lambda: sweep(6),
             "sweep": sweep,
             "plain": lambda: plain_sweep(model, clean, corrupt, cells),
         }

@@ -70,7 +70,7 @@ WORK: dict[str, Callable[[Any], Any]] = {
     "grad_cam": lambda trace: aw.vision.grad_cam(trace, 0),
     "chefer": lambda trace: aw.chefer(trace, 0),
     "chefer, cvpr2021, alpha_beta": lambda trace: aw.chefer(
-        trace, 0, rule="cvpr2021", relevance="alpha_beta"
+        trace, 0, rule=("cvpr2021", {"relevance": "alpha_beta"})
     ),
     "lrp": lambda trace: aw.lrp(trace, 0),
     "class_attention": aw.vision.class_attention,

@@ -17,6 +17,7 @@ from .lens import lens as lens
 from .overlap import overlap as overlap
 from .paired import paired as paired
 from .paired import patch_sets as patch_sets
+from .patch import Sweep as Sweep
 from .patch import patch as patch
 from .patch import patch_cells as patch_cells
 from .path_patch import path_patch as path_patch

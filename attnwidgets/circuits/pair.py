@@ -150,7 +150,8 @@ def _require_same_length(clean: Trace, corrupt: Trace, stack: str) -> None:
     raise ValueError(
         f"clean has {len(axes[0])} tokens and corrupt {len(axes[1])}, so that positions do not correspond:\n"
         f"{_rows(align(*axes))}\nChoose words of equally many tokens (a name for a name of one token), or "
-        "patch what corresponds, column by column: aw.circuits.patch(..., align=True)."
+        "patch what corresponds, column by column: "
+        "aw.circuits.patch(..., sweep=aw.circuits.Sweep(align=True))."
     )
 
 

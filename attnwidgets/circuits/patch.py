@@ -9,12 +9,13 @@ alignment (`_aligned`), which takes a forward pass for every cell.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._former import former_keywords
 from attnwidgets._progress import progress
 from attnwidgets._selecting import position
 from attnwidgets.circuits.estimate import estimated
@@ -63,6 +64,43 @@ class BothWays(NamedTuple):
         return self.denoise.view(others=self, **options)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """How `patch` goes through the cells.
+
+    Args:
+        align: Also take texts of different length. Tokens that correspond, by edit distance, share a
+            column, and a column is patched from token to token; columns that a text lacks are NaN. Each
+            cell costs a forward pass.
+        checked: Number of cells of a site that are patched to check estimates: half of them the largest.
+        batch_size: Number of patches in a call of the model.
+
+    Raises:
+        ValueError: If a number is below 1.
+
+    Example:
+        >>> model = aw.demo_model("induction")
+        >>> clean, corrupt = (aw.trace(*model, text) for text in ("fadebcfadeb", "fadebafadeb"))
+        >>> sweep = aw.circuits.Sweep(checked=2)
+        >>> patching = aw.circuits.patch(clean, corrupt, "c", sites="state", estimate=True, sweep=sweep)
+        >>> len(patching.checked)
+        2
+    """
+
+    align: bool = False
+    checked: int = 6
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        for name in ("checked", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}.")
+
+
+_DEFAULT = Sweep()
+
+
+@former_keywords([option.name for option in fields(Sweep)], "sweep", "aw.circuits.Sweep(...)", Sweep)
 def patch(
     clean: Any,
     corrupt: Any,
@@ -72,12 +110,10 @@ def patch(
     sites: Site | Sequence[Site] = SITES,
     how: How = "denoise",
     estimate: bool = False,
-    checked: int = 6,
-    align: bool = False,
+    sweep: Sweep = _DEFAULT,
     model: Any = None,
     tokenizer: Any = None,
     stack: str | None = None,
-    batch_size: int = 32,
 ) -> Patching | BothWays:
     """Return the share of the difference between a clean and a corrupt run that each cell carries.
 
@@ -100,14 +136,11 @@ def patch(
         how: "denoise", "noise", or "both" for two results.
         estimate: Estimate every cell to first order, (a_source - a_base) . dm/da, with a backward pass, and
             check some cells by patching them: `.checked`, `.agreement`. Estimates of states can be far off.
-        checked: Number of cells of a site that are patched to check the estimates: half of them the largest.
-        align: Also take texts of different length. Tokens that correspond, by edit distance, share a
-            column, and a column is patched from token to token; columns that a text lacks are NaN. Each
-            cell costs a forward pass.
+        sweep: Whether texts of different length are aligned, how many estimates are checked, and the number
+            of patches in a call of the model: an `aw.circuits.Sweep`.
         model: The model of texts.
         tokenizer: Its tokenizer.
         stack: Which blocks, in models with several stacks ("encoder", "decoder").
-        batch_size: Number of patches in a call of the model.
 
     Returns:
         Patching: `.values[site]` [layer, token] and `.heads` [layer, head] hold shares (1: the cell alone
@@ -117,8 +150,9 @@ def patch(
     Raises:
         ValueError: If a site or `how` is unknown, the texts have different numbers of tokens or are the same,
             the traces are of two models or were recorded under other interventions, the target is several
-            tokens, or `align` meets a model in half precision.
-        TypeError: If `clean` or `corrupt` is neither a trace nor a text with a model.
+            tokens, or texts of different length meet a model in half precision.
+        TypeError: If `clean` or `corrupt` is neither a trace nor a text with a model, or `sweep` is not a
+            Sweep.
         UnsupportedModelError: If a site cannot be located in this family of models, or the model has no head.
 
     Source: Vig et al. 2020; Meng et al. 2022, section 2; Zhang and Nanda 2024 (directions, logit difference);
@@ -133,16 +167,15 @@ def patch(
     """
     require_choice("how", how, HOWS)
     chosen = chosen_sites(sites)
-    for name, number in (("batch_size", batch_size), ("checked", checked)):
-        if number < 1:
-            raise ValueError(f"{name} must be 1 or more, not {number}.")
-    pair = pair_of(clean, corrupt, stack, "patch", model, tokenizer, unequal=align)
+    if not isinstance(sweep, Sweep):
+        raise TypeError(f"sweep takes an aw.circuits.Sweep, not {sweep!r:.60}.")
+    pair = pair_of(clean, corrupt, stack, "patch", model, tokenizer, unequal=sweep.align)
     targets = resolve_target_set(pair.clean, target, foil, "patch").single("patch")
     directions: tuple[Direction, ...] = DIRECTIONS if how == "both" else (how,)
     if pair.is_unequal:
         if estimate:
             raise ValueError("estimate needs texts with the same number of tokens; leave it out, or align.")
-        require_full_precision(pair, "patch with align=True")
+        require_full_precision(pair, "patch with Sweep(align=True)")
         columns = [_aligned(pair, targets, target, foil, direction, chosen) for direction in directions]
         return BothWays(*columns) if how == "both" else columns[0]
     bases = [DIRECTIONS.index(direction) ^ 1 for direction in directions]
@@ -151,9 +184,9 @@ def patch(
         for direction, base in zip(directions, bases, strict=True):
             more: dict[str, Any] = {}
             if estimate:
-                raw, more["checked"] = estimated(runs, pair, chosen, base, checked, batch_size)
+                raw, more["checked"] = estimated(runs, pair, chosen, base, sweep.checked, sweep.batch_size)
             else:
-                raw = {site: _sweep(runs, pair, site, base, batch_size) for site in chosen}
+                raw = {site: _sweep(runs, pair, site, base, sweep.batch_size) for site in chosen}
             options = {"how": direction, "sites": list(chosen), "estimate": estimate}
             more["made_of"] = PatchedPair(pair.clean, pair.corrupt, pair.stack, target, foil)
             results.append(_result(runs, pair, targets, raw, direction, options, estimate=estimate, **more))

@@ -110,7 +110,7 @@ def _former(
 @former_keywords(
     ("l2", "measure", "correct_leverage", "parameters"),
     "of",
-    "aw.concepts.HeadRefit(...) or aw.concepts.LossGradients",
+    "aw.concepts.HeadRefit(...) or aw.concepts.LossGradients(...)",
     _former,
     also=("of",),
 )

@@ -8,6 +8,7 @@ summed) and written to arrays in memory, or to a temporary file where `memory` i
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 
 from attnwidgets._errors import suggests_keywords
+from attnwidgets._former import former_keywords
 from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import pick
 from attnwidgets.concepts.batches import Inputs
@@ -42,6 +44,31 @@ BATCH = 32
 """Texts that run together by default."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Batches:
+    """How the texts of `states` run through the model, and where their states are kept.
+
+    Args:
+        batch_size: Most texts of a batch; fewer run together where memory is short.
+        truncation: Cut texts that are too long instead of raising an error.
+        memory: Bytes that states and gradients may take; beyond it they are written to a temporary file.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("classifier")
+        >>> one_by_one = aw.concepts.Batches(batch_size=1)
+        >>> aw.concepts.states(model, tokenizer, ["A fine film.", "A dull one."], batches=one_by_one).shape
+        (2, 7, 384)
+    """
+
+    batch_size: int = BATCH
+    truncation: bool = False
+    memory: str | int = "2GB"
+
+
+_DEFAULT = Batches()
+
+
+@former_keywords([option.name for option in fields(Batches)], "batches", "aw.concepts.Batches(...)", Batches)
 @suggests_keywords
 def states(
     model: Any,
@@ -53,9 +80,7 @@ def states(
     target: Any = None,
     foil: Any = None,
     stack: str | None = None,
-    truncation: bool = False,
-    batch_size: int = BATCH,
-    memory: str | int = "2GB",
+    batches: Batches = _DEFAULT,
     force: bool = False,
 ) -> States:
     """Return the states of many texts, a vector for each text and layer.
@@ -79,9 +104,8 @@ def states(
             `aw.targets.token(...)`, ... None takes no gradients.
         foil: Contrasting target.
         stack: The stack whose tokens are read, in models with several.
-        truncation: Cut texts that are too long instead of raising an error.
-        batch_size: Most texts of a batch; fewer run together where memory is short.
-        memory: Bytes that states and gradients may take; beyond it they are written to a temporary file.
+        batches: How many texts run together, whether they are cut, and the memory that their states may take:
+            an `aw.concepts.Batches`.
         force: Run even if this needs more memory than is free.
 
     Returns:
@@ -91,7 +115,7 @@ def states(
         ValueError: If texts are empty, a text is too long, `at` names a token that a text lacks, or a model
             cannot be differentiated.
         IndexError: If the layer or token is out of range.
-        TypeError: If an input is neither a text nor a trace.
+        TypeError: If an input is neither a text nor a trace, or `batches` is not a Batches.
         UnsupportedModelError: If the model's blocks cannot be located (a ValueError).
 
     Example:
@@ -101,10 +125,12 @@ def states(
         >>> states.shape, states.gradients.shape
         ((2, 2, 384), (2, 2, 384))
     """
+    if not isinstance(batches, Batches):
+        raise TypeError(f"batches takes an aw.concepts.Batches, not {batches!r:.60}.")
     if texts is None:
-        inputs = Inputs(None, None, model, PURPOSE, truncation=truncation)
+        inputs = Inputs(None, None, model, PURPOSE, truncation=batches.truncation)
     else:
-        inputs = Inputs(model, tokenizer, texts, PURPOSE, truncation=truncation)
+        inputs = Inputs(model, tokenizer, texts, PURPOSE, truncation=batches.truncation)
     return states_of(
         inputs,
         layers=layers,
@@ -112,8 +138,8 @@ def states(
         target=target,
         foil=foil,
         stack=stack,
-        batch_size=batch_size,
-        memory=memory,
+        batch_size=batches.batch_size,
+        memory=batches.memory,
         force=force,
     )
 

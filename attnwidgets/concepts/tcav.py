@@ -10,12 +10,13 @@ are the same whichever other layers were requested.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets._errors import require_choice, suggests_keywords
+from attnwidgets._former import former_keywords
 from attnwidgets._progress import progress
 from attnwidgets._significance import holm, two_sided
 from attnwidgets.concepts.batches import Inputs, texts_of
@@ -40,19 +41,55 @@ PAPER = "Kim et al. 2018, Interpretability Beyond Feature Attribution: TCAV"
 _SAME_GRADIENT = 0.999  # mean cosine of gradients from which a note says that a score can only be 0 or 1
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Options of the test; see `tcav`."""
+@dataclass(frozen=True, kw_only=True)
+class ConceptTest:
+    """How `tcav` fits the direction of a concept, and tests it.
 
-    cav: Cav
-    penalty: float
-    runs: int
-    folds: int
-    permutations: int
-    level: float
-    seed: int
+    Args:
+        cav: Fit of a direction: "logistic" regression, "mean_difference" (no fit), or "svm" (squared
+            hinge).
+        penalty: Weight of |w|^2 / 2, for states divided by their spread over texts; scikit-learn's 1 / C.
+        runs: How often a random set is drawn.
+        folds: Parts of the cross-validation.
+        permutations: Exchanges of membership for p, whose smallest value is 1 / (permutations + 1).
+        level: Level below which a corrected p is called significant.
+        seed: Seed of all draws.
+        batch_size: Most texts of a batch.
+
+    Raises:
+        ValueError: If an option is unknown or out of range.
+
+    Example:
+        >>> aw.concepts.ConceptTest(runs=5, permutations=99).cav
+        'logistic'
+    """
+
+    cav: Cav = "logistic"
+    penalty: float = 1.0
+    runs: int = 20
+    folds: int = 3
+    permutations: int = 999
+    level: float = 0.05
+    seed: int = 0
+    batch_size: int = BATCH
+
+    def __post_init__(self) -> None:
+        require_choice("cav", self.cav, CAVS)
+        for name, least in (("runs", 1), ("folds", 2), ("permutations", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}.")
+        if not 0 < self.level < 1:
+            raise ValueError(f"level is {self.level!r}; give a number above 0 and below 1, such as 0.05.")
 
 
+_DEFAULT = ConceptTest()
+Settings = ConceptTest  # its name in older pickles of ConceptScores
+
+
+@former_keywords(
+    [option.name for option in fields(ConceptTest)], "test", "aw.concepts.ConceptTest(...)", ConceptTest
+)
 @suggests_keywords
 def tcav(
     model: Any,
@@ -65,14 +102,7 @@ def tcav(
     foil: Any = None,
     layers: int | Iterable[int] | slice | None = None,
     at: At = "mean",
-    cav: Cav = "logistic",
-    penalty: float = 1.0,
-    runs: int = 20,
-    folds: int = 3,
-    permutations: int = 999,
-    level: float = 0.05,
-    seed: int = 0,
-    batch_size: int = BATCH,
+    test: ConceptTest = _DEFAULT,
     force: bool = False,
 ) -> ConceptScores:
     """Test whether a prediction depends on concepts: the share of examples that a concept's direction raises.
@@ -101,24 +131,16 @@ def tcav(
         foil: Contrasting target.
         layers: Numbers of layers, as for `aw.concepts.states`; by default all but the embeddings.
         at: Token or tokens of a text whose state is read, as for `aw.concepts.states`.
-        cav: Fit of a direction: "logistic" regression, "mean_difference" (no fit), or "svm" (squared
-            hinge).
-        penalty: Weight of |w|^2 / 2, for states divided by their spread over texts; scikit-learn's 1 / C.
-        runs: How often a random set is drawn.
-        folds: Parts of the cross-validation.
-        permutations: Exchanges of membership for p, whose smallest value is 1 / (permutations + 1).
-        level: Level below which a corrected p is called significant.
-        seed: Seed of all draws.
-        batch_size: Most texts of a batch.
+        test: The fit of a direction, the number of runs and permutations, the level and the seed: an
+            `aw.concepts.ConceptTest`.
         force: Run even if this needs more memory than is free.
 
     Returns:
         `ConceptScores` [concept, layer]; `.notes` holds caveats.
 
     Raises:
-        ValueError: If a set has fewer than two texts, no random text is left, the target is missing, or an
-            option is unknown.
-        TypeError: If `concepts` is not a mapping.
+        ValueError: If a set has fewer than two texts, no random text is left, or the target is missing.
+        TypeError: If `concepts` is not a mapping, or `test` is not a ConceptTest.
         IndexError: If the layer is out of range.
 
     Source: Kim et al. 2018. Directions have length one (the authors' have not), p is by permutation (theirs
@@ -129,12 +151,13 @@ def tcav(
         >>> texts = [example.text for example in aw.demo_texts("train")]
         >>> concepts = {"negation": [text for text in texts if " not " in text or "n't" in text]}
         >>> examples = [text.text for text in aw.demo_texts("test") if text.label == "negative"][:8]
-        >>> options = {"random": texts[:60], "layers": [4], "runs": 5}
+        >>> options = {"random": texts[:60], "layers": [4], "test": aw.concepts.ConceptTest(runs=5)}
         >>> result = aw.concepts.tcav(model, tokenizer, concepts, examples, "negative", **options)
         >>> result.scores.shape, bool(result.accuracy[0, 0] > 0.6)
         ((1, 1), True)
     """
-    require_choice("cav", cav, CAVS)
+    if not isinstance(test, ConceptTest):
+        raise TypeError(f"test takes an aw.concepts.ConceptTest, not {test!r:.60}.")
     if isinstance(at, str) and at == "tokens":
         raise ValueError(
             "at 'tokens' has several states for a text, and a concept is in one; take 'mean', 'cls' or "
@@ -144,23 +167,21 @@ def tcav(
         raise ValueError(
             f"{PURPOSE}: target is None; name the class whose score a concept may raise, such as 'negative'."
         )
-    _require_counts(runs=runs, folds=folds, permutations=permutations)
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level!r}; give a number above 0 and below 1, such as 0.05.")
     example_texts = texts_of(examples, PURPOSE, "examples")
     sets = concept_sets(concepts, random, example_texts, PURPOSE)
     inputs = Inputs(model, tokenizer, example_texts, PURPOSE)
-    options: dict[str, Any] = {"at": at, "batch_size": batch_size, "force": force}
+    options: dict[str, Any] = {"at": at, "batch_size": test.batch_size, "force": force}
     example_states = states_of(inputs, layers=layers, target=target, foil=foil, **options)
     if layers is None:
         example_states = example_states.select(layers=example_states.layers[1:])
     inputs_of_sets = Inputs(inputs.first.model, inputs.first.tokenizer, sets.texts, PURPOSE)
     text_states = states_of(inputs_of_sets, layers=example_states.layers, **options)
-    settings = Settings(cav, penalty, runs, folds, permutations, level, seed)
-    return concept_scores(sets, text_states, example_states, settings)
+    return concept_scores(sets, text_states, example_states, test)
 
 
-def concept_scores(sets: ConceptSets, texts: States, examples: States, settings: Settings) -> ConceptScores:
+def concept_scores(
+    sets: ConceptSets, texts: States, examples: States, settings: ConceptTest
+) -> ConceptScores:
     """Return the scores of concepts from the states of their texts and the examples' gradients."""
     shape = (len(sets.names), len(examples.layers))
     parts = []
@@ -232,7 +253,7 @@ class _Part:
 
 
 def _layer(
-    sets: ConceptSets, states: LayerStates, settings: Settings, column: int, rng: np.random.Generator
+    sets: ConceptSets, states: LayerStates, settings: ConceptTest, column: int, rng: np.random.Generator
 ) -> _Part:
     """Return the scores of a layer: all fits of all concepts at once."""
     pairs: list[Pair] = []
@@ -263,13 +284,13 @@ def _layer(
     return _Part(by_run, scores[fitted:], mean, accuracy, np.array(p), cavs)
 
 
-def _p_of_set(states: LayerStates, pair: Pair, settings: Settings, rng: np.random.Generator) -> float:
+def _p_of_set(states: LayerStates, pair: Pair, settings: ConceptTest, rng: np.random.Generator) -> float:
     draws = states.shuffled(pair, settings.permutations, rng)
     return two_sided(float(draws[0]), draws[1:])
 
 
 def _p_of_directions(
-    states: LayerStates, sets: ConceptSets, observed: Float, settings: Settings, rng: np.random.Generator
+    states: LayerStates, sets: ConceptSets, observed: Float, settings: ConceptTest, rng: np.random.Generator
 ) -> list[float]:
     """Return p of concepts that are directions, among directions between halves of the random texts."""
     half = len(sets.pool) // 2
@@ -302,10 +323,3 @@ def _require_finite(states: LayerStates, layer: int) -> None:
         raise ValueError(
             f"{PURPOSE}: the target does not depend on the states of layer {layer}: all gradients are zero."
         )
-
-
-def _require_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        least = 2 if name == "folds" else 1
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}.")

@@ -1,5 +1,6 @@
 # The public names of aw.evaluate, each loaded on first use.
 
+from .attacks.attack import AttackSearch as AttackSearch
 from .attacks.attack import attack as attack
 from .attacks.attack import attacks as attacks
 from .attacks.near_words import near_words as near_words
@@ -30,6 +31,7 @@ from .metrics.infidelity import infidelity as infidelity
 from .metrics.infidelity import single_removals as single_removals
 from .metrics.localisation import localisation as localisation
 from .metrics.plausibility import plausibility as plausibility
+from .metrics.random_baseline import RandomBaseline as RandomBaseline
 from .metrics.ranking import average_precision as average_precision
 from .metrics.ranking import expected_average_precision as expected_average_precision
 from .metrics.recall_of_truth import recall_of_truth as recall_of_truth

@@ -11,11 +11,13 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from itertools import combinations
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._former import former_keywords
 from attnwidgets.course.records import subject_of
 from attnwidgets.people.item import NONE, NOTHING, RANDOM, Item, Shown, item_of, placebo, shown_of, words_of
 from attnwidgets.people.kinds import (
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from attnwidgets.people.study_view import StudyView
 
 Kind = Literal["forced_choice", "trust", "which_model", "forward", "counterfactual", "remove_words"]
+PageText = Literal["question", "consent"]
+PAGE_TEXTS: tuple[PageText, ...] = ("question", "consent")
 
 _MOST_CHECKS = 10
 _MOST_CHARACTERS = 4000
@@ -80,8 +84,9 @@ class Study:
         refuse_told(kind, unshuffled, practice)
         self.labels = labels_of(kind, [*unshuffled, *practice], options["labels"])
         self.checks = _checks(kind, self.labels, options["checks"], self.seed)
-        self.question = _words("question", options["question"] or QUESTIONS[kind])
-        self.consent = _words("consent", options["consent"])
+        texts = options["texts"]
+        self.question = _words("question", texts.get("question") or QUESTIONS[kind])
+        self.consent = _words("consent", texts.get("consent", CONSENT))
         self.title = str(options["title"]) or "A study"
         shown = self._shown(unshuffled, "items", signed=options["signed"])
         self._refuse_leaks(unshuffled, shown)
@@ -99,7 +104,7 @@ class Study:
             for number, (item, words) in enumerate(zip(self.items, self.words, strict=True))
         )
         self.notes = (*repeated(kind, unshuffled, practice), *self._remarks())
-        texts = [[name, item.text, item.changed] for name, item in zip(self.ids, self.items, strict=True)]
+        contents = [[name, item.text, item.changed] for name, item in zip(self.ids, self.items, strict=True)]
         rest = [
             len(self.practice),
             [str(check) for check in self.checks],
@@ -107,7 +112,7 @@ class Study:
             self.between,
             self.seed,
         ]
-        self.hash = subject_of("study", kind, texts, list(self.conditions), self.question, rest)
+        self.hash = subject_of("study", kind, contents, list(self.conditions), self.question, rest)
 
     def _shown(
         self, items: Sequence[Item], name: str, *, signed: bool
@@ -309,6 +314,7 @@ class Study:
         )
 
 
+@former_keywords(PAGE_TEXTS, "texts", '{"question": ..., "consent": ...}', dict)
 def study(
     kind: Kind,
     items: Sequence[Item | dict[str, Any]],
@@ -318,8 +324,7 @@ def study(
     design: Literal["within", "between"] = "within",
     practice: Sequence[Item | dict[str, Any]] = (),
     checks: int = 2,
-    question: str | None = None,
-    consent: str = CONSENT,
+    texts: Mapping[PageText, str] = MappingProxyType({}),
     title: str = "",
     signed: bool = True,
     seed: int = 0,
@@ -339,8 +344,8 @@ def study(
         design: "within": each person sees every condition, on different items; "between": a single condition.
         practice: Items that come first and do not count. The right answer follows each item.
         checks: Number of attention checks among the items, which ask for a given answer.
-        question: The question; None: the default question of the kind.
-        consent: The text that people agree to before the first item.
+        texts: Other texts of the page: the "question", and the "consent" that people agree to before the
+            first item.
         title: Heading of the study.
         signed: Whether words with negative values are shown in another colour. False: all values are shown
             as amounts.
@@ -352,8 +357,8 @@ def study(
 
     Raises:
         TypeError: An item or an explanation has the wrong type.
-        ValueError: The kind or design is unknown; items are unbalanced, or lack what the kind needs; a
-            simulation asks for an answer that a practice item or another item shows; or, in
+        ValueError: The kind, the design or a text of the page is unknown; items are unbalanced, or lack what
+            the kind needs; a simulation asks for an answer that a practice item or another item shows; or, in
             "forward", an explanation gives the answer away: it contains a label that is not in the text, or
             it is signed and the sum of its values tells the model's answers apart with a balanced accuracy of
             0.9 or more (at the best threshold; of fewer than eight items, at zero), so that the colours state
@@ -372,8 +377,10 @@ def study(
         <Study forward of 2 items in none, lrp; each person every condition; 0 practice items, ...>
     """
     require_choice("design", design, ("within", "between"))
-    options = {"labels": labels, "design": design, "practice": practice, "checks": checks, "seed": seed}
-    options |= {"question": question, "consent": consent, "title": title, "signed": signed}
+    for name in texts:
+        require_choice("texts", name, PAGE_TEXTS)
+    options: dict[str, Any] = {"labels": labels, "design": design, "practice": practice, "checks": checks}
+    options |= {"texts": texts, "title": title, "signed": signed, "seed": seed}
     result = Study(kind, items, conditions, options)
     for note in result.notes:
         warnings.warn(f"aw.people.study: {note}.", stacklevel=2)

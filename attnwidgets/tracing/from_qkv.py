@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from attnwidgets._errors import require_choice, suggest
+from attnwidgets._former import former_keywords
+from attnwidgets._selecting import with_options
 from attnwidgets._tensors import as_array, as_tensor, is_tensor, kept_dtype
 from attnwidgets.tracing.from_attentions import GivenTrace, axis_of_tokens
 from attnwidgets.tracing.layers import SoftmaxLayer, Stack
@@ -19,7 +21,7 @@ from attnwidgets.tracing.row_selection import positions
 from attnwidgets.tracing.text.axes import numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
 CAUSAL = "causal"
 SCORES = ("dot", "additive")
-RULES = ("softmax", "linear", "delta")
+Rule = Literal["softmax", "linear", "delta"]
+RULES = {"softmax": (), "linear": ("decay",), "delta": ("beta", "decay")}
+"""The options of every rule."""
 _MATRIX = 2
 _LEAST_DECAY = float(np.nextafter(0.0, 1.0))
 _MOST_BETA = 2  # with a greater one, the delta rule's state grows without bound
@@ -216,6 +220,14 @@ def _read(state: tuple[float, float, Floats], score: float, value: Floats) -> tu
     return largest, c * kept + new, a * kept + value * new
 
 
+def _former_rule(rule: Rule = "softmax", **options: Any) -> tuple[Rule, dict[str, Any]]:
+    """Return the rule from its former keywords, whose defaults were None."""
+    return rule, {name: value for name, value in options.items() if value is not None}
+
+
+@former_keywords(
+    ("beta", "decay"), "rule", '("delta", {"beta": ..., "decay": ...})', _former_rule, also=("rule",)
+)
 def from_qkv(
     E: Any,
     W_q: Any,
@@ -228,9 +240,7 @@ def from_qkv(
     scale: float | None = None,
     score: Literal["dot", "additive"] = "dot",
     v_a: Any = None,
-    rule: Literal["softmax", "linear", "delta"] = "softmax",
-    beta: Any = None,
-    decay: Any = None,
+    rule: Rule | tuple[Rule, Mapping[str, Any]] = "softmax",
 ) -> QkvTrace:
     """Return one attention layer computed by hand: softmax(scale * Q K^T + mask), Q = E W_q, K = E W_k.
 
@@ -266,14 +276,14 @@ def from_qkv(
         score: "dot", the product q . k; or "additive", v_a . tanh(q + k).
         v_a: Weights of additive scores [heads * d_k]; the first d_k belong to the first head.
         rule: "softmax", attention; "linear", linear attention; or "delta", the delta rule. The last two are
-            causal and need W_v; torch computes them.
-        beta: Shares that the delta rule replaces, 0 to 2, one number or one for each token; None: 1.
-        decay: Factors on the state, above 0 and at most 1, one number or one for each token; None: 1.
+            causal and need W_v; torch computes them. Or a pair (rule, options), as ("delta", {"beta": 0.5,
+            "decay": 0.9}), each one number or one for each token: "decay" holds factors on the state, above 0
+            and at most 1 (1 by default); "beta", of the delta rule, the shares that it replaces, 0 to 2 (1).
 
     Raises:
         ValueError: If shapes do not fit (the message lists all of them), a number is not finite, a query may
-            read nothing, the score or rule is unknown, v_a is missing or not needed, or beta or decay is out
-            of its range or of another rule.
+            read nothing, the score, the rule or an option of it is unknown, v_a is missing or not needed, or
+            beta or decay is out of its range.
         TypeError: If an argument is not a numeric array.
 
     Example:
@@ -283,7 +293,7 @@ def from_qkv(
                [0.36, 0.64, 0.  ],
                [0.26, 0.26, 0.47]])
         >>> keys = [[1, 0], [0, 1], [1, 0]]  # the third token overwrites what the first one wrote
-        >>> trace = aw.from_qkv(keys, np.eye(2), np.eye(2), np.eye(2), rule="delta", beta=0.75)
+        >>> trace = aw.from_qkv(keys, np.eye(2), np.eye(2), np.eye(2), rule=("delta", {"beta": 0.75}))
         >>> print(aw.mixing(trace, "kernel").matrix(0, 0)[-1].round(2))
         [0.19 0.   0.75]
 
@@ -294,7 +304,7 @@ def from_qkv(
     Delta Rule over Sequence Length; with decay: Yang et al. 2024, Gated Delta Networks, equation 10.
     """
     require_choice("score", score, SCORES)
-    require_choice("rule", rule, RULES)
+    name, options = with_options("rule", rule, RULES)
     matrices = {"E": E, "W_q": W_q, "W_k": W_k} | ({} if W_v is None else {"W_v": W_v})
     arrays = {name: _matrix(value, name) for name, value in matrices.items()}
     weights = _score_weights(v_a, score)
@@ -309,14 +319,13 @@ def from_qkv(
     if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
         raise ValueError(f"scale must be a finite number or None (1 / sqrt(d_k)), not {scale!r}")
     axis = numbered(count) if tokens is None else axis_of_tokens(tokens)
-    if rule != "softmax":
+    if name != "softmax":
         if "W_v" not in arrays:
-            raise ValueError(f"W_v is missing: rule={rule!r} writes values into a state")
+            raise ValueError(f"W_v is missing: rule={name!r} writes values into a state")
         value = _by_head(embedded @ arrays["W_v"], heads)
         factor = 1.0 if scale is None else float(scale)
-        _require_state_only(rule, mask, weights, beta)
-        return _stateful(axis, query * factor, key, value, rule=rule, beta=beta, decay=decay)
-    _require_softmax_only(beta=beta, decay=decay)
+        _require_state_only(name, mask, weights)
+        return _stateful(axis, query * factor, key, value, rule=name, **options)
     added = _added(mask, count, dtype)
     if weights is None:
         scaling = query.shape[-1] ** -0.5 if scale is None else float(scale)
@@ -331,7 +340,14 @@ def from_qkv(
 
 
 def _stateful(
-    axis: TokenAxis, query: Floats, key: Floats, value: Floats, *, rule: str, beta: Any, decay: Any
+    axis: TokenAxis,
+    query: Floats,
+    key: Floats,
+    value: Floats,
+    *,
+    rule: str,
+    beta: Any = None,
+    decay: Any = None,
 ) -> QkvTrace:
     """Return a trace of a layer with a state in place of a softmax."""
     from attnwidgets.tracing.mixers.given import given_stack
@@ -351,20 +367,10 @@ def _stateful(
     return trace
 
 
-def _require_state_only(rule: str, mask: Any, weights: Floats | None, beta: Any) -> None:
+def _require_state_only(rule: str, mask: Any, weights: Floats | None) -> None:
     """Raise ValueError for arguments that a layer with a state does not have."""
     if not (mask is None or (isinstance(mask, str) and mask == CAUSAL)) or weights is not None:
         raise ValueError(f"rule={rule!r} reads all earlier tokens by q . k: leave mask and score out")
-    if rule == "linear" and beta is not None:
-        raise ValueError("beta is for rule='delta', and rule is 'linear': give both or neither")
-
-
-def _require_softmax_only(**given: Any) -> None:
-    """Raise ValueError for an argument of other rules."""
-    for name, value in given.items():
-        if value is not None:
-            rules = "rule='delta'" if name == "beta" else "rule='linear' or 'delta'"
-            raise ValueError(f"{name} is for {rules}, and rule is 'softmax': give both or neither")
 
 
 def _matrix(value: Any, name: str) -> Floats:

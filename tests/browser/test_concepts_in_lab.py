@@ -13,7 +13,7 @@ trace = aw.trace(model, tokenizer, train[0].text)
 texts = [one.text for one in train]
 scores = aw.concepts.tcav(
     model, tokenizer, {"film": [one for one in texts if "film" in one] + texts[:2]}, tests, "negative",
-    random=texts[2:], layers=[2, 4], runs=2, permutations=19,
+    random=texts[2:], layers=[2, 4], test=aw.concepts.ConceptTest(runs=2, permutations=19),
 )
 taught = aw.concepts.influence(model, tokenizer, train, tests)
 why = (["a", "plain", "text"], [0.1, -0.2, 0.9])

@@ -16,7 +16,7 @@ def trace():
     draw = np.random.default_rng(3).normal
     states = [draw(size=shape) for shape in ((6, 8), (8, 6), (8, 6), (8, 6))]
     states[2] /= 4  # keys of about length 1
-    return aw.from_qkv(*states, heads=2, rule="delta", beta=0.6, decay=0.8, tokens=TOKENS)
+    return aw.from_qkv(*states, heads=2, rule=("delta", {"beta": 0.6, "decay": 0.8}), tokens=TOKENS)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_keys_are_walked_and_pinned(neuron, trace):
 def test_a_long_chain_fits(open_page, tmp_path, shots, width, scheme):
     draw = np.random.default_rng(0).normal
     states = [draw(size=shape) for shape in ((60, 8), (8, 4), (8, 4), (8, 4))]
-    trace = aw.from_qkv(*states, rule="linear", decay=np.linspace(0.7, 1.0, 60))
+    trace = aw.from_qkv(*states, rule=("linear", {"decay": np.linspace(0.7, 1.0, 60)}))
     view = aw.NeuronView(trace)
     view.selection.pinned = (59, 20)
     page = open_page(

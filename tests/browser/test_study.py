@@ -194,7 +194,8 @@ def test_hostile_texts_stay_texts(page_of):
         }
         for i in range(2)
     ]  # fmt: skip
-    options = {"title": HOSTILE[0], "question": HOSTILE[1], "consent": "\n".join(HOSTILE), "checks": 1}
+    texts = {"question": HOSTILE[1], "consent": "\n".join(HOSTILE)}
+    options = {"title": HOSTILE[0], "texts": texts, "checks": 1}
     made = aw.people.study("trust", given, [HOSTILE[0], "b"], **options)
     page = page_of(made.view(), **PHONE)
     agree(page)

@@ -20,7 +20,8 @@ def unequal() -> list[aw.results.Trace]:
 def test_texts_of_equal_length_need_no_columns():
     clean, corrupt = induction()
     plain, aligned = (
-        aw.circuits.patch(clean, corrupt, "c", foil="a", align=align) for align in (False, True)
+        aw.circuits.patch(clean, corrupt, "c", foil="a", sweep=aw.circuits.Sweep(align=align))
+        for align in (False, True)
     )
     for site in plain.sites:
         np.testing.assert_array_equal(aligned.raw[site], plain.raw[site])
@@ -28,7 +29,7 @@ def test_texts_of_equal_length_need_no_columns():
 
 def test_columns_stand_beside_each_other():
     clean, corrupt = unequal()
-    result = aw.circuits.patch(clean, corrupt, "c", foil="a", align=True)
+    result = aw.circuits.patch(clean, corrupt, "c", foil="a", sweep=aw.circuits.Sweep(align=True))
     assert result.clean_tokens[5:9] == ("b", "", "c", "f")
     assert result.corrupt_tokens[5:9] == ("b", "a", "g", "f")
     assert result.differs == (6, 7)
@@ -42,7 +43,9 @@ def test_columns_stand_beside_each_other():
 @pytest.mark.parametrize("how", ["denoise", "noise"])
 def test_a_column_is_a_token_set_to_its_counterpart(how):
     clean, corrupt = unequal()
-    result = aw.circuits.patch(clean, corrupt, "c", foil="a", align=True, how=how, sites="mlp")
+    result = aw.circuits.patch(
+        clean, corrupt, "c", foil="a", sweep=aw.circuits.Sweep(align=True), how=how, sites="mlp"
+    )
     base, other = (corrupt, clean) if how == "denoise" else (clean, corrupt)
     places = {8: (7, 8), 12: (11, 12)}  # column: token of the clean text, of the corrupt one
     ids = [base.tokenizer.convert_tokens_to_ids(name) for name in "ca"]
@@ -60,7 +63,15 @@ def test_a_column_is_a_token_set_to_its_counterpart(how):
 
 def test_both_ways_are_saved_and_drawn(tmp_path):
     clean, corrupt = unequal()
-    both = aw.circuits.patch(clean, corrupt, "c", foil="a", align=True, how="both", sites=("state", "head"))
+    both = aw.circuits.patch(
+        clean,
+        corrupt,
+        "c",
+        foil="a",
+        sweep=aw.circuits.Sweep(align=True),
+        how="both",
+        sites=("state", "head"),
+    )
     again = aw.load(both.noise.save(tmp_path / "noise.safetensors"))
     np.testing.assert_array_equal(again.raw["state"], both.noise.raw["state"])
     assert both.denoise.figure()
@@ -72,9 +83,11 @@ def test_what_cannot_be_aligned_is_said():
     with pytest.raises(ValueError, match="align=True"):
         aw.circuits.patch(clean, corrupt, "c", foil="a")
     with pytest.raises(ValueError, match="estimate needs texts"):
-        aw.circuits.patch(clean, corrupt, "c", foil="a", align=True, estimate=True)
+        aw.circuits.patch(clean, corrupt, "c", foil="a", sweep=aw.circuits.Sweep(align=True), estimate=True)
     with pytest.raises(ValueError, match="names a position"):
-        aw.circuits.patch(clean, corrupt, aw.targets.token("c", position=5), foil="a", align=True)
+        aw.circuits.patch(
+            clean, corrupt, aw.targets.token("c", position=5), foil="a", sweep=aw.circuits.Sweep(align=True)
+        )
     clean, corrupt = pair("GPT-2")
     with pytest.raises(ValueError, match="same input"):
-        aw.circuits.patch(clean, clean, 5, align=True)
+        aw.circuits.patch(clean, clean, 5, sweep=aw.circuits.Sweep(align=True))

@@ -24,7 +24,13 @@ def test_one_pair_beside_patching_one_by_one(root, monkeypatch, smollm2):
     total, layers, heads = 0.0, 0.0, 0.0
     for clean, corrupt, target, weight in script.runs_of(model, tokenizer, pair):
         one = aw.circuits.patch(
-            clean, corrupt, target, sites=("attention", "head"), how="noise", estimate=True, checked=1
+            clean,
+            corrupt,
+            target,
+            sites=("attention", "head"),
+            how="noise",
+            estimate=True,
+            sweep=aw.circuits.Sweep(checked=1),
         )
         total += weight * (one.corrupt - one.clean)
         heads = heads + weight * one.raw["head"]

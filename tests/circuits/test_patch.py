@@ -47,7 +47,7 @@ def by_interventions(base: Any, source: Any, site: str) -> np.ndarray:
 @pytest.mark.parametrize("name", ["GPT-2", "Llama", "OPT", "GPT-NeoX"])
 def test_it_is_what_plain_passes_give(name: str) -> None:
     clean, corrupt = pair(name)
-    both = aw.circuits.patch(clean, corrupt, 7, foil=9, how="both", batch_size=3)
+    both = aw.circuits.patch(clean, corrupt, 7, foil=9, how="both", sweep=aw.circuits.Sweep(batch_size=3))
     for result, base, source in ((both.denoise, corrupt, clean), (both.noise, clean, corrupt)):
         assert result.base == pytest.approx(difference(base), abs=1e-9)
         assert result.source == pytest.approx(difference(source), abs=1e-9)
@@ -230,7 +230,7 @@ def test_an_estimate_costs_two_passes_forward_beside_its_check(monkeypatch: Any)
     for site in ALL:
         np.testing.assert_array_equal(raw[site], result.raw[site])
     with pytest.raises(ValueError, match="checked must be 1 or more, not 0"):
-        aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True, checked=0)
+        aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True, sweep=aw.circuits.Sweep(checked=0))
 
 
 # -- properties ------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def test_what_cannot_be_patched_is_said() -> None:
         "  clean  : <s> | f | a | d | e | b | c | f | a | d | e | b",
         "  corrupt: <s> | f | a | d | e | · | · | f | a | d | e | b",
     ]
-    assert "patch(..., align=True)" in str(caught.value)
+    assert "patch(..., sweep=aw.circuits.Sweep(align=True))" in str(caught.value)
     # Of long texts, what is around the difference.
     texts = (aw.trace(model, tokenizer, text) for text in ("abcdefghfadebc", "abcdefghfacdebc"))
     with pytest.raises(ValueError, match=r"\n  clean  : … \| e .* \| a \| · \| d \| e \| b \| c\n"):
@@ -391,7 +391,9 @@ def test_what_cannot_be_patched_is_said() -> None:
         with pytest.raises(ValueError, match="half precision rounds away; load the model in float32"):
             function(*half, *places, "c", foil="a")
     with pytest.raises(ValueError, match="load the model in float32"):
-        patch(half[0], aw.trace(half[0].model, tokenizer, "fadefadeb"), "c", align=True)
+        patch(
+            half[0], aw.trace(half[0].model, tokenizer, "fadefadeb"), "c", sweep=aw.circuits.Sweep(align=True)
+        )
     assert patch(*half, "c", foil="a", sites="head").heads[1, 0] == pytest.approx(1, abs=0.05)
     with pytest.raises(ValueError, match="same input"):
         patch(clean, aw.trace(model, tokenizer, "fadebcfadeb"), "c")
@@ -445,7 +447,7 @@ def test_a_pair_that_is_kept_answers_as_single_calls_do() -> None:
         np.testing.assert_allclose(result.raw, alone.raw, atol=1e-9)
         assert {runs.clean, runs.corrupt} == {result.before, result.source}
     for site in ("head", "state"):
-        options = {"sites": site, "how": "noise", "estimate": True, "checked": 1}
+        options = {"sites": site, "how": "noise", "estimate": True, "sweep": aw.circuits.Sweep(checked=1)}
         estimated = aw.circuits.patch(clean, corrupt, 7, foil=9, **options).raw[site]
         np.testing.assert_allclose(runs.estimates(site, "noise"), estimated, atol=1e-9)
     with pytest.raises(ValueError, match=r"estimate=\('denoise',\)"):
@@ -500,3 +502,16 @@ def test_sites_that_work_are_named_where_one_is_not_described() -> None:
     with pytest.raises(UnsupportedModelError, match=r"not described.* Known in this model: 'state', 'head'"):
         aw.circuits.patch(clean, corrupt, 7)
     assert aw.circuits.patch(clean, corrupt, 7, sites=("state", "head")).values["state"].shape == (2, 4)
+
+
+def test_former_keywords_of_the_sweep_warn_and_give_the_same() -> None:
+    model = aw.demo_model("induction")
+    clean, corrupt = (aw.trace(*model, text) for text in ("fadebcfadeb", "fadebafadeb"))
+    options: dict[str, Any] = {"sites": "state", "estimate": True}
+    now = aw.circuits.patch(clean, corrupt, "c", **options, sweep=aw.circuits.Sweep(checked=2))
+    with pytest.warns(DeprecationWarning, match=r"patch: 'checked' belong in sweep=aw\.circuits\.Sweep\("):
+        former = aw.circuits.patch(clean, corrupt, "c", **options, checked=2)
+    assert former.checked == now.checked
+    assert len(now.checked) == 2
+    with pytest.raises(TypeError, match=r"sweep takes an aw\.circuits\.Sweep, not 3"):
+        aw.circuits.patch(clean, corrupt, "c", sweep=3)

@@ -82,7 +82,9 @@ def test_the_model_comes_back_as_it_was(classifier) -> None:
 def test_what_does_not_fit_into_memory_is_kept_in_a_file(classifier) -> None:
     model, tokenizer = classifier
     whole = aw.concepts.states(model, tokenizer, TEXTS, target="negative")
-    filed = aw.concepts.states(model, tokenizer, TEXTS, target="negative", memory=1000)
+    filed = aw.concepts.states(
+        model, tokenizer, TEXTS, target="negative", batches=aw.concepts.Batches(memory=1000)
+    )
     folder = filed._folder.name
     assert filed.on_disk
     assert not whole.on_disk
@@ -203,3 +205,13 @@ def test_the_first_token_of_a_causal_model_is_said_to_see_nothing() -> None:
     trace = aw.trace(model, None, input_ids=[3, 4, 5])
     assert "sees nothing" in repr(aw.concepts.states([trace], at="cls"))
     assert "sees nothing" not in repr(aw.concepts.states([trace], at="last"))
+
+
+def test_former_keywords_of_batches_warn_and_give_the_same(classifier) -> None:
+    now = aw.concepts.states(*classifier, TEXTS, batches=aw.concepts.Batches(batch_size=1, memory=1000))
+    with pytest.warns(DeprecationWarning, match=r"'batch_size', 'memory' belong in batches=aw\.concepts"):
+        former = aw.concepts.states(*classifier, TEXTS, batch_size=1, memory=1000)
+    np.testing.assert_array_equal(former.values, now.values)
+    assert former.notes == now.notes
+    with pytest.raises(TypeError, match=r"batches takes an aw\.concepts\.Batches, not 3"):
+        aw.concepts.states(*classifier, TEXTS, batches=3)

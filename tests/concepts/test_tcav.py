@@ -14,18 +14,10 @@ from attnwidgets._significance import holm
 from attnwidgets.concepts.concept_sets import concept_sets
 from attnwidgets.concepts.directions_of_sets import LayerStates
 from attnwidgets.concepts.states_result import States
-from attnwidgets.concepts.tcav import Settings, concept_scores
+from attnwidgets.concepts.tcav import ConceptTest, concept_scores
 
 WIDTH = 24
-DEFAULTS = {
-    "cav": "logistic",
-    "penalty": 1.0,
-    "runs": 4,
-    "folds": 3,
-    "permutations": 199,
-    "level": 0.05,
-    "seed": 0,
-}
+DEFAULTS = {"runs": 4, "permutations": 199}
 
 
 def states(values: Any, gradients: Any = None) -> States:
@@ -64,7 +56,7 @@ def scored(made: dict[str, Any], **changes: Any) -> Any:
     made_sets = concept_sets(sets, random, [], "test")
     examples = states(np.zeros_like(made["slopes"]), made["slopes"])
     return concept_scores(
-        made_sets, states(np.concatenate(values)), examples, Settings(**(DEFAULTS | changes))
+        made_sets, states(np.concatenate(values)), examples, ConceptTest(**(DEFAULTS | changes))
     )
 
 
@@ -197,7 +189,8 @@ def found() -> Any:
         "given": np.random.default_rng(0).normal(size=384),
     }
     examples = [each for each in aw.demo_texts("test") if each.label == "negative"][:12]
-    options = {"random": texts[:60], "layers": [4, 6], "runs": 3, "permutations": 99}
+    options = {"random": texts[:60], "layers": [4, 6]}
+    options["test"] = ConceptTest(runs=3, permutations=99)
     return aw.concepts.tcav(model, tokenizer, concepts, examples, "negative", **options)
 
 
@@ -324,9 +317,22 @@ def test_it_is_said_where_no_concept_could_be_significant(found) -> None:
 )
 def test_options_out_of_range_are_refused(options, said) -> None:
     with pytest.raises(ValueError, match=said):
-        aw.concepts.tcav(None, None, {"c": ["one", "two"]}, ["a text"], "a", random=["a", "b"], **options)
+        ConceptTest(**options)
 
 
 def test_a_concept_needs_a_target() -> None:
     with pytest.raises(ValueError, match="target is None; name the class"):
         aw.concepts.tcav(None, None, {"c": ["one", "two"]}, ["a text"], None, random=["a", "b"])
+
+
+def test_former_keywords_of_the_test_warn_and_give_the_same() -> None:
+    model, tokenizer = aw.demo_model("classifier")
+    texts = [each.text for each in aw.demo_texts("train")[:24]]
+    given = (model, tokenizer, {"some": texts[:6]}, texts[6:10], "negative")
+    options: dict[str, Any] = {"random": texts[12:], "layers": [3]}
+    now = aw.concepts.tcav(*given, **options, test=ConceptTest(runs=2, permutations=9, batch_size=4))
+    with pytest.warns(DeprecationWarning, match=r"'runs', 'permutations'.* test=aw.concepts.ConceptTest\("):
+        former = aw.concepts.tcav(*given, **options, runs=2, permutations=9, batch_size=4)
+    assert (former.by_run == now.by_run).all()
+    with pytest.raises(TypeError, match=r"test takes an aw\.concepts\.ConceptTest, not 3"):
+        aw.concepts.tcav(*given, **options, test=3)

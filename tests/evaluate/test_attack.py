@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.evaluate import attack, attacks, near_words
+from attnwidgets.evaluate import AttackSearch, attack, attacks, near_words
 from attnwidgets.evaluate.attacks.forms import FORMS, Pass, targets_of
 from attnwidgets.evaluate.attacks.search import largest_distance
 from attnwidgets.tracing.gradients.differentiable import differentiable
@@ -43,7 +43,7 @@ def rank_distance(first: Any, second: Any) -> float:
 def test_the_prediction_stays_the_change_is_within_the_ball_and_the_method_confirms(
     text: Any, method: str
 ) -> None:
-    found = attack(text, method, budget=0.2, tolerance=0.1, steps=4, draws=3)
+    found = attack(text, method, search=AttackSearch(budget=0.2, tolerance=0.1, steps=4, draws=3))
     p, q = found.probability
     table = text.model.bert.embeddings.word_embeddings.weight.detach()
     lengths = table[text.input_ids].norm(dim=-1).numpy()
@@ -71,11 +71,13 @@ def test_the_prediction_stays_the_change_is_within_the_ball_and_the_method_confi
 
 
 def test_the_same_seed_gives_the_same_attack_and_a_larger_budget_gets_farther(text: Any) -> None:
-    first, second = (attack(text, "saliency", steps=2, draws=2, seed=4) for _ in range(2))
+    first, second = (
+        attack(text, "saliency", search=AttackSearch(steps=2, draws=2, seed=4)) for _ in range(2)
+    )
     assert first.tried == second.tried
-    assert attack(text, "saliency", steps=2, draws=2, seed=5).tried != first.tried
-    far = attack(text, "saliency", budget=0.6, tolerance=1, steps=4, draws=4)
-    none = attack(text, "saliency", budget=0, steps=1, draws=1)
+    assert attack(text, "saliency", search=AttackSearch(steps=2, draws=2, seed=5)).tried != first.tried
+    far = attack(text, "saliency", search=AttackSearch(budget=0.6, tolerance=1, steps=4, draws=4))
+    none = attack(text, "saliency", search=AttackSearch(budget=0, steps=1, draws=1))
     assert none.distance == 0 < far.distance
     assert none.probability[0] == none.probability[1]
 
@@ -110,7 +112,7 @@ def test_forms_are_the_methods_and_their_derivatives_are_finite_differences(text
 
 def test_one_word_is_the_best_of_all_and_chance_the_median(text: Any) -> None:
     offered = ["the", "cat", "york"]
-    found = attack(text, "saliency", words=offered, most=10_000, tolerance=0.2)
+    found = attack(text, "saliency", words=offered, search=AttackSearch(most=10_000, tolerance=0.2))
     old = text.text.split(" ")
     distances = []
     for number in range(len(old)):
@@ -141,10 +143,10 @@ def test_the_next_token_is_a_prediction_to_keep_and_stays_where_it_is_read() -> 
     sizes = {"vocab_size": len(tokenizer), "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 64}
     model = tiny.build(lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**sizes)))
     trace = aw.trace(model, tokenizer, "the cat the a the cat the the")
-    found = attack(trace, "input_x_gradient", words=["the", "cat", "a"], tolerance=1)
+    found = attack(trace, "input_x_gradient", words=["the", "cat", "a"], search=AttackSearch(tolerance=1))
     assert len(found.traces[1].tokens) == len(trace.tokens)
     assert int(found.traces[1].logits[-1].argmax()) == int(trace.logits[-1].argmax())
-    inside = attack(trace, "rollout", steps=2, draws=1)
+    inside = attack(trace, "rollout", search=AttackSearch(steps=2, draws=1))
     assert inside.probability[0] == pytest.approx(float(trace.logits[-1].softmax(-1).max()), abs=1e-6)
 
 
@@ -166,16 +168,16 @@ def test_near_words_are_the_nearest_by_cosine() -> None:
 
 def test_where_gradients_do_not_depend_on_the_input_zero_is_a_theorem() -> None:
     trace = aw.trace(*aw.zoo.additive(), "habgecdf")
-    still = attack(trace, "saliency", steps=3, draws=3)
+    still = attack(trace, "saliency", search=AttackSearch(steps=3, draws=3))
     assert (still.distance, still.chance, still.bound) == (0, 0, 0)
     assert "a theorem about linear models" in still.describe()
-    moved = attack(trace, "input_x_gradient", budget=0.02, steps=3, draws=3)
+    moved = attack(trace, "input_x_gradient", search=AttackSearch(budget=0.02, steps=3, draws=3))
     assert moved.bound is not None
     assert moved.distance <= moved.bound
 
 
 def test_a_model_that_is_not_linear_has_no_bound(text: Any) -> None:
-    found = attack(text, "saliency", steps=2, draws=1)
+    found = attack(text, "saliency", search=AttackSearch(steps=2, draws=1))
     assert found.bound is None
     assert "theorem" not in found.describe()
 
@@ -193,9 +195,11 @@ def test_no_shift_within_its_limits_exceeds_the_largest_distance() -> None:
 
 def test_a_scorecard_holds_the_attacks(text: Any) -> None:
     card = attacks(
-        [text, text], {"a": "saliency", "b": ("input_x_gradient", {"reduce": "l1"})}, steps=2, draws=2
+        [text, text],
+        {"a": "saliency", "b": ("input_x_gradient", {"reduce": "l1"})},
+        search=AttackSearch(steps=2, draws=2),
     )
-    one = attack(text, "saliency", steps=2, draws=2)
+    one = attack(text, "saliency", search=AttackSearch(steps=2, draws=2))
     np.testing.assert_allclose(
         card.of("a")[:, :, 0], [[one.distance, one.chance, one.top_changed, one.chance_top_changed]] * 2
     )
@@ -204,26 +208,28 @@ def test_a_scorecard_holds_the_attacks(text: Any) -> None:
 
 
 def test_a_view_shows_both_maps_or_both_texts(text: Any) -> None:
-    maps = attack(text, "saliency", steps=1, draws=1).view()
+    maps = attack(text, "saliency", search=AttackSearch(steps=1, draws=1)).view()
     assert maps.names == ("before", "after")
-    words = attack(text, "saliency", words=["cat"], tolerance=1).view()
+    words = attack(text, "saliency", words=["cat"], search=AttackSearch(tolerance=1)).view()
     assert type(words).__name__ == "TwoTexts"
 
 
 def test_without_a_valid_change_the_result_says_so(text: Any) -> None:
-    found = attack(text, "saliency", budget=2, tolerance=0, steps=1, draws=1)
+    found = attack(text, "saliency", search=AttackSearch(budget=2, tolerance=0, steps=1, draws=1))
     assert (found.best, found.distance, found.chance) == (None, 0, 0)
     assert "nothing is known of saliency" in repr(found)
-    assert np.isnan(attacks(text, "saliency", budget=2, tolerance=0, steps=1, draws=1).of("saliency")).all()
+    assert np.isnan(
+        attacks(text, "saliency", search=AttackSearch(budget=2, tolerance=0, steps=1, draws=1)).of("saliency")
+    ).all()
 
 
 def test_bad_input_is_named(text: Any) -> None:
     with pytest.raises(ValueError, match="budget must be a share"):
-        attack(text, "saliency", budget=-1)
+        attack(text, "saliency", search=AttackSearch(budget=-1))
     with pytest.raises(ValueError, match="tolerance must be a difference"):
-        attack(text, "saliency", tolerance=2)
+        attack(text, "saliency", search=AttackSearch(tolerance=2))
     with pytest.raises(ValueError, match="draws must be at least 1, not 0"):
-        attack(text, "saliency", draws=0)
+        attack(text, "saliency", search=AttackSearch(draws=0))
     with pytest.raises(TypeError, match="trace is a list"):
         attack([text], "saliency")
     with pytest.raises(ValueError, match="method has 2 methods"):
@@ -250,6 +256,18 @@ def test_bad_input_is_named(text: Any) -> None:
     number = aw.trace(random_classifier(labels=1), text.tokenizer, text.text)
     with pytest.raises(ValueError, match="trace predicts a number"):
         attack(number, "saliency")
+
+
+def test_former_keywords_of_the_search_warn_and_give_the_same(text: Any) -> None:
+    search = AttackSearch(steps=2, draws=2, seed=4)
+    with pytest.warns(DeprecationWarning, match=r"attack: 'steps'.*search=aw.evaluate.AttackSearch\("):
+        former = attack(text, "saliency", steps=2, draws=2, seed=4)
+    assert former.tried == attack(text, "saliency", search=search).tried
+    with pytest.warns(DeprecationWarning, match="attacks: 'steps', 'draws', 'seed' belong in search"):
+        scores = attacks(text, "saliency", steps=2, draws=2, seed=4)
+    assert (scores.samples == attacks(text, "saliency", search=search).samples).all()
+    with pytest.raises(TypeError, match=r"search takes an aw\.evaluate\.AttackSearch, not 3"):
+        attack(text, "saliency", search=3)
 
 
 @pytest.mark.slow

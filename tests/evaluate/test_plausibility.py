@@ -93,7 +93,13 @@ def test_equal_values_enter_the_curve_together(traced: Any) -> None:
 
 
 def test_the_oracle_is_perfect_and_chance_what_chance_is(traced: Any) -> None:
-    card = plausibility(traced, given(traced, [0, 4, 3, 2, 1, 0]), [2], metrics=SIX, draws=4000)
+    card = plausibility(
+        traced,
+        given(traced, [0, 4, 3, 2, 1, 0]),
+        [2],
+        metrics=SIX,
+        baseline=aw.evaluate.RandomBaseline(draws=4000),
+    )
     np.testing.assert_allclose(card.of("oracle"), 1.0)
     chance = card.of("random")[0, :, 0]
     assert chance[:2] == pytest.approx([1 / 4, 1 / 4], abs=0.03)
@@ -144,3 +150,16 @@ def test_bad_input_is_said(traced: Any) -> None:
     bare = aw.trace(traced.model, None, input_ids=[1, 7, 2])
     with pytest.raises(ValueError, match="fast tokenizer"):
         plausibility(bare, given(bare, [0, 1, 2]), [(0, 1)])
+
+
+def test_former_keywords_of_the_baseline_warn_and_give_the_same(traced: Any) -> None:
+    values = given(traced, [9, 3, 2, 1, 4, 9])
+    now = plausibility(traced, values, [2], baseline=aw.evaluate.RandomBaseline(draws=7, seed=3))
+    with pytest.warns(DeprecationWarning, match=r"'draws', 'seed' belong in baseline=aw\.evaluate\.Random"):
+        former = plausibility(traced, values, [2], draws=7, seed=3)
+    np.testing.assert_array_equal(former.samples, now.samples)
+    assert (now.samples != plausibility(traced, values, [2]).samples).any()
+    with pytest.raises(ValueError, match="draws must be at least 1, not 0"):
+        aw.evaluate.RandomBaseline(draws=0)
+    with pytest.raises(TypeError, match=r"baseline takes an aw\.evaluate\.RandomBaseline, not 3"):
+        plausibility(traced, values, [2], baseline=3)

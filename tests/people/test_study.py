@@ -206,7 +206,8 @@ def test_bad_input_is_refused_with_what_to_do():
     refused(ValueError, r"lack the predictions \['no', 'yes'\]", labels=["a", "b"])
     refused(ValueError, "checks=11", checks=11)
     refused(ValueError, "checks='2': give a whole number", checks="2")
-    refused(ValueError, "consent is not a text", consent=" ")
+    refused(ValueError, "consent is not a text", texts={"consent": " "})
+    refused(ValueError, "texts 'questions'.*Did you mean 'question'", texts={"questions": "Why?"})
     refused(ValueError, "design 'both'", design="both")
     refused(TypeError, r"items\[1\] is a str", given=[items(1)[0], "text"])
     refused(TypeError, "no keyword 'txt'. Did you mean 'text'", given=[{"txt": "a"}] * 2)
@@ -264,3 +265,13 @@ def test_scores_follow_the_side_on_which_something_stood():
     assert score("remove_words", (1, 2), [2, 3], 0) == 1 / 3
     assert score("remove_words", None, [2], 0) is None
     assert score("trust", None, 4, 0) == 4
+
+
+def test_texts_of_the_page_and_their_former_keywords() -> None:
+    asked = {"question": "Is it so?", "consent": "Yes, I take part."}
+    made = study("trust", texts=asked)
+    assert (made.question, made.consent) == tuple(asked.values())
+    with pytest.warns(DeprecationWarning, match=r'study: .question., .consent. belong in texts=\{"question"'):
+        former = study("trust", **asked)
+    assert (former.question, former.consent, former.hash) == (made.question, made.consent, made.hash)
+    assert former.hash != study("trust").hash

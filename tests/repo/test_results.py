@@ -26,6 +26,13 @@ NO_RESULTS = {
     *("targets.Target", "results.Pattern", "results.Statistic", "evaluate.Removal"),
     # options
     *("FeatureDashboard", "evaluate.CueProtocol", "concepts.HeadRefit", "concepts.LossGradients"),
+    *(
+        "evaluate.AttackSearch",
+        "evaluate.RandomBaseline",
+        "concepts.Batches",
+        "concepts.ConceptTest",
+        "circuits.Sweep",
+    ),
     # several matrices, fitted models, and runs that are open
     *("results.HeadCircuits", "circuits.Translator", "results.PairedRuns"),
     # facts about a model of aw.zoo, in words

@@ -14,6 +14,9 @@ from .public import classes, functions, public
 # Forwards a method's own options, and documents where to find them.
 FORWARDS = {"explain"}
 MOST_AT_THE_TOP, MOST = 90, 280
+# What a model reads is named by the keyword that takes it, and a view's options are those of every view.
+WIDE = {"compare", "explore", "trace"}
+MOST_PARAMETERS = 11
 
 
 def parameters(item) -> list[inspect.Parameter]:
@@ -44,6 +47,12 @@ def test_what_can_be_called_stays_small():
 def test_no_option_hides_in_a_variadic_keyword(name):
     kinds = {parameter.kind for parameter in parameters(public()[name])}
     assert inspect.Parameter.VAR_KEYWORD not in kinds or name in FORWARDS
+
+
+@pytest.mark.parametrize("name", functions())
+def test_few_functions_take_many_parameters(name):
+    count = len(parameters(public()[name]))
+    assert (count > MOST_PARAMETERS) == (name in WIDE), "what belongs together is an object with a name"
 
 
 FIRST = ("trace", "traces", "clean")

@@ -222,15 +222,15 @@ def recurrence(states, rule, beta, decay, scale=1.0):
     ("rule", "options"),
     [
         ("linear", {}),
-        ("linear", {"decay": [1.0, 0.5, 0.9], "scale": 0.25}),
+        ("linear", {"decay": [1.0, 0.5, 0.9]}),
         ("delta", {"beta": 0.2}),
         ("delta", {"beta": [0.1, 0.2, 0.3], "decay": 0.9}),
     ],
 )
 def test_a_rule_gives_the_outputs_of_its_recurrence(rule, options):
-    trace = aw.from_qkv(E, W_Q, W_K, W_V, rule=rule, tokens=TOKENS, **options)
+    trace = aw.from_qkv(E, W_Q, W_K, W_V, rule=(rule, options), scale=0.25, tokens=TOKENS)
     beta, decay = (np.broadcast_to(options.get(name, 1.0), 3) for name in ("beta", "decay"))
-    expected = recurrence((W_Q, W_K, W_V), rule, beta, decay, options.get("scale", 1.0))
+    expected = recurrence((W_Q, W_K, W_V), rule, beta, decay, 0.25)
     np.testing.assert_allclose(trace.head_outputs[0], expected, rtol=1e-12)
     kernel = aw.mixing(trace, "kernel").matrix(0, 0)
     np.testing.assert_allclose(kernel @ (np.array(E) @ np.array(W_V)), expected, rtol=1e-12)
@@ -238,7 +238,7 @@ def test_a_rule_gives_the_outputs_of_its_recurrence(rule, options):
 
 def test_a_delta_rule_of_three_tokens_by_hand():
     # The third key is the first one again: it replaces three quarters of what is there.
-    trace = aw.from_qkv(np.eye(2)[[0, 1, 0]], np.eye(2), np.eye(2), np.eye(2), rule="delta", beta=0.75)
+    trace = aw.from_qkv(np.eye(2)[[0, 1, 0]], np.eye(2), np.eye(2), np.eye(2), rule=("delta", {"beta": 0.75}))
     np.testing.assert_allclose(
         aw.mixing(trace, "kernel").matrix(0, 0), [[0.75, 0, 0], [0, 0.75, 0], [0.75 * 0.25, 0, 0.75]]
     )
@@ -255,13 +255,12 @@ def test_a_delta_rule_of_three_tokens_by_hand():
         ({"rule": "hebb"}, "rule"),
         ({"rule": "delta", "W_v": None}, "W_v is missing: rule='delta' writes values"),
         ({"rule": "delta", "mask": np.eye(3)}, "leave mask and score out"),
-        ({"rule": "linear", "beta": 0.5}, "beta is for rule='delta', and rule is 'linear'"),
-        ({"beta": 0.5}, "beta is for rule='delta', and rule is 'softmax'"),
-        ({"decay": 0.5}, "decay is for rule='linear' or 'delta', and rule is 'softmax'"),
-        ({"rule": "delta", "beta": 3}, "beta must be 0 to 2, not 3"),
-        ({"rule": "delta", "decay": 0.0}, "decay must be above 0 and at most 1, not 0.0"),
+        ({"rule": ("linear", {"beta": 0.5})}, "rule 'linear': option 'beta' is not one of 'decay'"),
+        ({"rule": ("softmax", {"beta": 0.5})}, "rule 'softmax' takes no option 'beta', which is of 'delta'"),
+        ({"rule": ("delta", {"beta": 3})}, "beta must be 0 to 2, not 3"),
+        ({"rule": ("delta", {"decay": 0.0})}, "decay must be above 0 and at most 1, not 0.0"),
         (
-            {"rule": "delta", "decay": [0.5, 0.5]},
+            {"rule": ("delta", {"decay": [0.5, 0.5]})},
             r"decay has shape \(2,\), and must be a number or one for each",
         ),
     ],
@@ -297,3 +296,15 @@ def test_a_running_softmax_survives_scores_that_overflow():
         trace.running(2)
     with pytest.raises(ValueError, match="pass W_v"):
         aw.from_qkv(np.eye(2), np.eye(2), np.eye(2)).running(0)
+
+
+def test_former_keywords_of_a_rule_warn_and_give_the_same() -> None:
+    now = aw.from_qkv(E, W_Q, W_K, W_V, rule=("delta", {"beta": 0.5, "decay": 0.9}))
+    with pytest.warns(DeprecationWarning, match=r"'beta', 'decay' belong in rule=\(\"delta\", \{"):
+        former = aw.from_qkv(E, W_Q, W_K, W_V, rule="delta", beta=0.5, decay=0.9)
+    np.testing.assert_array_equal(former.head_outputs, now.head_outputs)
+    with (
+        pytest.warns(DeprecationWarning, match="'beta' belong in rule"),
+        pytest.raises(ValueError, match="rule 'softmax' takes no option 'beta'"),
+    ):
+        aw.from_qkv(E, W_Q, W_K, W_V, beta=0.5)

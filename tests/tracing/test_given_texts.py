@@ -83,7 +83,8 @@ def test_sets_of_concepts_are_columns_too() -> None:
     model, tokenizer = aw.demo_model("classifier")
     column = pd.Series([text.text for text in aw.demo_texts("train")[:24]])
     some, others, random = column[:6], column[6:12], column[12:]
-    options: dict[str, Any] = {"target": "positive", "layers": [3], "runs": 2, "permutations": 10}
+    options: dict[str, Any] = {"target": "positive", "layers": [3]}
+    options["test"] = aw.concepts.ConceptTest(runs=2, permutations=10)
     columns = aw.concepts.tcav(model, tokenizer, {"some": some}, others, random=random, **options)
     lists = aw.concepts.tcav(model, tokenizer, {"some": [*some]}, [*others], random=[*random], **options)
     pd.testing.assert_frame_equal(columns.to_dataframe(), lists.to_dataframe())

@@ -42,7 +42,7 @@ ATTENTION: dict[str, Callable[[Trace, int], Any]] = {
     "attention_norm": lambda trace, layer: aw.attention_norm(trace, layers=layer).layers,
     "alti": lambda trace, layer: aw.alti(trace, layers=layer).layers,
     "rollout": lambda trace, layer: aw.rollout(trace, partial=True, start_layer=layer).layers,
-    "heads of lrp": lambda trace, layer: aw.lrp(trace, 1, of="heads", layers=layer).map.layers,
+    "heads of lrp": lambda trace, layer: aw.lrp(trace, 1, of="heads").map.select(layer).layers,
     "attention_layer": lambda trace, layer: trace.attention_layer(layer).tolist(),
     "query_key": lambda trace, layer: trace.query_key(layer)[0].tolist(),
     "ablate_heads": lambda trace, layer: repr(aw.ablate_heads(trace.model, (layer, 0))),
@@ -60,7 +60,7 @@ MIXING = ("attention_norm", "alti", "value_zeroing", "a view", "a pin", "a page"
 """Those that have a layer for every block whose mixing was recorded, with attention or without."""
 
 STATES: dict[str, Callable[[Trace, int], Any]] = {
-    "lrp": lambda trace, layer: aw.lrp(trace, 1, layers=layer + (layer >= 0)).map.layers,
+    "lrp": lambda trace, layer: aw.lrp(trace, 1).map.select(layer + (layer >= 0)).layers,
     "outlier_tokens": lambda trace, layer: aw.vision.outlier_tokens(trace, layer=layer).layer,
     "randomized": lambda trace, layer: [
         bool((fresh == trained).all())

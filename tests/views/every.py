@@ -121,7 +121,8 @@ def _why():
 
 def _study():
     items = [{"text": "a text", "prediction": "yes", "explanations": {"a": "why"}}]
-    options = {"design": "between", "question": "How far?", "consent": "Do you agree?", "checks": 0}
+    texts = {"question": "How far?", "consent": "Do you agree?"}
+    options = {"design": "between", "texts": texts, "checks": 0}
     return [aw.people.study("trust", items, ["none", "a"], **options)]
 
 

@@ -184,9 +184,7 @@ def delta():
         np.eye(2),
         np.eye(2),
         np.eye(2),
-        rule="delta",
-        beta=0.75,
-        decay=0.8,
+        rule=("delta", {"beta": 0.75, "decay": 0.8}),
         tokens=["the", "cat", "sat"],
     )
 

@@ -58,7 +58,13 @@ METHODS = {"grad_cam": "grad_cam", "lrp": "lrp", "input x gradient": ("input_x_g
 
 def test_a_right_method_always_points_at_the_patch_and_chance_one_time_in_n(examples: Any) -> None:
     traces, masks = examples
-    card = aw.evaluate.localisation(traces, {**METHODS, **aw.vision.PRIORS}, masks, tolerance=0, draws=5)
+    card = aw.evaluate.localisation(
+        traces,
+        {**METHODS, **aw.vision.PRIORS},
+        masks,
+        tolerance=0,
+        baseline=aw.evaluate.RandomBaseline(draws=5),
+    )
     scores = dict(zip(card.methods, card.mean[:, :, 0].T, strict=True))
     metrics = list(card.metrics)
     for name in METHODS:

@@ -26,7 +26,7 @@ def test_both_of_chefers_rules_equal_the_authors(authors: Any) -> None:
     target, foil = int(numbers["target"]), int(numbers["foil"])
     for asked, name in ((target, "chefer_mm_rules5_6"), (foil, "chefer_mm_rules5_6_foil_class")):
         assert apart(aw.chefer(trace, asked).values[1:], numbers[name]) < 1e-5
-    result = aw.chefer(trace, target, rule="cvpr2021", relevance="alpha_beta")
+    result = aw.chefer(trace, target, rule=("cvpr2021", {"relevance": "alpha_beta"}))
     assert apart(result.values[1:], numbers["chefer2021_transformer_attribution"]) < 1e-5
     assert "alpha-beta" in result.note
     other = aw.chefer(trace, target, rule="cvpr2021")
@@ -37,7 +37,7 @@ def test_both_of_chefers_rules_equal_the_authors(authors: Any) -> None:
 @pytest.mark.extended
 def test_the_published_relevance_of_a_trained_model(shared: Any) -> None:
     trace, numbers = dino_of_reference(shared)
-    result = aw.chefer(trace, int(numbers["target"]), rule="cvpr2021", relevance="alpha_beta")
+    result = aw.chefer(trace, int(numbers["target"]), rule=("cvpr2021", {"relevance": "alpha_beta"}))
     assert apart(result.values[1:], numbers["chefer2021_transformer_attribution"]) < 1e-5
 
 

@@ -5,12 +5,13 @@ Ghorbani, Abid and Zou 2019, Interpretation of Neural Networks is Fragile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attnwidgets._former import former_keywords
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.attacks.forms import FORMS, STAND_INS
@@ -50,19 +51,65 @@ METRICS = ("attack", "random", "attack_top", "random_top")
 PAPER = "Ghorbani et al. 2019, Interpretation of Neural Networks is Fragile"
 
 
+@documented
+@dataclass(frozen=True, kw_only=True)
+class AttackSearch:
+    """How `attack` and `attacks` search, and which changes are allowed.
+
+    Args:
+        budget: How far each embedding may move, as a share of its length; 0 or more.
+        tolerance: How far the probability of the prediction may move, 0 to 1.
+        steps: Steps along the gradient.
+        draws: Random changes of embeddings, at least 1.
+        most: With `words`: how many replacements are tried; drawn if there are more.
+        seed: {seed}
+
+    Raises:
+        ValueError: If an option is out of range.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A film of great charm and little plot.")
+        >>> near = aw.evaluate.AttackSearch(budget=0.01, steps=4, draws=2)
+        >>> aw.evaluate.attack(trace, "rollout", search=near).budget
+        0.01
+    """
+
+    budget: float = 0.1
+    tolerance: float = 0.05
+    steps: int = 8
+    draws: int = 9
+    most: int = 32
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.budget >= 0:
+            raise ValueError(
+                f"budget must be a share of an embedding's length, 0 or more, not {self.budget!r}."
+            )
+        if not 0 <= self.tolerance <= 1:
+            raise ValueError(
+                f"tolerance must be a difference of probabilities, 0 to 1, not {self.tolerance!r}."
+            )
+        for name in ("most", "steps", "draws"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}.")
+
+
+_DEFAULT = AttackSearch()
+_with_former = former_keywords(
+    [option.name for option in fields(AttackSearch)], "search", "aw.evaluate.AttackSearch(...)", AttackSearch
+)
+
+
+@_with_former
 @forceable
 @documented
 def attack(
     trace: Any,
     method: Any,
     *,
-    budget: float = 0.1,
     words: Words | None = None,
-    most: int = 32,
-    tolerance: float = 0.05,
-    steps: int = 8,
-    draws: int = 9,
-    seed: int = 0,
+    search: AttackSearch = _DEFAULT,
 ) -> Attack:
     """Search for the change of an input that keeps the prediction and moves an explanation most.
 
@@ -72,9 +119,9 @@ def attack(
         subject to  the same outcome is predicted, |p(x + d) - p(x)| <= tolerance
 
     rho is Spearman's rank correlation over the tokens that are not special, which no change touches. By
-    default d moves every embedding by at most `budget` of its length, along the gradient of the share of the
-    three largest tokens; `draws` random changes of full length are chance, and count if they get farther.
-    With `words`, one word is replaced, and rho is over the words that stay.
+    default d moves every embedding by at most the search's `budget` of its length, along the gradient of the
+    share of the three largest tokens; its `draws` random changes of full length are chance, and count if they
+    get farther. With `words`, one word is replaced, and rho is over the words that stay.
 
     Every change is measured by the method itself, with all its options. Only the direction comes from a
     differentiable form, which attention, rollout, saliency, input x gradient, integrated gradients, LRP and
@@ -92,15 +139,10 @@ def attack(
         method: A name in `aw.methods()`, a pair (name, options), or a function of a trace that returns
             Attributions or a map. Of a map, the last layer is read, in the mean of its heads: the row of the
             last token if it is causal, else of the first.
-        budget: How far each embedding may move, as a share of its length; 0 or more.
         words: Words to put in, for an attack by one word; or a function of the text's words and an index,
             such as `aw.evaluate.near_words(model, tokenizer)`. Where the prediction is read at a token, as by
             a language model, only words of as many tokens count.
-        most: With `words`: how many replacements are tried; drawn if there are more.
-        tolerance: How far the probability of the prediction may move, 0 to 1.
-        steps: Steps along the gradient.
-        draws: Random changes of embeddings, at least 1.
-        seed: {seed}
+        search: The budget and the other options: an `aw.evaluate.AttackSearch`.
         force: {force}
 
     Returns:
@@ -108,17 +150,18 @@ def attack(
         every change that was tried.
 
     Raises:
-        ValueError: If an option is out of range; the trace is not of one text, has fewer than five tokens
+        ValueError: If the trace is not of one text, has fewer than five tokens
             that are not special, or predicts a number without a probability; the method explains several
             targets at once, reads texts without some of the tokens (by embeddings), or the model has no
             gradients; no word can be replaced.
-        TypeError: If the method is a finished explanation, or returns none.
+        TypeError: If the method is a finished explanation, or returns none; if `search` is not an
+            AttackSearch.
 
     Source: Ghorbani et al. 2019, section 3 (top-k attack); Heo et al. 2019 for the loss.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A film of great charm and little plot.")
-        >>> found = aw.evaluate.attack(trace, "rollout", steps=4, draws=2)
+        >>> found = aw.evaluate.attack(trace, "rollout", search=aw.evaluate.AttackSearch(steps=4))
         >>> found.distance >= found.chance
         True
     """
@@ -127,24 +170,20 @@ def attack(
     specs = by_name(method)
     if len(specs) != 1:
         raise ValueError(f"method has {len(specs)} methods: aw.evaluate.attacks scores several.")
-    search = _Search(budget, words, most, tolerance, steps, draws, seed)
+    _require_search(search)
     ((name, spec),) = specs.items()
-    return search.attack(trace, str(name), spec)
+    return _attacked(trace, str(name), spec, words, search)
 
 
+@_with_former
 @forceable
 @documented
 def attacks(
     traces: Any,
     explanations: Any,
     *,
-    budget: float = 0.1,
     words: Words | None = None,
-    most: int = 32,
-    tolerance: float = 0.05,
-    steps: int = 8,
-    draws: int = 9,
-    seed: int = 0,
+    search: AttackSearch = _DEFAULT,
 ) -> Scorecard:
     """Measure how far explanations of texts can be moved while predictions stay, and how far chance does.
 
@@ -157,13 +196,8 @@ def attacks(
         traces: {traces}
         explanations: A name in `aw.methods()`, a pair (name, options), or a function of a trace; a list of
             these, or a mapping from names to them.
-        budget: As `aw.evaluate.attack`, and so are the others.
-        words: Words to put in, or a function that names them.
-        most: How many replacements are tried.
-        tolerance: How far the probability of the prediction may move.
-        steps: Steps along the gradient.
-        draws: Random changes of embeddings.
-        seed: {seed}
+        words: Words to put in, or a function that names them: as `aw.evaluate.attack` takes them.
+        search: The budget and the other options: an `aw.evaluate.AttackSearch`.
         force: {force}
 
     Returns:
@@ -174,7 +208,8 @@ def attacks(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A film of great charm and little plot.")
-        >>> aw.evaluate.attacks([trace], ["rollout", "saliency"], steps=2, draws=1).metrics
+        >>> short = aw.evaluate.AttackSearch(steps=2, draws=1)
+        >>> aw.evaluate.attacks([trace], ["rollout", "saliency"], search=short).metrics
         ('attack', 'random', 'attack_top', 'random_top')
     """
     texts = as_list(traces)
@@ -183,15 +218,16 @@ def attacks(
     specs = {str(name): spec for name, spec in by_name(explanations).items()}
     if not specs:
         raise ValueError("explanations is empty: give at least one method.")
-    search = _Search(budget, words, most, tolerance, steps, draws, seed)
+    _require_search(search)
     samples = np.array(
         [
-            [_scores(search.attack(trace, name, spec)) for name, spec in specs.items()]
+            [_scores(_attacked(trace, name, spec, words, search)) for name, spec in specs.items()]
             for trace in progress(texts, "attacking texts")
         ]
     )
     notes = ["undefined where every change moved the prediction too far"] if np.isnan(samples).any() else []
-    changed = {"budget": budget, "steps": steps, "draws": draws} if words is None else {"most": most}
+    by_kind = ("budget", "steps", "draws") if words is None else ("most",)
+    options = {name: getattr(search, name) for name in (*by_kind, "tolerance", "seed")}
     return scored(
         samples.transpose(0, 2, 1)[..., None],
         "attacks",
@@ -201,7 +237,7 @@ def attacks(
         notes=notes,
         title="attacks by embeddings" if words is None else "attacks by one word",
         paper=PAPER,
-        options={**changed, "tolerance": tolerance, "seed": seed},
+        options=options,
     )
 
 
@@ -211,35 +247,15 @@ def _scores(result: Attack) -> list[float]:
     return [result.distance, result.chance, result.top_changed, result.chance_top_changed]
 
 
-@dataclass(frozen=True)
-class _Search:
-    """The options of `attack`."""
+def _require_search(search: Any) -> None:
+    if not isinstance(search, AttackSearch):
+        raise TypeError(f"search takes an aw.evaluate.AttackSearch, not {search!r:.60}.")
 
-    budget: float
-    words: Words | None
-    most: int
-    tolerance: float
-    steps: int
-    draws: int
-    seed: int
 
-    def __post_init__(self) -> None:
-        if not self.budget >= 0:
-            raise ValueError(
-                f"budget must be a share of an embedding's length, 0 or more, not {self.budget!r}."
-            )
-        if not 0 <= self.tolerance <= 1:
-            raise ValueError(
-                f"tolerance must be a difference of probabilities, 0 to 1, not {self.tolerance!r}."
-            )
-        for name in ("most", "steps", "draws"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}.")
-
-    def attack(self, trace: Any, name: str, spec: Any) -> Attack:
-        """Return the attack on a method of a trace."""
-        subject = _subject(trace, name, spec, self.tolerance)
-        return (_by_embeddings if self.words is None else _by_words)(subject, self)
+def _attacked(trace: Any, name: str, spec: Any, words: Words | None, search: AttackSearch) -> Attack:
+    """Return the attack on a method of a trace."""
+    subject = _subject(trace, name, spec, search.tolerance)
+    return _by_embeddings(subject, search) if words is None else _by_words(subject, words, search)
 
 
 @dataclass(frozen=True)
@@ -345,7 +361,7 @@ def _require_order(count: int, what: str) -> None:
         )
 
 
-def _by_embeddings(subject: _Subject, search: _Search) -> Attack:
+def _by_embeddings(subject: _Subject, search: AttackSearch) -> Attack:
     import torch
 
     from attnwidgets.tracing.anatomy.block_names import word_embeddings
@@ -409,7 +425,7 @@ def _by_embeddings(subject: _Subject, search: _Search) -> Attack:
     return _result(subject, search.budget, before, best, tried, direction=direction, bound=bound)
 
 
-def _by_words(subject: _Subject, search: _Search) -> Attack:
+def _by_words(subject: _Subject, words: Words, search: AttackSearch) -> Attack:
     import torch
 
     trace = subject.trace
@@ -421,7 +437,7 @@ def _by_words(subject: _Subject, search: _Search) -> Attack:
     special = np.array(before.source_unit.special, dtype=bool)
     values = np.asarray(before.values, dtype=np.float64)
     _require_order(int((~special).sum()) - 1, "words that stay")
-    edits = single_edits(text.split(" "), search.words, "words")
+    edits = single_edits(text.split(" "), words, "words")
     generator = np.random.default_rng(search.seed)
     chosen = generator.permutation(len(edits))[: search.most]
     tried: list[Tried] = []

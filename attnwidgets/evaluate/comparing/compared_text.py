@@ -21,6 +21,7 @@ from attnwidgets.evaluate.metrics.complexity import METRICS as COMPLEXITY
 from attnwidgets.evaluate.metrics.faithfulness import removal_questions
 from attnwidgets.evaluate.metrics.plausibility import METRICS as PLAUSIBILITY
 from attnwidgets.evaluate.metrics.plausibility import plausibility
+from attnwidgets.evaluate.metrics.random_baseline import RandomBaseline
 from attnwidgets.evaluate.metrics.stability import METRICS as STABILITY
 from attnwidgets.evaluate.metrics.stability import stability
 from attnwidgets.evaluate.removals.ordering import FIDELITY
@@ -283,8 +284,7 @@ class ComparedText:
                 metrics=names,
                 by=protocol.by,
                 special=protocol.special,
-                draws=_DRAWS,
-                seed=seed,
+                baseline=RandomBaseline(draws=_DRAWS, seed=seed),
                 unit=unit,
             )
             self._keep_card("plausibility", card)

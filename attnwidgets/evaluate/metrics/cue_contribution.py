@@ -95,7 +95,7 @@ _DEFAULT = CueProtocol()
 
 
 @former_keywords(
-    [option.name for option in fields(CueProtocol)], "protocol", "aw.evaluate.CueProtocol", CueProtocol
+    [option.name for option in fields(CueProtocol)], "protocol", "aw.evaluate.CueProtocol(...)", CueProtocol
 )
 def cue_contribution(
     model: Any,

@@ -6,6 +6,7 @@ pixels (`spread`), and `_Scorer` compares the two.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,6 +14,12 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import as_list, explained, is_constant, require_one_each
+from attnwidgets.evaluate.metrics.random_baseline import (
+    DEFAULT,
+    RandomBaseline,
+    require_baseline,
+    with_former,
+)
 from attnwidgets.evaluate.scorecards.build import metric_names, scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
@@ -36,6 +43,7 @@ TOLERANCE = 15
 Upsampling = Literal["nearest", "bilinear"]
 
 
+@with_former
 @forceable
 @documented
 def localisation(
@@ -53,8 +61,7 @@ def localisation(
     ),
     tolerance: float = TOLERANCE,
     upsampling: Upsampling = "nearest",
-    draws: int = 100,
-    seed: int = 0,
+    baseline: RandomBaseline = DEFAULT,
 ) -> Scorecard:
     """Measure whether explanations of pictures point at the objects that masks mark, without the model.
 
@@ -82,8 +89,8 @@ def localisation(
         tolerance: Pixels of the picture that the model saw.
         upsampling: How values of patches become pixels: "nearest", or "bilinear" as in the published
             segmentation, which draws edges that no value has.
-        draws: Number of random maps that the baseline "random" averages over; its pointing game is exact.
-        seed: {seed}
+        baseline: The draws of the baseline "random", whose pointing game is exact: an
+            `aw.evaluate.RandomBaseline`.
         force: {force}
 
     Returns:
@@ -112,9 +119,9 @@ def localisation(
     """
     names = metric_names(metrics, PAPERS)
     require_choice("upsampling", upsampling, ("nearest", "bilinear"))
-    if tolerance < 0 or draws < 1:
-        name, value = ("tolerance", tolerance) if tolerance < 0 else ("draws", draws)
-        raise ValueError(f"{name} must be at least {0 if name == 'tolerance' else 1}, not {value}.")
+    require_baseline(baseline)
+    if tolerance < 0:
+        raise ValueError(f"tolerance must be at least 0, not {tolerance}.")
     inputs = explained(traces, explanations, target, "localisation", "patch")
     listed = list(masks) if isinstance(traces, (list, tuple)) else [masks]
     require_one_each("masks", listed, as_list(traces))
@@ -129,9 +136,8 @@ def localisation(
         for name, values in grids.items():
             if is_constant(values.reshape(-1)):
                 notes[f"{name} is constant on an input and points nowhere"] = None
-        generator = np.random.default_rng([seed, number])
         shape = item.unit.grid or (1, 1)
-        chance = [generator.random(shape) for _ in range(draws)]
+        chance = baseline.values(number, shape)
         oracle = share_in(marked, shape)
         scorer = _Scorer(marked, size, tolerance, upsampling)
         samples.append(
@@ -144,7 +150,7 @@ def localisation(
                 for name in names
             ]
         )
-    options = {"tolerance": tolerance, "upsampling": upsampling, "draws": draws, "seed": seed}
+    options = {"tolerance": tolerance, "upsampling": upsampling, **asdict(baseline)}
     return scored_explanations(
         inputs,
         samples,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,12 @@ from attnwidgets._errors import require_choice
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.examples import rationale_elements
 from attnwidgets.evaluate.examples.explained_input import as_list, explained, is_constant, require_one_each
+from attnwidgets.evaluate.metrics.random_baseline import (
+    DEFAULT,
+    RandomBaseline,
+    require_baseline,
+    with_former,
+)
 from attnwidgets.evaluate.metrics.ranking import average_precision
 from attnwidgets.evaluate.removals.ordering import BY, ranked
 from attnwidgets.evaluate.scorecards.build import metric_names, scored_explanations
@@ -80,6 +87,7 @@ OF_RANKING: dict[str, Callable[[Float, Bools], float]] = {"auprc": auprc, "avera
 METRICS = (*OF_CHOSEN, *OF_RANKING)
 
 
+@with_former
 @forceable
 @documented
 def plausibility(
@@ -92,8 +100,7 @@ def plausibility(
     k: int | None = None,
     by: By = "value",
     special: bool = False,
-    draws: int = 100,
-    seed: int = 0,
+    baseline: RandomBaseline = DEFAULT,
     unit: str | None = None,
 ) -> Scorecard:
     """Measure whether explanations name the words that people name, without asking the model.
@@ -112,8 +119,7 @@ def plausibility(
         k: Size of M; by default the size of G, which makes precision, recall and F1 equal.
         by: {by}
         special: Count special tokens as elements.
-        draws: {draws}
-        seed: {seed}
+        baseline: The draws of the baseline "random": an `aw.evaluate.RandomBaseline`.
         unit: {unit}
         force: {force}
 
@@ -124,7 +130,8 @@ def plausibility(
     Raises:
         ValueError: If a metric is unknown, a rationale is not in its text, rationales and traces differ in
             number, or an explanation belongs to another input or unit.
-        TypeError: If an explanation is a map, or no explanation at all.
+        TypeError: If an explanation is a map, or no explanation at all, or `baseline` is not a
+            RandomBaseline.
 
     Source: DeYoung et al. 2020, section 4 (F1 of tokens and of spans, AUPRC).
 
@@ -136,6 +143,7 @@ def plausibility(
     """
     names = metric_names(metrics, METRICS)
     require_choice("by", by, BY)
+    require_baseline(baseline)
     if k is not None and k < 1:
         raise ValueError(f"k must be at least 1, not {k}.")
     inputs = explained(traces, explanations, target, "plausibility", unit)
@@ -146,9 +154,8 @@ def plausibility(
     for number, (item, rationale) in enumerate(zip(inputs, rationales, strict=True)):
         counted = np.flatnonzero([special or not is_special for is_special in item.unit.special])
         gold = np.isin(counted, rationale_elements(item.trace, rationale, item.unit))
-        generator = np.random.default_rng([seed, number])
         rows: list[list[Float]] = [[values[counted]] for values in item.values.values()]
-        rows += [[generator.random(len(counted)) for _ in range(draws)], [gold.astype(float)]]
+        rows += [baseline.values(number, len(counted)), [gold.astype(float)]]
         if not gold.any():
             notes["a text has no gold element"] = None
         for name, values in item.values.items():
@@ -162,7 +169,7 @@ def plausibility(
         metrics=names,
         notes=notes,
         paper=PAPER,
-        options={"k": k, "by": by, "special": special, "draws": draws, "seed": seed},
+        options={"k": k, "by": by, "special": special, **asdict(baseline)},
     )
 
 

@@ -154,7 +154,9 @@ class RemovalOptions:
 
     def former_keywords(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the metric with its former keywords for these options, which warn."""
-        take = former_keywords(self._reads, "removal", "aw.evaluate.Removal", Removal, also=("operator",))
+        take = former_keywords(
+            self._reads, "removal", "aw.evaluate.Removal(...)", Removal, also=("operator",)
+        )
         return take(function)
 
 

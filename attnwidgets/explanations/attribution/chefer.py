@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice
-from attnwidgets._selecting import position
+from attnwidgets._former import former_keywords
+from attnwidgets._selecting import position, with_options
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import require_conservation
 from attnwidgets.explanations.attribution.signed_attention import AttentionGradients, attention_gradients
@@ -27,6 +28,8 @@ from attnwidgets.tracing.text.units import surplus_keys
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from attnwidgets.tracing.trace import Trace
@@ -64,6 +67,15 @@ class _Rules:
         return step @ before if self.order == "output_first" else before @ step
 
 
+Rule = Literal["iccv2021", "cvpr2021"]
+_OPTIONS = {"iccv2021": ("clamp", "identity"), "cvpr2021": ("relevance", "clamp", "identity")}
+
+
+def _former_rule(rule: Rule = "iccv2021", **options: Any) -> tuple[Rule, dict[str, Any]]:
+    """Return the rule from its former keywords, of which "iccv2021" ignored `relevance`."""
+    return rule, {name: value for name, value in options.items() if name in _OPTIONS.get(rule, options)}
+
+
 _WITHOUT_CLASS = "no class token is read, so this is the mean over the rows of patches"
 
 
@@ -76,18 +88,18 @@ _WITHOUT_CLASS = "no class token is read, so this is the mean over the rows of p
     returns="Attributions [source], with the relevance of every pair up to every layer as .map",
     cost="one pass forward and one back",
     speed="seconds",
+    former=former_keywords(
+        ("relevance", "clamp", "identity"), "rule", '("iccv2021", {...: ...})', _former_rule, also=("rule",)
+    ),
 )
 def chefer(
     trace: Trace,
     target: Any = None,
     foil: Any = None,
     *,
-    rule: Literal["iccv2021", "cvpr2021"] = "iccv2021",
-    relevance: Literal["attnlrp", "alpha_beta"] = "attnlrp",
+    rule: Rule | tuple[Rule, Mapping[str, Any]] = "iccv2021",
     row: int | None = None,
-    clamp: bool = True,
     head_reduce: Literal["mean", "sum"] = "mean",
-    identity: bool = True,
     order: Literal["output_first", "input_first"] = "output_first",
     start_layer: int = 0,
     discard: Discard = None,
@@ -107,27 +119,25 @@ def chefer(
 
     The earlier form (CVPR 2021, Transformer Interpretability Beyond Attention Visualization, equations 13 and
     14) weights the gradient with the attention's relevance R_l instead of attention, A'_l = mean of (dA_l *
-    R_l)+, in the same product. Its authors take R_l from propagation rules of their own, `relevance`
+    R_l)+, in the same product. Its authors take R_l from propagation rules of their own, "relevance"
     "alpha_beta"; by default it is AttnLRP's (`aw.lrp`), which conserve more, and the result says so.
 
     Args:
         trace: {trace}
         target: {target}
         foil: {foil}
-        rule: "iccv2021" as above, or "cvpr2021".
-        relevance: For "cvpr2021", whose R_l: "attnlrp" or, as published, "alpha_beta" (with alpha 1; norms
-            and
-            activations pass it on, each factor of a product gets half).
+        rule: "iccv2021" as above, or "cvpr2021"; or a pair (rule, options), as ("iccv2021", {"clamp":
+            False}). Options of both: "clamp", whether to set negative products to zero (True; lectures also
+            show them kept); "identity", whether to use R + A' R, with the residual connection (True), or
+            A' R alone. Of "cvpr2021" also "relevance", whose R_l: "attnlrp" or, as published, "alpha_beta"
+            (with alpha 1; norms and activations pass it on, each factor of a product gets half).
         row: The token from which the target is read. By default the position at which a token is predicted;
             for a class, the last token if attention is causal, else the first ([CLS]). Where a picture is
             read without a class token (SigLIP, I-JEPA), the mean over the rows of its patches.
-        clamp: Whether to set negative products to zero; lectures also show them kept.
         head_reduce: "mean" as published, or "sum".
-        identity: Whether to use R + A' R (the residual connection), or A' R alone.
         order: "output_first" as published: later layers on the left. "input_first" is the other order.
         start_layer: Number of the layer to start from; negative ones count from the last (-1 is the default
-            of
-            the authors' notebook for CLIP).
+            of the authors' notebook for CLIP).
         discard: Tokens from which nothing is drawn: "first", "special" or positions. In every layer their
             columns of A'_l are set to zero and the rest of each row is scaled to its former sum of absolute
             values; a row with nothing left stays zero. In an encoder-decoder these are tokens of the result:
@@ -137,9 +147,9 @@ def chefer(
             that the decoder read.
 
     Returns:
-        Attributions [source]: not negative if `clamp` is on. With `identity`, the token from which the target
-        is read is among its own sources, with 1 for the residual connection. `.map` [layer, query, key] is R
-        up to every layer (for an encoder-decoder's source, R_c up to every layer of the decoder).
+        Attributions [source]: not negative if the rule clamps. With the identity, the token from which the
+        target is read is among its own sources, with 1 for the residual connection. `.map` [layer, query,
+        key] is R up to every layer (for an encoder-decoder's source, R_c up to every layer of the decoder).
 
     Raises:
         ValueError: For an unknown option, stack or unit; for a `discard` that leaves nothing or names
@@ -153,7 +163,9 @@ def chefer(
         >>> relevance.map.axis_names
         ('layer', 'query', 'key')
     """
-    require_choice("rule", rule, ("iccv2021", "cvpr2021"))
+    name, chosen = with_options("rule", rule, _OPTIONS)
+    relevance = chosen.get("relevance", "attnlrp")
+    clamp, identity = bool(chosen.get("clamp", True)), bool(chosen.get("identity", True))
     require_choice("relevance", relevance, ("attnlrp", "alpha_beta"))
     require_choice("head_reduce", head_reduce, ("mean", "sum"))
     require_choice("order", order, ("output_first", "input_first"))
@@ -171,16 +183,13 @@ def chefer(
     rules = _Rules(
         clamp, head_reduce, identity, order, start_layer, discard_positions(discard, key_unit, "chefer")
     )
-    plain = rule == "iccv2021"
+    plain = name == "iccv2021"
     gradients = _gradients(trace, targets) if plain else _relevance_gradients(trace, targets, relevance)
     by_layer = _across(gradients, rules) if source == "cross" else _within(gradients, stack, rules)
     row = _resolve_row(trace, targets, source, row)
     options: dict[str, Any] = {
-        "rule": rule,
-        "relevance": relevance,
-        "clamp": clamp,
+        "rule": (name, chosen) if chosen else name,
         "head_reduce": head_reduce,
-        "identity": identity,
         "order": order,
         "start_layer": start_layer,
         "row": row,
@@ -194,7 +203,7 @@ def chefer(
         paper=PAPER,
         options=options,
         notes=(*targets.notes, "" if row is not None else _WITHOUT_CLASS),
-        facts={"steps": _departures(options, key_unit.name)},
+        facts={"steps": _departures(options, name, relevance, rules, key_unit.name)},
     )
     query, key = trace.axes(source)
     own = next(iter(key.units))
@@ -293,14 +302,14 @@ def _resolve_row(trace: Trace, targets: TargetSet, source: str, row: int | None)
     return row % count
 
 
-def _departures(options: dict[str, Any], unit: str) -> list[str]:
+def _departures(options: dict[str, Any], rule: str, relevance: str, rules: _Rules, unit: str) -> list[str]:
     """Return the options that depart from the published rules, in words."""
-    ruled = {"attnlrp": "AttnLRP", "alpha_beta": "alpha-beta"}[options["relevance"]]
+    ruled = {"attnlrp": "AttnLRP", "alpha_beta": "alpha-beta"}[relevance]
     departures = {
-        f"attention's relevance ({ruled}) instead of attention": options["rule"] == "cvpr2021",
-        "negative products kept": not options["clamp"],
+        f"attention's relevance ({ruled}) instead of attention": rule == "cvpr2021",
+        "negative products kept": not rules.clamp,
         "sum over heads": options["head_reduce"] == "sum",
-        "without identity": not options["identity"],
+        "without identity": not rules.identity,
         "input first": options["order"] == "input_first",
         f"from layer {options['start_layer']}": options["start_layer"] > 0,
     }

@@ -6,12 +6,13 @@ Achtibat et al. 2024, AttnLRP: Attention-Aware Layer-Wise Relevance Propagation 
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import require_choice
-from attnwidgets._selecting import listed, pick
+from attnwidgets._errors import deprecated, require_choice
+from attnwidgets._selecting import listed
 from attnwidgets.explanations.attribution.embedding_gradients import (
     embedding_stack,
     require_tokens,
@@ -31,7 +32,7 @@ from attnwidgets.explanations.targets.target_set import TargetSet, resolve_targe
 from attnwidgets.tracing.text.units import TokenAxis, surplus_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -49,8 +50,25 @@ PAPERS = {
 }
 TITLES = {"attnlrp": "AttnLRP", "cp_lrp": "CP-LRP"}
 
+
 # The result warns if relevances sum to more than this many times the target.
 _EXPLODED = 10
+
+
+def _former_layers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let `lrp` take its former keyword `layers`, which warns."""
+
+    @functools.wraps(function)
+    def with_former(*args: Any, layers: Any = None, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if layers is None:
+            return result
+        deprecated("lrp: layers=... is .map.select(layer=...) of the result now")
+        results = result if isinstance(result, list) else [result]
+        some = [one._derive(one.values, "", map=one.map and one.map.select(layers)) for one in results]  # noqa: SLF001
+        return some if isinstance(result, list) else some[0]
+
+    return with_former
 
 
 @method(
@@ -62,6 +80,7 @@ _EXPLODED = 10
     returns="Attributions [source], with every layer's as .map [layer, target, source]",
     cost="one pass forward, and one back for every target; two more short ones once per architecture",
     speed="seconds",
+    former=_former_layers,
 )
 def lrp(
     trace: Trace,
@@ -74,7 +93,6 @@ def lrp(
     of: Literal["states", "heads"] = "states",
     unit: str | Unit | None = None,
     stack: str | None = None,
-    layers: int | Iterable[int] | slice | None = None,
     precision: Literal["float32", "model"] = "float32",
     force: bool = False,
 ) -> Attributions:
@@ -116,8 +134,6 @@ def lrp(
             head writes at every token.
         unit: Unit of the result: "token" by default, "word", "patch" or a Unit; sums over tokens.
         stack: {stack} Relevance goes to both stacks, and the `residual` counts both.
-        layers: Layers of `.map` by number; all by default. Of states, number L, the number of blocks (or -1),
-            is the last block's output; of heads, they are the layers that attend.
         precision: Whether a half-precision model is computed in "float32", on a copy of its weights, or in
             its own precision ("model").
         force: Whether to go on if this architecture does not conserve relevance or an operation has no rule;
@@ -126,7 +142,8 @@ def lrp(
     Returns:
         Attributions [source], or [target, source], signed, in units of the target (logits). `.map` is
         [layer, target, source]: the relevance of every token at the input of every layer and, last, at the
-        last layer's output; with `of="heads"` [layer, head, target, source].
+        last layer's output, whose number is that of the blocks; with `of="heads"` [layer, head, target,
+        source], over the layers that attend.
 
     Raises:
         UnsupportedModelError: If the architecture does not conserve relevance, or an operation has no rule
@@ -135,7 +152,7 @@ def lrp(
             all zero (the message names the layer) or unavailable (inference mode, quantised weights); if the
             text is too long for the available memory.
         TypeError: {no_target}
-        IndexError: If the class, token or layer does not exist.
+        IndexError: If the class or token does not exist.
 
     Source: Achtibat et al. 2024, section 3; Ali et al. 2022, section 4. LRP is covered by patents in some
     countries: see docs/relevance.md.
@@ -204,7 +221,7 @@ def lrp(
         facts={"conservation": conservation, "axes": TARGETS},
     )
     heads = trace.layers(stack) if of == "heads" else None
-    by_layer = _map(targets, relevances, trace.axes(stack)[0], layers, common, heads)
+    by_layer = _map(targets, relevances, trace.axes(stack)[0], common, heads)
     residual = targets.of((scores - totals).tolist())
     if plane is not None:
         return plane_attributions(
@@ -253,7 +270,6 @@ def _map(
     targets: TargetSet,
     relevances: Relevances,
     axis: TokenAxis,
-    layers: int | Iterable[int] | slice | None,
     common: dict[str, Any],
     heads: tuple[int, ...] | None,
 ) -> MixingMap | None:
@@ -285,7 +301,7 @@ def _map(
         lambda number: by_layer[numbers.index(number)],
         query=query,
         key=axis,
-        layers=numbers if layers is None else pick(layers, numbers, "layer"),
+        layers=numbers,
         heads=None if heads is None else range(len(by_layer[0])),
         unit=unit,
         causal=False,

@@ -187,6 +187,7 @@ def method(
     cost: str,
     speed: Speed,
     takes: Takes | None = None,
+    former: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> Callable[[Callable[Concatenate[T, P], R]], OfTraces[T, P, R]]:
     """Register a function as the method `name`; unknown keywords are refused with the nearest valid one.
 
@@ -204,6 +205,7 @@ def method(
         cost: The passes it takes beyond the recorded one, in words.
         speed: About how long they take for a short text: "instant", "seconds" or "minutes".
         takes: Estimates the bytes held at once from sizes; None if it checks its own memory, or takes little.
+        former: Lets it take its former keywords, with a warning.
 
     Raises:
         ValueError: If another function has the name, or a requirement or placeholder is unknown.
@@ -221,6 +223,7 @@ def method(
                 return function(*args, **kwargs)
 
         checked: Any = takes_lists(of_one)  # the signature of `function`
+        checked = checked if former is None else former(checked)
         other = _METHODS.get(name)
         if other is not None and other.function.__module__ != function.__module__:
             raise ValueError(

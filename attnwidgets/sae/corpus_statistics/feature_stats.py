@@ -95,7 +95,7 @@ _DEFAULT = FeatureDashboard()
 @former_keywords(
     [option.name for option in fields(FeatureDashboard)],
     "dashboard",
-    "aw.FeatureDashboard",
+    "aw.FeatureDashboard(...)",
     FeatureDashboard,
 )
 def feature_stats(

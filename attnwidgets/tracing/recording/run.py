@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, overload
 
 import torch
 from torch import nn
@@ -47,100 +47,148 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from typing_extensions import Unpack
+
     from attnwidgets.tracing.text.messages import Passage
     from attnwidgets.tracing.trace import Trace
+
+Texts: TypeAlias = "list[str] | tuple[str, ...] | list[tuple[str, str]]"
 
 _PAIRS = (("text", "text_pair"), ("question", "context"))
 BATCH = 8
 """Number of texts of a list that run together."""
 
 
+class PassOptions(TypedDict, total=False):
+    """Options of `trace` for every input."""
+
+    target_text: str | None
+    max_new_tokens: int
+    truncation: bool
+    memory: str | int
+    force: bool
+
+
+class ListOptions(PassOptions, total=False):
+    """Options for a list of texts."""
+
+    text_pair: Sequence[str] | None
+    words: str | None
+
+
+class RowOptions(PassOptions, total=False):
+    """Options for token ids."""
+
+    text_pair: str | Sequence[str] | None
+    words: str | None
+
+
+class TextOptions(PassOptions, total=False):
+    """Options for one input."""
+
+    text_pair: str | None
+    words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None
+    messages: Sequence[Mapping[str, Any]] | None
+    tools: Sequence[Any] | None
+    documents: Sequence[Mapping[str, Any]] | None
+    chat_template_kwargs: Mapping[str, Any] | None
+    passages: Sequence[tuple[str, str]] | None
+    image: Any
+    audio: Any
+    sampling_rate: int | None
+
+
+@dataclass(frozen=True)
+class Input:
+    """The input of `trace`, its arguments sorted; see `trace`.
+
+    Attributes:
+        text: A text, or several.
+        text_pair: The second text of each.
+        words: A text as words, or a pair of them.
+        messages: Chat messages.
+        template: Arguments of their template.
+        passages: Passages of the text or the messages.
+        ids: Token ids, in one row or several.
+        mask: Their padding mask.
+        image: A picture.
+        audio: A sound.
+        rate: Its sampling rate.
+    """
+
+    text: Any
+    text_pair: Any
+    words: Any
+    messages: Any
+    template: Mapping[str, Any]
+    passages: Any
+    ids: Any
+    mask: Any
+    image: Any
+    audio: Any
+    rate: int | None
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words; `TEXT` for a text or several."""
+        kinds = {
+            "a picture": self.image,
+            "sound": self.audio,
+            "token ids": self.ids,
+            "chat messages": self.messages,
+            "a pair of texts": self.text_pair,
+            "a list of words": self.words,
+        }
+        return next((kind for kind, value in kinds.items() if value is not None), TEXT)
+
+    def require_single(self) -> None:
+        """Raise a ValueError if several inputs were given, or none."""
+        kinds: dict[str, tuple[Any, ...]] = {"text or words": (self.text, self.words)}
+        kinds = kinds if self.image is None else {"image": (self.image,), "words": (self.words,)}
+        kinds |= {"messages": (self.messages,), "input_ids": (self.ids,), "audio": (self.audio,)}
+        inputs = [kind for kind, values in kinds.items() if any(value is not None for value in values)]
+        if len(inputs) > 1:
+            raise ValueError(f"give one input, not {' and '.join(inputs)}")
+        if not inputs:
+            raise ValueError("nothing to read: give text, words, messages, input_ids, image or audio")
+
+    def require_chat(self) -> None:
+        """Raise a ValueError for arguments of a template without messages, and passages of several texts."""
+        if self.messages is not None:
+            return
+        unused = [name for name, value in self.template.items() if value is not None]
+        if unused:
+            name = "chat_template_kwargs" if unused[0] == "variables" else unused[0]
+            raise ValueError(f"{name}= is for the chat template of messages=: give messages, too")
+        if self.passages is not None and not (isinstance(self.text, str) and self.text_pair is None):
+            raise ValueError("passages= are parts of one text: give it as text=, or as messages=")
+
+
+# A list of texts gives a list of traces, wherever the list stands; rows of ids are several or one.
 @overload
-def trace(
-    model: Any,
-    tokenizer: list[str] | tuple[str, ...] | list[tuple[str, str]],
-    *,
-    text_pair: Sequence[str] | None = ...,
-    words: str | None = ...,
-    target_text: str | None = ...,
-    max_new_tokens: int = ...,
-    truncation: bool = ...,
-    memory: str | int = ...,
-    force: bool = ...,
-) -> list[Trace]: ...
-
-
+def trace(model: Any, tokenizer: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
 @overload
-def trace(
-    model: Any,
-    tokenizer: Any,
-    text: list[str] | tuple[str, ...] | list[tuple[str, str]],
-    *,
-    text_pair: Sequence[str] | None = ...,
-    words: str | None = ...,
-    target_text: str | None = ...,
-    max_new_tokens: int = ...,
-    truncation: bool = ...,
-    memory: str | int = ...,
-    force: bool = ...,
-) -> list[Trace]: ...
-
-
+def trace(model: Any, tokenizer: Any, text: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
 @overload
-def trace(
-    model: Any,
-    *,
-    text: list[str] | tuple[str, ...] | list[tuple[str, str]],
-    text_pair: Sequence[str] | None = ...,
-    words: str | None = ...,
-    target_text: str | None = ...,
-    max_new_tokens: int = ...,
-    truncation: bool = ...,
-    memory: str | int = ...,
-    force: bool = ...,
-) -> list[Trace]: ...
-
-
+def trace(model: Any, *, text: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
 @overload
 def trace(
     model: Any,
     tokenizer: Any = ...,
     text: str | list[int] | None = ...,
     *,
-    text_pair: str | None = ...,
-    words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = ...,
-    messages: Sequence[Mapping[str, Any]] | None = ...,
-    tools: Sequence[Any] | None = ...,
-    documents: Sequence[Mapping[str, Any]] | None = ...,
-    chat_template_kwargs: Mapping[str, Any] | None = ...,
-    passages: Sequence[tuple[str, str]] | None = ...,
     input_ids: list[int] | None = ...,
-    target_text: str | None = ...,
-    image: Any = ...,
-    audio: Any = ...,
-    sampling_rate: int | None = ...,
-    max_new_tokens: int = ...,
-    truncation: bool = ...,
-    memory: str | int = ...,
-    force: bool = ...,
+    **options: Unpack[TextOptions],
 ) -> Trace: ...
-
-
 @overload
 def trace(
     model: Any,
     tokenizer: Any = ...,
     text: Any = ...,
     *,
-    text_pair: str | Sequence[str] | None = ...,
-    words: str | None = ...,
     input_ids: Any = ...,
     attention_mask: Any = ...,
-    target_text: str | None = ...,
-    max_new_tokens: int = ...,
-    truncation: bool = ...,
-    memory: str | int = ...,
-    force: bool = ...,
+    **options: Unpack[RowOptions],
 ) -> Trace | list[Trace]: ...
 
 
@@ -267,35 +315,25 @@ def trace(
     if text_pair is not None and text is None and words is None:
         raise ValueError("text_pair is the second text of a pair: give the first as text or words")
     template = {"tools": tools, "documents": documents, "variables": chat_template_kwargs}
-    _require_chat(messages, template, passages, is_one=isinstance(text, str) and text_pair is None)
-    samples, single = _samples(
-        inner,
-        reader,
-        text=text,
-        text_pair=text_pair,
-        words=words,
-        messages=messages,
-        template=template,
-        passages=passages,
+    given = Input(
+        text,
+        text_pair,
+        words,
+        messages,
+        template,
+        passages,
         ids=input_ids,
         mask=attention_mask,
-        media=(image, audio, sampling_rate),
-        truncation=truncation,
-        room=max_new_tokens,
-        most=settings.max_length,
+        image=image,
+        audio=audio,
+        rate=sampling_rate,
     )
+    given.require_chat()
+    most = settings.max_length if truncation else None
+    samples, single = _samples(inner, reader, given, truncation=truncation, room=max_new_tokens, most=most)
     samples = [replace(sample, rule=rule) for sample in samples]
     with forced(force):
         traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
-    given = {
-        "a picture": image,
-        "sound": audio,
-        "token ids": input_ids,
-        "chat messages": messages,
-        "a pair of texts": text_pair,
-        "a list of words": words,
-    }
-    kind = next((kind for kind, value in given.items() if value is not None), TEXT)
     options = {
         "words": rule,
         "target_text": target_text,
@@ -305,8 +343,8 @@ def trace(
     }
     for number, traced in enumerate(traces):
         _follow(settings, traced)
-        own = text if single else text[number] if kind == TEXT else ""
-        traced.asked = Asked(kind, own if kind == TEXT else "", options)
+        own = text if single else text[number] if given.kind == TEXT else ""
+        traced.asked = Asked(given.kind, own if given.kind == TEXT else "", options)
     prepare_views()
     return traces[0] if single else traces
 
@@ -356,25 +394,6 @@ def _require_count(new: Any) -> None:
         raise ValueError(f"max_new_tokens must be a whole number, 0 or more, not {new!r}")
 
 
-def _require_chat(messages: Any, template: Mapping[str, Any], passages: Any, *, is_one: bool) -> None:
-    """Raise a ValueError for arguments of a chat template without messages, and passages of several texts.
-
-    Args:
-        messages: The messages.
-        template: Arguments for their template.
-        passages: The passages.
-        is_one: Whether one text was given.
-    """
-    if messages is not None:
-        return
-    unused = [name for name, value in template.items() if value is not None]
-    if unused:
-        name = "chat_template_kwargs" if unused[0] == "variables" else unused[0]
-        raise ValueError(f"{name}= is for the chat template of messages=: give messages, too")
-    if passages is not None and not is_one:
-        raise ValueError("passages= are parts of one text: give it as text=, or as messages=")
-
-
 def _is_ids(text: Any) -> bool:
     """Return whether the `text` argument holds ids: a tensor, an array, or lists of numbers."""
     if isinstance(text, Mapping):
@@ -390,43 +409,22 @@ def _is_ids(text: Any) -> bool:
 
 
 def _samples(
-    model: Any,
-    tokenizer: Any,
-    *,
-    text: Any,
-    text_pair: Any,
-    words: Any,
-    messages: Any,
-    template: Mapping[str, Any],
-    passages: Any,
-    ids: Any,
-    mask: Any,
-    media: tuple[Any, Any, int | None],
-    truncation: bool,
-    room: int,
-    most: int | None = None,
+    model: Any, tokenizer: Any, given: Input, *, truncation: bool, room: int, most: int | None
 ) -> tuple[list[Sample], bool]:
     """Return the samples of the input, and whether to return one trace instead of a list.
 
     `most` is the number of tokens to which a pipeline cuts a text, if it does.
     """
-    image, audio, rate = media
-    kinds: dict[str, tuple[Any, ...]] = {"text or words": (text, words)}
-    kinds = kinds if image is None else {"image": (image,), "words": (words,)}
-    kinds |= {"messages": (messages,), "input_ids": (ids,), "audio": (audio,)}
-    inputs = [kind for kind, values in kinds.items() if any(value is not None for value in values)]
-    if len(inputs) > 1:
-        raise ValueError(f"give one input, not {' and '.join(inputs)}")
-    if image is not None:
-        return _captioned(tokenizer, image, text), text is None or isinstance(text, str)
-    if audio is not None:
-        return [audio_sample(model, tokenizer, audio, rate)], True
-    if not inputs:
-        raise ValueError("nothing to read: give text, words, messages, input_ids, image or audio")
+    given.require_single()
+    text = given.text
+    if given.image is not None:
+        return _captioned(tokenizer, given.image, text), text is None or isinstance(text, str)
+    if given.audio is not None:
+        return [audio_sample(model, tokenizer, given.audio, given.rate)], True
     reader = text_tokenizer(tokenizer)
-    limit = _limit(model, reader, room, most if truncation else None)
-    if ids is not None:
-        rows, single = id_rows(ids, mask)
+    limit = _limit(model, reader, room, most)
+    if given.ids is not None:
+        rows, single = id_rows(given.ids, given.mask)
         require_known(model, reader, "input_ids", rows)
         samples = [ids_sample(reader, row, limit=limit, truncation=truncation, extra=room) for row in rows]
         return samples, single
@@ -441,13 +439,13 @@ def _samples(
             "pipeline or a wrapper has one of its own. Token ids need none: aw.trace(model, None, input_ids)"
         )
     options: dict[str, Any] = {"limit": limit, "truncation": truncation, "extra": room}
-    if messages is not None:
-        return [_chat(reader, messages, template, passages, options)], True
-    if words is not None or isinstance(text, str):
-        strings = (well_formed(text),) if text is not None and text_pair is None else ()
-        options["passages"] = _passages(passages, strings)
-        return [_one(reader, text, text_pair, words, options)], True
-    return _many(reader, text, text_pair, options), False
+    if given.messages is not None:
+        return [_chat(reader, given.messages, given.template, given.passages, options)], True
+    if given.words is not None or isinstance(text, str):
+        strings = (well_formed(text),) if text is not None and given.text_pair is None else ()
+        options["passages"] = _passages(given.passages, strings)
+        return [_one(reader, text, given.text_pair, given.words, options)], True
+    return _many(reader, text, given.text_pair, options), False
 
 
 def _chat(

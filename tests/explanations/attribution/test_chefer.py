@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,13 +75,13 @@ def test_options_are_the_formulas_that_lectures_write(authors: Any) -> None:
         backward = (same + layer.clip(min=0).sum(0)) @ backward
         plain = layer.clip(min=0).mean(0) @ plain
     options: dict[str, Any] = {"head_reduce": "sum"}
-    result = aw.chefer(trace, target, **options, clamp=False, order="input_first").map.layer(
-        len(products) - 1
-    )
+    result = aw.chefer(
+        trace, target, **options, rule=("iccv2021", {"clamp": False}), order="input_first"
+    ).map.layer(len(products) - 1)
     np.testing.assert_allclose(result, forward, rtol=1e-4, atol=1e-4 * np.abs(forward).max())
     result = aw.chefer(trace, target, **options).map.layer(len(products) - 1)
     np.testing.assert_allclose(result, backward, rtol=1e-4, atol=1e-4 * np.abs(backward).max())
-    result = aw.chefer(trace, target, identity=False).map.layer(len(products) - 1)
+    result = aw.chefer(trace, target, rule=("iccv2021", {"identity": False})).map.layer(len(products) - 1)
     np.testing.assert_allclose(result, plain, rtol=1e-4, atol=1e-4 * np.abs(plain).max())
 
 
@@ -108,7 +109,9 @@ def test_the_earlier_rule_weights_gradients_with_the_relevance_of_attention() ->
 def test_departures_from_the_rules_are_said(authors: Any) -> None:
     trace, target, _ = authors
     assert aw.chefer(trace, target).note == ""
-    said = aw.chefer(trace, target, clamp=False, identity=False, start_layer=1).note
+    said = aw.chefer(
+        trace, target, rule=("iccv2021", {"clamp": False, "identity": False}), start_layer=1
+    ).note
     assert said == "negative products kept; without identity; from layer 1"
 
 
@@ -185,3 +188,18 @@ def test_models_that_cannot_be_followed_are_refused_with_what_works() -> None:
         with pytest.raises(ValueError, match=r"outside transformers' attention interface. aw.saliency"):
             method(trace, 3)
     assert aw.saliency(trace, 3).values.any()
+
+
+def test_options_of_a_rule_and_their_former_keywords(authors: Any) -> None:
+    trace, target, _ = authors
+    now = aw.chefer(trace, target, rule=("iccv2021", {"clamp": False}))
+    assert now.provenance["options"]["rule"] == ("iccv2021", {"clamp": False})
+    for former in (partial(aw.chefer, trace), partial(aw.explain, trace, "chefer")):
+        with pytest.warns(DeprecationWarning, match=r"chefer: 'clamp' belong in rule=\(\"iccv2021\""):
+            np.testing.assert_array_equal(former(target=target, clamp=False).values, now.values)
+    with pytest.raises(ValueError, match=r"rule 'iccv2021': option 'clmp'.*Did you mean 'clamp'"):
+        aw.chefer(trace, target, rule=("iccv2021", {"clmp": False}))
+    with pytest.raises(ValueError, match="rule 'iccv2021': option 'relevance' is not one of"):
+        aw.chefer(trace, target, rule=("iccv2021", {"relevance": "alpha_beta"}))
+    with pytest.raises(ValueError, match=r"rule 'iccv2012'.*Did you mean 'iccv2021'"):
+        aw.chefer(trace, target, rule="iccv2012")

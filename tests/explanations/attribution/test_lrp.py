@@ -347,7 +347,7 @@ def test_what_cannot_be_explained_is_refused_by_name():
     with pytest.raises(ValueError, match="does not depend on the input"):
         lrp(result, lambda outputs: outputs.logits[:, -1, 7].detach())
     with pytest.raises(IndexError, match="layer 9 is out of range"):
-        lrp(result, 7, layers=9)
+        lrp(result, 7).map.select(layer=9)
     with pytest.raises(TypeError, match=r"no keyword 'rules'.*Did you mean 'rule'"):
         lrp(result, 7, rules="attnlrp")
     with pytest.raises(ValueError, match="which position"):
@@ -492,3 +492,17 @@ def test_a_module_is_refused_what_it_cannot_read():
         trace_module(torch.relu, [1.0])
     with pytest.raises(ValueError, match="labels names 1 sources"):
         trace_module(nn.Linear(3, 2), [1.0, 2.0, 3.0], labels=["a"])
+
+
+def test_the_former_keyword_layers_warns_and_selects_layers_of_the_map() -> None:
+    result = trace(tiny.build(tiny.TEXT["Llama"]), None, IDS)
+    now = lrp(result, 7).map.select(layer=[0, 2])
+    with pytest.warns(
+        DeprecationWarning, match=r"lrp: layers=... is \.map\.select\(layer=...\) of the result"
+    ):
+        former = lrp(result, 7, layers=[0, 2])
+    assert former.map.layers == now.layers == (0, 2)
+    np.testing.assert_array_equal(former.map.layer(2), now.layer(2))
+    with pytest.warns(DeprecationWarning, match="lrp: layers"):
+        both = lrp([result, result], 7, layers=1)
+    assert [one.map.layers for one in both] == [(1,), (1,)]

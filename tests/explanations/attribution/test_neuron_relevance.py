@@ -77,16 +77,16 @@ def test_features_take_the_reconstructions_share(llama: Any) -> None:
 def test_a_heads_relevance_is_that_of_its_part_of_the_output_projections_input(
     llama: Any,
 ) -> None:
-    heads = lrp(llama, 7, of="heads", layers=1)
-    assert heads.map.axis_names == ("layer", "head", "query", "key")
-    assert heads.map.shape == (1, 4, 1, 4)
+    heads = lrp(llama, 7, of="heads").map.select(layer=1)
+    assert heads.axis_names == ("layer", "head", "query", "key")
+    assert heads.shape == (1, 4, 1, 4)
     name = "model.layers.1.self_attn.o_proj"
     place = HookPoint(name, name, "input")
     at = propagate(
         llama, lambda outputs: [outputs.logits[:, -1, 7]], "test", rule="attnlrp", hook_points=[place]
     )
     expected = (at.values[name] * at.gradients[name][0]).unflatten(-1, (4, -1)).sum(-1).T
-    np.testing.assert_allclose(heads.map.layer(1)[:, 0], expected, atol=1e-7)
+    np.testing.assert_allclose(heads.layer(1)[:, 0], expected, atol=1e-7)
     assert expected.abs().max() > 1e-5
 
 

@@ -104,8 +104,8 @@ def test_chefers_rows_keep_their_size(discard: Any, places: list[int], rule: Any
     trace = aw.trace(random_classifier().double(), tiny.wordpiece(), "the cat sat")
     n = len(trace.tokens)
     # One layer says what a layer is: R = I + A'.
-    layers = [aw.chefer(trace, 1, rule=rule, clamp=clamp, start_layer=0).map.layer(0) - np.eye(n)]
-    both = aw.chefer(trace, 1, rule=rule, clamp=clamp).map.layer(1)
+    layers = [aw.chefer(trace, 1, rule=(rule, {"clamp": clamp}), start_layer=0).map.layer(0) - np.eye(n)]
+    both = aw.chefer(trace, 1, rule=(rule, {"clamp": clamp})).map.layer(1)
     layers.append(both @ np.linalg.inv(np.eye(n) + layers[0]) - np.eye(n))
     state = np.eye(n)
     for layer in layers:
@@ -114,7 +114,7 @@ def test_chefers_rows_keep_their_size(discard: Any, places: list[int], rule: Any
             left = sum(abs(value) for value in kept[i])
             kept[i] *= sum(abs(value) for value in layer[i]) / left if left else 0
         state = state + kept @ state
-    result = aw.chefer(trace, 1, rule=rule, clamp=clamp, discard=discard)
+    result = aw.chefer(trace, 1, rule=(rule, {"clamp": clamp}), discard=discard)
     np.testing.assert_allclose(result.map.layer(1), state, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(result.values, state[0], rtol=1e-6, atol=1e-9)
 
