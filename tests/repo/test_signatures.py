@@ -39,7 +39,12 @@ def test_the_top_level_stays_small():
 
 
 def test_what_can_be_called_stays_small():
-    called = [name for name in public() if not name.startswith("results.")]
+    # Exceptions are caught, and classes in aw.results are returned.
+    called = [
+        name
+        for name, item in public().items()
+        if not (name.startswith("results.") or (isinstance(item, type) and issubclass(item, Exception)))
+    ]
     assert len(called) <= MOST, "a class that functions return belongs in aw.results"
 
 
