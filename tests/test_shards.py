@@ -213,7 +213,7 @@ def test_what_fails_by_itself_is_raised_as_it_is(jobs: int) -> None:
 
 
 def sleeps(_: int) -> None:
-    time.sleep(60)
+    time.sleep(600)
 
 
 @pytest.mark.slow
@@ -226,7 +226,7 @@ def test_an_interrupt_ends_the_processes_at_once() -> None:
             list(run(sleeps, range(8), 2))
     finally:
         signal.signal(signal.SIGINT, before)
-    assert time.monotonic() - begun < 50  # a worker sleeps for 60 s
+    assert time.monotonic() - begun < 500  # a worker sleeps for 600 s
 
 
 def test_an_observer_hears_of_shards_and_may_stop_them() -> None:

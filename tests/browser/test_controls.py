@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from .conftest import drawn
 from .settling import settle
 
@@ -26,6 +28,18 @@ CONTROLS = """view => [...view.querySelectorAll("button, [role=tab]")]
 LEFT_OUT = (
     "[aria-pressed=true], [aria-selected=true], [aria-checked=true], [aria-label^=play], [title$='same text']"
 )
+# What was seen stays in the page: only whether it has changed is asked.
+CLICK = f"""(view, number) => {{
+  const controls = view.querySelectorAll(`[data-crawl='${{number}}']`);
+  const [control] = controls;
+  if (controls.length !== 1 || !control.checkVisibility({{ visibilityProperty: true }})) return false;
+  if (!control.getClientRects().length || control.matches(":disabled, [aria-disabled=true]")) return false;
+  if (control.matches({json.dumps(LEFT_OUT)})) return false;
+  window.seenBefore = ({SEEN})(view);
+  control.click();
+  return true;
+}}"""
+CHANGED = f"view => ({SEEN})(view) !== window.seenBefore"
 
 
 def silent_controls(page, view, rest=None):
@@ -38,16 +52,11 @@ def silent_controls(page, view, rest=None):
     """
     clicked, silent = 0, []
     for number, name in view.evaluate(CONTROLS):
-        control = view.locator(f"[data-crawl='{number}']")
-        if control.count() != 1 or not control.is_visible() or control.is_disabled():
+        if not view.evaluate(CLICK, number):
             continue
-        if control.evaluate(f"element => element.matches({LEFT_OUT!r})"):
-            continue
-        before = view.evaluate(SEEN)
-        control.evaluate("element => element.click()")
         clicked += 1
         rest() if rest else settle(page)
-        if view.evaluate(SEEN) == before:
+        if not view.evaluate(CHANGED):
             silent.append(name)
         page.keyboard.press("Escape")
     return clicked, silent

@@ -78,9 +78,9 @@ def test_ties_keep_words_with_words() -> None:
 def test_four_thousand_tokens_take_a_second() -> None:
     draw = random.Random(4)
     first, other = (TokenAxis.plain([str(draw.randint(0, 400)) for _ in range(4096)]) for _ in range(2))
-    start = time.perf_counter()
+    start = time.process_time()  # of this process: others may load the cores
     check_columns(align(first, other), 4096, 4096)
-    assert time.perf_counter() - start < 5  # 0.3 s on two idle cores
+    assert time.process_time() - start < 5  # 0.3 s, by one thread
 
 
 def test_texts_too_long_to_align_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
