@@ -14,18 +14,8 @@ import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
 import { joinStandIn, type Place, type StateOf } from "./wire/standIn.ts";
 import type { TilePool } from "./wire/tilePool.ts";
 import type { TileClient } from "./wire/tiles.ts";
-import type {
-  Axis,
-  Cell,
-  Header,
-  HeadKey,
-  SelectionState,
-  Source,
-  Span,
-  StoreState,
-  ViewOptions,
-  ViewState,
-} from "./wire/wire.ts";
+import type { ViewOptions, ViewState } from "./wire/viewState.ts";
+import type { Axis, Cell, Header, HeadKey, SelectionState, Source, Span, StoreState } from "./wire/wire.ts";
 
 type Sets = "pins" | "heads" | "span";
 

@@ -6,7 +6,7 @@ import type { ViewContext } from "../../context.ts";
 import { assign, atEnd, h, on, setChildren, setStyles, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { baseKey } from "../../wire/keys.ts";
-import type { ViewOptions } from "../../wire/wire.ts";
+import type { ViewOptions } from "../../wire/viewState.ts";
 import { drawInside, type Inside } from "./inside.ts";
 import { onLetter } from "./letters.ts";
 import { hasKernel } from "./openText.ts";

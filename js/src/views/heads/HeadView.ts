@@ -4,7 +4,8 @@
  */
 import type { Change, ViewContext } from "../../context.ts";
 import { assign, atEnd, createWatch, h, keyboard, on, onResize, setText, watchWidth } from "../../dom.ts";
-import type { Axis, HeadKey, HeadViewOptions } from "../../wire/wire.ts";
+import type { HeadViewOptions } from "../../wire/viewState.ts";
+import type { Axis, HeadKey } from "../../wire/wire.ts";
 import { type CopyButton, createCopyButton, pinnedCell } from "../base/copyPython.ts";
 import { filterPlace, filtersOf } from "../base/filters.ts";
 import { createFrame, type Frame } from "../base/frame.ts";

@@ -1,7 +1,7 @@
 /** Tools of a strip: a search field that unfolds, and in the menu its density and where its colour lies. */
 import type { ViewContext } from "../../context.ts";
 import { h, iconButton, keyboard, on, setChildren, setFlag, setText } from "../../dom.ts";
-import type { TokenStripOptions } from "../../wire/wire.ts";
+import type { TokenStripOptions } from "../../wire/viewState.ts";
 import { plural } from "../base/navigation.ts";
 import { FIND } from "../base/signs.ts";
 import { only, view } from "../base/view.ts";

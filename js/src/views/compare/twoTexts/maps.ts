@@ -15,7 +15,7 @@ import {
   spotAt,
 } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
-import type { Filters } from "../../../wire/wire.ts";
+import type { Filters } from "../../../wire/viewState.ts";
 import type { Columns, Rows } from "./texts.ts";
 
 export interface ShownMaps {

@@ -17,7 +17,7 @@ import {
   setText,
   shortLabel,
 } from "../../../dom.ts";
-import type { Filters } from "../../../wire/wire.ts";
+import type { Filters } from "../../../wire/viewState.ts";
 import { fills } from "../../text/stripColour.ts";
 import type { Columns, Rows } from "./texts.ts";
 import { cellText, signedText } from "./words.ts";
