@@ -1,4 +1,9 @@
-/** What the model would predict after each layer: top tokens, the rank of an answer over the layers, one cell in detail. */
+/**
+ * What the model would predict after each layer: top tokens, the rank of an answer over the layers, one cell in detail.
+ *
+ * `update` reads the lens and its controls, `lay` fits the table and the curve into the room, `point` marks the cell under the
+ * pointer in both and in the readout.
+ */
 
 import { heatMap, rampCss } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";

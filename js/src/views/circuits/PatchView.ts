@@ -1,4 +1,9 @@
-/** What every place of a model carries of the difference between two texts, and what patching one of them changes. */
+/**
+ * What every place of a model carries of the difference between two texts, and what patching one of them changes.
+ *
+ * `update` reads shares (`read`) and follows what other views choose (`follow`), `lay` places the maps that fit and draws them,
+ * `point` marks them, and `readRun` runs the model once the choice has rested.
+ */
 import type { ViewContext } from "../../context.ts";
 import {
   assign,

@@ -1,6 +1,9 @@
 /**
  * Tokens by layers, with the input at the bottom: edges lead from a token down to the tokens it is made of. One token is
  * followed down to the input: the hovered one, the pinned one, or at first the last that is not special.
+ *
+ * `collect` reads the layers that are here, `layout` places them, `paintBase` draws all edges behind, and `paintFront` those of
+ * the token that is followed; `soon` draws at most once a frame.
  */
 
 import type { ViewContext } from "../../context.ts";

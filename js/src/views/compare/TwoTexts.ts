@@ -1,6 +1,9 @@
 /**
  * Two texts under one method: both as coloured columns on one axis with the difference as bars, or as maps side by
  * side; their predictions, and in words what moved. Where the texts differ, a dashed frame goes through all rows.
+ *
+ * `draw` asks for what is compared and draws controls, outcomes, rows or maps, and the sentence; `point` marks the column and
+ * the row that are pinned or pointed at, in all of them.
  */
 
 import { SCALE } from "../../colour.ts";

@@ -1,4 +1,8 @@
-/** Concepts: scores over layers compared with random texts, and examples by how much their state shows a concept. */
+/**
+ * Concepts: scores over layers compared with random texts, and examples by how much their state shows a concept.
+ *
+ * `update` reads the scores; the chart, the table and the examples have a function each, and `point` is what the pointer changes.
+ */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, onResize, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";

@@ -1,4 +1,9 @@
-/** Influence: the training texts that help a test and those that harm it, among all others; one may be left out. */
+/**
+ * Influence: the training texts that help a test and those that harm it, among all others; one may be left out.
+ *
+ * `update` reads the tests and their influential texts and writes both lists (`buildTexts`); `draw` draws what depends on the
+ * chosen text: marked rows, the detail (`drawDetail`) and the points (`drawPoints`).
+ */
 import type { ViewContext } from "../../context.ts";
 import {
   assign,

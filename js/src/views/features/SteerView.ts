@@ -163,7 +163,7 @@ export const renderSteerView = view((ctx, root, signal) => {
   root.role = "group";
   on(slider, signal, { input: () => moved(state), dblclick: () => moveTo(state, 1) });
   signal.addEventListener("abort", () => clearTimeout(state.timer));
-  return (changed) => updateView(state, changed);
+  return (changed) => onChange(state, changed);
 });
 
 function settings(ctx: ViewContext): SteerOptions {
@@ -289,7 +289,7 @@ function update(state: SteerState): void {
   setChildren(body, kind === "text" ? texts(meta) : outcomes(state, meta));
 }
 
-function updateView(state: SteerState, changed: ReadonlySet<Change>): void {
+function onChange(state: SteerState, changed: ReadonlySet<Change>): void {
   if (!only(changed, "hover", "pinned", "tiles", "theme", "layer", "head", "unit", "method", "stack")) {
     if (changed.has("feature")) [state.last, state.given] = [null, null];
     update(state);

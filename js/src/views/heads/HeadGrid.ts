@@ -2,6 +2,9 @@
  * Every layer and head at a glance: one atlas of max-pooled thumbnails, by layer or in the order of a statistic; a heat
  * table of one value where there are too many. Below or next to it, the heads ranked by a pattern. The head under the
  * pointer is shown enlarged, a click selects it.
+ *
+ * `draw` lays the heads out (`rearrange`) and paints the atlas if what it depends on has changed; `point` moves outlines, the
+ * enlarged map and the readout, and runs on every pointer move.
  */
 
 import { heatMap } from "../../colour.ts";
@@ -170,7 +173,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     knockout,
   };
   listen(state, signal);
-  return (changed) => updateView(state, changed);
+  return (changed) => onChange(state, changed);
 });
 
 /** The canvas of all heads with its names, and the outlines over it. */
@@ -532,7 +535,7 @@ function wordsAt(state: HeadGridState, source: Source, at: Spot): string {
   return `${name}${value ? ` · ${value}` : ""}${own ? ` · ${own}` : ""}${most}`;
 }
 
-function updateView(state: HeadGridState, changed: ReadonlySet<Change>): void {
+function onChange(state: HeadGridState, changed: ReadonlySet<Change>): void {
   if (changed.has("pinned")) drawChosen(state, state.ctx.source());
   if (only(changed, "hover", "pinned")) return;
   words(state);

@@ -1,4 +1,9 @@
-/** One row of a map in every layer: rows are layers, columns are tokens. For attributions, the row of a target. */
+/**
+ * One row of a map in every layer: rows are layers, columns are tokens. For attributions, the row of a target.
+ *
+ * `draw` lays out and `paint` fills the canvas; `point` moves the crosshair and the readout. `open` shows the text in the layer
+ * of a row, and `close` at the input again.
+ */
 
 import { heatMap, lut } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";

@@ -1,6 +1,9 @@
 /**
  * A sound on one axis of seconds: wave, spectrogram, words, and a map below them. What is chosen is marked through all of
  * it, can be heard, and is the row that linked views show.
+ *
+ * `update` reads words, map and values, and draws all of it; `mark` draws anew what marks the picture, for a pointer that moves.
+ * The stage (audio/stage.ts) turns seconds into px, and the pointer into a second, a lane and a row.
  */
 
 import { heatMap } from "../../colour.ts";
@@ -192,7 +195,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     lastStack: selection.get("stack"),
   };
   listen(state, pane);
-  return (changed) => updateView(state, changed);
+  return (changed) => onChange(state, changed);
 });
 
 /** Let buttons, keys and the pointer play, mark and zoom. */
@@ -647,7 +650,7 @@ function wordAtSpot(state: AudioState, { second, lane, row }: Spot): number {
   return own ? wordAt(words(state), (own[0] + own[1]) / 2) : -1;
 }
 
-function updateView(state: AudioState, changed: ReadonlySet<Change>): void {
+function onChange(state: AudioState, changed: ReadonlySet<Change>): void {
   const { selection } = state.ctx;
   if (only(changed, "hover")) mark(state);
   else {

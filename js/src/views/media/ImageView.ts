@@ -1,6 +1,9 @@
 /**
  * A picture and, over it, what a patch or the class token reads in one layer and head; next to it, every other head.
  * Click a patch to look at that one, arrow keys read patch after patch.
+ *
+ * `draw` reads the maps of the chosen element (`read`), fits the picture (`fit`), and paints the heat (`paint`) and the other
+ * heads (`drawColumn`, atlas.ts). A pointer that moves runs `point` of reading.ts alone.
  */
 
 import { type Mode, SCALE } from "../../colour.ts";

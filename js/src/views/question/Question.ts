@@ -147,7 +147,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     ...elements,
   };
   listen(state, signal);
-  return () => updateView(state);
+  return () => onChange(state);
 });
 
 /** Let the buttons and the selection change the answer. */
@@ -323,7 +323,7 @@ function noteOf(state: QuestionState, now: AskedQuestion, mode: Mode): string {
   return `${now.saved ? `✓ ${now.saved}` : "not saved as a file"} · the receipt is your answer as one line, for forms`;
 }
 
-function updateView(state: QuestionState): void {
+function onChange(state: QuestionState): void {
   const { ctx } = state;
   // A selection in the view becomes the draft; exploring further after an answer changes nothing.
   const value = selected(ctx, questionOf(ctx).record);

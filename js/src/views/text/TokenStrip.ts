@@ -1,6 +1,9 @@
 /**
  * The text, coloured by one row of a map: the row of the pinned query, of the hovered one, or otherwise the mean over
  * all queries. Attributions show the row of their target; a few targets have a strip each, many a tab each.
+ *
+ * `update` builds the elements of a new text (`build`), reads a row (`read`) and colours them (`paint`); what explains the
+ * colours in words (`describe`) follows once the page has laid the text out.
  */
 
 import { SCALE } from "../../colour.ts";

@@ -29,9 +29,9 @@ export function paint(state: HeatmapState): void {
   const { tiles } = ctx;
   const { plot, canvas } = figure;
   const { source, layer, head } = ctx.resolved();
-  const whatItIs = tiles.get(source.id, layer, head);
+  const unfiltered = tiles.get(source.id, layer, head);
   const chosen = filtersOf(ctx);
-  state.tile = whatItIs ? filtered(ctx, whatItIs, chosen) : null;
+  state.tile = unfiltered ? filtered(ctx, unfiltered, chosen) : null;
   scale.follow(chosen);
   tiles.request(source.id, layer, head);
   setFlag(plot, "data-stale", !state.tile);
@@ -82,19 +82,19 @@ export function paint(state: HeatmapState): void {
     const value = (byte: number): number => values[byte] as number;
     figure.ink.write(size, drawnCodes, table, value, ends[1], source.stochastic);
   }
-  if (state.names && whatItIs)
+  if (state.names && unfiltered)
     figure.shares.draw(
       size,
-      drawnRows.map((row) => shareOf(state, whatItIs, row, source)),
+      drawnRows.map((row) => shareOf(state, unfiltered, row, source)),
     );
   setFlag(plot, "data-lines", Math.min(size.cellWidth, size.cellHeight) >= LINED);
   setFlag(plot, "data-causal", causal);
   if (causal) setStyles(plot, { "--aw-later": laterArea(size, parts) });
   showBars(state);
-  setFlag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
+  setFlag(plot, "data-holes", unfiltered?.codes instanceof Int16Array);
   if (hasSink) {
-    const given = drawnRows.map((row) => toSink(state.tile, row) ?? 0);
-    figure.sink.draw(size, given, map, scale.mode());
+    const sinkShares = drawnRows.map((row) => toSink(state.tile, row) ?? 0);
+    figure.sink.draw(size, sinkShares, map, scale.mode());
   }
   let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
   if (meta.whole && hidesValues(chosen)) pooled += ", none left out: filters need words or sentences";
@@ -107,9 +107,9 @@ export function paint(state: HeatmapState): void {
 function range(state: HeatmapState, shown: Tile, source: Source): readonly [number, number] {
   const { parts } = state;
   const all = state.scale.common() ? largest(state.ctx, shown, source) : 0;
-  const own = roundUp(parts ? peakInside(shown, parts[0].inside, parts[1].inside) : shown.peak());
+  const peak = roundUp(parts ? peakInside(shown, parts[0].inside, parts[1].inside) : shown.peak());
   // Targets and the text share the scale of the layers.
-  const joint = source.kind === "attributions" ? state.shared.end(own) : own;
+  const joint = source.kind === "attributions" ? state.shared.end(peak) : peak;
   const end = all || Math.min(joint, source.stochastic ? 1 : Infinity);
   return source.signed ? [-end, end] : [0, end];
 }

@@ -1,4 +1,8 @@
-/** The picture: wave, spectrogram, words and map below each other, on one axis of seconds. */
+/**
+ * The picture: wave, spectrogram, words and map below each other, on one axis of seconds.
+ *
+ * `tops` says where each lane begins; each has a function that draws it. `draw` draws everything, `mark` only what lies above.
+ */
 import { colourAt, heatMap, type MapName, place, type Theme } from "../../../colour.ts";
 import { assign, density, h, setChildren, setFlag, setStyles, shortLabel, thinned } from "../../../dom.ts";
 import type { SoundMedia } from "../../../wire/mediaState.ts";
