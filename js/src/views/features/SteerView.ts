@@ -120,7 +120,7 @@ export const renderSteerView = view((ctx, root, signal) => {
       kinds,
       ...offered.map((option) => {
         const radio = h("input", { type: "radio", name });
-        radio.checked = option === state.kind;
+        radio.checked = option === offered[0];
         on(radio, signal, {
           change: () => {
             state.kind = option;
