@@ -14,18 +14,8 @@ import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
 import { joinStandIn, type Place, type StateOf } from "./wire/standIn.ts";
 import type { TilePool } from "./wire/tilePool.ts";
 import type { TileClient } from "./wire/tiles.ts";
-import type {
-  Axis,
-  Cell,
-  Header,
-  HeadKey,
-  SelectionState,
-  Source,
-  Span,
-  StoreState,
-  ViewOptions,
-  ViewState,
-} from "./wire/wire.ts";
+import type { ViewOptions, ViewState } from "./wire/viewState.ts";
+import type { Axis, Cell, Header, HeadKey, SelectionState, Source, Span, StoreState } from "./wire/wire.ts";
 
 type Sets = "pins" | "heads" | "span";
 
@@ -131,6 +121,36 @@ const DEFAULT_OPTIONS: ViewOptions = {
   below: "",
 };
 
+type OnChange = ViewContext["onChange"];
+
+/** The stream of changes: what changes in one turn of the event loop is told at once. */
+function createChanges(signal: AbortSignal) {
+  const callbacks = new Set<(changed: ReadonlySet<Change>) => void>();
+  let pending: Set<Change> | null = null;
+  /** Incremented whenever something changes that `resolved` depends on. */
+  let version = 0;
+  const subscribe: OnChange = (until, cb) => {
+    callbacks.add(cb);
+    atEnd(until, () => callbacks.delete(cb));
+  };
+  const notify = (what: Change): void => {
+    if (what !== "hover" && what !== "pinned") version += 1;
+    if (pending) {
+      pending.add(what);
+      return;
+    }
+    pending = new Set([what]);
+    // One message may change several traits: views draw once, after all of them are set.
+    queueMicrotask(() => {
+      const changed = pending ?? new Set<Change>();
+      pending = null;
+      if (signal.aborted) return;
+      for (const cb of callbacks) cb(changed);
+    });
+  };
+  return { notify, subscribe, version: () => version };
+}
+
 /** Connect a view to its store and selection. `lasting` is what it keeps when it is drawn anew. */
 export async function createContext(
   props: ViewProps,
@@ -152,28 +172,9 @@ export async function createContext(
   const tiles = pool(storeRef, store, signal);
   await joinStandIn({ props, model: declared, given, store, selection: selectionModel, tiles }, place, lent);
   const selection = createSelection(asDeclared(selectionModel), page);
-  const callbacks = new Set<(changed: ReadonlySet<Change>) => void>();
-  let pending: Set<Change> | null = null;
   let theme = themeOf(el);
-
-  /** Incremented whenever something changes that `resolved` depends on. */
-  let version = 0;
-
-  const notify = (what: Change): void => {
-    if (what !== "hover" && what !== "pinned") version += 1;
-    if (pending) {
-      pending.add(what);
-      return;
-    }
-    pending = new Set([what]);
-    // One message may change several traits: views draw once, after all of them are set.
-    queueMicrotask(() => {
-      const changed = pending ?? new Set<Change>();
-      pending = null;
-      if (signal.aborted) return;
-      for (const cb of callbacks) cb(changed);
-    });
-  };
+  const changes = createChanges(signal);
+  const { notify } = changes;
   selection.subscribe(signal, (key) => notify(key === "pins" || key === "heads" || key === "span" ? "pinned" : key));
   tiles.subscribe(signal, () => notify("tiles"));
   store.on("change:header", () => notify("header"));
@@ -213,6 +214,7 @@ export async function createContext(
       },
       header,
       resolved() {
+        const version = changes.version();
         if (!cached || cachedVersion !== version)
           [cached, cachedVersion] = [resolve(header(), ctx.options, selection), version];
         return cached;
@@ -230,10 +232,7 @@ export async function createContext(
       span: (side) => selection.spanIn(side, header(), ctx.source()),
       layerName: (layer) => String(layer + ctx.options.indexBase),
       headName: (head) => (typeof head === "number" ? String(head + ctx.options.indexBase) : head),
-      onChange(until, cb) {
-        callbacks.add(cb);
-        atEnd(until, () => callbacks.delete(cb));
-      },
+      onChange: changes.subscribe,
       child: (more, inner = SILENT) => make({ ...overrides, ...more }, inner),
     };
     return ctx;

@@ -3,7 +3,8 @@ import type { AnyModel } from "@anywidget/types";
 
 import { headlessWords, headsOf } from "./views/base/mixers.ts";
 import { followMoves, sign } from "./wire/moves.ts";
-import type { Axis, Cell, Header, HeadKey, Preview, SelectionState, Source, Span, ViewOptions } from "./wire/wire.ts";
+import type { ViewOptions } from "./wire/viewState.ts";
+import type { Axis, Cell, Header, HeadKey, Preview, SelectionState, Source, Span } from "./wire/wire.ts";
 
 /** Most cells that can be pinned at once. */
 export const MOST_PINS = 400;

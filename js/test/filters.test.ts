@@ -8,7 +8,8 @@ import { findHits } from "../src/views/text/find.ts";
 import { type Logits, type SamplingOptions, samplingDistribution } from "../src/views/text/predictions/decoding.ts";
 import { meanReceived } from "../src/views/text/rowValues.ts";
 import { decodeTile, HIDDEN } from "../src/wire/codec.ts";
-import type { Filters, TileMeta } from "../src/wire/wire.ts";
+import type { Filters } from "../src/wire/viewState.ts";
+import type { TileMeta } from "../src/wire/wire.ts";
 import { SOURCE } from "./fake.ts";
 
 const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };

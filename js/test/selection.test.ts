@@ -9,7 +9,8 @@ import {
   translateCell,
   translateSpan,
 } from "../src/selection.ts";
-import type { Cell, Header, SelectionState, Source, ViewOptions } from "../src/wire/wire.ts";
+import type { ViewOptions } from "../src/wire/viewState.ts";
+import type { Cell, Header, SelectionState, Source } from "../src/wire/wire.ts";
 import { HEADER, SOURCE, START } from "./fake.ts";
 
 const OPTIONS: ViewOptions = {

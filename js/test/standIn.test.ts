@@ -11,7 +11,8 @@ import { unpackModel } from "../src/live/weights.ts";
 import { asDeclared, type Declared } from "../src/wire/binary.ts";
 import { joinStandIn, type Place, type Relieved, type StateOf } from "../src/wire/standIn.ts";
 import { createTiles, type TileClient } from "../src/wire/tiles.ts";
-import type { Header, Request, StoreState, ViewState } from "../src/wire/wire.ts";
+import type { ViewState } from "../src/wire/viewState.ts";
+import type { Header, Request, StoreState } from "../src/wire/wire.ts";
 import { HEADER, SOURCE, START } from "./fake.ts";
 
 const LETTERS: PackedReader = {

@@ -23,7 +23,7 @@ from .every import every_view, kind_of, make
 @pytest.fixture(scope="module")
 def wire(root):
     folder = root / "js" / "src" / "wire"
-    names = ("wire.ts", "mediaState.ts", "questions.ts", "studies.ts")
+    names = ("wire.ts", "viewState.ts", "mediaState.ts", "questions.ts", "studies.ts")
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 

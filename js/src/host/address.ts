@@ -43,6 +43,17 @@ export function readAddress(hash: string): URLSearchParams | null {
 
 const whole = (text: string): number | null => (/^\d{1,9}$/.test(text) ? Number(text) : null);
 
+/** The pins of an address, all in one unit; those that do not fit are added to `lacks`. */
+function readPins(said: URLSearchParams, pin: (text: string) => Cell | null, lacks: string[]): Cell[] {
+  const pins: Cell[] = [];
+  for (const text of said.getAll("pin").slice(-MOST_PINS)) {
+    const cell = pin(text);
+    if (cell && cell.unit === (pins[0] ?? cell).unit) pins.push(cell);
+    else lacks.push(`pin=${text}`);
+  }
+  return pins;
+}
+
 /** What an address asks of a selection whose views show `header`. */
 export function wanted(
   said: URLSearchParams,
@@ -121,12 +132,7 @@ export function wanted(
     const number = whole(at);
     return number !== null && isLayer(number) && rest.length === 0 ? { ...cell, layer: number } : null;
   };
-  const pins: Cell[] = [];
-  for (const text of said.getAll("pin").slice(-MOST_PINS)) {
-    const cell = pin(text);
-    if (cell && cell.unit === (pins[0] ?? cell).unit) pins.push(cell);
-    else lacks.push(`pin=${text}`);
-  }
+  const pins = readPins(said, pin, lacks);
   let span = read("span", (text): Span | null => {
     const [from = "", to = "", counted = own, side = "query", ...rest] = text.split(",");
     const [start, stop] = [whole(from), whole(to)];

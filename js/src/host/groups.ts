@@ -1,5 +1,7 @@
 /** Views that show the same text, and go to another one together. */
-import type { ExplorerOptions, Header, ViewOptions } from "../wire/wire.ts";
+
+import type { ExplorerOptions, ViewOptions } from "../wire/viewState.ts";
+import type { Header } from "../wire/wire.ts";
 import { carriedOver } from "./carrying.ts";
 import type { State } from "./pageModel.ts";
 

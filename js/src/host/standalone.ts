@@ -8,6 +8,7 @@ import type { Host as LiveHost, PackedLive, Session } from "../live/session.ts";
 import { createRenderers, type Part, type PartCode } from "../runtime.ts";
 import { shared } from "../shared.ts";
 import { inflate, joined } from "../wire/inflate.ts";
+import type { ViewState } from "../wire/viewState.ts";
 import type {
   Header,
   HeadKey,
@@ -18,7 +19,6 @@ import type {
   Request,
   Thumbs,
   TileMeta,
-  ViewState,
 } from "../wire/wire.ts";
 import { followAddress } from "./address.ts";
 import { type Group, nameIn, showIn } from "./groups.ts";

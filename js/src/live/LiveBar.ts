@@ -6,7 +6,7 @@ import { assign, createWatch, h, on, setChildren, setFlag, setText, shortLabel }
 import { percent } from "../numbers.ts";
 import { view } from "../views/base/view.ts";
 import { type Answers, createAnswers } from "../wire/answers.ts";
-import type { ViewOptions } from "../wire/wire.ts";
+import type { ViewOptions } from "../wire/viewState.ts";
 import type { Preview } from "./session.ts";
 
 /** The answers of `question` in session.ts. */

@@ -4,16 +4,8 @@
  */
 import { type Group, nameIn, type Settable } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
-import type {
-  ExplorerOptions,
-  Header,
-  Question,
-  QuestionReply,
-  Reply,
-  Request,
-  TextItem,
-  Texts,
-} from "../wire/wire.ts";
+import type { ExplorerOptions, TextItem, Texts } from "../wire/viewState.ts";
+import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
 import { forward } from "./forward.ts";
 import { createText, headerOf, type LiveModel, type LiveText } from "./liveText.ts";
 import { type Continuation, classes, continued, type Predicts, predictionsOf, type Sampling } from "./predictions.ts";

@@ -8,7 +8,8 @@ import { PageModel, type State } from "../host/pageModel.ts";
 import { viewOf } from "../wire/binary.ts";
 import { inflate } from "../wire/inflate.ts";
 import type { Relieved, StandIn } from "../wire/standIn.ts";
-import type { ExplorerOptions, Question, QuestionReply, Reply, Request, StandInState } from "../wire/wire.ts";
+import type { ExplorerOptions } from "../wire/viewState.ts";
+import type { Question, QuestionReply, Reply, Request, StandInState } from "../wire/wire.ts";
 import { createSession, type Host, type PackedLive, type Session } from "./session.ts";
 import type { Answered } from "./storeAnswers.ts";
 

@@ -1,5 +1,5 @@
 /** Answers embedded in a view for its first requests, cut out of one block of bytes. */
-import type { Opening } from "./wire.ts";
+import type { Opening } from "./viewState.ts";
 
 /** An answer from Python: JSON and buffers. */
 export interface Answer<T> {

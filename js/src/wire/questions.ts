@@ -1,6 +1,6 @@
 /** What Python says of a question; the twin of attnwidgets/ask. */
 
-import type { ViewOptions } from "./wire.ts";
+import type { ViewOptions } from "./viewState.ts";
 
 /** Additional options of a Question. */
 export interface QuestionOptions extends ViewOptions {

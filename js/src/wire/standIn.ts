@@ -6,7 +6,8 @@ import type { AnyModel, Host } from "@anywidget/types";
 import { atEnd } from "../dom.ts";
 import type { Declared } from "./binary.ts";
 import type { TileClient } from "./tiles.ts";
-import type { SelectionState, StoreState, ViewState } from "./wire.ts";
+import type { ViewState } from "./viewState.ts";
+import type { SelectionState, StoreState } from "./wire.ts";
 
 export type StateOf<T> = T & Record<string, unknown>;
 

@@ -1,6 +1,6 @@
 /** What Python says of a study; the twin of attnwidgets/people/study_view.py. */
 
-import type { ViewOptions } from "./wire.ts";
+import type { ViewOptions } from "./viewState.ts";
 
 /** Additional options of a StudyView. */
 export interface StudyOptions extends ViewOptions {

@@ -4,7 +4,7 @@ import { assign, atEnd, h, keyboard, on, setChildren, setText } from "../../dom.
 import { download } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { baseKey } from "../../wire/keys.ts";
-import type { TableOptions } from "../../wire/wire.ts";
+import type { TableOptions } from "../../wire/viewState.ts";
 import { toClipboard } from "./clipboard.ts";
 import { createLinks } from "./copyLink.ts";
 import { createCopyButton, type NumberPlace } from "./copyPython.ts";

@@ -2,7 +2,7 @@
 import { type MapName, type Mode, rampCss, SCALE, valueAt } from "../../colour.ts";
 import { assign, h, setStyles, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
-import type { Filters } from "../../wire/wire.ts";
+import type { Filters } from "../../wire/viewState.ts";
 
 export interface ScaleState {
   map: MapName;

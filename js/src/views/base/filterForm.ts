@@ -3,7 +3,8 @@ import { PALETTES } from "../../colour.ts";
 import type { Change } from "../../context.ts";
 import { h, on, setChildren, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
-import type { Filters, Source } from "../../wire/wire.ts";
+import type { Filters } from "../../wire/viewState.ts";
+import type { Source } from "../../wire/wire.ts";
 import { adjustableOf, DEFAULTS, filtersOf, isFiltered, rescales, SPECIAL, setFilters } from "./filters.ts";
 import { only, view } from "./view.ts";
 

@@ -9,7 +9,8 @@ import { withinError } from "../../numbers.ts";
 import { codeError, HIDDEN, valueTable } from "../../wire/codec.ts";
 import { apartOf } from "../../wire/sheets.ts";
 import type { Tile } from "../../wire/tile.ts";
-import type { Filters, Source } from "../../wire/wire.ts";
+import type { Filters } from "../../wire/viewState.ts";
+import type { Source } from "../../wire/wire.ts";
 import { meanReceived } from "../text/rowValues.ts";
 
 /** What a view shows unless Python or the reader says otherwise. */

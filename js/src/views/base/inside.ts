@@ -3,7 +3,7 @@ import type { AnyModel } from "@anywidget/types";
 import type { ViewContext } from "../../context.ts";
 import { setText } from "../../dom.ts";
 import type { Renderers } from "../../runtime.ts";
-import type { ViewState } from "../../wire/wire.ts";
+import type { ViewState } from "../../wire/viewState.ts";
 
 /** A view inside another one: its name, its model, and the parts with its code. */
 export interface Inside {

@@ -41,6 +41,37 @@ export function typedItem(items: readonly Item[], start: number, typed: string):
   return order.find((i) => labelled(i).startsWith(wanted)) ?? order.find(inside) ?? start;
 }
 
+/** The option of an item; `id` names it for screen readers. */
+function createOption(item: Item, id: string, isChosen: boolean): HTMLElement {
+  const { label, note = "", badge = "", cost = "", off = false } = item;
+  const option = h(
+    "div.menu-item",
+    {
+      role: "option",
+      id,
+      "aria-selected": String(isChosen),
+      "aria-disabled": String(off),
+      "aria-label": label,
+      "aria-description": [note, [badge, cost].filter(Boolean).join(": ")].filter(Boolean).join(" · "),
+    },
+    h("span.menu-label", label),
+    h("span.note", note),
+  );
+  if (badge) option.append(h("span.badge", { "data-of": badge, title: cost }, badge));
+  return option;
+}
+
+/** Options under the headings of their groups. */
+function grouped(items: readonly Item[], options: readonly HTMLElement[]): HTMLElement[] {
+  const groups = [...new Set(items.map(({ group = "" }) => group))];
+  return groups.flatMap((name) => {
+    const members = options.filter((_, i) => (items[i]?.group ?? "") === name);
+    if (!name) return members;
+    const heading = h("div.menu-heading", { "aria-hidden": "true" }, name);
+    return [h("div.menu-group", { role: "group", "aria-label": name }, heading, ...members)];
+  });
+}
+
 export function createMenu(name: string, signal: AbortSignal, choose: (value: string) => void): Menu {
   const id = uniqueName();
   const list = h("div.menu.menu-list", { id, role: "listbox", "aria-label": name });
@@ -109,37 +140,11 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
     pointerdown: (event) => event.preventDefault(),
     click: ({ target }) => take(options.findIndex((option) => option.contains(target as Node))),
   });
-  const draw = ({ label, note = "", badge = "", cost = "", off = false }: Item, i: number): HTMLElement => {
-    const option = h(
-      "div.menu-item",
-      {
-        role: "option",
-        id: `${id}-${i}`,
-        "aria-selected": String(i === chosen),
-        "aria-disabled": String(off),
-        "aria-label": label,
-        "aria-description": [note, [badge, cost].filter(Boolean).join(": ")].filter(Boolean).join(" · "),
-      },
-      h("span.menu-label", label),
-      h("span.note", note),
-    );
-    if (badge) option.append(h("span.badge", { "data-of": badge, title: cost }, badge));
-    return option;
-  };
   /** The options are made when the list opens: most lists never do. */
   const fill = (): void => {
     if (options.length > 0) return;
-    options = items.map(draw);
-    const groups = [...new Set(items.map(({ group = "" }) => group))];
-    setChildren(
-      list,
-      ...groups.flatMap((name) => {
-        const members = options.filter((_, i) => (items[i]?.group ?? "") === name);
-        if (!name) return members;
-        const heading = h("div.menu-heading", { "aria-hidden": "true" }, name);
-        return [h("div.menu-group", { role: "group", "aria-label": name }, heading, ...members)];
-      }),
-    );
+    options = items.map((item, i) => createOption(item, `${id}-${i}`, i === chosen));
+    setChildren(list, ...grouped(items, options));
   };
   return {
     field,

@@ -2,7 +2,7 @@
 import type { ViewContext } from "../../context.ts";
 import { h, safeText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import type { ViewOptions } from "../../wire/wire.ts";
+import type { ViewOptions } from "../../wire/viewState.ts";
 import { toClipboard } from "./clipboard.ts";
 import type { Frame } from "./frame.ts";
 import { missingAnswer } from "./missing.ts";

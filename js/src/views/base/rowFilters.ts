@@ -3,7 +3,8 @@
 import type { ViewContext } from "../../context.ts";
 import { h } from "../../dom.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
-import type { Filters, Source } from "../../wire/wire.ts";
+import type { Filters } from "../../wire/viewState.ts";
+import type { Source } from "../../wire/wire.ts";
 import { filteredRow, filterPlace, hidesValues } from "./filters.ts";
 
 const READ = new WeakMap<Answer<unknown>, Float32Array[]>();

@@ -6,7 +6,7 @@ import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, onResize, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import type { ViewOptions } from "../../wire/wire.ts";
+import type { ViewOptions } from "../../wire/viewState.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { createMenu, type Item } from "../base/menu.ts";

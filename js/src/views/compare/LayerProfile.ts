@@ -3,32 +3,61 @@
  * explanation. It follows the pin and the pointer; a click selects a layer.
  */
 
+import type { Readout, ViewContext } from "../../context.ts";
 import { assign, createWatch, h, keyboard, on, onResize } from "../../dom.ts";
-import { createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import type { Resolved } from "../../selection.ts";
+import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
+import type { Missing } from "../base/missing.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
-import { createLayerControl, createUnitControl, together } from "../base/toolbar.ts";
+import { type Control, createLayerControl, createUnitControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
-import { createLines } from "./profile/lines.ts";
-import { createSources, type Profile } from "./profile/sources.ts";
-import { createProfileStrips } from "./profile/strips.ts";
+import { createLines, type Lines } from "./profile/lines.ts";
+import { createSources, type Profile, type Sources } from "./profile/sources.ts";
+import { createProfileStrips, type ProfileStrips } from "./profile/strips.ts";
 import { wordsAt } from "./profile/words.ts";
-import { createRows } from "./rows.ts";
+import { createRows, type ExplanationRows } from "./rows.ts";
+
+/** What the view consists of, and what it shows. */
+interface LayerProfileState {
+  readonly ctx: ViewContext;
+  readonly root: HTMLElement;
+  readonly explanations: ExplanationRows<Profile>;
+  readonly controls: Control;
+  readonly lines: Lines;
+  readonly sources: Sources;
+  readonly strips: ProfileStrips;
+  readonly copy: CopyButton;
+  readonly show: (where: string | ((shown: Resolved) => string), title?: string, names?: readonly string[]) => string;
+  readonly lacks: (missing: Missing | null) => void;
+  readonly readout: Readout;
+  readonly isDrawn: (...values: unknown[]) => boolean;
+  /** The sum of every layer, by explanation. */
+  sums: number[][];
+  /** The layer under the pointer; -1: none. */
+  hovered: number;
+  /** px of the picture; 0 while it is not visible. */
+  width: number;
+  height: number;
+}
 
 export const renderLayerProfile = view((ctx, root, signal) => {
-  const args = (): Record<string, unknown> => ({
-    query: explanations.meta?.follows === false ? null : pinnedQuery(ctx),
-    unit: ctx.source().unit,
-  });
-  const explanations = createRows<Profile>(ctx, signal, "profile", args, () => draw(), "one");
+  const explanations = createRows<Profile>(
+    ctx,
+    signal,
+    "profile",
+    () => args(state),
+    () => draw(state),
+    "one",
+  );
   const controls = together(createLayerControl(ctx, signal), createUnitControl(ctx, signal));
   const lines = createLines(ctx);
   const { plot } = lines;
   const sources = createSources(ctx, explanations);
   const strips = createProfileStrips(ctx, signal, explanations, sources);
-  const copy = createCopyButton(ctx, signal, () => place());
+  const copy = createCopyButton(ctx, signal, () => place(state));
   const chart = h("div.profile-chart", lines.element);
   const { show, lacks, readout } = createFrame(ctx, root, {
     controls: [...controls.elements, explanations.scales],
@@ -39,72 +68,31 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     actions: [copy.element],
   });
   const isDrawn = createWatch();
-  let sums: number[][] = []; // [line][layer], summed over the chosen sources
-  let hovered = -1; // index of the layer under the pointer
-  let [width, height] = [0, 0];
+
+  const state: LayerProfileState = {
+    ctx,
+    root,
+    explanations,
+    controls,
+    lines,
+    sources,
+    strips,
+    copy,
+    show,
+    lacks,
+    readout,
+    isDrawn,
+    sums: [],
+    hovered: -1,
+    width: 0,
+    height: 0,
+  };
 
   root.classList.add("aw-profile");
   root.role = "group";
-  /** The first line's value at the selected layer, if it was chosen what its sources are. */
-  const place = (): NumberPlace | null => {
-    const { meta, stale } = explanations;
-    const layer = ctx.resolved().layer;
-    const isScaled = filtersOf(ctx).special === "renormalise" && meta?.shares.some(Boolean);
-    const some = sources.chosen();
-    if (!meta || stale || isScaled || !some.length || !meta.layers.includes(layer)) return null;
-    return { of: "value", line: 0, sources: some, layer, ...args() };
-  };
-  const draw = (): void => {
-    explanations.read(lacks);
-    const { meta, stale } = explanations;
-    controls.show();
-    const title = show(meta ? where() : "");
-    copy.show();
-    if (!meta) return;
-    strips.build(meta);
-    if (!stale) paint();
-    assign(root, { ariaLabel: `${title}, ${where()}` });
-  };
-  const where = (): string => {
-    const scaleNote = explanations.hasOwnScales() ? "each line divided by its largest magnitude" : "";
-    return [`${plural(ctx.source().unit)}, over layers`, scaleNote].filter(Boolean).join(" · ");
-  };
-
-  /**
-   * Update marks and words for the layer and the chosen sources. Runs on every pointer move; lines are redrawn only
-   * when they change.
-   */
-  const paint = (): void => {
-    const { meta } = explanations;
-    if (!meta || width <= 0) return;
-    explanations.trim();
-    const { shown } = explanations;
-    const some = sources.keys();
-    const hasOwnScales = explanations.hasOwnScales();
-    if (isDrawn(meta, shown, some.join(), width, height, hasOwnScales, ctx.theme, ctx.options)) {
-      sums = sources.sums(some);
-      lines.draw(meta, sums, hasOwnScales, width, height);
-    }
-    const now = meta.layers.indexOf(ctx.resolved().layer);
-    const at = hovered >= 0 ? hovered : now;
-    lines.mark(now, hovered);
-    const [about, here, highest] = wordsAt(ctx, explanations, sources, sums, some, at);
-    readout.show(`${about}${here}`, true);
-    assign(plot, {
-      ariaLabel: `${about} over layers. Largest: ${highest}. Left and right arrows change the layer.`,
-    });
-    const place = Math.max(0, at);
-    strips.paint(meta, shown[place] ?? new Float32Array(), place, some);
-  };
-
-  const point = (place: number): void => {
-    if (place === hovered) return;
-    hovered = place;
-    paint();
-  };
   on(plot, signal, {
-    pointermove: (event) => point(lines.placeAt(event)),
-    pointerleave: () => point(-1),
+    pointermove: (event) => point(state, lines.placeAt(event)),
+    pointerleave: () => point(state, -1),
     click(event) {
       const layer = explanations.meta?.layers[lines.placeAt(event)];
       if (layer !== undefined) ctx.selection.set({ layer });
@@ -116,11 +104,81 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     ArrowRight: () => moveLayer(ctx, 1),
   });
   onResize(chart, signal, (box) => {
-    [width, height] = [Math.floor(box.width), Math.floor(box.height)];
-    paint();
+    [state.width, state.height] = [Math.floor(box.width), Math.floor(box.height)];
+    paint(state);
   });
   return (changed) => {
-    if (only(changed, "hover")) paint();
-    else draw();
+    if (only(changed, "hover")) paint(state);
+    else draw(state);
   };
 });
+
+function args(state: LayerProfileState): Record<string, unknown> {
+  return {
+    query: state.explanations.meta?.follows === false ? null : pinnedQuery(state.ctx),
+    unit: state.ctx.source().unit,
+  };
+}
+
+/** The first line's value at the selected layer, if it was chosen what its sources are. */
+function place(state: LayerProfileState): NumberPlace | null {
+  const { ctx } = state;
+  const { meta, stale } = state.explanations;
+  const layer = ctx.resolved().layer;
+  const isScaled = filtersOf(ctx).special === "renormalise" && meta?.shares.some(Boolean);
+  const some = state.sources.chosen();
+  if (!meta || stale || isScaled || !some.length || !meta.layers.includes(layer)) return null;
+  return { of: "value", line: 0, sources: some, layer, ...args(state) };
+}
+
+function draw(state: LayerProfileState): void {
+  const { explanations } = state;
+  explanations.read(state.lacks);
+  const { meta, stale } = explanations;
+  state.controls.show();
+  const title = state.show(meta ? where(state) : "");
+  state.copy.show();
+  if (!meta) return;
+  state.strips.build(meta);
+  if (!stale) paint(state);
+  assign(state.root, { ariaLabel: `${title}, ${where(state)}` });
+}
+
+function where(state: LayerProfileState): string {
+  const scaleNote = state.explanations.hasOwnScales() ? "each line divided by its largest magnitude" : "";
+  return [`${plural(state.ctx.source().unit)}, over layers`, scaleNote].filter(Boolean).join(" · ");
+}
+
+/**
+ * Update marks and words for the layer and the chosen sources. Runs on every pointer move; lines are redrawn only
+ * when they change.
+ */
+function paint(state: LayerProfileState): void {
+  const { ctx, explanations, lines, sources, hovered, width, height } = state;
+  const { meta } = explanations;
+  if (!meta || width <= 0) return;
+  explanations.trim();
+  const { shown } = explanations;
+  const some = sources.keys();
+  const hasOwnScales = explanations.hasOwnScales();
+  if (state.isDrawn(meta, shown, some.join(), width, height, hasOwnScales, ctx.theme, ctx.options)) {
+    state.sums = sources.sums(some);
+    lines.draw(meta, state.sums, hasOwnScales, width, height);
+  }
+  const now = meta.layers.indexOf(ctx.resolved().layer);
+  const at = hovered >= 0 ? hovered : now;
+  lines.mark(now, hovered);
+  const [about, here, highest] = wordsAt(ctx, explanations, sources, state.sums, some, at);
+  state.readout.show(`${about}${here}`, true);
+  assign(lines.plot, {
+    ariaLabel: `${about} over layers. Largest: ${highest}. Left and right arrows change the layer.`,
+  });
+  const place = Math.max(0, at);
+  state.strips.paint(meta, shown[place] ?? new Float32Array(), place, some);
+}
+
+function point(state: LayerProfileState, place: number): void {
+  if (place === state.hovered) return;
+  state.hovered = place;
+  paint(state);
+}

@@ -1,29 +1,33 @@
 /**
  * Two texts under one method: both as coloured columns on one axis with the difference as bars, or as maps side by
  * side; their predictions, and in words what moved. Where the texts differ, a dashed frame goes through all rows.
+ *
+ * `draw` asks for what is compared and draws controls, outcomes, rows or maps, and the sentence; `point` marks the column and
+ * the row that are pinned or pointed at, in all of them.
  */
 
 import { SCALE } from "../../colour.ts";
+import type { Change, ViewContext } from "../../context.ts";
 import { assign, createWatch, h, onResize, setChildren, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import { baseKey, keyWithTargets } from "../../wire/keys.ts";
 import type { Axis, Cell } from "../../wire/wire.ts";
-import { createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
 import { filteredRow, filterPlace, filtersOf, hidesSpecial, hidesValues, standApart } from "../base/filters.ts";
-import { createFrame } from "../base/frame.ts";
-import { createMenu, type Item } from "../base/menu.ts";
+import { createFrame, type Frame } from "../base/frame.ts";
+import { createMenu, type Item, type Menu } from "../base/menu.ts";
 import { chooseMethod, showMethod, shownTargets } from "../base/methodChoice.ts";
 import { methodsOf, plural, stacksOf, whereWords } from "../base/navigation.ts";
-import { createSegments } from "../base/segmentedControl.ts";
-import { createHeadControl, createLayerControl, createUnitControl, together } from "../base/toolbar.ts";
+import { createSegments, type Segments } from "../base/segmentedControl.ts";
+import { type Control, createHeadControl, createLayerControl, createUnitControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { gradient } from "../text/stripColour.ts";
 import { buildTokens } from "../text/tokens.ts";
-import { createMaps } from "./twoTexts/maps.ts";
-import { type Chosen, createBars, createChips, type Outcomes } from "./twoTexts/outcomes.ts";
-import { createRows, type Shown } from "./twoTexts/rows.ts";
+import { createMaps, type MapsPicture } from "./twoTexts/maps.ts";
+import { type Chip, type Chosen, createBars, createChips, type Outcomes } from "./twoTexts/outcomes.ts";
+import { createRows, type RowsPicture, type Shown } from "./twoTexts/rows.ts";
 import {
   type Columns,
   columnOf,
@@ -70,35 +74,81 @@ interface Received {
   first: [number, number];
 }
 
+/** What the view consists of, and what it shows. */
+interface TwoTextsState {
+  readonly ctx: ViewContext;
+  readonly root: HTMLElement;
+  readonly answers: Answers;
+  readonly methods: Menu;
+  readonly stacks: Menu;
+  readonly where: Control;
+  readonly units: Control;
+  readonly targets: Menu;
+  readonly foils: Menu;
+  readonly panes: Segments<"row" | "maps">;
+  readonly sides: {
+    name: HTMLElement;
+    line: HTMLDivElement;
+    chips: { element: HTMLElement; show(chips: Chip[], chosen: Chosen, title: string): void };
+    element: HTMLDivElement;
+  }[];
+  readonly rowsPicture: RowsPicture;
+  readonly mapsPicture: MapsPicture;
+  readonly bars: ReturnType<typeof createBars>;
+  readonly sentence: HTMLParagraphElement;
+  readonly low: HTMLSpanElement;
+  readonly ramp: HTMLSpanElement;
+  readonly high: HTMLSpanElement;
+  readonly legend: HTMLSpanElement;
+  readonly pictures: HTMLDivElement;
+  readonly copy: CopyButton;
+  readonly frame: Frame;
+  readonly isOtherTexts: (...values: unknown[]) => boolean;
+  readonly isOtherSight: (...values: unknown[]) => boolean;
+  /** Both texts and their alignment; null until they are here. */
+  texts: Texts | null;
+  /** What the model predicts after each text. */
+  outcomes: Outcomes | null;
+  /** The numbers of the rows, in words. */
+  said: RowsSaid | null;
+  /** What the rows show. */
+  rows: Rows | null;
+  /** The pinned column and row. */
+  spot: Spot;
+  /** The column and row under the pointer. */
+  over: Spot;
+  /** The pin that `spot` was read from; undefined: none was read yet. */
+  pinnedFrom: Cell | null | undefined;
+  /** The elements of the words, with the column of each. */
+  tokens: [HTMLElement, number][];
+}
+
 export const renderTwoTexts = view((ctx, root, signal) => {
   const { selection } = ctx;
-  const answers: Answers = createAnswers(ctx, signal, () => draw());
+  const answers: Answers = createAnswers(ctx, signal, () => draw(state));
   const methods = createMenu("method", signal, (name) => chooseMethod(ctx, name));
   const stacks = createMenu("stack", signal, (name) => selection.set({ stack: name }));
   const where = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
   const units = createUnitControl(ctx, signal);
-  const choose = (target: number | null, foil: number | null): void => {
-    const named = (id: number | null): { id: number; label: string } | null =>
-      id === null ? null : { id, label: outcomes?.rows.find(([one]) => one === id)?.[1] ?? String(id) };
-    const pair = [named(target), named(foil === target ? null : foil)] as const;
-    showMethod(ctx, keyWithTargets(ctx.source().method, ...pair), [...pair]);
-  };
-  const targets = createMenu("for", signal, (id) => choose(Number(id), chosen()[1]));
-  const foils = createMenu("rather than", signal, (id) => choose(chosen()[0], id === NONE ? null : Number(id)));
-  const panes = createSegments("what is shown", PANES, signal, () => draw());
+  const targets = createMenu("for", signal, (id) => choose(state, Number(id), chosen(state)[1]));
+  const foils = createMenu("rather than", signal, (id) =>
+    choose(state, chosen(state)[0], id === NONE ? null : Number(id)),
+  );
+  const panes = createSegments("what is shown", PANES, signal, () => draw(state));
   const sides = [0, 1].map(() => {
     const [name, line] = [h("b.two-name"), h("div.two-line")];
     const chips = createChips(ctx, signal);
     return { name, line, chips, element: h("div.two-side", name, h("div.two-of", line, chips.element)) };
   });
   const rowsPicture = createRows(signal, {
-    hover: (key) => hover({ query: -1, key }),
-    pin: (key) => pin({ query: spot.query, key: key === spot.key ? -1 : key }),
-    step,
+    hover: (key) => hover(state, { query: -1, key }),
+    pin: (key) => pin(state, { query: state.spot.query, key: key === state.spot.key ? -1 : key }),
+    step: (by, differing) => step(state, by, differing),
   });
   const mapsPicture = createMaps(signal, {
-    hover: (query, key) => hover({ query, key }),
-    pin: (query, key) => pin(query === spot.query && key === spot.key ? { query: -1, key: -1 } : { query, key }),
+    hover: (query, key) => hover(state, { query, key }),
+    pin: (query, key) =>
+      pin(state, query === state.spot.query && key === state.spot.key ? { query: -1, key: -1 } : { query, key }),
   });
   const bars = createBars();
   const sentence = h("p.two-sentence", { role: "status" });
@@ -107,7 +157,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
   const legend = h("span.scale", { role: "img" }, low, ramp, high);
   const pictures = h("div.two-pictures", rowsPicture.element, mapsPicture.element);
   const body = h("div.two-body", pictures, h("div.two-said", bars.element, sentence));
-  const copy = createCopyButton(ctx, signal, () => copied());
+  const copy = createCopyButton(ctx, signal, () => copied(state));
   const frame = createFrame(ctx, root, {
     controls: [methods.field, targets.field, foils.field, stacks.field, ...where.elements, ...units.elements],
     lead: [h("div.two-sides", ...sides.map((side) => side.element))],
@@ -119,368 +169,449 @@ export const renderTwoTexts = view((ctx, root, signal) => {
   });
   const isOtherTexts = createWatch();
   const isOtherSight = createWatch();
-  let texts: Texts | null = null;
-  let outcomes: Outcomes | null = null;
-  let said: RowsSaid | null = null;
-  let rows: Rows | null = null;
-  let spot: Spot = { query: -1, key: -1 };
-  let over: Spot = { query: -1, key: -1 };
-  let pinnedFrom: Cell | null | undefined;
-  let tokens: [HTMLElement, number][] = [];
+
+  const state: TwoTextsState = {
+    ctx,
+    root,
+    answers,
+    methods,
+    stacks,
+    where,
+    units,
+    targets,
+    foils,
+    panes,
+    sides,
+    rowsPicture,
+    mapsPicture,
+    bars,
+    sentence,
+    low,
+    ramp,
+    high,
+    legend,
+    pictures,
+    copy,
+    frame,
+    isOtherTexts,
+    isOtherSight,
+    texts: null,
+    outcomes: null,
+    said: null,
+    rows: null,
+    spot: { query: -1, key: -1 },
+    over: { query: -1, key: -1 },
+    pinnedFrom: undefined,
+    tokens: [],
+  };
 
   root.classList.add("aw-two");
   root.role = "group";
-
-  /** Ids of the target and the foil. */
-  function chosen(): Chosen {
-    const [target, foil] = shownTargets(ctx);
-    return [target?.id ?? outcomes?.target ?? null, foil?.id ?? null];
-  }
-  /** A column as an element of the first text; -1: it has none there. */
-  const elementOf = (columns: Columns | undefined, column: number): number => columns?.places[column]?.[0] ?? -1;
-  const cellOf = ({ query, key }: Spot): Cell | null => {
-    if (!texts) return null;
-    const cell = { query: elementOf(queriesOf(texts), query), key: elementOf(texts.keys, key) };
-    return cell.query < 0 && cell.key < 0 ? null : { unit: ctx.source().unit, ...cell };
-  };
-  function pin(to: Spot): void {
-    spot = placeOf(ctx).isMap ? to : { query: -1, key: to.key };
-    const cell = cellOf(spot);
-    pinnedFrom = cell;
-    selection.pin(cell);
-    pinnedFrom = ctx.cell("pinned");
-    draw();
-  }
-  function hover(to: Spot): void {
-    if (to.query === over.query && to.key === over.key) return;
-    over = to;
-    selection.hover(cellOf(to));
-    point();
-  }
-  function step(by: number, differing: boolean): void {
-    const { same } = texts?.keys ?? { same: [] };
-    let at = spot.key < 0 ? (by > 0 ? -1 : same.length) : spot.key;
-    do at += by;
-    while (differing && same[at]);
-    if (at < 0 || at >= same.length) return;
-    over = { query: -1, key: -1 }; // the pointer rests while keys are pressed
-    pin({ query: spot.query, key: at });
-    rowsPicture.reveal(at);
-  }
-  /** What another view pinned, unless it is what was pinned here. */
-  const follow = (): void => {
-    const cell = ctx.cell("pinned");
-    const same = (one: Cell | null | undefined): string => JSON.stringify(one ? [one.query, one.key, one.unit] : null);
-    if (!texts || (pinnedFrom !== undefined && same(cell) === same(pinnedFrom))) return;
-    pinnedFrom = cell;
-    spot = cell
-      ? { query: columnOf(queriesOf(texts), cell.query), key: columnOf(texts.keys, cell.key) }
-      : { query: -1, key: -1 };
-    if (!placeOf(ctx).isMap) spot.query = -1;
-  };
-  const queryOf = (): number => (texts ? (spot.query >= 0 ? spot.query : texts.query) : -1);
-  const copied = (): NumberPlace | null => {
-    const { place, isMap } = placeOf(ctx);
-    if (!rows || spot.key < 0 || filtersOf(ctx).special === "renormalise") return null;
-    return { of: "difference", ...place, query: isMap ? queryOf() : null, column: spot.key };
-  };
-
-  /** The start of what is shown of long maps, along one axis. */
-  const startOf = (count: number, around: number): number => {
-    const { window } = settings(ctx);
-    return count <= window ? 0 : Math.max(0, Math.min(count - window, around - (window >> 1)));
-  };
-  /** Ask for what is shown; returns the answers that are here, and why others are not. */
-  const ask = (now: Texts): Received => {
-    const { place, isMap, recorded } = placeOf(ctx);
-    const { window } = settings(ctx);
-    const counts = [queriesOf(now), now.keys].map(({ same }) => same.length) as [number, number];
-    const isWhole = Math.max(...counts) <= window;
-    const prefix = recorded ? "" : "computed_";
-    const first: [number, number] = [startOf(counts[0], queryOf()), startOf(counts[1], Math.max(0, spot.key))];
-    const found: Received = { row: undefined, maps: undefined, why: "", first };
-    const get = <T>(topic: string, args: Record<string, unknown>): Answer<T> | undefined => {
-      const answer = answers.get<T>(`${prefix}${topic}`, args);
-      if (answer) return answer;
-      const { text, done, total } = answers.job(`${prefix}${topic}`) ?? { text: "" };
-      found.why =
-        answers.failure(`${prefix}${topic}`, args) ?? `${text || "computing"} ${total ? `${done} of ${total}` : "…"}`;
-      return undefined;
-    };
-    if (isMap && (isWhole || panes.value() === "maps")) found.maps = get<MapsSaid>("maps", { ...place, first });
-    if (!isMap || !isWhole) {
-      const query = spot.query >= 0 && isMap ? spot.query : null;
-      found.row = get<RowsSaid>("rows", { ...place, query });
-    }
-    return found;
-  };
-
-  const draw = (): void => {
-    copy.show();
-    const { place, isMap } = placeOf(ctx);
-    drawControls(isMap);
-    const arguments_ = { stack: place.stack, unit: place.unit };
-    texts = answers.get<Texts>("texts", arguments_)?.meta ?? null;
-    const [target, foil] = shownTargets(ctx).map((one) => one?.id ?? null) as [number | null, number | null];
-    outcomes = answers.get<Outcomes>("predictions", { target, foil })?.meta ?? outcomes;
-    setFlag(panes.element, "hidden", !isMap);
-    const pane = isMap ? panes.value() : "row";
-    setFlag(root, "data-maps", pane === "maps");
-    const [about, contrast] = targetNames();
-    const words = `${methodWords(ctx.source().title)} for “${about}”${contrast && ` rather than “${contrast}”`}`;
-    const title = frame.show(isMap ? whereWords(ctx) : "", isMap || !about ? undefined : words);
-    assign(root, { ariaLabel: `${title}: two texts` });
-    drawOutcomes();
-    if (!texts) {
-      frame.readout.show(answers.failure("texts", arguments_) ?? "aligning the texts …", true);
-      return;
-    }
-    follow();
-    drawLines(texts);
-    const { row, maps, why, first } = ask(texts);
-    const isHere = Boolean(row ?? maps) && !why;
-    setFlag(pictures, "data-stale", !isHere);
-    if (!isHere) {
-      [rows, said] = [null, null];
-      setChildren(sentence, "");
-      frame.readout.show(why, true);
-      return;
-    }
-    const isWhole = maps !== undefined && row === undefined;
-    rows = isWhole ? rowIn(maps as Answer<MapsSaid>, queryOf()) : rowsIn(row as Answer<RowsSaid>);
-    said = isWhole ? { query: queryOf(), shares: maps?.meta.shares ?? false } : (row?.meta ?? null);
-    if (pane === "maps" && maps) {
-      const { meta } = maps;
-      mapsPicture.draw({
-        names: settings(ctx).names,
-        matrices: matricesIn(maps),
-        shape: meta.shape,
-        first,
-        queries: queriesOf(texts),
-        keys: texts.keys,
-        leavesOut: filtersOf(ctx).special !== "show",
-        theme: ctx.theme,
-        filters: filtersOf(ctx),
-      });
-    }
-    drawRows(texts, rows);
-    drawSentence(texts, rows);
-    copy.show();
-    if (isOtherSight(texts)) rowsPicture.reveal(spot.key >= 0 ? spot.key : Math.max(0, texts.keys.same.indexOf(0)));
-    point();
-  };
-
-  /** Methods stand in the menu once, whatever they explain. */
-  const drawControls = (isMap: boolean): void => {
-    const { source } = ctx.resolved();
-    const isLost = ctx.tiles.status().state === "no-kernel";
-    const items = new Map<string, Item>();
-    for (const item of methodsOf(ctx.header(), ctx.options.methods, isLost)) {
-      const value = baseKey(item.value);
-      if (value.endsWith(":layers") || items.has(value)) continue;
-      items.set(value, { ...item, value, label: methodWords(item.label) });
-    }
-    methods.offer([...items.values()], baseKey(source.method).replace(/:layers$/, ""));
-    stacks.offer(
-      stacksOf(ctx.header(), source.method).map((name) => ({ value: name, label: name })),
-      source.stack,
-    );
-    where.show();
-    for (const element of where.elements) setFlag(element, "data-off", !isMap);
-    units.show();
-  };
-
-  const drawOutcomes = (): void => {
-    const isTargeted = ctx.source().targets;
-    const [target, foil] = isTargeted ? chosen() : [null, null];
-    const items = (outcomes?.rows ?? []).map(([id, label]) => ({
-      value: String(id),
-      label: shortLabel(label.replace(/^[␣▁]/, "") || label, 24),
-    }));
-    const contrast = [{ value: NONE, label: "nothing" }, ...items.filter(({ value }) => value !== String(target))];
-    targets.offer(isTargeted ? items : [], String(target));
-    foils.offer(isTargeted && items.length > 1 ? contrast : [], foil === null ? NONE : String(foil));
-    const { names } = settings(ctx);
-    sides.forEach(({ name, chips }, i) => {
-      setText(name, names[i as 0 | 1]);
-      chips.show(outcomes?.chips[i as 0 | 1] ?? [], [target, foil], outcomes?.titles[i as 0 | 1] ?? "");
-    });
-    setFlag(root, "data-predicts", Boolean(outcomes?.chips.some((chips) => chips.length > 0)));
-    if (outcomes) bars.show(outcomes, [target, foil], names);
-  };
-
-  /** The line of each text, with what differs framed. */
-  const drawLines = (now: Texts): void => {
-    const { keys } = now;
-    const near = spot.key >= 0 ? spot.key : Math.max(0, keys.same.indexOf(0));
-    const from = keys.same.length <= MOST_TOKENS ? 0 : Math.max(0, near - MOST_TOKENS / 2);
-    const to = Math.min(keys.same.length, from + MOST_TOKENS);
-    if (!isOtherTexts(now, from)) return;
-    tokens = [];
-    sides.forEach(({ line, name }, side) => {
-      const columns = keys.places.flatMap((place, i) => ((place[side] ?? -1) >= 0 && i >= from && i < to ? [i] : []));
-      const axis: Axis = {
-        unit: ctx.source().unit,
-        labels: columns.map((column) => keys.labels[side as 0 | 1][column] ?? ""),
-        spans: null,
-        special: columns.map((column) => keys.special[column] ?? 0),
-        segment: columns.map(() => 0),
-        boundary: null,
-        grid: null,
-        cells: null,
-        times: null,
-      };
-      const { list, spans, spaced } = buildTokens(axis, `text ${name.textContent}`, new Set(), new Set());
-      setFlag(list, "data-spaced", spaced);
-      spans.forEach((span, i) => {
-        const column = columns[i] as number;
-        setFlag(span, "data-differs", !keys.same[column]);
-        tokens.push([span, column]);
-      });
-      list.addEventListener("click", ({ target }) => chooseToken((target as Element).closest(".aw-tok")));
-      const more = [from > 0, to < keys.same.length].map((is) => (is ? [h("span.dim", " … ")] : []));
-      setChildren(line, ...(more[0] ?? []), list, ...(more[1] ?? []));
-      const differing = spans[columns.findIndex((column) => !keys.same[column])];
-      line.scrollLeft = 0;
-      // By boxes, since positions are negative in a line that runs from right to left.
-      const [at, room] = [differing ?? line, line].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];
-      if (differing) line.scrollLeft += at.left - room.left - room.width / 2;
-    });
-  };
-  /** A token of the lines: the query of maps, else the pinned column. */
-  const chooseToken = (token: Element | null): void => {
-    const column = tokens.find(([span]) => span === token)?.[1] ?? -1;
-    if (column < 0 || !texts) return;
-    const isQuery = placeOf(ctx).isMap && !texts.queries;
-    if (isQuery) pin({ query: column === spot.query ? -1 : column, key: spot.key });
-    else pin({ query: spot.query, key: column === spot.key ? -1 : column });
-    rowsPicture.reveal(column);
-  };
-
-  const drawRows = (now: Texts, values: Rows): void => {
-    const { keys } = now;
-    const filters = filtersOf(ctx);
-    const apart = standApart(keys.special, filters);
-    const shares = said?.shares ?? false;
-    const hide = (row: Float32Array): Float32Array =>
-      hidesValues(filters) ? filteredRow(row, keys.special, filters, shares) : row;
-    const [one, two] = [hide(values[0]), hide(values[1])];
-    const difference = hidesValues(filters) ? one.map((value, i) => value - (two[i] ?? 0)) : values[2];
-    let [top, isSigned] = [0, false];
-    for (const row of [one, two]) {
-      row.forEach((value, i) => {
-        if (Number.isNaN(value) || apart[i]) return;
-        top = Math.max(top, Math.abs(value));
-        isSigned ||= value < 0;
-      });
-    }
-    const isLeft = hidesSpecial(filters);
-    const shown: Shown = {
-      columns: keys,
-      names: settings(ctx).names,
-      rows: values,
-      filtered: [one, two, difference],
-      apart: isLeft ? keys.special.map(() => false) : apart,
-      top,
-      isSigned,
-      theme: ctx.theme,
-      filters,
-      totals: totalsOf(keys, values),
-    };
-    rowsPicture.draw(shown);
-    const look = [ctx.theme, isSigned, filters.palette, filters.scale || SCALE] as const;
-    setStyles(ramp, { background: gradient(...look) });
-    const [target, foil] = said?.about ? targetNames() : ["", ""];
-    const end = tickText(top);
-    setChildren(low, ...(isSigned ? [h("bdi", foil), `${foil && " "}−${end}`] : ["0"]));
-    setChildren(high, ...(isSigned ? [`+${end}${target && " "}`, h("bdi", target)] : [end]));
-    assign(legend, { ariaLabel: `${low.textContent} to ${high.textContent}` });
-  };
-  /** The target and the foil, in a word each; "" without one. */
-  const targetNames = (): [string, string] =>
-    chosen().map((id) => {
-      const label = outcomes?.rows.find(([one]) => one === id)?.[1] ?? "";
-      return label && shortLabel(label.replace(/^[␣▁]/, "") || label, 12);
-    }) as [string, string];
-  const targetWords = (): string => {
-    const [target, foil] = targetNames();
-    return foil ? `${target} − ${foil}` : target || "the target";
-  };
-  const totalsOf = (keys: Columns, values: Rows): Shown["totals"] => {
-    const unit = plural(ctx.source().unit);
-    const sum = (row: Float32Array, keep: (i: number) => boolean): number =>
-      row.reduce((total, value, i) => total + (keep(i) ? value : 0), 0);
-    const wholes = values.map((row) => sum(row, () => true));
-    if (said?.about) {
-      const rests = said.rests ? [...said.rests, said.rests[0] - said.rests[1]] : null;
-      if (!rests) return { heads: [unit], rows: wholes.map((whole) => [signedText(whole)]) };
-      return {
-        heads: [unit, `no ${ctx.source().unit}`, targetWords().length > MOST_HEAD ? "total" : targetWords()],
-        rows: wholes.map((whole, i) =>
-          [whole, rests[i] ?? 0, whole + (rests[i] ?? 0)].map((value) => signedText(value)),
-        ),
-      };
-    }
-    if (!keys.special.some(Boolean)) return { heads: ["row"], rows: wholes.map((whole) => [amount(whole)]) };
-    const special = values.map((row) => sum(row, (i) => Boolean(keys.special[i])));
-    return {
-      heads: [unit, "special", "row"],
-      rows: wholes.map((whole, i) =>
-        [whole - (special[i] ?? 0), special[i] ?? 0, whole].map(i === 2 ? difference : amount),
-      ),
-    };
-  };
-  const amount = (value: number): string => value.toFixed(2).replace("-", "−");
-  /** Sums of shares differ by rounding errors, which do not count as a difference. */
-  const difference = (value: number): string => (Math.abs(value) < 5e-6 ? "0" : signedText(value));
-
-  const drawSentence = (now: Texts, values: Rows): void => {
-    const { names } = settings(ctx);
-    const { unit } = ctx.source();
-    if (said?.about) {
-      setChildren(sentence, ...attributionSentence(now.keys, values, said.rests ?? null, targetWords(), unit, names));
-      assign(sentence, { title: said.verdict ?? "" });
-      return;
-    }
-    const queries = queriesOf(now);
-    const labels = queries.labels.map((side) => side[queryOf()] ?? "");
-    const query = `\u2068“${shortLabel((labels[0] || labels[1] || "").replace(/^[␣▁]/, ""), 24)}”\u2069`;
-    setChildren(sentence, ...rowSentence(now.keys, values, query, said?.shares ?? false, names));
-    assign(sentence, { title: "" });
-  };
-
-  /** Marks and numbers of the current columns. Runs on every pointer move. */
-  const point = (): void => {
-    if (!texts) return;
-    const { isMap } = placeOf(ctx);
-    const [key, query] = [over.key >= 0 ? over.key : spot.key, isMap ? queryOf() : -1];
-    const isSquare = isMap && !texts.queries;
-    rowsPicture.mark(spot.key, over.key, isSquare ? query : -1);
-    mapsPicture.mark(over.query >= 0 ? over.query : spot.query, key);
-    for (const [span, column] of tokens) {
-      setFlag(span, "data-pinned", column === spot.key);
-      setFlag(span, "data-over", column === over.key);
-      setFlag(span, "data-query", isSquare && column === query);
-    }
-    if (!rows) return;
-    const { names } = settings(ctx);
-    // Only the row of the query is here: of other rows of the maps there is the place alone.
-    const isOtherRow = over.query >= 0 && over.query !== query;
-    const words = key < 0 || isOtherRow ? "" : readout(texts.keys, rows, key, names);
-    frame.readout.show(words || (isOtherRow ? "click to read this row" : ""), true);
-  };
   onResize(root, signal, ({ width }) => {
     setFlag(root, "data-wide", width >= WIDE);
     setFlag(root, "data-narrow", width < NARROW);
   });
-  return (changed) => {
-    if (!only(changed, "hover")) return draw();
-    if (over.key >= 0 || over.query >= 0) return;
-    const cell = ctx.cell("hover");
-    if (!texts) return;
-    const from = over;
-    over = { query: -1, key: cell ? columnOf(texts.keys, cell.key) : -1 };
-    point();
-    over = from;
-  };
+  return (changed) => update(state, changed);
 });
+
+function choose(state: TwoTextsState, target: number | null, foil: number | null): void {
+  const { ctx } = state;
+  const named = (id: number | null): { id: number; label: string } | null =>
+    id === null ? null : { id, label: state.outcomes?.rows.find(([one]) => one === id)?.[1] ?? String(id) };
+  const pair = [named(target), named(foil === target ? null : foil)] as const;
+  showMethod(ctx, keyWithTargets(ctx.source().method, ...pair), [...pair]);
+}
+
+/** Ids of the target and the foil. */
+function chosen(state: TwoTextsState): Chosen {
+  const [target, foil] = shownTargets(state.ctx);
+  return [target?.id ?? state.outcomes?.target ?? null, foil?.id ?? null];
+}
+
+/** A column as an element of the first text; -1: it has none there. */
+function elementOf(columns: Columns | undefined, column: number): number {
+  return columns?.places[column]?.[0] ?? -1;
+}
+
+function cellOf(state: TwoTextsState, { query, key }: Spot): Cell | null {
+  const { texts } = state;
+  if (!texts) return null;
+  const cell = { query: elementOf(queriesOf(texts), query), key: elementOf(texts.keys, key) };
+  return cell.query < 0 && cell.key < 0 ? null : { unit: state.ctx.source().unit, ...cell };
+}
+
+function pin(state: TwoTextsState, to: Spot): void {
+  const { ctx } = state;
+  state.spot = placeOf(ctx).isMap ? to : { query: -1, key: to.key };
+  const cell = cellOf(state, state.spot);
+  state.pinnedFrom = cell;
+  ctx.selection.pin(cell);
+  state.pinnedFrom = ctx.cell("pinned");
+  draw(state);
+}
+
+function hover(state: TwoTextsState, to: Spot): void {
+  if (to.query === state.over.query && to.key === state.over.key) return;
+  state.over = to;
+  state.ctx.selection.hover(cellOf(state, to));
+  point(state);
+}
+
+function step(state: TwoTextsState, by: number, differing: boolean): void {
+  const { same } = state.texts?.keys ?? { same: [] };
+  let at = state.spot.key < 0 ? (by > 0 ? -1 : same.length) : state.spot.key;
+  do at += by;
+  while (differing && same[at]);
+  if (at < 0 || at >= same.length) return;
+  state.over = { query: -1, key: -1 }; // the pointer rests while keys are pressed
+  pin(state, { query: state.spot.query, key: at });
+  state.rowsPicture.reveal(at);
+}
+
+/** What another view pinned, unless it is what was pinned here. */
+function follow(state: TwoTextsState): void {
+  const { ctx, texts } = state;
+  const cell = ctx.cell("pinned");
+  const same = (one: Cell | null | undefined): string => JSON.stringify(one ? [one.query, one.key, one.unit] : null);
+  if (!texts || (state.pinnedFrom !== undefined && same(cell) === same(state.pinnedFrom))) return;
+  state.pinnedFrom = cell;
+  state.spot = cell
+    ? { query: columnOf(queriesOf(texts), cell.query), key: columnOf(texts.keys, cell.key) }
+    : { query: -1, key: -1 };
+  if (!placeOf(ctx).isMap) state.spot.query = -1;
+}
+
+function queryOf(state: TwoTextsState): number {
+  return state.texts ? (state.spot.query >= 0 ? state.spot.query : state.texts.query) : -1;
+}
+
+function copied(state: TwoTextsState): NumberPlace | null {
+  const { ctx, spot } = state;
+  const { place, isMap } = placeOf(ctx);
+  if (!state.rows || spot.key < 0 || filtersOf(ctx).special === "renormalise") return null;
+  return { of: "difference", ...place, query: isMap ? queryOf(state) : null, column: spot.key };
+}
+
+/** The start of what is shown of long maps, along one axis. */
+function startOf(ctx: ViewContext, count: number, around: number): number {
+  const { window } = settings(ctx);
+  return count <= window ? 0 : Math.max(0, Math.min(count - window, around - (window >> 1)));
+}
+
+/** Ask for what is shown; returns the answers that are here, and why others are not. */
+function ask(state: TwoTextsState, now: Texts): Received {
+  const { ctx, answers, spot } = state;
+  const { place, isMap, recorded } = placeOf(ctx);
+  const { window } = settings(ctx);
+  const counts = [queriesOf(now), now.keys].map(({ same }) => same.length) as [number, number];
+  const isWhole = Math.max(...counts) <= window;
+  const prefix = recorded ? "" : "computed_";
+  const first: [number, number] = [
+    startOf(ctx, counts[0], queryOf(state)),
+    startOf(ctx, counts[1], Math.max(0, spot.key)),
+  ];
+  const found: Received = { row: undefined, maps: undefined, why: "", first };
+  const get = <T>(topic: string, args: Record<string, unknown>): Answer<T> | undefined => {
+    const answer = answers.get<T>(`${prefix}${topic}`, args);
+    if (answer) return answer;
+    const { text, done, total } = answers.job(`${prefix}${topic}`) ?? { text: "" };
+    found.why =
+      answers.failure(`${prefix}${topic}`, args) ?? `${text || "computing"} ${total ? `${done} of ${total}` : "…"}`;
+    return undefined;
+  };
+  if (isMap && (isWhole || state.panes.value() === "maps")) found.maps = get<MapsSaid>("maps", { ...place, first });
+  if (!isMap || !isWhole) {
+    const query = spot.query >= 0 && isMap ? spot.query : null;
+    found.row = get<RowsSaid>("rows", { ...place, query });
+  }
+  return found;
+}
+
+function draw(state: TwoTextsState): void {
+  const { ctx, root, answers, panes, copy, frame } = state;
+  copy.show();
+  const { place, isMap } = placeOf(ctx);
+  drawControls(state, isMap);
+  const arguments_ = { stack: place.stack, unit: place.unit };
+  state.texts = answers.get<Texts>("texts", arguments_)?.meta ?? null;
+  const [target, foil] = shownTargets(ctx).map((one) => one?.id ?? null) as [number | null, number | null];
+  state.outcomes = answers.get<Outcomes>("predictions", { target, foil })?.meta ?? state.outcomes;
+  setFlag(panes.element, "hidden", !isMap);
+  const pane = isMap ? panes.value() : "row";
+  setFlag(root, "data-maps", pane === "maps");
+  const [about, contrast] = targetNames(state);
+  const words = `${methodWords(ctx.source().title)} for “${about}”${contrast && ` rather than “${contrast}”`}`;
+  const title = frame.show(isMap ? whereWords(ctx) : "", isMap || !about ? undefined : words);
+  assign(root, { ariaLabel: `${title}: two texts` });
+  drawOutcomes(state);
+  if (!state.texts) {
+    frame.readout.show(answers.failure("texts", arguments_) ?? "aligning the texts …", true);
+    return;
+  }
+  follow(state);
+  drawLines(state, state.texts);
+  const { row, maps, why, first } = ask(state, state.texts);
+  const isHere = Boolean(row ?? maps) && !why;
+  setFlag(state.pictures, "data-stale", !isHere);
+  if (!isHere) {
+    [state.rows, state.said] = [null, null];
+    setChildren(state.sentence, "");
+    frame.readout.show(why, true);
+    return;
+  }
+  const isWhole = maps !== undefined && row === undefined;
+  state.rows = isWhole ? rowIn(maps as Answer<MapsSaid>, queryOf(state)) : rowsIn(row as Answer<RowsSaid>);
+  state.said = isWhole ? { query: queryOf(state), shares: maps?.meta.shares ?? false } : (row?.meta ?? null);
+  if (pane === "maps" && maps) {
+    const { meta } = maps;
+    state.mapsPicture.draw({
+      names: settings(ctx).names,
+      matrices: matricesIn(maps),
+      shape: meta.shape,
+      first,
+      queries: queriesOf(state.texts),
+      keys: state.texts.keys,
+      leavesOut: filtersOf(ctx).special !== "show",
+      theme: ctx.theme,
+      filters: filtersOf(ctx),
+    });
+  }
+  drawRows(state, state.texts, state.rows);
+  drawSentence(state, state.texts, state.rows);
+  copy.show();
+  if (state.isOtherSight(state.texts))
+    state.rowsPicture.reveal(state.spot.key >= 0 ? state.spot.key : Math.max(0, state.texts.keys.same.indexOf(0)));
+  point(state);
+}
+
+/** Methods stand in the menu once, whatever they explain. */
+function drawControls(state: TwoTextsState, isMap: boolean): void {
+  const { ctx, where } = state;
+  const { source } = ctx.resolved();
+  const isLost = ctx.tiles.status().state === "no-kernel";
+  const items = new Map<string, Item>();
+  for (const item of methodsOf(ctx.header(), ctx.options.methods, isLost)) {
+    const value = baseKey(item.value);
+    if (value.endsWith(":layers") || items.has(value)) continue;
+    items.set(value, { ...item, value, label: methodWords(item.label) });
+  }
+  state.methods.offer([...items.values()], baseKey(source.method).replace(/:layers$/, ""));
+  state.stacks.offer(
+    stacksOf(ctx.header(), source.method).map((name) => ({ value: name, label: name })),
+    source.stack,
+  );
+  where.show();
+  for (const element of where.elements) setFlag(element, "data-off", !isMap);
+  state.units.show();
+}
+
+function drawOutcomes(state: TwoTextsState): void {
+  const { ctx, outcomes } = state;
+  const isTargeted = ctx.source().targets;
+  const [target, foil] = isTargeted ? chosen(state) : [null, null];
+  const items = (outcomes?.rows ?? []).map(([id, label]) => ({
+    value: String(id),
+    label: shortLabel(label.replace(/^[␣▁]/, "") || label, 24),
+  }));
+  const contrast = [{ value: NONE, label: "nothing" }, ...items.filter(({ value }) => value !== String(target))];
+  state.targets.offer(isTargeted ? items : [], String(target));
+  state.foils.offer(isTargeted && items.length > 1 ? contrast : [], foil === null ? NONE : String(foil));
+  const { names } = settings(ctx);
+  state.sides.forEach(({ name, chips }, i) => {
+    setText(name, names[i as 0 | 1]);
+    chips.show(outcomes?.chips[i as 0 | 1] ?? [], [target, foil], outcomes?.titles[i as 0 | 1] ?? "");
+  });
+  setFlag(state.root, "data-predicts", Boolean(outcomes?.chips.some((chips) => chips.length > 0)));
+  if (outcomes) state.bars.show(outcomes, [target, foil], names);
+}
+
+/** The line of each text, with what differs framed. */
+function drawLines(state: TwoTextsState, now: Texts): void {
+  const { keys } = now;
+  const near = state.spot.key >= 0 ? state.spot.key : Math.max(0, keys.same.indexOf(0));
+  const from = keys.same.length <= MOST_TOKENS ? 0 : Math.max(0, near - MOST_TOKENS / 2);
+  const to = Math.min(keys.same.length, from + MOST_TOKENS);
+  if (!state.isOtherTexts(now, from)) return;
+  state.tokens = [];
+  state.sides.forEach(({ line, name }, side) => {
+    const columns = keys.places.flatMap((place, i) => ((place[side] ?? -1) >= 0 && i >= from && i < to ? [i] : []));
+    const axis: Axis = {
+      unit: state.ctx.source().unit,
+      labels: columns.map((column) => keys.labels[side as 0 | 1][column] ?? ""),
+      spans: null,
+      special: columns.map((column) => keys.special[column] ?? 0),
+      segment: columns.map(() => 0),
+      boundary: null,
+      grid: null,
+      cells: null,
+      times: null,
+    };
+    const { list, spans, spaced } = buildTokens(axis, `text ${name.textContent}`, new Set(), new Set());
+    setFlag(list, "data-spaced", spaced);
+    spans.forEach((span, i) => {
+      const column = columns[i] as number;
+      setFlag(span, "data-differs", !keys.same[column]);
+      state.tokens.push([span, column]);
+    });
+    list.addEventListener("click", ({ target }) => chooseToken(state, (target as Element).closest(".aw-tok")));
+    const more = [from > 0, to < keys.same.length].map((is) => (is ? [h("span.dim", " … ")] : []));
+    setChildren(line, ...(more[0] ?? []), list, ...(more[1] ?? []));
+    const differing = spans[columns.findIndex((column) => !keys.same[column])];
+    line.scrollLeft = 0;
+    // By boxes, since positions are negative in a line that runs from right to left.
+    const [at, room] = [differing ?? line, line].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];
+    if (differing) line.scrollLeft += at.left - room.left - room.width / 2;
+  });
+}
+
+/** A token of the lines: the query of maps, else the pinned column. */
+function chooseToken(state: TwoTextsState, token: Element | null): void {
+  const column = state.tokens.find(([span]) => span === token)?.[1] ?? -1;
+  if (column < 0 || !state.texts) return;
+  const isQuery = placeOf(state.ctx).isMap && !state.texts.queries;
+  if (isQuery) pin(state, { query: column === state.spot.query ? -1 : column, key: state.spot.key });
+  else pin(state, { query: state.spot.query, key: column === state.spot.key ? -1 : column });
+  state.rowsPicture.reveal(column);
+}
+
+function drawRows(state: TwoTextsState, now: Texts, values: Rows): void {
+  const { ctx, low, high, said } = state;
+  const { keys } = now;
+  const filters = filtersOf(ctx);
+  const apart = standApart(keys.special, filters);
+  const shares = said?.shares ?? false;
+  const hide = (row: Float32Array): Float32Array =>
+    hidesValues(filters) ? filteredRow(row, keys.special, filters, shares) : row;
+  const [one, two] = [hide(values[0]), hide(values[1])];
+  const difference = hidesValues(filters) ? one.map((value, i) => value - (two[i] ?? 0)) : values[2];
+  let [top, isSigned] = [0, false];
+  for (const row of [one, two]) {
+    row.forEach((value, i) => {
+      if (Number.isNaN(value) || apart[i]) return;
+      top = Math.max(top, Math.abs(value));
+      isSigned ||= value < 0;
+    });
+  }
+  const isLeft = hidesSpecial(filters);
+  const shown: Shown = {
+    columns: keys,
+    names: settings(ctx).names,
+    rows: values,
+    filtered: [one, two, difference],
+    apart: isLeft ? keys.special.map(() => false) : apart,
+    top,
+    isSigned,
+    theme: ctx.theme,
+    filters,
+    totals: totalsOf(state, keys, values),
+  };
+  state.rowsPicture.draw(shown);
+  const look = [ctx.theme, isSigned, filters.palette, filters.scale || SCALE] as const;
+  setStyles(state.ramp, { background: gradient(...look) });
+  const [target, foil] = said?.about ? targetNames(state) : ["", ""];
+  const end = tickText(top);
+  setChildren(low, ...(isSigned ? [h("bdi", foil), `${foil && " "}−${end}`] : ["0"]));
+  setChildren(high, ...(isSigned ? [`+${end}${target && " "}`, h("bdi", target)] : [end]));
+  assign(state.legend, { ariaLabel: `${low.textContent} to ${high.textContent}` });
+}
+
+/** The target and the foil, in a word each; "" without one. */
+function targetNames(state: TwoTextsState): [string, string] {
+  return chosen(state).map((id) => {
+    const label = state.outcomes?.rows.find(([one]) => one === id)?.[1] ?? "";
+    return label && shortLabel(label.replace(/^[␣▁]/, "") || label, 12);
+  }) as [string, string];
+}
+
+function targetWords(state: TwoTextsState): string {
+  const [target, foil] = targetNames(state);
+  return foil ? `${target} − ${foil}` : target || "the target";
+}
+
+function totalsOf(state: TwoTextsState, keys: Columns, values: Rows): Shown["totals"] {
+  const { ctx, said } = state;
+  const unit = plural(ctx.source().unit);
+  const sum = (row: Float32Array, keep: (i: number) => boolean): number =>
+    row.reduce((total, value, i) => total + (keep(i) ? value : 0), 0);
+  const wholes = values.map((row) => sum(row, () => true));
+  if (said?.about) {
+    const rests = said.rests ? [...said.rests, said.rests[0] - said.rests[1]] : null;
+    if (!rests) return { heads: [unit], rows: wholes.map((whole) => [signedText(whole)]) };
+    return {
+      heads: [unit, `no ${ctx.source().unit}`, targetWords(state).length > MOST_HEAD ? "total" : targetWords(state)],
+      rows: wholes.map((whole, i) => [whole, rests[i] ?? 0, whole + (rests[i] ?? 0)].map((value) => signedText(value))),
+    };
+  }
+  if (!keys.special.some(Boolean)) return { heads: ["row"], rows: wholes.map((whole) => [amount(whole)]) };
+  const special = values.map((row) => sum(row, (i) => Boolean(keys.special[i])));
+  return {
+    heads: [unit, "special", "row"],
+    rows: wholes.map((whole, i) =>
+      [whole - (special[i] ?? 0), special[i] ?? 0, whole].map(i === 2 ? difference : amount),
+    ),
+  };
+}
+
+function amount(value: number): string {
+  return value.toFixed(2).replace("-", "−");
+}
+
+/** Sums of shares differ by rounding errors, which do not count as a difference. */
+function difference(value: number): string {
+  return Math.abs(value) < 5e-6 ? "0" : signedText(value);
+}
+
+function drawSentence(state: TwoTextsState, now: Texts, values: Rows): void {
+  const { ctx, sentence, said } = state;
+  const { names } = settings(ctx);
+  const { unit } = ctx.source();
+  if (said?.about) {
+    setChildren(
+      sentence,
+      ...attributionSentence(now.keys, values, said.rests ?? null, targetWords(state), unit, names),
+    );
+    assign(sentence, { title: said.verdict ?? "" });
+    return;
+  }
+  const queries = queriesOf(now);
+  const labels = queries.labels.map((side) => side[queryOf(state)] ?? "");
+  const query = `\u2068“${shortLabel((labels[0] || labels[1] || "").replace(/^[␣▁]/, ""), 24)}”\u2069`;
+  setChildren(sentence, ...rowSentence(now.keys, values, query, said?.shares ?? false, names));
+  assign(sentence, { title: "" });
+}
+
+/** Marks and numbers of the current columns. Runs on every pointer move. */
+function point(state: TwoTextsState): void {
+  const { ctx, texts, rows, spot, over } = state;
+  if (!texts) return;
+  const { isMap } = placeOf(ctx);
+  const [key, query] = [over.key >= 0 ? over.key : spot.key, isMap ? queryOf(state) : -1];
+  const isSquare = isMap && !texts.queries;
+  state.rowsPicture.mark(spot.key, over.key, isSquare ? query : -1);
+  state.mapsPicture.mark(over.query >= 0 ? over.query : spot.query, key);
+  for (const [span, column] of state.tokens) {
+    setFlag(span, "data-pinned", column === spot.key);
+    setFlag(span, "data-over", column === over.key);
+    setFlag(span, "data-query", isSquare && column === query);
+  }
+  if (!rows) return;
+  const { names } = settings(ctx);
+  // Only the row of the query is here: of other rows of the maps there is the place alone.
+  const isOtherRow = over.query >= 0 && over.query !== query;
+  const words = key < 0 || isOtherRow ? "" : readout(texts.keys, rows, key, names);
+  state.frame.readout.show(words || (isOtherRow ? "click to read this row" : ""), true);
+}
+
+function update(state: TwoTextsState, changed: ReadonlySet<Change>): void {
+  if (!only(changed, "hover")) {
+    draw(state);
+    return;
+  }
+  if (state.over.key >= 0 || state.over.query >= 0) return;
+  const cell = state.ctx.cell("hover");
+  if (!state.texts) return;
+  const from = state.over;
+  state.over = { query: -1, key: cell ? columnOf(state.texts.keys, cell.key) : -1 };
+  point(state);
+  state.over = from;
+}

@@ -1,13 +1,18 @@
-/** Concepts: scores over layers compared with random texts, and examples by how much their state shows a concept. */
+/**
+ * Concepts: scores over layers compared with random texts, and examples by how much their state shows a concept.
+ *
+ * `update` reads the scores; the chart, the table and the examples have a function each, and `point` is what the pointer changes.
+ */
+import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, onResize, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
-import { createAnswers } from "../../wire/answers.ts";
-import { createAccount } from "../base/account.ts";
-import { createCopyButton } from "../base/copyPython.ts";
-import { createFrame } from "../base/frame.ts";
+import { type Answers, createAnswers } from "../../wire/answers.ts";
+import { type Account, createAccount } from "../base/account.ts";
+import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
+import { createFrame, type Frame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
-import { createOpening } from "../base/openText.ts";
+import { createOpening, type Opening } from "../base/openText.ts";
 import { only, view } from "../base/view.ts";
-import { createFigure } from "../charts/figure.ts";
+import { createFigure, type Figure } from "../charts/figure.ts";
 import {
   type Chart,
   chartOf,
@@ -31,34 +36,50 @@ import {
   type SortedTexts,
   scoreWords,
 } from "./concepts.ts";
-import { createPlainLayers } from "./layerSlider.ts";
+import { createPlainLayers, type PlainLayers } from "./layerSlider.ts";
 import { showNotes, textStrip } from "./texts.ts";
 
 const [TALL, LOW, WIDE] = [250, 160, 900];
 
 const known = (row: Row): number[] => row.map((value) => value ?? Number.NaN);
 
+/** What the view consists of, and what it shows. */
+interface ConceptState {
+  readonly ctx: ViewContext;
+  readonly root: HTMLElement;
+  readonly answers: Answers;
+  /** Scores of every concept at every layer; null until they are here. */
+  probe: Concepts | null;
+  chart: Chart | null;
+  /** px of the picture; 0 while it is not visible. */
+  width: number;
+  /** The layer under the pointer; -1: none. */
+  hovered: number;
+  readonly slider: PlainLayers;
+  readonly target: HTMLSpanElement;
+  readonly notes: Account;
+  readonly figure: Figure;
+  readonly table: HTMLTableElement;
+  readonly heading: HTMLDivElement;
+  readonly list: HTMLDivElement;
+  readonly copy: CopyButton;
+  readonly frame: Frame;
+  readonly opening: Opening;
+  /** Texts by what the concept says of them. */
+  sorted: SortedTexts | null;
+}
+
 export const renderConceptView = view((ctx, root, signal) => {
-  const options = (): ConceptOptions => ctx.options as ConceptOptions;
-  const set = (values: Partial<ConceptOptions>): void => {
-    ctx.model.set("options", { ...ctx.model.get("options"), ...values } as never);
-    ctx.model.save_changes();
-  };
-  const answers = createAnswers(ctx, signal, () => update());
-  let what: Concepts | null = null;
-  let chart: Chart | null = null;
-  let width = 0;
-  let hovered = -1; // place of the layer under the pointer
-  const slider = createPlainLayers(signal, (place) => chooseLayer(place));
+  const answers = createAnswers(ctx, signal, () => update(state)); // place of the layer under the pointer
+  const slider = createPlainLayers(signal, (place) => chooseLayer(state, place));
   const target = h("span.concept-target");
   const notes = createAccount(signal);
   const figure = createFigure();
-  const { plot, picture } = figure;
   const table = h("table.concept-table", { "aria-label": "concepts at the layer" });
   const heading = h("div.concept-head");
   const list = h("div.concept-list", { role: "list", "aria-label": "examples by the concept" });
   const copy = createCopyButton(ctx, signal, () =>
-    what ? { of: "score", concept: options().concept, layer: what.layers[place()] } : null,
+    state.probe ? { of: "score", concept: options(ctx).concept, layer: state.probe.layers[place(state)] } : null,
   );
   const curves = h("div.concept-curves", figure.element);
   const panes = h(
@@ -75,263 +96,318 @@ export const renderConceptView = view((ctx, root, signal) => {
     actions: [copy.element],
   });
   const opening = createOpening(ctx, signal, () => frame);
-  let sorted: SortedTexts | null = null;
+
+  const state: ConceptState = {
+    ctx,
+    root,
+    answers,
+    probe: null,
+    chart: null,
+    width: 0,
+    hovered: -1,
+    slider,
+    target,
+    notes,
+    figure,
+    table,
+    heading,
+    list,
+    copy,
+    frame,
+    opening,
+    sorted: null,
+  };
+  listen(state, signal, curves);
+  return (changed) => {
+    // A layer that is selected elsewhere is shown, whatever was chosen here.
+    if (changed.has("layer") && options(ctx).layer !== null) set(ctx, { layer: null });
+    if (!only(changed, "hover", "pinned", "head")) update(state);
+  };
+});
+
+function listen(state: ConceptState, signal: AbortSignal, curves: HTMLDivElement): void {
+  const { ctx, figure, table, list, root, opening } = state;
+  const { plot, picture } = figure;
   root.classList.add("aw-concepts");
   root.role = "group";
-
-  const place = (): number => {
-    const wanted = options().layer ?? ctx.selection.get("layer");
-    return what ? nearestPlace(what.layers, wanted) : 0;
-  };
-  const chooseLayer = (at: number): void => {
-    const layer = what?.layers[at];
-    if (layer === undefined) return;
-    const { layers } = options();
-    const isShared = layers.length === 0 || layers.includes(layer);
-    if (options().layer !== (isShared ? null : layer)) set({ layer: isShared ? null : layer });
-    if (isShared) ctx.selection.set({ layer });
-  };
-  const chooseConcept = (at: number): void => {
-    if (at !== options().concept) set({ concept: at });
-  };
-
-  const drawChart = (): void => {
-    if (!what || width <= 0) return;
-    const { layers, concepts, scores, significant, low, high } = what;
-    const { concept } = options();
-    const at = place();
-    const isWide = root.clientWidth >= WIDE;
-    const axis = chartOf(width, 10, layers.length, 0, 1, isWide ? TALL : LOW);
-    chart = axis;
-    const order = [...concepts.keys()].sort((a, b) => Number(a === concept) - Number(b === concept));
-    const parts = order.map((row) => {
-      const look = lookOf(row, ctx.theme);
-      const line = drawLine(axis, known(scores[row] ?? []), look);
-      for (const dot of line.querySelectorAll("circle")) dot.remove();
-      line.setAttribute("class", row === concept ? "aw-concept-line aw-concept-own" : "aw-concept-line");
-      (scores[row] ?? []).forEach((value, i) => {
-        if (value === null) return;
-        const isSure = significant[row]?.[i];
-        line.append(
-          svg("circle", {
-            cx: axis.x(i),
-            cy: axis.y(value),
-            r: row === concept ? 4.5 : 3.5,
-            stroke: look.stroke,
-            "stroke-width": 2,
-            class: isSure ? "aw-concept-sure" : "aw-concept-hollow",
-            ...(isSure ? { fill: look.stroke } : {}),
-          }),
-        );
-      });
-      return line;
-    });
-    const names = layers.map(String);
-    figure.fill(
-      axis.width,
-      axis.height,
-      drawAxes(axis, names),
-      drawBand(axis, known(low), known(high), "var(--aw-apart)"),
-      ...(hovered >= 0 && hovered !== at ? [drawUpright(axis, hovered, "aw-layer-over")] : []),
-      drawUpright(axis, at, "aw-layer-now"),
-      ...parts,
-    );
-    plot.ariaLabel = `share of the examples that each concept raises, over layers. ${scoreWords(what, concept, at)}. Left and right arrows change the layer, up and down the concept.`;
-  };
-
-  const drawTable = (): void => {
-    if (!what) return;
-    const { concepts, scores, accuracy, p, significant, low, high } = what;
-    const { concept } = options();
-    const at = hovered >= 0 ? hovered : place();
-    const cells = (...values: string[]): HTMLElement[] => values.map((value) => h("td", value));
-    const rows = concepts.map((name, row) => {
-      const score = scores[row]?.[at] ?? Number.NaN;
-      const button = h(
-        "button.concept-name",
-        {
-          type: "button",
-          "aria-pressed": String(row === concept),
-          "data-concept": String(row),
-          title: name,
-          dir: "auto",
-        },
-        shortLabel(name, 40),
-      );
-      const isSure = significant[row]?.[at] ?? false;
-      const mark = h("td.concept-sign", { title: isSure ? "significant" : "not significant" }, isSure ? "●" : "○");
-      return h(
-        "tr",
-        row === concept ? { "data-chosen": "" } : {},
-        h("th.concept-key", { scope: "row" }, h("span.concept-swatch", drawSwatch(lookOf(row, ctx.theme))), button),
-        mark,
-        ...cells(decimal(score), decimal(accuracy[row]?.[at] ?? Number.NaN), pWords(p[row]?.[at])),
-      );
-    });
-    const band = h("span.concept-band", { "aria-hidden": "true" });
-    const ends = [low[at], high[at]].map((end) => decimal(end ?? Number.NaN)).join(" to ");
-    setChildren(
-      table,
-      h(
-        "thead",
-        h(
-          "tr",
-          h("th", `at layer ${what.layers[at]}`),
-          h("td"),
-          ...["score", "accuracy", "p (Holm)"].map((name) => h("th", name)),
-        ),
-      ),
-      h(
-        "tbody",
-        ...rows,
-        h(
-          "tr.concept-random",
-          h("th", { scope: "row" }, band, "random texts"),
-          h("td"),
-          h("td", { colspan: "3" }, ends),
-        ),
-      ),
-    );
-  };
-
-  const drawList = (): void => {
-    if (!what) return;
-    const { concept } = options();
-    const at = place();
-    const args = { concept, layer: what.layers[at] };
-    const answer = answers.get<SortedTexts>("texts", args);
-    const why = answers.failure("texts", args);
-    const name = shortLabel(what.concepts[concept] ?? "", 40);
-    setChildren(
-      heading,
-      h("b", "examples by "),
-      h("b", { dir: "auto" }, name),
-      h("span", `at layer ${what.layers[at]}, by cosine${why ? `: ${why}` : ""}`),
-      h("span.concept-end", "pushes the target"),
-    );
-    list.toggleAttribute("data-old", !answer);
-    if (!answer || answer.meta === sorted) {
-      if (answer) tint();
-      return;
-    }
-    sorted = answer.meta;
-    const { texts, numbers, left } = sorted;
-    const half = Math.ceil(texts.length / 2);
-    const rows = texts.map((text, i) =>
-      h(
-        "div.concept-row",
-        { role: "listitem", "data-row": String(i) },
-        h("span.concept-value", decimal(sorted?.cosines[i] ?? Number.NaN, 2, true)),
-        textStrip(text),
-        h("span.concept-push"),
-        opening.button(numbers[i] ?? 0),
-      ),
-    );
-    if (left > 0) rows.splice(half, 0, h("div.concept-more", `${left.toLocaleString("en")} texts in between`));
-    setChildren(list, ...rows);
-    list.scrollTop = 0;
-    tint();
-  };
-  /** Colour the strips, and say which way the concept pushes the target for each text. */
-  const tint = (): void => {
-    if (!sorted) return;
-    const { cosines, sensitivities } = sorted;
-    const top = Math.max(...known(cosines).filter(Number.isFinite).map(Math.abs), 1e-9);
-    for (const row of list.querySelectorAll<HTMLElement>("[data-row]")) {
-      const i = Number(row.dataset.row);
-      const fill = fillOf((cosines[i] ?? Number.NaN) / top, ctx.theme, true);
-      const strip = row.querySelector(".aw-concept-text") as HTMLElement;
-      strip.style.background = fill.css;
-      strip.toggleAttribute("data-flip", fill.flips);
-      const push = sensitivities[i];
-      const sign = row.querySelector(".aw-concept-push") as HTMLElement;
-      const words = push === null || push === undefined ? "–" : push > 0 ? "up" : push < 0 ? "down" : "not";
-      setText(sign, words === "up" ? "▲ up" : words === "down" ? "▼ down" : words);
-      sign.dataset.way = words;
-      sign.title = `derivative of the target along the direction: ${push ?? "unknown"}`;
-    }
-  };
-
-  const say = (): void => {
-    if (what) frame.readout.show(scoreWords(what, options().concept, hovered >= 0 ? hovered : place()), true);
-  };
-
-  const update = (): void => {
-    const answer = answers.get<Concepts>("concepts");
-    frame.lacks(answer ? null : missingAnswer(answers, "concepts", {}, "scores of concepts"));
-    what = answer ? { ...answer.meta, concepts: answer.meta.concepts.map(safeText) } : null;
-    const about = what
-      ? `share of ${what.examples} example${what.examples === 1 ? "" : "s"} that each concept raises · ${what.about}`
-      : "";
-    frame.show(about, "concepts");
-    copy.show();
-    if (!what) return;
-    const name = safeText(what.target);
-    setText(target, name);
-    target.title = name;
-    showNotes(notes, what.notes);
-    assign(root, { ariaLabel: `concepts for ${name}` });
-    slider.show(what.layers, place());
-    drawChart();
-    drawTable();
-    drawList();
-    say();
-  };
-
-  const point = (at: number): void => {
-    if (at === hovered) return;
-    hovered = at;
-    drawChart();
-    drawTable();
-    say();
-  };
   on(plot, signal, {
-    pointermove: (event) => chart && what && point(placeAt(event, picture, chart, what.layers.length)),
-    pointerleave: () => point(-1),
+    pointermove: (event) =>
+      state.chart && state.probe && point(state, placeAt(event, picture, state.chart, state.probe.layers.length)),
+    pointerleave: () => point(state, -1),
     click(event) {
-      if (chart && what) chooseLayer(placeAt(event, picture, chart, what.layers.length));
+      if (state.chart && state.probe)
+        chooseLayer(state, placeAt(event, picture, state.chart, state.probe.layers.length));
     },
   });
-  const step = (by: number) => (): void =>
-    chooseLayer(Math.max(0, Math.min((what?.layers.length ?? 1) - 1, place() + by)));
-  const turn = (by: number) => (): void =>
-    chooseConcept(Math.max(0, Math.min((what?.concepts.length ?? 1) - 1, options().concept + by)));
   keyboard(
     plot,
     signal,
     {
-      ArrowLeft: step(-1),
-      ArrowRight: step(1),
-      Home: step(-Infinity),
-      End: step(Infinity),
-      ArrowUp: turn(-1),
-      ArrowDown: turn(1),
+      ArrowLeft: step(state, -1),
+      ArrowRight: step(state, 1),
+      Home: step(state, -Infinity),
+      End: step(state, Infinity),
+      ArrowUp: turn(state, -1),
+      ArrowDown: turn(state, 1),
     },
     "← →: layer · ↑ ↓: concept",
   );
   on(table, signal, {
     click(event) {
       const at = (event.target as Element).closest<HTMLElement>("tr")?.querySelector<HTMLElement>("[data-concept]");
-      if (at) chooseConcept(Number(at.dataset.concept));
+      if (at) chooseConcept(ctx, Number(at.dataset.concept));
     },
   });
   on(list, signal, {
     click(event) {
       const row = (event.target as Element).closest<HTMLElement>("[data-row]");
       const i = Number(row?.dataset.row ?? -1);
-      const [at, text] = [sorted?.numbers[i], sorted?.texts[i]];
+      const [at, text] = [state.sorted?.numbers[i], state.sorted?.texts[i]];
       if (row && at !== undefined && text !== undefined) opening.open(at, text, row.querySelector("button"));
     },
   });
   onResize(curves, signal, (box) => {
     const now = Math.floor(box.width);
-    if (now <= 0 || now === width) return;
-    width = now;
-    drawChart();
+    if (now <= 0 || now === state.width) return;
+    state.width = now;
+    drawChart(state);
   });
-  return (changed) => {
-    // A layer that is selected elsewhere is shown, whatever was chosen here.
-    if (changed.has("layer") && options().layer !== null) set({ layer: null });
-    if (!only(changed, "hover", "pinned", "head")) update();
-  };
-});
+}
+
+function options(ctx: ViewContext): ConceptOptions {
+  return ctx.options as ConceptOptions;
+}
+
+function set(ctx: ViewContext, values: Partial<ConceptOptions>): void {
+  ctx.model.set("options", { ...ctx.model.get("options"), ...values } as never);
+  ctx.model.save_changes();
+}
+
+function place(state: ConceptState): number {
+  const { probe } = state;
+  const wanted = options(state.ctx).layer ?? state.ctx.selection.get("layer");
+  return probe ? nearestPlace(probe.layers, wanted) : 0;
+}
+
+function chooseLayer(state: ConceptState, at: number): void {
+  const layer = state.probe?.layers[at];
+  if (layer === undefined) return;
+  const { layers } = options(state.ctx);
+  const isShared = layers.length === 0 || layers.includes(layer);
+  if (options(state.ctx).layer !== (isShared ? null : layer)) set(state.ctx, { layer: isShared ? null : layer });
+  if (isShared) state.ctx.selection.set({ layer });
+}
+
+function chooseConcept(ctx: ViewContext, at: number): void {
+  if (at !== options(ctx).concept) set(ctx, { concept: at });
+}
+
+function drawChart(state: ConceptState): void {
+  const { probe, width, hovered, figure } = state;
+  if (!probe || width <= 0) return;
+  const { layers, concepts, scores, significant, low, high } = probe;
+  const { concept } = options(state.ctx);
+  const at = place(state);
+  const isWide = state.root.clientWidth >= WIDE;
+  const axis = chartOf(width, 10, layers.length, 0, 1, isWide ? TALL : LOW);
+  state.chart = axis;
+  const order = [...concepts.keys()].sort((a, b) => Number(a === concept) - Number(b === concept));
+  const parts = order.map((row) => {
+    const look = lookOf(row, state.ctx.theme);
+    const line = drawLine(axis, known(scores[row] ?? []), look);
+    for (const dot of line.querySelectorAll("circle")) dot.remove();
+    line.setAttribute("class", row === concept ? "aw-concept-line aw-concept-own" : "aw-concept-line");
+    (scores[row] ?? []).forEach((value, i) => {
+      if (value === null) return;
+      const isSure = significant[row]?.[i];
+      line.append(
+        svg("circle", {
+          cx: axis.x(i),
+          cy: axis.y(value),
+          r: row === concept ? 4.5 : 3.5,
+          stroke: look.stroke,
+          "stroke-width": 2,
+          class: isSure ? "aw-concept-sure" : "aw-concept-hollow",
+          ...(isSure ? { fill: look.stroke } : {}),
+        }),
+      );
+    });
+    return line;
+  });
+  const names = layers.map(String);
+  figure.fill(
+    axis.width,
+    axis.height,
+    drawAxes(axis, names),
+    drawBand(axis, known(low), known(high), "var(--aw-apart)"),
+    ...(hovered >= 0 && hovered !== at ? [drawUpright(axis, hovered, "aw-layer-over")] : []),
+    drawUpright(axis, at, "aw-layer-now"),
+    ...parts,
+  );
+  figure.plot.ariaLabel = `share of the examples that each concept raises, over layers. ${scoreWords(probe, concept, at)}. Left and right arrows change the layer, up and down the concept.`;
+}
+
+function drawTable(state: ConceptState): void {
+  const { probe, hovered } = state;
+  if (!probe) return;
+  const { concepts, scores, accuracy, p, significant, low, high } = probe;
+  const { concept } = options(state.ctx);
+  const at = hovered >= 0 ? hovered : place(state);
+  const cells = (...values: string[]): HTMLElement[] => values.map((value) => h("td", value));
+  const rows = concepts.map((name, row) => {
+    const score = scores[row]?.[at] ?? Number.NaN;
+    const button = h(
+      "button.concept-name",
+      {
+        type: "button",
+        "aria-pressed": String(row === concept),
+        "data-concept": String(row),
+        title: name,
+        dir: "auto",
+      },
+      shortLabel(name, 40),
+    );
+    const isSure = significant[row]?.[at] ?? false;
+    const mark = h("td.concept-sign", { title: isSure ? "significant" : "not significant" }, isSure ? "●" : "○");
+    return h(
+      "tr",
+      row === concept ? { "data-chosen": "" } : {},
+      h("th.concept-key", { scope: "row" }, h("span.concept-swatch", drawSwatch(lookOf(row, state.ctx.theme))), button),
+      mark,
+      ...cells(decimal(score), decimal(accuracy[row]?.[at] ?? Number.NaN), pWords(p[row]?.[at])),
+    );
+  });
+  const band = h("span.concept-band", { "aria-hidden": "true" });
+  const ends = [low[at], high[at]].map((end) => decimal(end ?? Number.NaN)).join(" to ");
+  setChildren(
+    state.table,
+    h(
+      "thead",
+      h(
+        "tr",
+        h("th", `at layer ${probe.layers[at]}`),
+        h("td"),
+        ...["score", "accuracy", "p (Holm)"].map((name) => h("th", name)),
+      ),
+    ),
+    h(
+      "tbody",
+      ...rows,
+      h("tr.concept-random", h("th", { scope: "row" }, band, "random texts"), h("td"), h("td", { colspan: "3" }, ends)),
+    ),
+  );
+}
+
+function drawList(state: ConceptState): void {
+  const { answers, probe, list } = state;
+  if (!probe) return;
+  const { concept } = options(state.ctx);
+  const at = place(state);
+  const args = { concept, layer: probe.layers[at] };
+  const answer = answers.get<SortedTexts>("texts", args);
+  const why = answers.failure("texts", args);
+  const name = shortLabel(probe.concepts[concept] ?? "", 40);
+  setChildren(
+    state.heading,
+    h("b", "examples by "),
+    h("b", { dir: "auto" }, name),
+    h("span", `at layer ${probe.layers[at]}, by cosine${why ? `: ${why}` : ""}`),
+    h("span.concept-end", "pushes the target"),
+  );
+  list.toggleAttribute("data-old", !answer);
+  if (!answer || answer.meta === state.sorted) {
+    if (answer) tint(state);
+    return;
+  }
+  state.sorted = answer.meta;
+  const { texts, numbers, left } = state.sorted;
+  const half = Math.ceil(texts.length / 2);
+  const rows = texts.map((text, i) =>
+    h(
+      "div.concept-row",
+      { role: "listitem", "data-row": String(i) },
+      h("span.concept-value", decimal(state.sorted?.cosines[i] ?? Number.NaN, 2, true)),
+      textStrip(text),
+      h("span.concept-push"),
+      state.opening.button(numbers[i] ?? 0),
+    ),
+  );
+  if (left > 0) rows.splice(half, 0, h("div.concept-more", `${left.toLocaleString("en")} texts in between`));
+  setChildren(list, ...rows);
+  list.scrollTop = 0;
+  tint(state);
+}
+
+/** Colour the strips, and say which way the concept pushes the target for each text. */
+function tint(state: ConceptState): void {
+  const { sorted } = state;
+  if (!sorted) return;
+  const { cosines, sensitivities } = sorted;
+  const top = Math.max(...known(cosines).filter(Number.isFinite).map(Math.abs), 1e-9);
+  for (const row of state.list.querySelectorAll<HTMLElement>("[data-row]")) {
+    const i = Number(row.dataset.row);
+    const fill = fillOf((cosines[i] ?? Number.NaN) / top, state.ctx.theme, true);
+    const strip = row.querySelector(".aw-concept-text") as HTMLElement;
+    strip.style.background = fill.css;
+    strip.toggleAttribute("data-flip", fill.flips);
+    const push = sensitivities[i];
+    const sign = row.querySelector(".aw-concept-push") as HTMLElement;
+    const words = push === null || push === undefined ? "–" : push > 0 ? "up" : push < 0 ? "down" : "not";
+    setText(sign, words === "up" ? "▲ up" : words === "down" ? "▼ down" : words);
+    sign.dataset.way = words;
+    sign.title = `derivative of the target along the direction: ${push ?? "unknown"}`;
+  }
+}
+
+function say(state: ConceptState): void {
+  const { probe, hovered } = state;
+  if (probe)
+    state.frame.readout.show(
+      scoreWords(probe, options(state.ctx).concept, hovered >= 0 ? hovered : place(state)),
+      true,
+    );
+}
+
+function update(state: ConceptState): void {
+  const { answers, target, frame } = state;
+  const answer = answers.get<Concepts>("concepts");
+  frame.lacks(answer ? null : missingAnswer(answers, "concepts", {}, "scores of concepts"));
+  state.probe = answer ? { ...answer.meta, concepts: answer.meta.concepts.map(safeText) } : null;
+  const about = state.probe
+    ? `share of ${state.probe.examples} example${state.probe.examples === 1 ? "" : "s"} that each concept raises · ${state.probe.about}`
+    : "";
+  frame.show(about, "concepts");
+  state.copy.show();
+  if (!state.probe) return;
+  const name = safeText(state.probe.target);
+  setText(target, name);
+  target.title = name;
+  showNotes(state.notes, state.probe.notes);
+  assign(state.root, { ariaLabel: `concepts for ${name}` });
+  state.slider.show(state.probe.layers, place(state));
+  drawChart(state);
+  drawTable(state);
+  drawList(state);
+  say(state);
+}
+
+function point(state: ConceptState, at: number): void {
+  if (at === state.hovered) return;
+  state.hovered = at;
+  drawChart(state);
+  drawTable(state);
+  say(state);
+}
+
+function step(state: ConceptState, by: number): () => void {
+  return (): void =>
+    chooseLayer(state, Math.max(0, Math.min((state.probe?.layers.length ?? 1) - 1, place(state) + by)));
+}
+
+function turn(state: ConceptState, by: number): () => void {
+  return (): void =>
+    chooseConcept(
+      state.ctx,
+      Math.max(0, Math.min((state.probe?.concepts.length ?? 1) - 1, options(state.ctx).concept + by)),
+    );
+}

@@ -23,6 +23,29 @@ export interface Chips {
   show(): void;
 }
 
+/** A prediction as a button: its name, its probability, before and after a change; `role` says how it is explained. */
+function createChip(item: Shown, role: string, can: boolean): HTMLButtonElement {
+  const values =
+    item.after === null
+      ? [h("span", percent(item.before))]
+      : [h("span.dim", percent(item.before)), h("span.dim", "→"), h("b", percent(item.after))];
+  const width = (share: number | null): string => `${(100 * Math.max(0, Math.min(1, share as number))).toFixed(1)}%`;
+  const [was, is] = [h("i.chip-was"), h("i.chip-is")];
+  was.style.width = width(item.before);
+  is.style.width = width(item.after ?? item.before);
+  const chip = h(
+    "button.chip",
+    { type: "button", "aria-pressed": String(Boolean(role)) },
+    h("b.chip-name", h("bdi", shortLabel(item.label.replace(/^[␣▁](?=.)/, ""), 24))),
+    ...values,
+    ...(role ? [h("span.dim", role)] : []),
+    ...(item.after === null ? [] : [was]),
+    is,
+  );
+  chip.disabled = !can;
+  return chip;
+}
+
 export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answers): Chips {
   const [label, hint] = [h("span.dim"), h("span.dim.chips-hint")];
   const row = h("div.chips-row", { role: "group" });
@@ -91,26 +114,7 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
         row,
         ...shown.map((item, i) => {
           const role = item.id === explained?.id ? "explained" : explains && item.id === foil?.id ? "rather than" : "";
-          const values =
-            item.after === null
-              ? [h("span", percent(item.before))]
-              : [h("span.dim", percent(item.before)), h("span.dim", "→"), h("b", percent(item.after))];
-          const width = (share: number | null): string =>
-            `${(100 * Math.max(0, Math.min(1, share as number))).toFixed(1)}%`;
-          const [was, is] = [h("i.chip-was"), h("i.chip-is")];
-          was.style.width = width(item.before);
-          is.style.width = width(item.after ?? item.before);
-          const chip = h(
-            "button.chip",
-            { type: "button", "aria-pressed": String(Boolean(role)) },
-            h("b.chip-name", h("bdi", shortLabel(item.label.replace(/^[␣▁](?=.)/, ""), 24))),
-            ...values,
-            ...(role ? [h("span.dim", role)] : []),
-            ...(item.after === null ? [] : [was]),
-            is,
-          );
-          chip.disabled = !can[i];
-          return chip;
+          return createChip(item, role, Boolean(can[i]));
         }),
       );
       (row.children[focused] as HTMLElement | undefined)?.focus(); // the new chips are other elements

@@ -6,7 +6,7 @@ import type { ViewContext } from "../../context.ts";
 import { assign, h, iconButton, on, setChildren, setText, shortLabel } from "../../dom.ts";
 import { percent } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
-import type { ExplorerOptions, TextItem, Texts } from "../../wire/wire.ts";
+import type { ExplorerOptions, TextItem, Texts } from "../../wire/viewState.ts";
 import { createMenu } from "../base/menu.ts";
 import { BACK, EDIT } from "../base/signs.ts";
 import { drawing } from "../charts/svg.ts";

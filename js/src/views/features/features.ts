@@ -3,7 +3,8 @@
 import type { ViewContext } from "../../context.ts";
 import { h, on, setFlag, shortLabel } from "../../dom.ts";
 import { nearest, translateIndex } from "../../selection.ts";
-import type { Axis, ViewOptions } from "../../wire/wire.ts";
+import type { ViewOptions } from "../../wire/viewState.ts";
+import type { Axis } from "../../wire/wire.ts";
 import { createMenu } from "../base/menu.ts";
 import { type Control, createLayerControl } from "../base/toolbar.ts";
 import { type Fill, NOTHING } from "../text/stripColour.ts";

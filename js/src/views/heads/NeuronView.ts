@@ -19,7 +19,8 @@ import {
 import { rectangle } from "../../selection.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { NOT_COMPARED } from "../../wire/codec.ts";
-import type { Cell, HeadKey, NeuronOptions } from "../../wire/wire.ts";
+import type { NeuronOptions } from "../../wire/viewState.ts";
+import type { Cell, HeadKey } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, createPicking, pinDragged, togglePin } from "../base/gestures.ts";

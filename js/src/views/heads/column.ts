@@ -1,6 +1,6 @@
 /** The tokens of one side as a scrolling column; only visible rows are nodes. */
 import { assign, h, on, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
-import { createChosen } from "../base/chosen.ts";
+import { type Chosen, createChosen } from "../base/chosen.ts";
 import { createPicking } from "../base/gestures.ts";
 import type { Side } from "./pairs.ts";
 import type { Rows } from "./rows.ts";
@@ -42,172 +42,248 @@ export interface ColumnEvents {
   scrolled(): void;
 }
 
+/** What it consists of, and what it shows. */
+interface ColumnState {
+  readonly side: Side;
+  readonly masked: HTMLDivElement;
+  readonly pin: HTMLDivElement;
+  readonly look: HTMLDivElement;
+  readonly list: HTMLDivElement;
+  readonly element: HTMLDivElement;
+  readonly lines: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[];
+  /** The rows that are drawn, and those that are switched off. */
+  shown: { rows: Rows; off: Uint8Array } | null;
+  /** The numbers next to the labels; null: none. */
+  values: { textOf: (index: number) => string; strong: number } | null;
+  /** Whether a row stands apart. */
+  hides: (index: number) => boolean;
+  /** px of a row and of the column, and the number of labels in sight. */
+  row: number;
+  height: number;
+  count: number;
+  lane: number;
+  /** Scroll position in px: cached, since reading it forces layout. */
+  top: number;
+  /** What the labels were written for. */
+  drawnRows: string;
+  readonly chosen: Chosen;
+}
+
 export function createColumn(side: Side, signal: AbortSignal, events: ColumnEvents): Column {
   const [masked, pin, look] = [h("div.hv-hatched"), h("div.hv-pin"), h("div.hv-look")];
   const list = h("div.hv-rows", masked, pin, look);
   const element = h(`div.hv-column.hv-${side}`, { role: "group", "aria-label": side }, list);
   const lines: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[] = [];
-  let shown: { rows: Rows; off: Uint8Array } | null = null;
-  let values: { textOf: (index: number) => string; strong: number } | null = null;
-  let hides: (index: number) => boolean = () => false;
-  let [row, height, count, lane] = [20, 0, 0, 0];
-  /** Scroll position in px: cached, since reading it forces layout. */
-  let top = 0;
-  let drawnRows = "";
-
-  const range = (): [number, number] => [
-    Math.max(0, Math.floor(top / row)),
-    Math.min(count, Math.ceil((top + height) / row)),
-  ];
-  /** The first row in the document, and the one after the last. */
-  const kept = (): [number, number] => {
-    const [first, last] = range();
-    return [Math.max(0, first - MORE), Math.min(count, last + MORE)];
-  };
-  const write = (): void => {
-    if (!shown) return;
-    const [from, to] = kept();
-    const name = `${from} ${to}`;
-    if (name === drawnRows) return;
-    drawnRows = name;
-    const { rows, off } = shown;
-    const { labels, special, segment, boundary } = rows.axis;
-    while (lines.length < to - from) {
-      const [label, value] = [h("span.hv-name"), h("span.hv-value")];
-      const line = side === "query" ? h("div.hv-row", value, label) : h("div.hv-row", label, value);
-      lines.push({ line, name: label, value });
-      list.append(line);
-    }
-    lines.forEach(({ line, name: label }, i) => {
-      const place = from + i;
-      line.hidden = place >= to;
-      if (line.hidden) return;
-      const at = rows.shown[place] as number;
-      const text = labels[at] as string;
-      line.style.top = `${place * row}px`;
-      setText(label, shortLabel(text, 48));
-      line.title = shortLabel(text, 400);
-      setFlag(line, "data-special", Boolean(special[at]));
-      setFlag(line, "data-off", !off[at]);
-      setFlag(line, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
-    });
-    writeValues();
-    hatch();
-  };
-  const writeValues = (): void => {
-    const [from, to] = kept();
-    lines.forEach(({ line, value }, i) => {
-      if (from + i >= to) return;
-      const index = shown?.rows.shown[from + i] as number;
-      setText(value, values?.textOf(index) ?? "");
-      setFlag(line, "data-strong", index === values?.strong);
-    });
-  };
-  const scrollTo = (to: number): void => {
-    const most = Math.max(0, row * count - height);
-    const now = Math.max(0, Math.min(most, Math.round(to)));
-    if (now === top) return;
-    top = now;
-    element.scrollTop = top;
-    write();
-  };
-  /** The row of an element. */
-  const placeOf = (index: number): number => shown?.rows.place[index] ?? -1;
-  /** How many rows there are before an element. */
-  const before = (index: number): number => {
-    let at = 0;
-    while (at < count && (shown?.rows.shown[at] as number) < index) at += 1;
-    return at;
-  };
-  const band = (el: HTMLElement, from: number, to = from + 1): void => {
-    assign(el, { hidden: from < 0 || to <= from });
-    setStyles(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
-  };
-  /** Hatch the masked rows in the document, one box for rows that follow each other. */
-  const hatch = (): void => {
-    const [first, end] = kept();
-    const is = (place: number): boolean => place < end && hides(shown?.rows.shown[place] as number);
-    let made = 0;
-    for (let from = first; from < end; from += 1) {
-      if (!is(from)) continue;
-      const start = from;
-      while (is(from + 1)) from += 1;
-      while (masked.childElementCount <= made) masked.append(h("div.hv-masked"));
-      band(masked.children[made] as HTMLElement, start, from + 1);
-      made += 1;
-    }
-    for (let i = made; i < masked.childElementCount; i += 1) band(masked.children[i] as HTMLElement, -1);
-  };
-  const find = (event: MouseEvent): number => {
-    const at = Math.floor((event.clientY - element.getBoundingClientRect().top + top) / row);
-    return at >= 0 && at < count ? (shown?.rows.shown[at] as number) : -1;
-  };
-  const elementAt = (at: number): number => shown?.rows.shown[at] ?? -1;
   on(element, signal, {
-    pointermove: (event) => events.hover(find(event)),
+    pointermove: (event) => events.hover(find(state, event)),
     pointerleave: () => events.hover(-1),
     click(event) {
-      const at = find(event);
+      const at = find(state, event);
       if (at >= 0) events.pin(at);
     },
     scroll() {
-      top = element.scrollTop;
-      write();
+      state.top = element.scrollTop;
+      write(state);
       events.scrolled();
     },
   });
-  createPicking(element, { element: list, size: () => [count, 1] }, signal, {
+  createPicking(element, { element: list, size: () => [state.count, 1] }, signal, {
     along: "rows",
-    toggle: ([at]) => events.toggle(elementAt(at)),
-    drag: ([from], [to]) => events.span(elementAt(from), elementAt(to)),
+    toggle: ([at]) => events.toggle(elementAt(state, at)),
+    drag: ([from], [to]) => events.span(elementAt(state, from), elementAt(state, to)),
   });
   const end = h("i");
   list.append(end);
   const chosen = createChosen(end);
+
+  const state: ColumnState = {
+    side,
+    masked,
+    pin,
+    look,
+    list,
+    element,
+    lines,
+    shown: null,
+    values: null,
+    hides: () => false,
+    row: 20,
+    height: 0,
+    count: 0,
+    lane: 0,
+    top: 0,
+    drawnRows: "",
+    chosen,
+  };
   return {
     element,
-    choose(tokens, span) {
-      const from = side === "query" ? lane : 0;
-      const wide = tokens.length > 0 ? element.clientWidth - lane : 0;
-      const boxes = tokens.flatMap((index) => {
-        const at = placeOf(index);
-        return at < 0 ? [] : [[from - 2, at * row + 1, wide - 4, row - 2] as const];
-      });
-      chosen.draw(boxes, span ? [[before(span[0]) * row, before(span[1]) * row]] : []);
-    },
-    layout(rows, off, sizes) {
-      [row, height, lane, count] = [sizes.row, sizes.height, sizes.lane, rows.shown.length];
-      shown = { rows, off };
-      drawnRows = "";
-      top = Math.min(top, Math.max(0, row * count - height));
-      setStyles(element, { width: `${sizes.width}px`, height: `${height}px`, "--aw-lane": `${lane}px` });
-      setStyles(list, { height: `${row * count}px`, "--aw-row": `${row}px` });
-      if (row * count > height) element.tabIndex = 0;
-      else element.removeAttribute("tabindex");
-      write();
-    },
-    top: () => top,
-    scrollTo,
-    reveal(index) {
-      const at = placeOf(index);
-      if (at < 0) return;
-      if (at * row < top) scrollTo((at - 2) * row);
-      else if ((at + 1) * row > top + height) scrollTo((at + 3) * row - height);
-    },
+    choose: (tokens, span) => choose(state, tokens, span),
+    layout: (rows, off, sizes) => layout(state, rows, off, sizes),
+    top: () => state.top,
+    scrollTo: (to) => scrollTo(state, to),
+    reveal: (index) => reveal(state, index),
     neighbour(index, by) {
-      const at = index < 0 ? range()[0] - 1 : placeOf(index);
-      return elementAt(Math.max(0, Math.min(count - 1, at + by)));
+      const at = index < 0 ? range(state)[0] - 1 : placeOf(state, index);
+      return elementAt(state, Math.max(0, Math.min(state.count - 1, at + by)));
     },
-    range,
+    range: () => range(state),
     tell(textOf, strong) {
-      values = textOf && { textOf, strong };
-      writeValues();
+      state.values = textOf && { textOf, strong };
+      writeValues(state);
     },
-    mark(looked, pinned, isMasked) {
-      band(look, placeOf(looked));
-      band(pin, placeOf(pinned));
-      hides = isMasked;
-      hatch();
-    },
+    mark: (looked, pinned, isMasked) => mark(state, looked, pinned, isMasked),
   };
+}
+
+function range(state: ColumnState): [number, number] {
+  return [
+    Math.max(0, Math.floor(state.top / state.row)),
+    Math.min(state.count, Math.ceil((state.top + state.height) / state.row)),
+  ];
+}
+
+/** The first row in the document, and the one after the last. */
+function kept(state: ColumnState): [number, number] {
+  const [first, last] = range(state);
+  return [Math.max(0, first - MORE), Math.min(state.count, last + MORE)];
+}
+
+function write(state: ColumnState): void {
+  const { lines, shown } = state;
+  if (!shown) return;
+  const [from, to] = kept(state);
+  const name = `${from} ${to}`;
+  if (name === state.drawnRows) return;
+  state.drawnRows = name;
+  const { rows, off } = shown;
+  const { labels, special, segment, boundary } = rows.axis;
+  while (lines.length < to - from) {
+    const [label, value] = [h("span.hv-name"), h("span.hv-value")];
+    const line = state.side === "query" ? h("div.hv-row", value, label) : h("div.hv-row", label, value);
+    lines.push({ line, name: label, value });
+    state.list.append(line);
+  }
+  lines.forEach(({ line, name: label }, i) => {
+    const place = from + i;
+    line.hidden = place >= to;
+    if (line.hidden) return;
+    const at = rows.shown[place] as number;
+    const text = labels[at] as string;
+    line.style.top = `${place * state.row}px`;
+    setText(label, shortLabel(text, 48));
+    line.title = shortLabel(text, 400);
+    setFlag(line, "data-special", Boolean(special[at]));
+    setFlag(line, "data-off", !off[at]);
+    setFlag(line, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
+  });
+  writeValues(state);
+  hatch(state);
+}
+
+function writeValues(state: ColumnState): void {
+  const { values } = state;
+  const [from, to] = kept(state);
+  state.lines.forEach(({ line, value }, i) => {
+    if (from + i >= to) return;
+    const index = state.shown?.rows.shown[from + i] as number;
+    setText(value, values?.textOf(index) ?? "");
+    setFlag(line, "data-strong", index === values?.strong);
+  });
+}
+
+function scrollTo(state: ColumnState, to: number): void {
+  const most = Math.max(0, state.row * state.count - state.height);
+  const now = Math.max(0, Math.min(most, Math.round(to)));
+  if (now === state.top) return;
+  state.top = now;
+  state.element.scrollTop = state.top;
+  write(state);
+}
+
+/** The row of an element. */
+function placeOf(state: ColumnState, index: number): number {
+  return state.shown?.rows.place[index] ?? -1;
+}
+
+/** How many rows there are before an element. */
+function before(state: ColumnState, index: number): number {
+  let at = 0;
+  while (at < state.count && (state.shown?.rows.shown[at] as number) < index) at += 1;
+  return at;
+}
+
+function band(state: ColumnState, el: HTMLElement, from: number, to: number = from + 1): void {
+  const { row } = state;
+  assign(el, { hidden: from < 0 || to <= from });
+  setStyles(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
+}
+
+/** Hatch the masked rows in the document, one box for rows that follow each other. */
+function hatch(state: ColumnState): void {
+  const { masked } = state;
+  const [first, end] = kept(state);
+  const is = (place: number): boolean => place < end && state.hides(state.shown?.rows.shown[place] as number);
+  let made = 0;
+  for (let from = first; from < end; from += 1) {
+    if (!is(from)) continue;
+    const start = from;
+    while (is(from + 1)) from += 1;
+    while (masked.childElementCount <= made) masked.append(h("div.hv-masked"));
+    band(state, masked.children[made] as HTMLElement, start, from + 1);
+    made += 1;
+  }
+  for (let i = made; i < masked.childElementCount; i += 1) band(state, masked.children[i] as HTMLElement, -1);
+}
+
+function find(state: ColumnState, event: MouseEvent): number {
+  const at = Math.floor((event.clientY - state.element.getBoundingClientRect().top + state.top) / state.row);
+  return at >= 0 && at < state.count ? (state.shown?.rows.shown[at] as number) : -1;
+}
+
+function elementAt(state: ColumnState, at: number): number {
+  return state.shown?.rows.shown[at] ?? -1;
+}
+
+function choose(state: ColumnState, tokens: readonly number[], span: readonly [number, number] | null): void {
+  const { row, lane } = state;
+  const from = state.side === "query" ? lane : 0;
+  const wide = tokens.length > 0 ? state.element.clientWidth - lane : 0;
+  const boxes = tokens.flatMap((index) => {
+    const at = placeOf(state, index);
+    return at < 0 ? [] : [[from - 2, at * row + 1, wide - 4, row - 2] as const];
+  });
+  state.chosen.draw(boxes, span ? [[before(state, span[0]) * row, before(state, span[1]) * row]] : []);
+}
+
+function layout(
+  state: ColumnState,
+  rows: Rows,
+  off: Uint8Array<ArrayBufferLike>,
+  sizes: { row: number; width: number; height: number; lane: number },
+): void {
+  const { element } = state;
+  [state.row, state.height, state.lane, state.count] = [sizes.row, sizes.height, sizes.lane, rows.shown.length];
+  state.shown = { rows, off };
+  state.drawnRows = "";
+  state.top = Math.min(state.top, Math.max(0, state.row * state.count - state.height));
+  setStyles(element, { width: `${sizes.width}px`, height: `${state.height}px`, "--aw-lane": `${state.lane}px` });
+  setStyles(state.list, { height: `${state.row * state.count}px`, "--aw-row": `${state.row}px` });
+  if (state.row * state.count > state.height) element.tabIndex = 0;
+  else element.removeAttribute("tabindex");
+  write(state);
+}
+
+function reveal(state: ColumnState, index: number): void {
+  const { row, height } = state;
+  const at = placeOf(state, index);
+  if (at < 0) return;
+  if (at * row < state.top) scrollTo(state, (at - 2) * row);
+  else if ((at + 1) * row > state.top + height) scrollTo(state, (at + 3) * row - height);
+}
+
+function mark(state: ColumnState, looked: number, pinned: number, isMasked: (index: number) => boolean): void {
+  band(state, state.look, placeOf(state, looked));
+  band(state, state.pin, placeOf(state, pinned));
+  state.hides = isMasked;
+  hatch(state);
 }

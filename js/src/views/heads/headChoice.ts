@@ -1,7 +1,8 @@
 /** Which heads of the layer a HeadView shows: the current one, or several, chosen by their chips. */
 import type { Change, ViewContext } from "../../context.ts";
 import { assign, h, on } from "../../dom.ts";
-import type { HeadKey, HeadViewOptions } from "../../wire/wire.ts";
+import type { HeadViewOptions } from "../../wire/viewState.ts";
+import type { HeadKey } from "../../wire/wire.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createChips } from "./chips.ts";
 import { headColour, headInk } from "./colours.ts";

@@ -50,166 +50,223 @@ interface Scroll {
   key: number;
 }
 
+/** What it consists of, and what it shows. */
+interface LinesState {
+  readonly canvas: HTMLCanvasElement;
+  readonly pen: CanvasRenderingContext2D;
+  /** The geometry; null until it is set. */
+  layout: Layout | null;
+  /** What is drawn next, and the range of its values. */
+  style: Style;
+  range: readonly [number, number];
+  /** The size of the faintest line. */
+  least: number;
+}
+
 export function createLines(canvas: HTMLCanvasElement) {
   const pen = canvas.getContext("2d") as CanvasRenderingContext2D;
-  let layout: Layout | null = null;
-  let style: Style = { colours: [], signs: null, top: 1, apart: "", mode: "", only: -1 };
 
-  let range: readonly [number, number] = [0, 1];
-  /** The size of the faintest line. */
-  let least = 0;
-
-  const strength = (value: number): number => place(Math.abs(value), range, style.mode || "sqrt");
-  const colours = (): readonly string[] => style.signs ?? style.colours;
-  /** Index of a value's colour. */
-  const colourOf = (head: number, value: number): number => (style.signs ? Number(value > 0) : head);
-  /** Lines of different heads start side by side. */
-  const shift = (head: number, row: number): number => {
-    const heads = style.colours.length;
-    const gap = Math.min(1.8, (row - 7) / Math.max(1, heads - 1));
-    return heads > 1 ? (head - (heads - 1) / 2) * gap : 0;
+  const state: LinesState = {
+    canvas,
+    pen,
+    layout: null,
+    style: { colours: [], signs: null, top: 1, apart: "", mode: "", only: -1 },
+    range: [0, 1],
+    least: 0,
   };
-
-  /** Lines of one strength and colour are one stroke; the weakest come first, so that none covers a stronger one. */
-  const stroke = ({ left, right, row, rows }: Layout, lines: Lines, scroll: Scroll, soft: number): void => {
-    const bend = (right - left) * 0.42;
-    lines.forEach((pairs, place) => {
-      const share = (Math.floor(place / colours().length) + 0.5) / LEVELS;
-      pen.strokeStyle = colours()[place % colours().length] as string;
-      pen.globalAlpha = Math.min(1, soft * (0.1 + 0.9 * share));
-      pen.lineWidth = 0.6 + 4.4 * share * share;
-      pen.beginPath();
-      for (let i = 0; i < pairs.length; i += 3) {
-        const offset = pairs[i + 2] as number;
-        const [query, key] = [rows.query.place[pairs[i] as number], rows.key.place[pairs[i + 1] as number]];
-        const from = ((query as number) + 0.5) * row - scroll.query + offset;
-        const to = ((key as number) + 0.5) * row - scroll.key + offset;
-        pen.moveTo(left, from);
-        pen.bezierCurveTo(left + bend, from, right - bend, to, right, to);
-      }
-      pen.stroke();
-    });
-    pen.globalAlpha = 1;
-  };
-
-  const add = (lines: Lines, head: number, value: number, query: number, key: number, offset: number): void => {
-    const level = Math.min(LEVELS - 1, Math.floor(strength(value) * LEVELS));
-    const at = level * colours().length + colourOf(head, value);
-    const line = lines[at];
-    if (line) line.push(query, key, offset);
-    else lines[at] = [query, key, offset];
-  };
-
-  /** Call with every row of a side that is in view: its element, and the top of the row. */
-  const eachRow = ({ rows, row, height }: Layout, side: Side, scroll: Scroll, draw: (i: number, y: number) => void) => {
-    const { shown } = rows[side];
-    const top = scroll[side];
-    const last = Math.min(shown.length, Math.ceil((top + height) / row));
-    for (let at = Math.max(0, Math.floor(top / row)); at < last; at += 1) draw(shown[at] as number, at * row - top);
-  };
-
-  /** The values of one head as bars, full at `most`; of several heads, a bar for each in every row. */
-  const bars = (now: Layout, values: Values, side: Side, scroll: Scroll, most: number): void => {
-    const { width, row, lanes } = now;
-    const lane = lanes[side] - 6;
-    const start = side === "query" ? 0 : width - lane;
-    if (values.length === 1) {
-      const room = barRoom(lanes[side]);
-      const [received] = values;
-      eachRow(now, side, scroll, (i, y) => {
-        const value = received?.[i] as number;
-        if (Number.isNaN(value) || !received || room <= 0) return;
-        pen.fillStyle = colours()[colourOf(0, value)] as string;
-        pen.fillRect(start, y + row / 2 - BAR / 2, Math.max(1, (Math.abs(value) / most) * room), BAR);
-      });
-      return;
-    }
-    const slot = lane / Math.max(1, values.length);
-    const wide = slot > 5 ? slot - 2 : Math.max(1, slot - 0.6);
-    const tall = row - 5;
-    pen.fillStyle = style.apart;
-    pen.globalAlpha = 0.4;
-    // A bar of zero is a thin line; masked or hidden values have none.
-    eachRow(now, side, scroll, (i, y) => {
-      if (values.some((received) => received && !Number.isNaN(received[i] ?? Number.NaN)))
-        pen.fillRect(start, y + row - 3, lane - 2, 1);
-    });
-    values.forEach((received, head) => {
-      if (!received) return;
-      pen.globalAlpha = style.only < 0 || style.only === head ? 1 : 0.15;
-      eachRow(now, side, scroll, (i, y) => {
-        const value = received[i] as number;
-        const size = strength(value);
-        if (!(size > 0.02)) return;
-        pen.fillStyle = colours()[colourOf(head, value)] as string;
-        pen.fillRect(start + head * slot, y + row - 2 - size * tall, wide, size * tall);
-      });
-    });
-    pen.globalAlpha = 1;
-  };
-
   return {
-    /** Set the geometry; this clears the canvas. */
-    layout(now: Layout): void {
-      layout = now;
-      const dots = Math.min(2, density());
-      [canvas.width, canvas.height] = [Math.round(now.width * dots), Math.round(now.height * dots)];
-      canvas.style.width = `${now.width}px`;
-      canvas.style.height = `${now.height}px`;
-      pen.setTransform(dots, 0, 0, dots, 0, 0);
-    },
+    layout: (now: Layout) => layout(state, now),
     /** Set the style of what is drawn next. */
     style(now: Style): void {
-      style = now;
-      range = [0, now.top];
-      least = valueAt(FAINTEST, range, now.mode || "sqrt");
+      state.style = now;
+      state.range = [0, now.top];
+      state.least = valueAt(FAINTEST, state.range, now.mode || "sqrt");
     },
     clear(): void {
-      if (layout) pen.clearRect(0, 0, layout.width, layout.height);
+      if (state.layout) pen.clearRect(0, 0, state.layout.width, state.layout.height);
     },
-    /** One token: all its lines, and the bars of the other side, full at `most`. */
-    look({ side, index, other }: Token, values: Values, scroll: Scroll, most: number): void {
-      if (!layout) return;
-      const { rows, row } = layout;
-      const otherSide = side === "query" ? "key" : "query";
-      bars(layout, values, otherSide, scroll, most);
-      if ((rows[side].place[index] ?? -1) < 0) return;
-      const [plain, strong]: [Lines, Lines] = [[], []];
-      const { place } = rows[otherSide];
-      values.forEach((received, head) => {
-        if (!received || (style.only >= 0 && style.only !== head)) return;
-        const offset = shift(head, row);
-        for (let i = 0; i < received.length; i += 1) {
-          const value = received[i] as number;
-          if (!(Math.abs(value) >= least) || (place[i] as number) < 0) continue;
-          const [query, key] = side === "query" ? [index, i] : [i, index];
-          add(other === i ? strong : plain, head, value, query, key, offset);
-        }
-      });
-      stroke(layout, plain, scroll, other < 0 ? 1 : 0.35);
-      stroke(layout, strong, scroll, 1);
-    },
-    /** A few lines of every token, drawn faintly. */
-    edges(edges: readonly Edge[], scroll: Scroll): void {
-      if (!layout) return;
-      const lines: Lines = [];
-      for (const { head, value, query, key } of edges) {
-        if ((style.only < 0 || style.only === head) && Math.abs(value) >= least)
-          add(lines, head, value, query, key, shift(head, layout.row));
-      }
-      stroke(layout, lines, scroll, 0.4);
-    },
-    /** What every query gives to what stands apart, full at `most`. */
-    apart(given: ReadonlyMap<number, number>, scroll: Scroll, most: number): void {
-      if (!layout) return;
-      const { lanes, row } = layout;
-      const room = lanes.query - 12;
-      pen.fillStyle = style.apart;
-      eachRow(layout, "query", scroll, (i, y) => {
-        const value = given.get(i);
-        if (value === undefined || room <= 0) return;
-        pen.fillRect(0, y + row / 2 - BAR / 2, Math.max(1, Math.min(1, Math.abs(value) / most) * room), BAR);
-      });
-    },
+    look: (at: Token, values: Values, scroll: Scroll, most: number) => look(state, at, values, scroll, most),
+    edges: (strongest: readonly Edge[], scroll: Scroll) => edges(state, strongest, scroll),
+    apart: (given: ReadonlyMap<number, number>, scroll: Scroll, most: number) => apart(state, given, scroll, most),
   };
+}
+
+function strength(state: LinesState, value: number): number {
+  return place(Math.abs(value), state.range, state.style.mode || "sqrt");
+}
+
+function colours(state: LinesState): readonly string[] {
+  return state.style.signs ?? state.style.colours;
+}
+
+/** Index of a value's colour. */
+function colourOf(state: LinesState, head: number, value: number): number {
+  return state.style.signs ? Number(value > 0) : head;
+}
+
+/** Lines of different heads start side by side. */
+function shift(state: LinesState, head: number, row: number): number {
+  const heads = state.style.colours.length;
+  const gap = Math.min(1.8, (row - 7) / Math.max(1, heads - 1));
+  return heads > 1 ? (head - (heads - 1) / 2) * gap : 0;
+}
+
+/** Lines of one strength and colour are one stroke; the weakest come first, so that none covers a stronger one. */
+function stroke(
+  state: LinesState,
+  { left, right, row, rows }: Layout,
+  lines: Lines,
+  scroll: Scroll,
+  soft: number,
+): void {
+  const { pen } = state;
+  const bend = (right - left) * 0.42;
+  lines.forEach((pairs, place) => {
+    const share = (Math.floor(place / colours(state).length) + 0.5) / LEVELS;
+    pen.strokeStyle = colours(state)[place % colours(state).length] as string;
+    pen.globalAlpha = Math.min(1, soft * (0.1 + 0.9 * share));
+    pen.lineWidth = 0.6 + 4.4 * share * share;
+    pen.beginPath();
+    for (let i = 0; i < pairs.length; i += 3) {
+      const offset = pairs[i + 2] as number;
+      const [query, key] = [rows.query.place[pairs[i] as number], rows.key.place[pairs[i + 1] as number]];
+      const from = ((query as number) + 0.5) * row - scroll.query + offset;
+      const to = ((key as number) + 0.5) * row - scroll.key + offset;
+      pen.moveTo(left, from);
+      pen.bezierCurveTo(left + bend, from, right - bend, to, right, to);
+    }
+    pen.stroke();
+  });
+  pen.globalAlpha = 1;
+}
+
+function add(
+  state: LinesState,
+  lines: Lines,
+  head: number,
+  value: number,
+  query: number,
+  key: number,
+  offset: number,
+): void {
+  const level = Math.min(LEVELS - 1, Math.floor(strength(state, value) * LEVELS));
+  const at = level * colours(state).length + colourOf(state, head, value);
+  const line = lines[at];
+  if (line) line.push(query, key, offset);
+  else lines[at] = [query, key, offset];
+}
+
+/** Call with every row of a side that is in view: its element, and the top of the row. */
+function eachRow(
+  { rows, row, height }: Layout,
+  side: Side,
+  scroll: Scroll,
+  draw: (i: number, y: number) => void,
+): void {
+  const { shown } = rows[side];
+  const top = scroll[side];
+  const last = Math.min(shown.length, Math.ceil((top + height) / row));
+  for (let at = Math.max(0, Math.floor(top / row)); at < last; at += 1) draw(shown[at] as number, at * row - top);
+}
+
+/** The values of one head as bars, full at `most`; of several heads, a bar for each in every row. */
+function bars(state: LinesState, now: Layout, values: Values, side: Side, scroll: Scroll, most: number): void {
+  const { pen, style } = state;
+  const { width, row, lanes } = now;
+  const lane = lanes[side] - 6;
+  const start = side === "query" ? 0 : width - lane;
+  if (values.length === 1) {
+    const room = barRoom(lanes[side]);
+    const [received] = values;
+    eachRow(now, side, scroll, (i, y) => {
+      const value = received?.[i] as number;
+      if (Number.isNaN(value) || !received || room <= 0) return;
+      pen.fillStyle = colours(state)[colourOf(state, 0, value)] as string;
+      pen.fillRect(start, y + row / 2 - BAR / 2, Math.max(1, (Math.abs(value) / most) * room), BAR);
+    });
+    return;
+  }
+  const slot = lane / Math.max(1, values.length);
+  const wide = slot > 5 ? slot - 2 : Math.max(1, slot - 0.6);
+  const tall = row - 5;
+  pen.fillStyle = style.apart;
+  pen.globalAlpha = 0.4;
+  // A bar of zero is a thin line; masked or hidden values have none.
+  eachRow(now, side, scroll, (i, y) => {
+    if (values.some((received) => received && !Number.isNaN(received[i] ?? Number.NaN)))
+      pen.fillRect(start, y + row - 3, lane - 2, 1);
+  });
+  values.forEach((received, head) => {
+    if (!received) return;
+    pen.globalAlpha = style.only < 0 || style.only === head ? 1 : 0.15;
+    eachRow(now, side, scroll, (i, y) => {
+      const value = received[i] as number;
+      const size = strength(state, value);
+      if (!(size > 0.02)) return;
+      pen.fillStyle = colours(state)[colourOf(state, head, value)] as string;
+      pen.fillRect(start + head * slot, y + row - 2 - size * tall, wide, size * tall);
+    });
+  });
+  pen.globalAlpha = 1;
+}
+
+/** Set the geometry; this clears the canvas. */
+function layout(state: LinesState, now: Layout): void {
+  const { canvas } = state;
+  state.layout = now;
+  const dots = Math.min(2, density());
+  [canvas.width, canvas.height] = [Math.round(now.width * dots), Math.round(now.height * dots)];
+  canvas.style.width = `${now.width}px`;
+  canvas.style.height = `${now.height}px`;
+  state.pen.setTransform(dots, 0, 0, dots, 0, 0);
+}
+
+/** One token: all its lines, and the bars of the other side, full at `most`. */
+function look(state: LinesState, { side, index, other }: Token, values: Values, scroll: Scroll, most: number): void {
+  const { layout, style } = state;
+  if (!layout) return;
+  const { rows, row } = layout;
+  const otherSide = side === "query" ? "key" : "query";
+  bars(state, layout, values, otherSide, scroll, most);
+  if ((rows[side].place[index] ?? -1) < 0) return;
+  const [plain, strong]: [Lines, Lines] = [[], []];
+  const { place } = rows[otherSide];
+  values.forEach((received, head) => {
+    if (!received || (style.only >= 0 && style.only !== head)) return;
+    const offset = shift(state, head, row);
+    for (let i = 0; i < received.length; i += 1) {
+      const value = received[i] as number;
+      if (!(Math.abs(value) >= state.least) || (place[i] as number) < 0) continue;
+      const [query, key] = side === "query" ? [index, i] : [i, index];
+      add(state, other === i ? strong : plain, head, value, query, key, offset);
+    }
+  });
+  stroke(state, layout, plain, scroll, other < 0 ? 1 : 0.35);
+  stroke(state, layout, strong, scroll, 1);
+}
+
+/** A few lines of every token, drawn faintly. */
+function edges(state: LinesState, strongest: readonly Edge[], scroll: Scroll): void {
+  const { layout, style } = state;
+  if (!layout) return;
+  const lines: Lines = [];
+  for (const { head, value, query, key } of strongest) {
+    if ((style.only < 0 || style.only === head) && Math.abs(value) >= state.least)
+      add(state, lines, head, value, query, key, shift(state, head, layout.row));
+  }
+  stroke(state, layout, lines, scroll, 0.4);
+}
+
+/** What every query gives to what stands apart, full at `most`. */
+function apart(state: LinesState, given: ReadonlyMap<number, number>, scroll: Scroll, most: number): void {
+  const { pen, layout } = state;
+  if (!layout) return;
+  const { lanes, row } = layout;
+  const room = lanes.query - 12;
+  pen.fillStyle = state.style.apart;
+  eachRow(layout, "query", scroll, (i, y) => {
+    const value = given.get(i);
+    if (value === undefined || room <= 0) return;
+    pen.fillRect(0, y + row / 2 - BAR / 2, Math.max(1, Math.min(1, Math.abs(value) / most) * room), BAR);
+  });
 }

@@ -4,7 +4,8 @@
 
 import { HIDDEN, valueTable } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
-import type { Axis, Filters } from "../../wire/wire.ts";
+import type { Filters } from "../../wire/viewState.ts";
+import type { Axis } from "../../wire/wire.ts";
 import { type Rows, rowsOf } from "./rows.ts";
 
 /** For a pair of texts: that of the query and of the key. */

@@ -12,7 +12,7 @@ import { textWidth } from "../maps/labels.ts";
 import { headColour } from "./colours.ts";
 import { type ColumnEvents, createColumn } from "./column.ts";
 import { createLines } from "./lines.ts";
-import { createMargins, NARROW } from "./margins.ts";
+import { createMargins, type Margins, NARROW } from "./margins.ts";
 import type { HeadNumbers } from "./numbers.ts";
 import { createOutOfSight } from "./outOfSight.ts";
 import type { Pairs, Side } from "./pairs.ts";
@@ -29,6 +29,25 @@ export interface Drawing {
   token: Token | null;
   /** Index among the heads of the only one that is drawn in full; -1: all. */
   only: number;
+}
+
+/** What it consists of, and what it shows. */
+interface PlotState {
+  readonly ctx: ViewContext;
+  readonly numbers: HeadNumbers;
+  readonly lacks: (missing: Missing | null) => void;
+  readonly lines: ReturnType<typeof createLines>;
+  readonly columns: Record<Side, ReturnType<typeof createColumn>>;
+  readonly beyond: ReturnType<typeof createOutOfSight>;
+  readonly element: HTMLDivElement;
+  readonly margins: Margins;
+  readonly widths: WeakMap<Axis, number>;
+  /** The axes that are laid out. */
+  pairs: Pairs | null;
+  /** The queries whose last one has been scrolled into view. */
+  sighted: Axis | null;
+  /** The source that the canvas shows. */
+  painted: string;
 }
 
 export function createPlot(
@@ -66,134 +85,158 @@ export function createPlot(
   const element = h("div.hv-plot", role, canvas, columns.query.element, columns.key.element, beyond.element);
   const margins = createMargins(ctx, columns, numbers);
   const widths = new WeakMap<Axis, number>();
-  let pairs: Pairs | null = null;
-  /** The queries whose last one has been scrolled into view. */
-  let sighted: Axis | null = null;
-  /** The source that the canvas shows. */
-  let painted = "";
 
-  const columnWidth = (axis: Axis, width: number): number => {
-    let widest = widths.get(axis);
-    if (widest === undefined) {
-      const font = `13px ${styleValue(ctx, element, "font-family")}`;
-      // The longest labels by number of characters: measuring all takes too long.
-      const long = axis.labels.map((label) => shortLabel(label)).sort((a, b) => b.length - a.length);
-      widest = Math.max(0, ...long.slice(0, 99).map((label) => textWidth(label, font)));
-      widths.set(axis, widest);
-    }
-    return Math.ceil(Math.max(34, Math.min(220, 0.24 * width, Math.max(LEAST, widest + 22))));
+  const state: PlotState = {
+    ctx,
+    numbers,
+    lacks,
+    lines,
+    columns,
+    beyond,
+    element,
+    margins,
+    widths,
+    pairs: null,
+    sighted: null,
+    painted: "",
   };
-
-  /** Scroll the pinned token into view, and the other column to the same height. */
-  const follow = (): void => {
-    const pinned = ctx.cell("pinned");
-    if (!pinned) {
-      // Where the view opens, once.
-      if (pairs && sighted !== pairs.query.axis)
-        for (const side of SIDES) columns[side].reveal(openedAt(ctx, ctx.source()));
-      sighted = pairs?.query.axis ?? null;
-      return;
-    }
-    for (const side of SIDES) columns[side].reveal(pinned[side]);
-    for (const side of SIDES) if (pinned[side] < 0) columns[side].scrollTo(columns[opposite(side)].top());
-  };
-
   return {
     element,
     columns,
     margins,
-    follow,
-    layOut(now: Pairs, width: number, height: number): void {
-      pairs = now;
-      const { query, key } = now;
-      const count = Math.max(query.shown.length, key.shown.length, 1);
-      const row = Math.floor(Math.max(LOW, Math.min(HIGH, height / count)));
-      const lanes = lanesOf(width);
-      const own = { query: columnWidth(query.axis, width), key: columnWidth(key.axis, width) };
-      const off = { query: now.queries, key: now.keys };
-      for (const side of SIDES) {
-        const size = { row, width: lanes[side] + own[side], height, lane: lanes[side] };
-        columns[side].layout(now[side], off[side], size);
-      }
-      margins.layOut(now, { width, lanes, own });
-      const [left, right] = [lanes.query + own.query + 2, width - lanes.key - own.key - 2];
-      lines.layout({ width, height, row, left, right, lanes, rows: { query, key } });
-      follow();
-    },
-    /** Draw lines and values, or dim the old picture until there are new ones. */
-    draw({ heads, token: looked, only }: Drawing): void {
-      const { source } = ctx.resolved();
-      const missing = numbers.missing(looked);
-      setFlag(element, "data-stale", Boolean(missing));
-      assign(element, { ariaBusy: String(Boolean(missing)) });
-      // The columns are there, whatever their lines are.
-      lacks(missing && { ...missing, part: true });
-      // The picture of another map would be wrong, even dimmed.
-      if (painted !== source.id || missing?.kind !== "awaited") lines.clear();
-      if (missing) {
-        if (looked) margins.tell(looked); // no numbers of what was shown before
-        return;
-      }
-      painted = source.id;
-      const all = source.heads ?? ["-"];
-      const { palette, scale: mode } = filtersOf(ctx);
-      const ink = barColours(ctx.theme, palette);
-      lines.style({
-        colours:
-          heads.length < 2 ? [ink.amount] : heads.map((head) => headColour(all.indexOf(head as never), ctx.theme)),
-        signs: source.signed ? [ink.against, ink.for] : null,
-        mode,
-        top: numbers.top(looked),
-        only,
-        apart: styleValue(ctx, element, "--aw-apart"),
-      });
-      const scroll = { query: columns.query.top(), key: columns.key.top() };
-      const overview = numbers.huge() ? null : numbers.edges(...columns.query.range());
-      if (overview) lines.edges(overview.edges, scroll);
-      if (overview && looked?.side !== "key") lines.apart(overview.apart, scroll, numbers.top(null));
-      if (looked) {
-        const { values } = numbers.valuesOf(looked.side, looked.index);
-        lines.look(looked, values, scroll, margins.tell(looked));
-      }
-    },
-    /** Say how much of the current token's weight is out of sight; null: there is none. */
-    tellBeyond(looked: Token | null): void {
-      assign(beyond.element, { hidden: !looked });
-      if (!looked || !pairs) return;
-      const side = opposite(looked.side);
-      beyond.show(numbers.valuesOf(looked.side, looked.index).values, pairs[side], columns[side].range());
-    },
-    /** Mark the current token, the pinned one, and what is masked. */
-    mark(looked: Token | null): void {
-      if (!pairs) return;
-      const pinned = ctx.cell("pinned");
-      const { source } = ctx.resolved();
-      for (const side of SIDES) {
-        const isTokenSide = looked?.side === side;
-        const hides = looked && !isTokenSide;
-        columns[side].mark(
-          (isTokenSide ? looked.index : looked?.other) ?? -1,
-          pinned?.[side] ?? -1,
-          (i) =>
-            Boolean(hides) &&
-            isUnread(
-              source,
-              numbers.tile(),
-              ...((side === "key" ? [looked?.index, i] : [i, looked?.index]) as [number, number]),
-            ),
-        );
-      }
-    },
-    /** Mark what is chosen together. */
-    choose(): void {
-      const pins = ctx.pins();
-      const several = pins.length > 1 ? pins : [];
-      for (const side of SIDES) {
-        const tokens = several.flatMap((cell) => (cell[side] < 0 ? [] : [cell[side]]));
-        columns[side].choose(tokens, ctx.span(side));
-      }
-    },
+    follow: () => follow(state),
+    layOut: (now: Pairs, width: number, height: number) => layOut(state, now, width, height),
+    draw: (at: Drawing) => draw(state, at),
+    tellBeyond: (looked: Token | null) => tellBeyond(state, looked),
+    mark: (looked: Token | null) => mark(state, looked),
+    choose: () => choose(state),
   };
+}
+
+function columnWidth(state: PlotState, axis: Axis, width: number): number {
+  const { widths } = state;
+  let widest = widths.get(axis);
+  if (widest === undefined) {
+    const font = `13px ${styleValue(state.ctx, state.element, "font-family")}`;
+    // The longest labels by number of characters: measuring all takes too long.
+    const long = axis.labels.map((label) => shortLabel(label)).sort((a, b) => b.length - a.length);
+    widest = Math.max(0, ...long.slice(0, 99).map((label) => textWidth(label, font)));
+    widths.set(axis, widest);
+  }
+  return Math.ceil(Math.max(34, Math.min(220, 0.24 * width, Math.max(LEAST, widest + 22))));
+}
+
+/** Scroll the pinned token into view, and the other column to the same height. */
+function follow(state: PlotState): void {
+  const { ctx, columns, pairs } = state;
+  const pinned = ctx.cell("pinned");
+  if (!pinned) {
+    // Where the view opens, once.
+    if (pairs && state.sighted !== pairs.query.axis)
+      for (const side of SIDES) columns[side].reveal(openedAt(ctx, ctx.source()));
+    state.sighted = pairs?.query.axis ?? null;
+    return;
+  }
+  for (const side of SIDES) columns[side].reveal(pinned[side]);
+  for (const side of SIDES) if (pinned[side] < 0) columns[side].scrollTo(columns[opposite(side)].top());
+}
+
+function layOut(state: PlotState, now: Pairs, width: number, height: number): void {
+  state.pairs = now;
+  const { query, key } = now;
+  const count = Math.max(query.shown.length, key.shown.length, 1);
+  const row = Math.floor(Math.max(LOW, Math.min(HIGH, height / count)));
+  const lanes = lanesOf(width);
+  const own = { query: columnWidth(state, query.axis, width), key: columnWidth(state, key.axis, width) };
+  const off = { query: now.queries, key: now.keys };
+  for (const side of SIDES) {
+    const size = { row, width: lanes[side] + own[side], height, lane: lanes[side] };
+    state.columns[side].layout(now[side], off[side], size);
+  }
+  state.margins.layOut(now, { width, lanes, own });
+  const [left, right] = [lanes.query + own.query + 2, width - lanes.key - own.key - 2];
+  state.lines.layout({ width, height, row, left, right, lanes, rows: { query, key } });
+  follow(state);
+}
+
+/** Draw lines and values, or dim the old picture until there are new ones. */
+function draw(state: PlotState, { heads, token: looked, only }: Drawing): void {
+  const { ctx, numbers, lines, columns, element, margins } = state;
+  const { source } = ctx.resolved();
+  const missing = numbers.missing(looked);
+  setFlag(element, "data-stale", Boolean(missing));
+  assign(element, { ariaBusy: String(Boolean(missing)) });
+  // The columns are there, whatever their lines are.
+  state.lacks(missing && { ...missing, part: true });
+  // The picture of another map would be wrong, even dimmed.
+  if (state.painted !== source.id || missing?.kind !== "awaited") lines.clear();
+  if (missing) {
+    if (looked) margins.tell(looked); // no numbers of what was shown before
+    return;
+  }
+  state.painted = source.id;
+  const all = source.heads ?? ["-"];
+  const { palette, scale: mode } = filtersOf(ctx);
+  const ink = barColours(ctx.theme, palette);
+  lines.style({
+    colours: heads.length < 2 ? [ink.amount] : heads.map((head) => headColour(all.indexOf(head as never), ctx.theme)),
+    signs: source.signed ? [ink.against, ink.for] : null,
+    mode,
+    top: numbers.top(looked),
+    only,
+    apart: styleValue(ctx, element, "--aw-apart"),
+  });
+  const scroll = { query: columns.query.top(), key: columns.key.top() };
+  const overview = numbers.huge() ? null : numbers.edges(...columns.query.range());
+  if (overview) lines.edges(overview.edges, scroll);
+  if (overview && looked?.side !== "key") lines.apart(overview.apart, scroll, numbers.top(null));
+  if (looked) {
+    const { values } = numbers.valuesOf(looked.side, looked.index);
+    lines.look(looked, values, scroll, margins.tell(looked));
+  }
+}
+
+/** Say how much of the current token's weight is out of sight; null: there is none. */
+function tellBeyond(state: PlotState, looked: Token | null): void {
+  const { beyond, pairs } = state;
+  assign(beyond.element, { hidden: !looked });
+  if (!looked || !pairs) return;
+  const side = opposite(looked.side);
+  beyond.show(state.numbers.valuesOf(looked.side, looked.index).values, pairs[side], state.columns[side].range());
+}
+
+/** Mark the current token, the pinned one, and what is masked. */
+function mark(state: PlotState, looked: Token | null): void {
+  const { ctx } = state;
+  if (!state.pairs) return;
+  const pinned = ctx.cell("pinned");
+  const { source } = ctx.resolved();
+  for (const side of SIDES) {
+    const isTokenSide = looked?.side === side;
+    const hides = looked && !isTokenSide;
+    state.columns[side].mark(
+      (isTokenSide ? looked.index : looked?.other) ?? -1,
+      pinned?.[side] ?? -1,
+      (i) =>
+        Boolean(hides) &&
+        isUnread(
+          source,
+          state.numbers.tile(),
+          ...((side === "key" ? [looked?.index, i] : [i, looked?.index]) as [number, number]),
+        ),
+    );
+  }
+}
+
+/** Mark what is chosen together. */
+function choose(state: PlotState): void {
+  const { ctx } = state;
+  const pins = ctx.pins();
+  const several = pins.length > 1 ? pins : [];
+  for (const side of SIDES) {
+    const tokens = several.flatMap((cell) => (cell[side] < 0 ? [] : [cell[side]]));
+    state.columns[side].choose(tokens, ctx.span(side));
+  }
 }
 
 /** Widths of bars and values next to the tokens. */

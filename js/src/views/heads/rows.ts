@@ -1,5 +1,7 @@
 /** The rows of one side: every element of an axis, unless special tokens stand apart. */
-import type { Axis, Filters } from "../../wire/wire.ts";
+
+import type { Filters } from "../../wire/viewState.ts";
+import type { Axis } from "../../wire/wire.ts";
 import { standApart } from "../base/filters.ts";
 
 export interface Rows {

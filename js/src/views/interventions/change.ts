@@ -75,6 +75,27 @@ const MEANT: Record<string, string> = {
   states: "The model of this trace makes no predictions. Its last states moved by |Δh| / |h| = NUMBER.",
 };
 
+/** The outcomes of the model as recorded and changed, with the most probable of each. */
+function showTable(ctx: ViewContext, body: HTMLElement, { rows, title, kind }: Changed): void {
+  if (rows.length === 0 || kind === "score") {
+    setChildren(body);
+    return;
+  }
+  const [was, is] = [largest(rows, 2), largest(rows, 3)];
+  const chosen = ctx.selection.get("target");
+  const shown = rows.filter((row, i) => i < FEW || row === was || row === is || row[0] === chosen?.id);
+  const outcomes = shown.map((row): Outcome => {
+    const [id, label, before, after] = row;
+    const marks = [
+      row === was && row !== is ? "was first" : "",
+      row === is && row !== was ? "now first" : "",
+      id === chosen?.id ? "target" : "",
+    ];
+    return { label, before, after, mark: marks.filter(Boolean).join(", "), turned: row === is && row !== was };
+  });
+  setChildren(body, beforeAfter(title || "outcome", outcomes, percent));
+}
+
 export function createChange(ctx: ViewContext, answers: Answers): Change {
   const state = createProgress(ctx.signal);
   const [best, distance, target] = [h("div"), h("div"), h("div")];
@@ -121,26 +142,6 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
     setChildren(body, ...(shown.length ? [beforeAfter(title || "outcome", shown, percent)] : []));
   };
 
-  const table = ({ rows, title, kind }: Changed): void => {
-    if (rows.length === 0 || kind === "score") {
-      setChildren(body);
-      return;
-    }
-    const [was, is] = [largest(rows, 2), largest(rows, 3)];
-    const chosen = ctx.selection.get("target");
-    const shown = rows.filter((row, i) => i < FEW || row === was || row === is || row[0] === chosen?.id);
-    const outcomes = shown.map((row): Outcome => {
-      const [id, label, before, after] = row;
-      const marks = [
-        row === was && row !== is ? "was first" : "",
-        row === is && row !== was ? "now first" : "",
-        id === chosen?.id ? "target" : "",
-      ];
-      return { label, before, after, mark: marks.filter(Boolean).join(", "), turned: row === is && row !== was };
-    });
-    setChildren(body, beforeAfter(title || "outcome", outcomes, percent));
-  };
-
   return {
     element,
     place() {
@@ -181,7 +182,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
       drawnKey = stateKey;
       if (last) {
         showWords(last);
-        table(last);
+        showTable(ctx, body, last);
       } else if (why) {
         for (const line of [best, target, distance]) setText(line, "");
         setChildren(body);

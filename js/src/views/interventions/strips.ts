@@ -30,6 +30,46 @@ const NAMES = 44;
 /** px along the bars that a label needs, lying and rising. */
 const [LABEL, RISING] = [44, 16];
 
+/** The values of one lane as bars, up to `most`; the pen is left faint, for the line below them. */
+function paintLane(
+  pen: CanvasRenderingContext2D,
+  lane: number,
+  values: ArrayLike<number> & Iterable<number>,
+  most: number,
+  cell: number,
+  column: (key: number) => number,
+): void {
+  const base = lane * (LANE + GAP) + LANE;
+  const inset = cell > 5 ? 1 : 0;
+  for (const [i, value] of [...values].entries()) {
+    const high = value > 0 ? Math.max(0.75, ((LANE - 1) * value) / most) : 0;
+    pen.fillRect(column(i) * cell, base - high, Math.max(0.6, cell - inset), high);
+  }
+  pen.globalAlpha = 0.4;
+}
+
+/** Labels below the bars, as many as there is room for. */
+function showLabels(
+  below: HTMLElement,
+  labels: readonly string[],
+  cell: number,
+  column: (key: number) => number,
+): void {
+  const room = cell * labels.length;
+  const rises = cell < LABEL;
+  setFlag(below, "data-slant", rises);
+  below.replaceChildren(
+    ...thinned(labels.length, cell, rises ? RISING : LABEL).map((i) => {
+      const text = shortLabel(labels[i] as string, 12);
+      const label = h("bdi", { title: text }, text);
+      // The last lying label stays within the picture.
+      if (!rises) label.style.maxWidth = `${cell}px`;
+      label.style.left = `${Math.min(room - (rises ? 0 : LABEL / 2), (column(i) + 0.5) * cell)}px`;
+      return label;
+    }),
+  );
+}
+
 export function createStrips(
   ctx: Pick<ViewContext, "theme">,
   signal: AbortSignal,
@@ -112,31 +152,14 @@ export function createStrips(
       for (const value of [...before, ...after]) most = Math.max(most, value);
       if (!pen) return most;
       const cell = room / count;
-      const inset = cell > 5 ? 1 : 0;
       [before, after].forEach((values, lane) => {
-        const base = lane * (LANE + GAP) + LANE;
         const name = names.children[lane] as Element;
         pen.fillStyle = (lane === 0 && styleValue(ctx, name, "--aw-apart")) || styleValue(ctx, name, "color");
-        for (const [i, value] of values.entries()) {
-          const high = value > 0 ? Math.max(0.75, ((LANE - 1) * value) / most) : 0;
-          pen.fillRect(column(i) * cell, base - high, Math.max(0.6, cell - inset), high);
-        }
-        pen.globalAlpha = 0.4;
-        pen.fillRect(0, base, room, 1);
+        paintLane(pen, lane, values, most, cell, column);
+        pen.fillRect(0, lane * (LANE + GAP) + LANE, room, 1);
         pen.globalAlpha = 1;
       });
-      const rises = cell < LABEL;
-      setFlag(below, "data-slant", rises);
-      below.replaceChildren(
-        ...thinned(count, cell, rises ? RISING : LABEL).map((i) => {
-          const text = shortLabel(labels[i] as string, 12);
-          const label = h("bdi", { title: text }, text);
-          // The last lying label stays within the picture.
-          if (!rises) label.style.maxWidth = `${cell}px`;
-          label.style.left = `${Math.min(room - (rises ? 0 : LABEL / 2), (column(i) + 0.5) * cell)}px`;
-          return label;
-        }),
-      );
+      showLabels(below, labels, cell, column);
       mark(chosen, key);
       mark(cursor, at);
       plot.ariaLabel = `row of attention over ${count} keys, before and after. Arrow keys move, Enter pins a key.`;

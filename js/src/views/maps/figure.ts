@@ -9,7 +9,7 @@ import { createEdges } from "./edges.ts";
 import { createInk } from "./ink.ts";
 import { createLabels, labelRoom, slantHeight, slantLength, textWidth } from "./labels.ts";
 import { createShares, HEADING, HEADING_HEIGHT, type Numbers } from "./shares.ts";
-import { createSinkColumn } from "./sinkColumn.ts";
+import { createSinkColumn, type SinkColumn } from "./sinkColumn.ts";
 import { type Box, fit, type Size } from "./size.ts";
 
 /** px of a cell from which lines divide the cells. */
@@ -40,6 +40,16 @@ export interface FigureEvents {
   move(rows: number, cols: number): void;
   /** Switch between a window and the whole map. */
   whole(): void;
+}
+
+/** Put the column of the sink before the plot, or take it away; returns the px that it takes. */
+function placeSink(sink: SinkColumn, plot: HTMLElement, hasSink: boolean, size: Size, topRoom: number): number {
+  for (const part of [sink.name, sink.element]) {
+    if (!hasSink) part.remove();
+    else if (part.parentElement !== plot.parentElement) plot.before(part);
+  }
+  if (hasSink) sink.layout(size, topRoom);
+  return hasSink ? sink.room(size.cellWidth) : 0;
 }
 
 /** `what` is its role description; `over` are overlays. */
@@ -131,21 +141,10 @@ export function createFigure(
       query.open(size.rows);
       key.open(size.cols);
       label();
-      for (const part of [sink.name, sink.element]) {
-        if (!hasSink) part.remove();
-        else if (part.parentElement !== element) plot.before(part);
-      }
-      if (hasSink) sink.layout(size, topRoom);
+      const before = placeSink(sink, plot, hasSink, size, topRoom);
       shares.layout(names, numbers, size, top.flat() ? 0 : overhang(key, size, font, topRoom), isNarrow);
-      const before = hasSink ? sink.room(size.cellWidth) : 0;
-      setSizes(element, {
-        left: leftRoom + before,
-        sink: before,
-        top: above,
-        width: size.width,
-        height: size.height,
-        foot,
-      });
+      const { width, height } = size;
+      setSizes(element, { left: leftRoom + before, sink: before, top: above, width, height, foot });
       setSizes(plot, { across: size.cellWidth, down: size.cellHeight });
       return size;
     },

@@ -1,14 +1,19 @@
 /**
  * A sound on one axis of seconds: wave, spectrogram, words, and a map below them. What is chosen is marked through all of
  * it, can be heard, and is the row that linked views show.
+ *
+ * `update` reads words, map and values, and draws all of it; `mark` draws anew what marks the picture, for a pointer that moves.
+ * The stage (audio/stage.ts) turns seconds into px, and the pointer into a second, a lane and a row.
  */
 
 import { heatMap } from "../../colour.ts";
+import type { Change, ViewContext } from "../../context.ts";
 import {
   assign,
   createWatch,
   h,
   iconButton,
+  type KeyHandlers,
   keyboard,
   on,
   onResize,
@@ -19,15 +24,16 @@ import {
   shortLabel,
 } from "../../dom.ts";
 import { withinError } from "../../numbers.ts";
-import { createAnswers } from "../../wire/answers.ts";
-import { createScale } from "../base/colourScale.ts";
-import { createCopyButton, type NumberPlace } from "../base/copyPython.ts";
-import { createFrame } from "../base/frame.ts";
-import { createMenu } from "../base/menu.ts";
+import { type Answers, createAnswers } from "../../wire/answers.ts";
+import type { SelectionState } from "../../wire/wire.ts";
+import { type ColourScale, createScale } from "../base/colourScale.ts";
+import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { createFrame, type Frame } from "../base/frame.ts";
+import { createMenu, type Menu } from "../base/menu.ts";
 import { type Missing, missingAnswer } from "../base/missing.ts";
 import { whereWords } from "../base/navigation.ts";
-import { createSegments } from "../base/segmentedControl.ts";
-import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
+import { createSegments, type Segments } from "../base/segmentedControl.ts";
+import { type Control, createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import {
   ALIGNMENT,
@@ -42,11 +48,11 @@ import {
   seconds,
   wordAt,
 } from "./audio/heard.ts";
-import { createPanel } from "./audio/panel.ts";
+import { createPanel, type Panel } from "./audio/panel.ts";
 import { createPlayer, type SoundPlayer } from "./audio/player.ts";
-import { createStage, type Shown, type Spot } from "./audio/stage.ts";
+import { createStage, type Shown, type Spot, type Stage } from "./audio/stage.ts";
 import { moved, type Stretch, zoomed } from "./audio/stretch.ts";
-import { createText } from "./audio/text.ts";
+import { createText, type Text } from "./audio/text.ts";
 import { pyramidOf } from "./audio/wave.ts";
 import { mediaOf } from "./media.ts";
 
@@ -57,32 +63,80 @@ const ZOOM = 1.6;
 const KEYS = "← →: word · Space: play it · + −: zoom · Shift + ← →: move · 0: all of it · Escape: let go";
 const NONE: readonly SpokenWord[] = [];
 
+/** What the view consists of, and what it shows. */
+interface AudioState {
+  readonly ctx: ViewContext;
+  readonly root: HTMLElement;
+  readonly signal: AbortSignal;
+  /** Inside another view, what that one shows is drawn: its method, stack, unit, layer and head. */
+  readonly isInside: boolean;
+  readonly answers: Answers;
+  readonly maps: Menu;
+  readonly rowKinds: Segments<Rows>;
+  readonly layerAndHead: Control;
+  readonly playMarked: HTMLButtonElement;
+  readonly playAll: HTMLButtonElement;
+  readonly less: HTMLButtonElement;
+  readonly text: Text;
+  readonly stage: Stage;
+  readonly legend: ColourScale;
+  readonly scaleTitle: HTMLSpanElement;
+  readonly where: HTMLSpanElement;
+  readonly panel: Panel;
+  readonly copy: CopyButton;
+  readonly frame: Frame;
+  readonly isOffered: (...values: unknown[]) => boolean;
+  readonly isLoaded: (...values: unknown[]) => boolean;
+  /** Plays the sound; null until it is loaded. */
+  player: SoundPlayer | null;
+  /** The words and when they are said. */
+  said: SpokenWords | null;
+  /** The map and its values; null: it is awaited, or there is none. */
+  map: HeardMap | null;
+  values: Float32Array;
+  /** The shown kind of map. */
+  name: string;
+  /** The seconds that are shown. */
+  stretch: Stretch;
+  /** A pinned word that is not an element of the map, so that the selection cannot hold it; -1: none. */
+  wordOutside: number;
+  /** A span that was dragged, in seconds; null: that of the pinned word. */
+  span: readonly [number, number] | null;
+  /** What is under the pointer. */
+  over: Spot | null;
+  /** px of the picture; 0 while it is not visible. */
+  width: number;
+  height: number;
+  /** The stack that was chosen last, to tell when another view chooses one. */
+  lastStack: string;
+}
+
 export const renderAudioView = view((ctx, root, signal) => {
   const { selection } = ctx;
   // Inside another view, what that one shows is drawn: its method, stack, unit, layer and head.
   const isInside = root !== ctx.el;
-  const answers = createAnswers(ctx, signal, () => update());
-  const maps = createMenu("map", signal, (name) => chooseMap(name));
-  const rowKinds = createSegments<Rows>("rows", { words: "words" }, signal, () => update());
+  const answers = createAnswers(ctx, signal, () => update(state));
+  const maps = createMenu("map", signal, (name) => chooseMap(state, name));
+  const rowKinds = createSegments<Rows>("rows", { words: "words" }, signal, () => update(state));
   const place = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
   const playMarked = h("button.button.audio-play", { type: "button" });
   const playAll = h("button.button.audio-all", { type: "button" }, "▶ all");
-  const less = iconButton(signal, "−", "show more of the sound", () => zoom(ZOOM));
-  const more = iconButton(signal, "+", "zoom in", () => zoom(1 / ZOOM));
+  const less = iconButton(signal, "−", "show more of the sound", () => zoom(state, ZOOM));
+  const more = iconButton(signal, "+", "zoom in", () => zoom(state, 1 / ZOOM));
   const text = createText(
     signal,
-    (word) => pin(word),
-    (word) => hover(word),
+    (word) => pin(state, word),
+    (word) => hover(state, word),
   );
   const stage = createStage(() => ctx.theme);
   const legend = createScale();
   const [what, where] = [h("span.audio-what"), h("span.where")];
   const panel = createPanel(
     signal,
-    (value) => numberText(value),
-    (word) => pin(word),
+    (value) => numberText(state, value),
+    (word) => pin(state, word),
   );
-  const copy = createCopyButton(ctx, signal, () => numberPlace());
+  const copy = createCopyButton(ctx, signal, () => numberPlace(state));
   const pane = h("div.audio-pane", stage.element);
   const frame = createFrame(ctx, root, {
     controls: [
@@ -104,357 +158,62 @@ export const renderAudioView = view((ctx, root, signal) => {
   });
   const isOffered = createWatch();
   const isLoaded = createWatch();
-  let player: SoundPlayer | null = null;
-  let said: SpokenWords | null = null;
-  let map: HeardMap | null = null;
-  let values: Float32Array = new Float32Array();
-  let name = "";
-  let stretch: Stretch = { from: 0, to: 1 };
-  /** A pinned word that is not an element of the map, so that the selection cannot hold it; -1: none. */
-  let own = -1;
-  /** A span that was dragged, in seconds; null: that of the pinned word. */
-  let span: readonly [number, number] | null = null;
-  let over: Spot | null = null;
-  let [width, height] = [0, 0];
-  let lastStack = selection.get("stack");
+
+  const state: AudioState = {
+    ctx,
+    root,
+    signal,
+    isInside,
+    answers,
+    maps,
+    rowKinds,
+    layerAndHead: place,
+    playMarked,
+    playAll,
+    less,
+    text,
+    stage,
+    legend,
+    scaleTitle: what,
+    where,
+    panel,
+    copy,
+    frame,
+    isOffered,
+    isLoaded,
+    player: null,
+    said: null,
+    map: null,
+    values: new Float32Array(),
+    name: "",
+    stretch: { from: 0, to: 1 },
+    wordOutside: -1,
+    span: null,
+    over: null,
+    width: 0,
+    height: 0,
+    lastStack: selection.get("stack"),
+  };
+  listen(state, pane);
+  return (changed) => onChange(state, changed);
+});
+
+/** Let buttons, keys and the pointer play, mark and zoom. */
+function listen(state: AudioState, pane: HTMLDivElement): void {
+  const { ctx, isInside, root, signal, playMarked, playAll, text, stage } = state;
 
   root.classList.add("aw-audio");
   setFlag(root, "data-inside", isInside);
   root.role = "group";
   reserve(playMarked, "▶ 00.00 – 00.00 s");
 
-  const words = (): readonly SpokenWord[] => said?.words ?? NONE;
-  const whole = (): number => said?.seconds || 1;
-  const choice = (): MapChoice | undefined => said?.maps.find((one) => one.name === name) ?? said?.maps[0];
-  /** Which side of the map the words of the selection are: what was written, or what was heard. */
-  const sideOf = (stack: string): "written" | "spoken" => (/cross|decoder/.test(stack) ? "written" : "spoken");
-  const wordOf = (which: "pinned" | "hover"): number => {
-    const cell = selection.get(which);
-    if (cell?.unit !== "word" || cell.query < 0) return -1;
-    const side = sideOf(selection.get("stack"));
-    return words().findIndex((word) => word[side] === cell.query);
-  };
-  const pinned = (): number => (own >= 0 ? own : wordOf("pinned"));
-  const stackOfMap = (): string => {
-    if (name !== ALIGNMENT) return name;
-    return ctx.header().sources.some(({ stack }) => stack === "cross") ? "cross" : selection.get("stack");
-  };
-  const chooseMap = (next: string): void => {
-    name = next;
-    if (name !== ALIGNMENT) selection.set({ stack: name, ...repinned(name) });
-    lastStack = selection.get("stack");
-    update();
-  };
-  /** The pinned word, counted as another stack counts words. */
-  const repinned = (stack: string): Parameters<typeof selection.set>[0] => {
-    const word = words()[wordOf("pinned")];
-    const query = word?.[sideOf(stack)] ?? -1;
-    return query < 0 ? {} : { pinned: { unit: "word", query, key: -1 } };
-  };
-  const cellOf = (word: number) => {
-    const query = words()[word]?.[sideOf(stackOfMap())] ?? -1;
-    return query < 0 ? null : { unit: "word", query, key: -1 };
-  };
-  const pin = (word: number): void => {
-    span = null;
-    player?.stop();
-    const isSame = word === pinned();
-    own = isSame || cellOf(word) ? -1 : word;
-    selection.set({ stack: stackOfMap(), pinned: isSame ? null : cellOf(word), span: null });
-    lastStack = selection.get("stack");
-    bringInSight(words()[word]);
-    update();
-  };
-  const hover = (word: number): void => selection.hover(word < 0 ? null : cellOf(word));
-  const bringInSight = (word: SpokenWord | undefined): void => {
-    if (!word || (word.start >= stretch.from && word.end <= stretch.to)) return;
-    stretch = moved(stretch, (word.start + word.end - stretch.from - stretch.to) / 2, whole());
-  };
-  const marked = (): readonly [number, number] | null => {
-    const word = words()[pinned()];
-    return span ?? (word ? [word.start, word.end] : null);
-  };
-  /** The chosen word; without one, that of which the model was least sure. */
-  const focus = (): number => {
-    const chosen = wordOf("hover") >= 0 ? wordOf("hover") : pinned();
-    if (chosen >= 0) return chosen;
-    const least = words().reduce((best, { p }, i) => ((p ?? 1) < (words()[best]?.p ?? 1) ? i : best), 0);
-    return words().length ? least : -1;
-  };
-  const args = (): Record<string, unknown> => {
-    const { source, layer, head } = ctx.resolved();
-    if (isInside) return { source: source.id, layer, head };
-    const fixed = name === ALIGNMENT;
-    return { map: name, rows: rowKinds.value(), layer: fixed ? 0 : layer, head: fixed ? "-" : head };
-  };
-  const numberText = (value: number): string => {
-    const unit = map?.what.endsWith("in sd") ? " sd" : "";
-    return `${withinError(value, unit ? 0.005 : 0.0005)}${unit}`;
-  };
-  const isByWord = (): boolean => map?.rows === "words" && map.labels.length === words().length;
-  const rows = (word: number): [number, number] | null => {
-    const own = words()[word];
-    if (!map || !own) return null;
-    return isByWord() ? [word, word] : rowsOf(map, own);
-  };
-  const numberPlace = (): NumberPlace | null => {
-    const word = pinned();
-    const row = rows(word)?.[0];
-    if (!map || row === undefined) return null;
-    const second = Number(((peakOf(values, row, map.columns)[0] + 0.5) * map.step).toFixed(3));
-    const { map: of, rows: kind, layer, head } = args();
-    return { of: "heard", row, second, map: of, rows: kind, ...(of !== ALIGNMENT && { layer, head }) };
-  };
-
-  const shown = (): Shown => {
-    const [chosen, pointed] = [pinned(), wordOf("hover")];
-    return {
-      stretch,
-      words: words(),
-      map,
-      values,
-      range: range(),
-      rows: rows(chosen),
-      over: pointed >= 0 && pointed !== chosen ? rows(pointed) : null,
-      marked: marked(),
-      word: chosen,
-      hovered: pointed,
-    };
-  };
-  /** From zero, or of signed values from below it as far as above. */
-  const range = (): [number, number] => {
-    const low = values.reduce((least, value) => Math.min(least, value), 0);
-    const high = values.reduce((most, value) => Math.max(most, value), 0);
-    return low < 0 && name !== ALIGNMENT ? [Math.min(low, -high), Math.max(-low, high)] : [0, high || 1];
-  };
-
-  const offer = (): void => {
-    if (!said) return;
-    if (!said.maps.some((one) => one.name === name)) name = said.maps[0]?.name ?? "";
-    const stack = selection.get("stack");
-    // A linked view went to another stack.
-    if (stack !== lastStack && name !== ALIGNMENT && said.maps.some((one) => one.name === stack)) name = stack;
-    lastStack = stack;
-    maps.offer(
-      said.maps.map((one) => ({ value: one.name, label: one.label, note: one.note })),
-      name,
-    );
-    const kinds = choice()?.rows ?? [];
-    if (isOffered(kinds.join())) {
-      const before = rowKinds.value();
-      rowKinds.offer(Object.fromEntries(kinds.map((kind) => [kind, ROWS[kind]])));
-      if (kinds.includes(before)) rowKinds.choose(before);
-    }
-    assign(rowKinds.element, { hidden: kinds.length < 2 });
-    place.show();
-    if (name === ALIGNMENT) for (const element of place.elements) assign(element, { hidden: true });
-  };
-
-  const read = (): Missing | null => {
-    said = answers.get<SpokenWords>("words")?.meta ?? said;
-    if (!said) return missingAnswer(answers, "words", {}, "sound");
-    const { source, layer } = ctx.resolved();
-    if (isInside) name = source.stack;
-    else offer();
-    if (isInside && source.computed && !source.computed.includes(layer)) {
-      const wanted = { source: source.id, layer };
-      answers.get("layer", wanted);
-      return missingAnswer(answers, "layer", wanted, `layer ${ctx.layerName(layer)}`);
-    }
-    const answer = answers.get<HeardMap>("heard", args());
-    if (!answer) return missingAnswer(answers, "heard", args(), "map");
-    if (isLoaded(answer)) {
-      map = answer.meta;
-      const bytes = answer.buffers[0];
-      values = bytes
-        ? new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength))
-        : values;
-    }
-    return null;
-  };
-  const update = (): void => {
-    if (isInside && !isHeard(ctx, ctx.source())) return;
-    const wasReady = said !== null;
-    const missing = read();
-    if (said && !wasReady) stretch = { from: 0, to: whole() };
-    frame.lacks(missing);
-    const at = name === ALIGNMENT ? "" : whereWords(ctx);
-    const title = frame.show("", isInside ? "" : "What the model hears");
-    setText(where, [choice()?.label, at].filter(Boolean).join(" · "));
-    assign(root, { ariaLabel: `${title}: ${words().length} words in ${seconds(whole())} s of sound` });
-    if (!said || width <= 0) return;
-    text.offer(words(), said.why);
-    panel.offer(words());
-    const ends = range();
-    setText(what, map?.what ?? "");
-    legend.show({ map: heatMap(ends[0] < 0, ctx.theme), range: ends, words: map?.what ?? "" });
-    stage.draw(shown(), width, height);
-    mark();
-  };
-  /** What depends on the pointer and on what is marked. */
-  const mark = (): void => {
-    if (!said || width <= 0) return;
-    const now = shown();
-    stage.mark(now);
-    text.mark(now.word, now.hovered);
-    const at = focus();
-    const span = marked();
-    panel.show(at, map, values, rows(at)?.[0] ?? -1, span);
-    copy.show();
-    const isPlaying = player?.at() != null;
-    setText(playMarked, isPlaying ? "■ stop" : span ? `▶ ${seconds(span[0])} – ${seconds(span[1])} s` : "▶ –");
-    assign(playMarked, { disabled: !player || !(span || isPlaying) });
-    assign(playAll, { disabled: !player });
-    assign(less, { disabled: stretch.to - stretch.from >= whole() });
-    const words = sentence(now);
-    frame.readout.show(words, true);
-    assign(stage.element, { ariaLabel: `Sound of ${seconds(whole())} s. ${words}`.trim() });
-  };
-  const sentence = ({ word, hovered }: Shown): string => {
-    const { window: frames, seconds: heard } = said as SpokenWords;
-    const padding =
-      frames > heard + 1
-        ? `${seconds(heard)} s of the ${frames.toFixed(0)} s window hold sound; the rest is padding, not drawn`
-        : "";
-    if (over && (over.lane === "map" || over.lane === "wave" || over.lane === "mel")) {
-      const column = map ? Math.floor(over.second / map.step) : -1;
-      const value = over.row >= 0 && map && column < map.columns ? values[over.row * map.columns + column] : undefined;
-      const about =
-        value === undefined ? "" : `“${shortLabel(map?.labels[over.row] ?? "", 24)}”: ${numberText(value)} · `;
-      return `${about}${seconds(over.second)} s`;
-    }
-    const one = words()[hovered >= 0 ? hovered : word];
-    if (!one) return [span ? `${seconds(span[0])} – ${seconds(span[1])} s` : "", padding].filter(Boolean).join(" · ");
-    const row = rows(hovered >= 0 ? hovered : word)?.[0];
-    const [at, value] = map && row !== undefined ? peakOf(values, row, map.columns) : [0, NaN];
-    const outside = row === undefined ? undefined : map?.outside?.[row];
-    return [
-      `“${shortLabel(one.word, 24)}” ${seconds(one.start)} – ${seconds(one.end)} s`,
-      map && row !== undefined ? `peak ${numberText(value)} at ${seconds(at * map.step)} s` : "",
-      one.p === null ? "" : `p ${one.p.toFixed(2)}`,
-      outside === undefined ? "" : `${(100 * outside).toFixed(0)} % on padding`,
-      hovered >= 0 ? "" : "pinned",
-      padding,
-    ]
-      .filter(Boolean)
-      .join(" · ");
-  };
-
-  const zoom = (factor: number, second?: number): void => {
-    const held = marked();
-    const middle = held ? (held[0] + held[1]) / 2 : (stretch.from + stretch.to) / 2;
-    stretch = zoomed(stretch, factor, second ?? middle, whole());
-    update();
-  };
-  const pan = (share: number): void => {
-    stretch = moved(stretch, share * (stretch.to - stretch.from), whole());
-    update();
-  };
-  const follow = (): void => {
-    const second = player?.at() ?? null;
-    stage.hear(second);
-    if (second !== null && !signal.aborted) requestAnimationFrame(follow);
-  };
-  const play = (from: number, to: number): void => {
-    if (player?.at() != null) player.stop();
-    else player?.play(from, to);
-  };
-  const playSpan = (): void => {
-    const held = marked();
-    if (held) play(...held);
-    else play(0, whole());
-  };
-  const step = (by: number): void => {
-    const now = pinned();
-    const next = now < 0 ? (by > 0 ? 0 : words().length - 1) : now + by;
-    if (words()[next]) pin(next);
-  };
-  const release = (): void => {
-    [span, own] = [null, -1];
-    selection.clear();
-    update();
-  };
-  /** Mark a span, and in linked views the words that it covers. */
-  const take = (from: number, to: number): void => {
-    span = from < to ? [from, to] : [to, from];
-    own = -1;
-    const inside = words().filter(({ start, end, spoken }) => spoken >= 0 && start < span![1] && end > span![0]);
-    const [first, last] = [inside[0], inside.at(-1)];
-    const covered =
-      first && last ? { start: first.spoken, stop: last.spoken + 1, unit: "word", side: "key" as const } : null;
-    selection.set({ pinned: null, span: covered });
-    update();
-  };
-
-  on(playMarked, signal, { click: () => (player?.at() != null ? player.stop() : playSpan()) });
-  on(playAll, signal, { click: () => play(0, whole()) });
-  const keys = {
-    ArrowLeft: () => step(-1),
-    ArrowRight: () => step(1),
-    " ": playSpan,
-    "+": () => zoom(1 / ZOOM),
-    "Shift++": () => zoom(1 / ZOOM),
-    "=": () => zoom(1 / ZOOM),
-    "-": () => zoom(ZOOM),
-    "0": () => zoom(Number.POSITIVE_INFINITY),
-    "Shift+ArrowLeft": () => pan(-0.25),
-    "Shift+ArrowRight": () => pan(0.25),
-    Escape: release,
-  };
+  on(playMarked, signal, { click: () => (state.player?.at() != null ? state.player.stop() : playSpan(state)) });
+  on(playAll, signal, { click: () => play(state, 0, whole(state)) });
+  const keys = keysOf(state);
   keyboard(stage.element, signal, keys, KEYS);
   keyboard(text.element, signal, keys);
 
-  let drag: { x: number; second: number; lane: Spot["lane"]; from: Stretch; has: boolean } | null = null;
-  const wordAtSpot = ({ second, lane, row }: Spot): number => {
-    if (lane !== "map") return lane === "axis" ? -1 : wordAt(words(), second);
-    if (isByWord()) return row;
-    const own = row >= 0 ? map?.spans[row] : null;
-    return own ? wordAt(words(), (own[0] + own[1]) / 2) : -1;
-  };
-  on(stage.element, signal, {
-    pointerdown(event) {
-      if (event.button !== 0) return;
-      const { second, lane } = stage.spot(event);
-      drag = { x: event.clientX, second, lane, from: stretch, has: false };
-    },
-    pointermove(event) {
-      over = stage.spot(event);
-      if (drag && !drag.has && Math.abs(event.clientX - drag.x) > FAR) {
-        drag.has = true;
-        stage.element.setPointerCapture(event.pointerId);
-      }
-      if (drag?.has && drag.lane === "axis") {
-        stretch = moved(drag.from, (drag.x - event.clientX) / stage.scale(), whole());
-        update();
-      } else if (drag?.has) {
-        span = drag.second < over.second ? [drag.second, over.second] : [over.second, drag.second];
-        mark();
-      } else {
-        hover(wordAtSpot(over));
-        mark();
-      }
-    },
-    pointerup(event) {
-      const now = drag;
-      drag = null;
-      if (!now) return;
-      const spot = stage.spot(event);
-      if (now.has && now.lane !== "axis") take(now.second, spot.second);
-      else if (!now.has) {
-        const word = wordAtSpot(spot);
-        if (word >= 0) pin(word);
-        else if (spot.lane !== "axis") release();
-      }
-    },
-    pointercancel() {
-      drag = null;
-    },
-    pointerleave() {
-      over = null;
-      hover(-1);
-      mark();
-    },
-  });
+  listenToDrag(state);
   stage.element.addEventListener(
     "wheel",
     (event) => {
@@ -462,36 +221,441 @@ export const renderAudioView = view((ctx, root, signal) => {
       const isZoom = event.ctrlKey || event.metaKey;
       if (!isZoom && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
       event.preventDefault();
-      if (isZoom) zoom(Math.exp(event.deltaY / 200), stage.spot(event).second);
-      else pan(event.deltaX / 800);
+      if (isZoom) zoom(state, Math.exp(event.deltaY / 200), stage.spot(event).second);
+      else pan(state, event.deltaX / 800);
     },
     { signal, passive: false },
   );
   onResize(pane, signal, (box) => {
     const now = [Math.floor(box.width), Math.floor(box.height)] as const;
-    if (now[0] <= 0 || (now[0] === width && now[1] === height)) return;
-    [width, height] = now;
-    update();
+    if (now[0] <= 0 || (now[0] === state.width && now[1] === state.height)) return;
+    [state.width, state.height] = now;
+    update(state);
   });
   void mediaOf(ctx).then((found) => {
     if (signal.aborted || found?.media.kind !== "sound") return;
     const [bytes, bins = new Uint8Array()] = found.buffers;
     const samples = new Int16Array(bytes?.buffer ?? new ArrayBuffer(0));
-    player = createPlayer(samples, found.media.rate, signal, () => {
-      mark();
-      follow();
+    state.player = createPlayer(samples, found.media.rate, signal, () => {
+      mark(state);
+      follow(state);
     });
     stage.load({ media: found.media, wave: pyramidOf(samples), bins });
-    update();
+    update(state);
   });
   setChildren(playAll, "▶ all");
   setFlag(playMarked, "data-primary", true);
-  return (changed) => {
-    if (only(changed, "hover")) mark();
-    else {
-      if (changed.has("pinned") && selection.get("pinned")) own = -1;
-      if (changed.has("pinned")) span = selection.get("pinned") || !selection.get("span") ? null : span;
-      update();
-    }
+}
+
+/** The keys of the stage and of the text above it. */
+function keysOf(state: AudioState): KeyHandlers {
+  return {
+    ArrowLeft: () => step(state, -1),
+    ArrowRight: () => step(state, 1),
+    " ": () => playSpan(state),
+    "+": () => zoom(state, 1 / ZOOM),
+    "Shift++": () => zoom(state, 1 / ZOOM),
+    "=": () => zoom(state, 1 / ZOOM),
+    "-": () => zoom(state, ZOOM),
+    "0": () => zoom(state, Number.POSITIVE_INFINITY),
+    "Shift+ArrowLeft": () => pan(state, -0.25),
+    "Shift+ArrowRight": () => pan(state, 0.25),
+    Escape: () => release(state),
   };
-});
+}
+
+/** Let a drag along the axis move the sound, a drag elsewhere mark a span, and a click pin a word. */
+function listenToDrag(state: AudioState): void {
+  const { stage, signal } = state;
+  let drag: { x: number; second: number; lane: Spot["lane"]; from: Stretch; has: boolean } | null = null;
+  on(stage.element, signal, {
+    pointerdown(event) {
+      if (event.button !== 0) return;
+      const { second, lane } = stage.spot(event);
+      drag = { x: event.clientX, second, lane, from: state.stretch, has: false };
+    },
+    pointermove(event) {
+      state.over = stage.spot(event);
+      if (drag && !drag.has && Math.abs(event.clientX - drag.x) > FAR) {
+        drag.has = true;
+        stage.element.setPointerCapture(event.pointerId);
+      }
+      if (drag?.has && drag.lane === "axis") {
+        state.stretch = moved(drag.from, (drag.x - event.clientX) / stage.scale(), whole(state));
+        update(state);
+      } else if (drag?.has) {
+        state.span =
+          drag.second < state.over.second ? [drag.second, state.over.second] : [state.over.second, drag.second];
+        mark(state);
+      } else {
+        hover(state, wordAtSpot(state, state.over));
+        mark(state);
+      }
+    },
+    pointerup(event) {
+      const now = drag;
+      drag = null;
+      if (!now) return;
+      const spot = stage.spot(event);
+      if (now.has && now.lane !== "axis") take(state, now.second, spot.second);
+      else if (!now.has) {
+        const word = wordAtSpot(state, spot);
+        if (word >= 0) pin(state, word);
+        else if (spot.lane !== "axis") release(state);
+      }
+    },
+    pointercancel() {
+      drag = null;
+    },
+    pointerleave() {
+      state.over = null;
+      hover(state, -1);
+      mark(state);
+    },
+  });
+}
+
+function words(state: AudioState): readonly SpokenWord[] {
+  return state.said?.words ?? NONE;
+}
+
+function whole(state: AudioState): number {
+  return state.said?.seconds || 1;
+}
+
+function choice(state: AudioState): MapChoice | undefined {
+  return state.said?.maps.find((one) => one.name === state.name) ?? state.said?.maps[0];
+}
+
+/** Which side of the map the words of the selection are: what was written, or what was heard. */
+function sideOf(stack: string): "written" | "spoken" {
+  return /cross|decoder/.test(stack) ? "written" : "spoken";
+}
+
+function wordOf(state: AudioState, which: "pinned" | "hover"): number {
+  const { selection } = state.ctx;
+  const cell = selection.get(which);
+  if (cell?.unit !== "word" || cell.query < 0) return -1;
+  const side = sideOf(selection.get("stack"));
+  return words(state).findIndex((word) => word[side] === cell.query);
+}
+
+function pinned(state: AudioState): number {
+  return state.wordOutside >= 0 ? state.wordOutside : wordOf(state, "pinned");
+}
+
+function stackOfMap(state: AudioState): string {
+  const { ctx, name } = state;
+  if (name !== ALIGNMENT) return name;
+  return ctx.header().sources.some(({ stack }) => stack === "cross") ? "cross" : ctx.selection.get("stack");
+}
+
+function chooseMap(state: AudioState, next: string): void {
+  const { selection } = state.ctx;
+  state.name = next;
+  if (state.name !== ALIGNMENT) selection.set({ stack: state.name, ...repinned(state, state.name) });
+  state.lastStack = selection.get("stack");
+  update(state);
+}
+
+/** The pinned word, counted as another stack counts words. */
+function repinned(state: AudioState, stack: string): Partial<Omit<SelectionState, "hover">> {
+  const word = words(state)[wordOf(state, "pinned")];
+  const query = word?.[sideOf(stack)] ?? -1;
+  return query < 0 ? {} : { pinned: { unit: "word", query, key: -1 } };
+}
+
+function cellOf(state: AudioState, word: number): { unit: string; query: number; key: number } | null {
+  const query = words(state)[word]?.[sideOf(stackOfMap(state))] ?? -1;
+  return query < 0 ? null : { unit: "word", query, key: -1 };
+}
+
+function pin(state: AudioState, word: number): void {
+  const { selection } = state.ctx;
+  state.span = null;
+  state.player?.stop();
+  const isSame = word === pinned(state);
+  state.wordOutside = isSame || cellOf(state, word) ? -1 : word;
+  selection.set({ stack: stackOfMap(state), pinned: isSame ? null : cellOf(state, word), span: null });
+  state.lastStack = selection.get("stack");
+  bringInSight(state, words(state)[word]);
+  update(state);
+}
+
+function hover(state: AudioState, word: number): void {
+  state.ctx.selection.hover(word < 0 ? null : cellOf(state, word));
+}
+
+function bringInSight(state: AudioState, word: SpokenWord | undefined): void {
+  if (!word || (word.start >= state.stretch.from && word.end <= state.stretch.to)) return;
+  state.stretch = moved(
+    state.stretch,
+    (word.start + word.end - state.stretch.from - state.stretch.to) / 2,
+    whole(state),
+  );
+}
+
+function marked(state: AudioState): readonly [number, number] | null {
+  const word = words(state)[pinned(state)];
+  return state.span ?? (word ? [word.start, word.end] : null);
+}
+
+/** The chosen word; without one, that of which the model was least sure. */
+function focus(state: AudioState): number {
+  const chosen = wordOf(state, "hover") >= 0 ? wordOf(state, "hover") : pinned(state);
+  if (chosen >= 0) return chosen;
+  const least = words(state).reduce((best, { p }, i) => ((p ?? 1) < (words(state)[best]?.p ?? 1) ? i : best), 0);
+  return words(state).length ? least : -1;
+}
+
+function args(state: AudioState): Record<string, unknown> {
+  const { name } = state;
+  const { source, layer, head } = state.ctx.resolved();
+  if (state.isInside) return { source: source.id, layer, head };
+  const fixed = name === ALIGNMENT;
+  return { map: name, rows: state.rowKinds.value(), layer: fixed ? 0 : layer, head: fixed ? "-" : head };
+}
+
+function numberText(state: AudioState, value: number): string {
+  const unit = state.map?.what.endsWith("in sd") ? " sd" : "";
+  return `${withinError(value, unit ? 0.005 : 0.0005)}${unit}`;
+}
+
+function isByWord(state: AudioState): boolean {
+  return state.map?.rows === "words" && state.map.labels.length === words(state).length;
+}
+
+function rows(state: AudioState, word: number): [number, number] | null {
+  const { map } = state;
+  const own = words(state)[word];
+  if (!map || !own) return null;
+  return isByWord(state) ? [word, word] : rowsOf(map, own);
+}
+
+function numberPlace(state: AudioState): NumberPlace | null {
+  const { map } = state;
+  const word = pinned(state);
+  const row = rows(state, word)?.[0];
+  if (!map || row === undefined) return null;
+  const second = Number(((peakOf(state.values, row, map.columns)[0] + 0.5) * map.step).toFixed(3));
+  const { map: of, rows: kind, layer, head } = args(state);
+  return { of: "heard", row, second, map: of, rows: kind, ...(of !== ALIGNMENT && { layer, head }) };
+}
+
+function shown(state: AudioState): Shown {
+  const [chosen, pointed] = [pinned(state), wordOf(state, "hover")];
+  return {
+    stretch: state.stretch,
+    words: words(state),
+    map: state.map,
+    values: state.values,
+    range: range(state),
+    rows: rows(state, chosen),
+    over: pointed >= 0 && pointed !== chosen ? rows(state, pointed) : null,
+    marked: marked(state),
+    word: chosen,
+    hovered: pointed,
+  };
+}
+
+/** From zero, or of signed values from below it as far as above. */
+function range(state: AudioState): [number, number] {
+  const { values } = state;
+  const low = values.reduce((least, value) => Math.min(least, value), 0);
+  const high = values.reduce((most, value) => Math.max(most, value), 0);
+  return low < 0 && state.name !== ALIGNMENT ? [Math.min(low, -high), Math.max(-low, high)] : [0, high || 1];
+}
+
+function offer(state: AudioState): void {
+  const { rowKinds, layerAndHead, said } = state;
+  if (!said) return;
+  if (!said.maps.some((one) => one.name === state.name)) state.name = said.maps[0]?.name ?? "";
+  const stack = state.ctx.selection.get("stack");
+  // A linked view went to another stack.
+  if (stack !== state.lastStack && state.name !== ALIGNMENT && said.maps.some((one) => one.name === stack))
+    state.name = stack;
+  state.lastStack = stack;
+  state.maps.offer(
+    said.maps.map((one) => ({ value: one.name, label: one.label, note: one.note })),
+    state.name,
+  );
+  const kinds = choice(state)?.rows ?? [];
+  if (state.isOffered(kinds.join())) {
+    const before = rowKinds.value();
+    rowKinds.offer(Object.fromEntries(kinds.map((kind) => [kind, ROWS[kind]])));
+    if (kinds.includes(before)) rowKinds.choose(before);
+  }
+  assign(rowKinds.element, { hidden: kinds.length < 2 });
+  layerAndHead.show();
+  if (state.name === ALIGNMENT) for (const element of layerAndHead.elements) assign(element, { hidden: true });
+}
+
+function read(state: AudioState): Missing | null {
+  const { ctx, isInside, answers } = state;
+  state.said = answers.get<SpokenWords>("words")?.meta ?? state.said;
+  if (!state.said) return missingAnswer(answers, "words", {}, "sound");
+  const { source, layer } = ctx.resolved();
+  if (isInside) state.name = source.stack;
+  else offer(state);
+  if (isInside && source.computed && !source.computed.includes(layer)) {
+    const wanted = { source: source.id, layer };
+    answers.get("layer", wanted);
+    return missingAnswer(answers, "layer", wanted, `layer ${ctx.layerName(layer)}`);
+  }
+  const answer = answers.get<HeardMap>("heard", args(state));
+  if (!answer) return missingAnswer(answers, "heard", args(state), "map");
+  if (state.isLoaded(answer)) {
+    state.map = answer.meta;
+    const bytes = answer.buffers[0];
+    state.values = bytes
+      ? new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength))
+      : state.values;
+  }
+  return null;
+}
+
+function update(state: AudioState): void {
+  const { ctx, isInside, frame, width } = state;
+  if (isInside && !isHeard(ctx, ctx.source())) return;
+  const wasReady = state.said !== null;
+  const missing = read(state);
+  if (state.said && !wasReady) state.stretch = { from: 0, to: whole(state) };
+  frame.lacks(missing);
+  const at = state.name === ALIGNMENT ? "" : whereWords(ctx);
+  const title = frame.show("", isInside ? "" : "What the model hears");
+  setText(state.where, [choice(state)?.label, at].filter(Boolean).join(" · "));
+  assign(state.root, { ariaLabel: `${title}: ${words(state).length} words in ${seconds(whole(state))} s of sound` });
+  if (!state.said || width <= 0) return;
+  state.text.offer(words(state), state.said.why);
+  state.panel.offer(words(state));
+  const ends = range(state);
+  setText(state.scaleTitle, state.map?.what ?? "");
+  state.legend.show({ map: heatMap(ends[0] < 0, ctx.theme), range: ends, words: state.map?.what ?? "" });
+  state.stage.draw(shown(state), width, state.height);
+  mark(state);
+}
+
+/** What depends on the pointer and on what is marked. */
+function mark(state: AudioState): void {
+  const { playMarked, stage, player, stretch } = state;
+  if (!state.said || state.width <= 0) return;
+  const now = shown(state);
+  stage.mark(now);
+  state.text.mark(now.word, now.hovered);
+  const at = focus(state);
+  const span = marked(state);
+  state.panel.show(at, state.map, state.values, rows(state, at)?.[0] ?? -1, span);
+  state.copy.show();
+  const isPlaying = player?.at() != null;
+  setText(playMarked, isPlaying ? "■ stop" : span ? `▶ ${seconds(span[0])} – ${seconds(span[1])} s` : "▶ –");
+  assign(playMarked, { disabled: !player || !(span || isPlaying) });
+  assign(state.playAll, { disabled: !player });
+  assign(state.less, { disabled: stretch.to - stretch.from >= whole(state) });
+  const words = sentence(state, now);
+  state.frame.readout.show(words, true);
+  assign(stage.element, { ariaLabel: `Sound of ${seconds(whole(state))} s. ${words}`.trim() });
+}
+
+function sentence(state: AudioState, { word, hovered }: Shown): string {
+  const { map, values, span, over } = state;
+  const { window: frames, seconds: heard } = state.said as SpokenWords;
+  const padding =
+    frames > heard + 1
+      ? `${seconds(heard)} s of the ${frames.toFixed(0)} s window hold sound; the rest is padding, not drawn`
+      : "";
+  if (over && (over.lane === "map" || over.lane === "wave" || over.lane === "mel")) {
+    const column = map ? Math.floor(over.second / map.step) : -1;
+    const value = over.row >= 0 && map && column < map.columns ? values[over.row * map.columns + column] : undefined;
+    const about =
+      value === undefined ? "" : `“${shortLabel(map?.labels[over.row] ?? "", 24)}”: ${numberText(state, value)} · `;
+    return `${about}${seconds(over.second)} s`;
+  }
+  const one = words(state)[hovered >= 0 ? hovered : word];
+  if (!one) return [span ? `${seconds(span[0])} – ${seconds(span[1])} s` : "", padding].filter(Boolean).join(" · ");
+  const row = rows(state, hovered >= 0 ? hovered : word)?.[0];
+  const [at, value] = map && row !== undefined ? peakOf(values, row, map.columns) : [0, NaN];
+  const outside = row === undefined ? undefined : map?.outside?.[row];
+  return [
+    `“${shortLabel(one.word, 24)}” ${seconds(one.start)} – ${seconds(one.end)} s`,
+    map && row !== undefined ? `peak ${numberText(state, value)} at ${seconds(at * map.step)} s` : "",
+    one.p === null ? "" : `p ${one.p.toFixed(2)}`,
+    outside === undefined ? "" : `${(100 * outside).toFixed(0)} % on padding`,
+    hovered >= 0 ? "" : "pinned",
+    padding,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+function zoom(state: AudioState, factor: number, second?: number): void {
+  const held = marked(state);
+  const middle = held ? (held[0] + held[1]) / 2 : (state.stretch.from + state.stretch.to) / 2;
+  state.stretch = zoomed(state.stretch, factor, second ?? middle, whole(state));
+  update(state);
+}
+
+function pan(state: AudioState, share: number): void {
+  state.stretch = moved(state.stretch, share * (state.stretch.to - state.stretch.from), whole(state));
+  update(state);
+}
+
+function follow(state: AudioState): void {
+  const second = state.player?.at() ?? null;
+  state.stage.hear(second);
+  if (second !== null && !state.signal.aborted) requestAnimationFrame(() => follow(state));
+}
+
+function play(state: AudioState, from: number, to: number): void {
+  const { player } = state;
+  if (player?.at() != null) player.stop();
+  else player?.play(from, to);
+}
+
+function playSpan(state: AudioState): void {
+  const held = marked(state);
+  if (held) play(state, ...held);
+  else play(state, 0, whole(state));
+}
+
+function step(state: AudioState, by: number): void {
+  const now = pinned(state);
+  const next = now < 0 ? (by > 0 ? 0 : words(state).length - 1) : now + by;
+  if (words(state)[next]) pin(state, next);
+}
+
+function release(state: AudioState): void {
+  [state.span, state.wordOutside] = [null, -1];
+  state.ctx.selection.clear();
+  update(state);
+}
+
+/** Mark a span, and in linked views the words that it covers. */
+function take(state: AudioState, from: number, to: number): void {
+  state.span = from < to ? [from, to] : [to, from];
+  state.wordOutside = -1;
+  const inside = words(state).filter(
+    ({ start, end, spoken }) => spoken >= 0 && start < state.span![1] && end > state.span![0],
+  );
+  const [first, last] = [inside[0], inside.at(-1)];
+  const covered =
+    first && last ? { start: first.spoken, stop: last.spoken + 1, unit: "word", side: "key" as const } : null;
+  state.ctx.selection.set({ pinned: null, span: covered });
+  update(state);
+}
+
+function wordAtSpot(state: AudioState, { second, lane, row }: Spot): number {
+  if (lane !== "map") return lane === "axis" ? -1 : wordAt(words(state), second);
+  if (isByWord(state)) return row;
+  const own = row >= 0 ? state.map?.spans[row] : null;
+  return own ? wordAt(words(state), (own[0] + own[1]) / 2) : -1;
+}
+
+function onChange(state: AudioState, changed: ReadonlySet<Change>): void {
+  const { selection } = state.ctx;
+  if (only(changed, "hover")) mark(state);
+  else {
+    if (changed.has("pinned") && selection.get("pinned")) state.wordOutside = -1;
+    if (changed.has("pinned")) state.span = selection.get("pinned") || !selection.get("span") ? null : state.span;
+    update(state);
+  }
+}

@@ -16,6 +16,23 @@ export interface Atlas {
 /** px of a map with the line after it, at most, and of the width for all of them. */
 const [LARGEST, WIDE] = [33, 204];
 
+/** What it consists of, and what it shows. */
+interface AtlasState {
+  readonly ctx: ViewContext;
+  readonly canvas: HTMLCanvasElement;
+  readonly plot: HTMLDivElement;
+  readonly tops: HTMLDivElement;
+  readonly lefts: HTMLDivElement;
+  readonly title: HTMLElement;
+  readonly about: HTMLSpanElement;
+  readonly element: HTMLDivElement;
+  readonly isOther: (...values: unknown[]) => boolean;
+  /** The number of layers and of heads. */
+  count: readonly [number, number];
+  /** px of a map. */
+  cell: readonly [number, number];
+}
+
 /** `choose` is called with the places of a layer and a head. */
 export function createAtlas(
   ctx: ViewContext,
@@ -36,76 +53,24 @@ export function createAtlas(
   const [title, about] = [h("b"), h("span.where")];
   const element = h("div.atlas", h("div.image-head", title, about), h("div.atlas-figure", h("i"), tops, lefts, plot));
   const isOther = createWatch();
-  let [count, cell]: [readonly [number, number], readonly [number, number]] = [
-    [0, 0],
-    [0, 0],
-  ];
 
-  const layout = (layers: number, heads: number, [rows, cols]: readonly [number, number], tall: number): void => {
-    const one = Math.min(
-      (Math.min(LARGEST, Math.floor(WIDE / heads)) - 1) / cols,
-      (Math.min(LARGEST, Math.floor(tall / layers)) - 1) / rows,
-    );
-    cell = [Math.max(3, Math.round(one * rows)) + 1, Math.max(3, Math.round(one * cols)) + 1];
-    count = [layers, heads];
-    const [high, wide] = cell;
-    const source = ctx.source();
-    const names = (all: readonly string[], size: number, least: number): HTMLElement[] =>
-      all.map((name, i) => {
-        const step = Math.ceil(least / size);
-        return h("span", i % step ? "" : name);
-      });
-    setSizes(element, {
-      "atlas-wide": wide,
-      "atlas-high": high,
-      "atlas-all": wide * heads,
-      "atlas-tall": high * layers,
-    });
-    const isOfHeads = source.kind === "map" && source.heads !== null;
-    setChildren(tops, ...names(isOfHeads ? (source.heads ?? []).map((head) => ctx.headName(head)) : [], wide, 20));
-    setChildren(lefts, ...names(layers > 1 ? source.layers.map((layer) => ctx.layerName(layer)) : [], high, 14));
+  const state: AtlasState = {
+    ctx,
+    canvas,
+    plot,
+    tops,
+    lefts,
+    title,
+    about,
+    element,
+    isOther,
+    count: [0, 0],
+    cell: [0, 0],
   };
-
-  const paint = (rows: PatchRows, palette: string): void => {
-    const dots = Math.max(1, Math.min(2, Math.round(density())));
-    const [layers, heads] = count;
-    const [high, wide] = cell;
-    [canvas.width, canvas.height] = [heads * wide * dots, layers * high * dots];
-    const pen = canvas.getContext("2d");
-    if (!pen) return;
-    const { signed } = ctx.source();
-    const map = heatMap(signed, ctx.theme, palette);
-    const table = mapTable(map);
-    const [down, across] = rows.grid;
-    const small = document.createElement("canvas");
-    [small.width, small.height] = [across, down];
-    const smallPen = small.getContext("2d");
-    if (!smallPen) return;
-    const image = new ImageData(across, down);
-    pen.imageSmoothingEnabled = Math.min(high, wide) * dots < Math.max(down, across);
-    for (let at = 0; at < layers * heads; at += 1) {
-      const [layer, head] = [Math.floor(at / heads), at % heads];
-      const values = rows.map(layer, head);
-      const top = rows.peak(layer, head) || 1;
-      for (let i = 0; i < values.length; i += 1) {
-        const from = 3 * Math.round(LAST_COLOUR * placeOn(values[i] as number, [signed ? -top : 0, top], "sqrt"));
-        image.data.set([...(table.subarray(from, from + 3) as unknown as Rgb), 255], 4 * i);
-      }
-      smallPen.putImageData(image, 0, 0);
-      pen.drawImage(small, head * wide * dots, layer * high * dots, (wide - 1) * dots, (high - 1) * dots);
-    }
-  };
-
-  const outlineAt = (el: HTMLElement, layer: number, head: number): void => {
-    const [high, wide] = cell;
-    const isThere = layer >= 0 && head >= 0;
-    place(el, isThere ? head * wide : -1, layer * high, wide - 1, high - 1);
-  };
-  const at = (event: MouseEvent): readonly [number, number] | null => spotAt(event, plot, ...count);
   on(plot, signal, {
     pointermove(event) {
-      const spot = at(event);
-      outlineAt(hovered, spot?.[0] ?? -1, spot?.[1] ?? -1);
+      const spot = at(state, event);
+      outlineAt(state, hovered, spot?.[0] ?? -1, spot?.[1] ?? -1);
       over(spot?.[0] ?? -1, spot?.[1] ?? -1);
     },
     pointerleave() {
@@ -113,7 +78,7 @@ export function createAtlas(
       over(-1, -1);
     },
     click(event) {
-      const spot = at(event);
+      const spot = at(state, event);
       if (spot) choose(...spot);
     },
   });
@@ -134,19 +99,96 @@ export function createAtlas(
   hovered.hidden = true;
   return {
     element,
-    show(rows, words, palette, tall) {
-      const layers = rows.layers.length;
-      const total = layers * rows.heads;
-      const source = ctx.source();
-      const unit = source.kind === "attributions" ? "map" : source.heads ? "head" : "layer";
-      setText(title, `${total} ${total === 1 ? unit : plural(unit)}`);
-      if (setText(about, words)) about.title = words;
-      plot.ariaLabel = `${total} maps, ${words}. Arrow keys change layer and head.`;
-      element.hidden = layers < 2 || !rows.patches.length;
-      if (element.hidden || !isOther(rows, ctx.theme, palette, source, tall, ctx.options.indexBase, density())) return;
-      layout(layers, rows.heads, rows.grid, tall);
-      paint(rows, palette);
-    },
-    select: (layer, head) => outlineAt(selected, layer, head),
+    show: (rows, words, palette, tall) => show(state, rows, words, palette, tall),
+    select: (layer, head) => outlineAt(state, selected, layer, head),
   };
+}
+
+function layout(
+  state: AtlasState,
+  layers: number,
+  heads: number,
+  [rows, cols]: readonly [number, number],
+  tall: number,
+): void {
+  const { ctx } = state;
+  const one = Math.min(
+    (Math.min(LARGEST, Math.floor(WIDE / heads)) - 1) / cols,
+    (Math.min(LARGEST, Math.floor(tall / layers)) - 1) / rows,
+  );
+  state.cell = [Math.max(3, Math.round(one * rows)) + 1, Math.max(3, Math.round(one * cols)) + 1];
+  state.count = [layers, heads];
+  const [high, wide] = state.cell;
+  const source = ctx.source();
+  const names = (all: readonly string[], size: number, least: number): HTMLElement[] =>
+    all.map((name, i) => {
+      const step = Math.ceil(least / size);
+      return h("span", i % step ? "" : name);
+    });
+  setSizes(state.element, {
+    "atlas-wide": wide,
+    "atlas-high": high,
+    "atlas-all": wide * heads,
+    "atlas-tall": high * layers,
+  });
+  const isOfHeads = source.kind === "map" && source.heads !== null;
+  setChildren(state.tops, ...names(isOfHeads ? (source.heads ?? []).map((head) => ctx.headName(head)) : [], wide, 20));
+  setChildren(state.lefts, ...names(layers > 1 ? source.layers.map((layer) => ctx.layerName(layer)) : [], high, 14));
+}
+
+function paint(state: AtlasState, rows: PatchRows, palette: string): void {
+  const { ctx, canvas } = state;
+  const dots = Math.max(1, Math.min(2, Math.round(density())));
+  const [layers, heads] = state.count;
+  const [high, wide] = state.cell;
+  [canvas.width, canvas.height] = [heads * wide * dots, layers * high * dots];
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  const { signed } = ctx.source();
+  const map = heatMap(signed, ctx.theme, palette);
+  const table = mapTable(map);
+  const [down, across] = rows.grid;
+  const small = document.createElement("canvas");
+  [small.width, small.height] = [across, down];
+  const smallPen = small.getContext("2d");
+  if (!smallPen) return;
+  const image = new ImageData(across, down);
+  pen.imageSmoothingEnabled = Math.min(high, wide) * dots < Math.max(down, across);
+  for (let at = 0; at < layers * heads; at += 1) {
+    const [layer, head] = [Math.floor(at / heads), at % heads];
+    const values = rows.map(layer, head);
+    const top = rows.peak(layer, head) || 1;
+    for (let i = 0; i < values.length; i += 1) {
+      const from = 3 * Math.round(LAST_COLOUR * placeOn(values[i] as number, [signed ? -top : 0, top], "sqrt"));
+      image.data.set([...(table.subarray(from, from + 3) as unknown as Rgb), 255], 4 * i);
+    }
+    smallPen.putImageData(image, 0, 0);
+    pen.drawImage(small, head * wide * dots, layer * high * dots, (wide - 1) * dots, (high - 1) * dots);
+  }
+}
+
+function outlineAt(state: AtlasState, el: HTMLElement, layer: number, head: number): void {
+  const [high, wide] = state.cell;
+  const isThere = layer >= 0 && head >= 0;
+  place(el, isThere ? head * wide : -1, layer * high, wide - 1, high - 1);
+}
+
+function at(state: AtlasState, event: MouseEvent): readonly [number, number] | null {
+  return spotAt(event, state.plot, ...state.count);
+}
+
+function show(state: AtlasState, rows: PatchRows, words: string, palette: string, tall: number): void {
+  const { ctx, about, element } = state;
+  const layers = rows.layers.length;
+  const total = layers * rows.heads;
+  const source = ctx.source();
+  const unit = source.kind === "attributions" ? "map" : source.heads ? "head" : "layer";
+  setText(state.title, `${total} ${total === 1 ? unit : plural(unit)}`);
+  if (setText(about, words)) about.title = words;
+  state.plot.ariaLabel = `${total} maps, ${words}. Arrow keys change layer and head.`;
+  element.hidden = layers < 2 || !rows.patches.length;
+  if (element.hidden || !state.isOther(rows, ctx.theme, palette, source, tall, ctx.options.indexBase, density()))
+    return;
+  layout(state, layers, rows.heads, rows.grid, tall);
+  paint(state, rows, palette);
 }

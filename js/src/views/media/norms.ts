@@ -4,7 +4,7 @@ import { createWatch, h, setStyles, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { Axis } from "../../wire/wire.ts";
-import { createProgress, failed, missingAnswer } from "../base/missing.ts";
+import { createProgress, failed, type Missing, missingAnswer } from "../base/missing.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { rule, setAttributes, svg } from "../charts/svg.ts";
 import { placesOf } from "./elements.ts";
@@ -41,6 +41,14 @@ export const median = (values: readonly number[]): number => {
   return sorted.length % 2 ? (sorted[half] as number) : ((sorted[half - 1] as number) + (sorted[half] as number)) / 2;
 };
 
+/** What the view consists of, and what it shows. */
+interface NormsState {
+  readonly answers: Answers;
+  readonly heat: HTMLCanvasElement;
+  readonly plot: HTMLDivElement;
+  readonly chart: SVGElement;
+}
+
 export function createNorms(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -52,6 +60,13 @@ export function createNorms(
   const [below, heat] = [h("canvas.image-below"), h("canvas.image-heat")];
   const plot = h("div.image-norms-plot", { role: "img" }, below, heat);
   const chart = svg("svg", { role: "img" });
+
+  const state: NormsState = {
+    answers,
+    heat,
+    plot,
+    chart,
+  };
   const progress = createProgress(signal);
   const body = h("div.image-norms-body", plot, h("div.image-head", h("b", "how many patches"), verdict), chart);
   const registers = createSegments("registers", { off: "as it is", on: "with test-time registers" }, signal, again);
@@ -59,81 +74,13 @@ export function createNorms(
   const element = h("div.image-norms", h("div.image-head", title, about), registers.element, progress.element, body);
   const isOther = createWatch();
 
-  const paint = (
-    patches: readonly number[],
-    axis: Axis,
-    others: readonly (readonly [string, number])[],
-    width: number,
-  ): void => {
-    const [low, high] = [Math.min(...patches), Math.max(...patches)];
-    paintHeat(
-      heat,
-      patches.map((value) => value - low),
-      placesOf(axis).grid,
-      { map: overMap(false, ""), mode: "linear", range: [0, high - low || 1] },
-    );
-    plot.ariaLabel = `norms of ${patches.length} patches over the picture, ${printed(low, true)} to ${printed(high, true)}`;
-    const all = [...patches, ...others.map(([, value]) => value)];
-    drawHistogram(patches, others, [Math.min(...all), Math.max(...all)], width);
-  };
-  const drawHistogram = (
-    patches: readonly number[],
-    others: readonly (readonly [string, number])[],
-    [low, high]: readonly [number, number],
-    width: number,
-  ): void => {
-    const step = tickStep(high - low || 1, 5);
-    const [first, last] = [Math.floor(low / step) * step, Math.ceil((high + step * 1e-9) / step) * step];
-    const x = (value: number): number => ((value - first) / (last - first || 1)) * width;
-    const counts = Array.from({ length: BINS }, () => 0);
-    for (const value of patches) {
-      const bin = Math.min(BINS - 1, Math.floor((x(value) / width) * BINS));
-      counts[bin] = (counts[bin] as number) + 1;
-    }
-    const most = Math.max(1, ...counts);
-    const bars = counts.map((n, i) => {
-      const tall = n ? Math.max(1, (n / most) * (HISTOGRAM - 12)) : 0;
-      return svg("rect", {
-        x: (i * width) / BINS + 0.5,
-        y: HISTOGRAM - tall,
-        width: width / BINS - 1,
-        height: tall,
-        class: "aw-image-count",
-      });
-    });
-    const ticks: SVGElement[] = [];
-    for (let value = first; value <= last + step / 2; value += step) {
-      const anchor = value === first ? "start" : value + step > last + step / 2 ? "end" : "middle";
-      const label = printed(Number(value.toPrecision(6)), false);
-      ticks.push(svg("text", { x: x(value), y: HISTOGRAM + 14, "text-anchor": anchor }, label));
-    }
-    const marks = others.flatMap(([name, value]) => {
-      const at = x(value);
-      const anchor = at > width / 2 ? "end" : "start";
-      const label = svg(
-        "text",
-        { x: at + (anchor === "end" ? -5 : 5), y: 10, "text-anchor": anchor },
-        `${name} ${printed(Number(value.toFixed(1)), true)}`,
-      );
-      return [rule(at, 2, at, HISTOGRAM, { class: "aw-image-mark" }), label];
-    });
-    const size = { viewBox: `0 0 ${width} ${HISTOGRAM + FOOT}`, width, height: HISTOGRAM + FOOT };
-    setAttributes(chart, size).replaceChildren(
-      ...bars,
-      rule(0, HISTOGRAM + 0.5, width, HISTOGRAM + 0.5, { class: "aw-image-axis" }),
-      ...ticks,
-      ...marks,
-    );
-    chart.ariaLabel = `histogram of the norms of ${patches.length} patches`;
-  };
-
   return {
     element,
     show(stack, axis, layer, width, tall) {
       const isOn = registers.value() === "on";
       const args = { stack, ...(isOn && { registers: true }) };
       const answer = answers.get<NormsMeta>("norms", args, true);
-      progress.show(answer ? null : missing(args));
+      progress.show(answer ? null : missing(state, args));
       body.hidden = !answer;
       if (!answer) return;
       const { cells, grid, patches: order, others: rest } = placesOf(axis);
@@ -156,7 +103,7 @@ export function createNorms(
       [below.width, below.height] = [wide * 2, high * 2];
       if (dimmed) below.getContext("2d")?.drawImage(dimmed, 0, 0);
       setStyles(plot, { width: `${wide}px`, height: `${high}px` });
-      paint(patches, axis, special, Math.max(80, width));
+      paint(state, patches, axis, special, Math.max(80, width));
       const middle = median(patches);
       const bound = answer.meta.outlier * middle;
       const found = patches.flatMap((value, i) => (value > bound ? [axis.labels[order[i] as number] as string] : []));
@@ -169,8 +116,82 @@ export function createNorms(
       verdict.title = `${found.length ? names : "No patch is"} above ${answer.meta.outlier} times the median, ${printed(bound, true)}`;
     },
   };
-  function missing(args: Record<string, unknown>): ReturnType<typeof missingAnswer> {
-    const why = answers.failure("norms", args);
-    return why ? failed("norms", why) : missingAnswer(answers, "norms", args, "norms");
+}
+
+function paint(
+  state: NormsState,
+  patches: readonly number[],
+  axis: Axis,
+  others: readonly (readonly [string, number])[],
+  width: number,
+): void {
+  const [low, high] = [Math.min(...patches), Math.max(...patches)];
+  paintHeat(
+    state.heat,
+    patches.map((value) => value - low),
+    placesOf(axis).grid,
+    { map: overMap(false, ""), mode: "linear", range: [0, high - low || 1] },
+  );
+  state.plot.ariaLabel = `norms of ${patches.length} patches over the picture, ${printed(low, true)} to ${printed(high, true)}`;
+  const all = [...patches, ...others.map(([, value]) => value)];
+  drawHistogram(state, patches, others, [Math.min(...all), Math.max(...all)], width);
+}
+
+function drawHistogram(
+  state: NormsState,
+  patches: readonly number[],
+  others: readonly (readonly [string, number])[],
+  [low, high]: readonly [number, number],
+  width: number,
+): void {
+  const { chart } = state;
+  const step = tickStep(high - low || 1, 5);
+  const [first, last] = [Math.floor(low / step) * step, Math.ceil((high + step * 1e-9) / step) * step];
+  const x = (value: number): number => ((value - first) / (last - first || 1)) * width;
+  const counts = Array.from({ length: BINS }, () => 0);
+  for (const value of patches) {
+    const bin = Math.min(BINS - 1, Math.floor((x(value) / width) * BINS));
+    counts[bin] = (counts[bin] as number) + 1;
   }
+  const most = Math.max(1, ...counts);
+  const bars = counts.map((n, i) => {
+    const tall = n ? Math.max(1, (n / most) * (HISTOGRAM - 12)) : 0;
+    return svg("rect", {
+      x: (i * width) / BINS + 0.5,
+      y: HISTOGRAM - tall,
+      width: width / BINS - 1,
+      height: tall,
+      class: "aw-image-count",
+    });
+  });
+  const ticks: SVGElement[] = [];
+  for (let value = first; value <= last + step / 2; value += step) {
+    const anchor = value === first ? "start" : value + step > last + step / 2 ? "end" : "middle";
+    const label = printed(Number(value.toPrecision(6)), false);
+    ticks.push(svg("text", { x: x(value), y: HISTOGRAM + 14, "text-anchor": anchor }, label));
+  }
+  const marks = others.flatMap(([name, value]) => {
+    const at = x(value);
+    const anchor = at > width / 2 ? "end" : "start";
+    const label = svg(
+      "text",
+      { x: at + (anchor === "end" ? -5 : 5), y: 10, "text-anchor": anchor },
+      `${name} ${printed(Number(value.toFixed(1)), true)}`,
+    );
+    return [rule(at, 2, at, HISTOGRAM, { class: "aw-image-mark" }), label];
+  });
+  const size = { viewBox: `0 0 ${width} ${HISTOGRAM + FOOT}`, width, height: HISTOGRAM + FOOT };
+  setAttributes(chart, size).replaceChildren(
+    ...bars,
+    rule(0, HISTOGRAM + 0.5, width, HISTOGRAM + 0.5, { class: "aw-image-axis" }),
+    ...ticks,
+    ...marks,
+  );
+  chart.ariaLabel = `histogram of the norms of ${patches.length} patches`;
+}
+
+function missing(state: NormsState, args: Record<string, unknown>): Missing {
+  const { answers } = state;
+  const why = answers.failure("norms", args);
+  return why ? failed("norms", why) : missingAnswer(answers, "norms", args, "norms");
 }

@@ -5,9 +5,9 @@
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, safeText, setFlag, setText } from "../../dom.ts";
 import { download } from "../../snapshot.ts";
-import { createAnswers } from "../../wire/answers.ts";
+import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { AnswerRecord, AskedQuestion, QuestionOptions } from "../../wire/questions.ts";
-import { createFrame } from "../base/frame.ts";
+import { createFrame, type Frame } from "../base/frame.ts";
 import { drawInside } from "../base/inside.ts";
 import { view } from "../base/view.ts";
 import { createCopy } from "./copyButton.ts";
@@ -35,20 +35,31 @@ function recordsOfPage(): Map<string, AnswerRecord> {
   return page[RECORDS];
 }
 
-export const renderQuestion = view((ctx, root, signal) => {
-  const isPage = ctx.model.get("runtime") === "";
-  const { kind } = questionOf(ctx).record;
-  const answers = createAnswers(ctx, signal, () => receive());
+/** What the view consists of, and what it shows. */
+interface QuestionState extends ReturnType<typeof createElements> {
+  readonly ctx: ViewContext;
+  readonly root: HTMLElement;
+  readonly isPage: boolean;
+  readonly kind: string;
+  readonly answers: Answers;
   /** What will be the answer once it is submitted. */
-  let draft: unknown = null;
+  draft: unknown;
   /** What is wrong with what was typed. */
-  let fault = "";
-  let isChanging = false;
+  fault: string;
+  /** Whether a submitted answer is being changed. */
+  isChanging: boolean;
   /** What was submitted, while it is on its way. */
-  let sent: { value: unknown; count: number } | null = null;
+  sent: { value: unknown; count: number } | null;
   /** What the view had chosen last. */
-  let seen = canonical(selected(ctx, questionOf(ctx).record));
+  seen: string;
+  readonly code: ReturnType<typeof createCopy>;
+  readonly receipt: ReturnType<typeof createCopy>;
+  readonly fields: Fields;
+  readonly frame: Frame;
+}
 
+/** What a question consists of, beside the fields of its kind. */
+function createElements() {
   const prompt = h("b.question-prompt", { dir: "auto" });
   const about = h("span.question-about.dim");
   const points = h("span.question-points");
@@ -66,41 +77,38 @@ export const renderQuestion = view((ctx, root, signal) => {
     "aria-label": "copy this by hand",
     hidden: "",
   });
-  const copyByHand = (text: string): void => {
-    assign(byHand, { value: text, hidden: false });
-    byHand.select();
-  };
-  const code = createCopy("question-code", () => codeLine(), signal, copyByHand);
-  const receipt = createCopy("question-receipt", () => receiptOf(questionOf(ctx).record), signal, copyByHand);
   const file = h(
     "button.button",
     { type: "button", title: "All answers of this page as a file to hand in" },
     "Download answers",
   );
+  return { prompt, about, points, status, chosen, note, submit, change, clear, take, told, byHand, file };
+}
 
-  const choose = (value: unknown): void => {
-    [draft, fault] = [value ?? null, ""];
-    update();
-  };
-  const readLine = (line: string): void => {
-    const read = typed(questionOf(ctx), line, placesOf(ctx, questionOf(ctx).record.unit));
-    fault = typeof read === "string" ? read : "";
-    draft = typeof read === "object" && read ? read.value : null;
-    update();
-  };
-  const send = (value: unknown): void => {
-    if (sent) return;
-    if (isPage) {
-      settle(value, "", NO_PAGE);
-      return;
-    }
-    sent = { value, count: Date.now() };
-    receive();
-  };
-  const submitted = (): void => {
-    if (draft !== null && !fault && !submit.disabled) send(draft);
-  };
-  const fields = createFields(ctx, signal, { choose, readLine, enter: submitted });
+export const renderQuestion = view((ctx, root, signal) => {
+  const isPage = ctx.model.get("runtime") === "";
+  const { kind } = questionOf(ctx).record;
+  const answers = createAnswers(ctx, signal, () => receive(state));
+
+  const elements = createElements();
+  const { prompt, about, points, status, chosen, note, take, clear, change, submit, told, byHand, file } = elements;
+  const code = createCopy(
+    "question-code",
+    () => codeLine(state),
+    signal,
+    (text) => copyByHand(state, text),
+  );
+  const receipt = createCopy(
+    "question-receipt",
+    () => receiptOf(questionOf(ctx).record),
+    signal,
+    (text) => copyByHand(state, text),
+  );
+  const fields = createFields(ctx, signal, {
+    choose: (value) => choose(state, value),
+    readLine: (line) => readLine(state, line),
+    enter: () => submitted(state),
+  });
   const line = h(
     "div.question-line-of",
     status,
@@ -120,118 +128,47 @@ export const renderQuestion = view((ctx, root, signal) => {
     says: true,
     actions: [code.element, receipt.element, ...(isPage ? [file] : [])],
   });
+
+  const state: QuestionState = {
+    ctx,
+    root,
+    isPage,
+    kind,
+    answers,
+    draft: null,
+    fault: "",
+    isChanging: false,
+    sent: null,
+    seen: canonical(selected(ctx, questionOf(ctx).record)),
+    code,
+    receipt,
+    fields,
+    frame,
+    ...elements,
+  };
+  listen(state, signal);
+  return () => onChange(state);
+});
+
+/** Let the buttons and the selection change the answer. */
+function listen(state: QuestionState, signal: AbortSignal): void {
+  const { ctx, kind, submit, change, clear, take, file, fields, root } = state;
   root.classList.add("aw-question");
   root.role = "group";
 
-  /** Take an answer over in the browser alone. */
-  const settle = (value: unknown, saved: string, problem: string): void => {
-    const now = questionOf(ctx);
-    const question = { ...now, record: { ...now.record, value }, saved, problem, feedback: "", right: null };
-    const options: QuestionOptions = { ...(ctx.model.get("options") as QuestionOptions), question };
-    ctx.model.set("options", options);
-    done();
-  };
-  const done = (): void => {
-    [draft, fault, isChanging, sent] = [null, "", false, null];
-    for (const field of fields.all) if ("clear" in field) (field as { clear(): void }).clear();
-    update();
-  };
-  /** The kernel's answer to what was submitted, if there is one. */
-  const receive = (): void => {
-    if (!sent) return;
-    const { value } = sent;
-    const reply = answers.get("answer", { ...sent });
-    const why = answers.failure("answer", { ...sent });
-    if (reply) done();
-    else if (why && ctx.tiles.status().state === "ok" && !why.startsWith("No answer")) {
-      [sent, fault] = [null, why];
-      update();
-    } else if (why) settle(value, "", NO_KERNEL);
-    else update();
-  };
-  const modeOf = (): Mode => {
-    if (questionOf(ctx).record.value !== null && !isChanging) return "answered";
-    return draft !== null && !fault ? "chosen" : "open";
-  };
-  const codeLine = (): string => {
-    const { record } = questionOf(ctx);
-    const value = modeOf() === "answered" ? record.value : draft;
-    const name = /^[\p{L}_][\p{L}\p{N}_]*$/u.test(record.id) ? record.id : "question";
-    return `${name}.answer = ${value === null ? (HOW[kind]?.code ?? "…") : codeOf(kind, value)}`;
-  };
-
-  const update = (): void => {
-    const now = questionOf(ctx);
-    const { record, choices } = now;
-    const mode = modeOf();
-    const places = placesOf(ctx, record.unit);
-    root.dataset.mode = mode;
-    setText(prompt, safeText(now.prompt));
-    root.ariaLabel = `question: ${now.prompt.slice(0, 200)}`;
-    setText(about, safeText(now.about));
-    setText(points, now.points ? `${now.points} point${now.points === 1 ? "" : "s"}` : "");
-    const value = mode === "answered" ? record.value : mode === "chosen" ? draft : null;
-    const words = value === null ? "" : said({ ...record, value }, places);
-    setText(status, value === null ? "" : "Your answer:");
-    setText(chosen, words);
-    assign(chosen, { title: words });
-    setText(note, sent ? "saving …" : noteOf(now, mode));
-    setFlag(note, "data-fault", fault !== "");
-    const verdict = now.right === null ? "" : now.right ? "right" : "not right yet";
-    const problem = mode === "answered" || value === null ? now.problem : "";
-    const isSaid = problem && problem !== NO_PAGE && problem !== NO_KERNEL;
-    const feedback = mode === "answered" ? [verdict, safeText(now.feedback)].filter(Boolean).join(": ") : "";
-    setText(told, [feedback, isSaid ? safeText(problem) : ""].filter(Boolean).join(" · "));
-    const isOpen = mode !== "answered" && !sent;
-    for (const field of fields.all) {
-      if (mode === "answered" || (isChanging && draft === record.value)) field.show(record.value);
-      field.open(isOpen);
-    }
-    fields.follow();
-    const offered = isOpen && !draft && !fault && choices === null && kind !== "order" ? selected(ctx, record) : null;
-    assign(take, { hidden: offered === null });
-    if (offered !== null) setText(take, `Use ${said({ ...record, value: offered }, places)}`);
-    else if (isOpen && kind === "order" && choices && draft === null) {
-      assign(take, { hidden: false });
-      setText(take, "Use this order");
-    }
-    assign(submit, { hidden: mode === "answered", disabled: mode !== "chosen" || sent !== null });
-    assign(change, { hidden: mode !== "answered" });
-    assign(clear, { hidden: !isChanging || sent !== null });
-    const whole = receiptOf(record);
-    const [start, end] = ENDS;
-    const short = whole.length > start + end ? `${whole.slice(0, start)}…${whole.slice(-end)}` : whole;
-    frame.show("");
-    frame.readout.show(mode === "answered" ? short : "Not submitted yet", false);
-    receipt.show("Copy receipt", whole);
-    assign(receipt.element, { hidden: mode !== "answered" });
-    setFlag(receipt.element, "data-first", isPage);
-    code.show(codeLine(), "Copy this line of code");
-    if (isPage) recordsOfPage().set(record.id, record);
-    assign(file, { hidden: mode !== "answered" });
-  };
-  const noteOf = (now: AskedQuestion, mode: Mode): string => {
-    if (fault) return fault;
-    if (mode === "chosen") return "(not submitted)";
-    if (mode === "open") return `${HOW[kind]?.act ?? ""} You can change your answer at any time.`;
-    if (isPage) return NO_PAGE;
-    if (now.problem === NO_KERNEL) return NO_KERNEL;
-    return `${now.saved ? `✓ ${now.saved}` : "not saved as a file"} · the receipt is your answer as one line, for forms`;
-  };
-
-  on(submit, signal, { click: submitted });
+  on(submit, signal, { click: () => submitted(state) });
   on(take, signal, {
-    click: () => choose(kind === "order" ? fields.current() : selected(ctx, questionOf(ctx).record)),
+    click: () => choose(state, kind === "order" ? fields.current() : selected(ctx, questionOf(ctx).record)),
   });
   on(change, signal, {
     click() {
-      isChanging = true;
-      draft = questionOf(ctx).record.value;
-      update();
+      state.isChanging = true;
+      state.draft = questionOf(ctx).record.value;
+      update(state);
       submit.focus();
     },
   });
-  on(clear, signal, { click: () => send(null) });
+  on(clear, signal, { click: () => send(state, null) });
   on(file, signal, {
     click: () => {
       const data = new Blob([fileOf([...recordsOfPage().values()])], { type: "application/json" });
@@ -245,18 +182,159 @@ export const renderQuestion = view((ctx, root, signal) => {
     root.append(place);
     void drawInside(ctx, inside, place, signal);
   }
-  return () => {
-    // A selection in the view becomes the draft; exploring further after an answer changes nothing.
-    const value = selected(ctx, questionOf(ctx).record);
-    const now = canonical(value);
-    if (now !== seen && value !== null && modeOf() !== "answered" && !sent) {
-      [draft, fault] = [value, ""];
-      for (const field of fields.all) if ("clear" in field) (field as { clear(): void }).clear();
-    }
-    seen = now;
-    update();
-  };
-});
+}
+
+function copyByHand(state: QuestionState, text: string): void {
+  const { byHand } = state;
+  assign(byHand, { value: text, hidden: false });
+  byHand.select();
+}
+
+function choose(state: QuestionState, value: unknown): void {
+  [state.draft, state.fault] = [value ?? null, ""];
+  update(state);
+}
+
+function readLine(state: QuestionState, line: string): void {
+  const { ctx } = state;
+  const read = typed(questionOf(ctx), line, placesOf(ctx, questionOf(ctx).record.unit));
+  state.fault = typeof read === "string" ? read : "";
+  state.draft = typeof read === "object" && read ? read.value : null;
+  update(state);
+}
+
+function send(state: QuestionState, value: unknown): void {
+  if (state.sent) return;
+  if (state.isPage) {
+    settle(state, value, "", NO_PAGE);
+    return;
+  }
+  state.sent = { value, count: Date.now() };
+  receive(state);
+}
+
+function submitted(state: QuestionState): void {
+  if (state.draft !== null && !state.fault && !state.submit.disabled) send(state, state.draft);
+}
+
+/** Take an answer over in the browser alone. */
+function settle(state: QuestionState, value: unknown, saved: string, problem: string): void {
+  const { ctx } = state;
+  const now = questionOf(ctx);
+  const question = { ...now, record: { ...now.record, value }, saved, problem, feedback: "", right: null };
+  const options: QuestionOptions = { ...(ctx.model.get("options") as QuestionOptions), question };
+  ctx.model.set("options", options);
+  done(state);
+}
+
+function done(state: QuestionState): void {
+  [state.draft, state.fault, state.isChanging, state.sent] = [null, "", false, null];
+  for (const field of state.fields.all) if ("clear" in field) (field as { clear(): void }).clear();
+  update(state);
+}
+
+/** The kernel's answer to what was submitted, if there is one. */
+function receive(state: QuestionState): void {
+  const { answers } = state;
+  if (!state.sent) return;
+  const { value } = state.sent;
+  const reply = answers.get("answer", { ...state.sent });
+  const why = answers.failure("answer", { ...state.sent });
+  if (reply) done(state);
+  else if (why && state.ctx.tiles.status().state === "ok" && !why.startsWith("No answer")) {
+    [state.sent, state.fault] = [null, why];
+    update(state);
+  } else if (why) settle(state, value, "", NO_KERNEL);
+  else update(state);
+}
+
+function modeOf(state: QuestionState): Mode {
+  if (questionOf(state.ctx).record.value !== null && !state.isChanging) return "answered";
+  return state.draft !== null && !state.fault ? "chosen" : "open";
+}
+
+function codeLine(state: QuestionState): string {
+  const { kind } = state;
+  const { record } = questionOf(state.ctx);
+  const value = modeOf(state) === "answered" ? record.value : state.draft;
+  const name = /^[\p{L}_][\p{L}\p{N}_]*$/u.test(record.id) ? record.id : "question";
+  return `${name}.answer = ${value === null ? (HOW[kind]?.code ?? "…") : codeOf(kind, value)}`;
+}
+
+function update(state: QuestionState): void {
+  const { ctx, root, isPage, kind, draft, fault, isChanging, sent, chosen, note, take, receipt, fields, frame } = state;
+  const now = questionOf(ctx);
+  const { record, choices } = now;
+  const mode = modeOf(state);
+  const places = placesOf(ctx, record.unit);
+  root.dataset.mode = mode;
+  setText(state.prompt, safeText(now.prompt));
+  root.ariaLabel = `question: ${now.prompt.slice(0, 200)}`;
+  setText(state.about, safeText(now.about));
+  setText(state.points, now.points ? `${now.points} point${now.points === 1 ? "" : "s"}` : "");
+  const value = mode === "answered" ? record.value : mode === "chosen" ? draft : null;
+  const words = value === null ? "" : said({ ...record, value }, places);
+  setText(state.status, value === null ? "" : "Your answer:");
+  setText(chosen, words);
+  assign(chosen, { title: words });
+  setText(note, sent ? "saving …" : noteOf(state, now, mode));
+  setFlag(note, "data-fault", fault !== "");
+  const verdict = now.right === null ? "" : now.right ? "right" : "not right yet";
+  const problem = mode === "answered" || value === null ? now.problem : "";
+  const isSaid = problem && problem !== NO_PAGE && problem !== NO_KERNEL;
+  const feedback = mode === "answered" ? [verdict, safeText(now.feedback)].filter(Boolean).join(": ") : "";
+  setText(state.told, [feedback, isSaid ? safeText(problem) : ""].filter(Boolean).join(" · "));
+  const isOpen = mode !== "answered" && !sent;
+  for (const field of fields.all) {
+    if (mode === "answered" || (isChanging && draft === record.value)) field.show(record.value);
+    field.open(isOpen);
+  }
+  fields.follow();
+  const offered = isOpen && !draft && !fault && choices === null && kind !== "order" ? selected(ctx, record) : null;
+  assign(take, { hidden: offered === null });
+  if (offered !== null) setText(take, `Use ${said({ ...record, value: offered }, places)}`);
+  else if (isOpen && kind === "order" && choices && draft === null) {
+    assign(take, { hidden: false });
+    setText(take, "Use this order");
+  }
+  assign(state.submit, { hidden: mode === "answered", disabled: mode !== "chosen" || sent !== null });
+  assign(state.change, { hidden: mode !== "answered" });
+  assign(state.clear, { hidden: !isChanging || sent !== null });
+  const whole = receiptOf(record);
+  const [start, end] = ENDS;
+  const short = whole.length > start + end ? `${whole.slice(0, start)}…${whole.slice(-end)}` : whole;
+  frame.show("");
+  frame.readout.show(mode === "answered" ? short : "Not submitted yet", false);
+  receipt.show("Copy receipt", whole);
+  assign(receipt.element, { hidden: mode !== "answered" });
+  setFlag(receipt.element, "data-first", isPage);
+  state.code.show(codeLine(state), "Copy this line of code");
+  if (isPage) recordsOfPage().set(record.id, record);
+  assign(state.file, { hidden: mode !== "answered" });
+}
+
+function noteOf(state: QuestionState, now: AskedQuestion, mode: Mode): string {
+  const { fault } = state;
+  if (fault) return fault;
+  if (mode === "chosen") return "(not submitted)";
+  if (mode === "open") return `${HOW[state.kind]?.act ?? ""} You can change your answer at any time.`;
+  if (state.isPage) return NO_PAGE;
+  if (now.problem === NO_KERNEL) return NO_KERNEL;
+  return `${now.saved ? `✓ ${now.saved}` : "not saved as a file"} · the receipt is your answer as one line, for forms`;
+}
+
+function onChange(state: QuestionState): void {
+  const { ctx } = state;
+  // A selection in the view becomes the draft; exploring further after an answer changes nothing.
+  const value = selected(ctx, questionOf(ctx).record);
+  const now = canonical(value);
+  if (now !== state.seen && value !== null && modeOf(state) !== "answered" && !state.sent) {
+    [state.draft, state.fault] = [value, ""];
+    for (const field of state.fields.all) if ("clear" in field) (field as { clear(): void }).clear();
+  }
+  state.seen = now;
+  update(state);
+}
 
 interface Fields {
   /** Those in the line of the answer, and those above it. */

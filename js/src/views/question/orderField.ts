@@ -2,6 +2,22 @@
 import { assign, h, iconButton, keyboard, on, safeText, setChildren, setFlag } from "../../dom.ts";
 import type { Field } from "./fields.ts";
 
+/** What it consists of, and what it shows. */
+interface OrderState {
+  readonly choices: readonly string[] | null;
+  readonly signal: AbortSignal;
+  readonly changed: (value: unknown) => void;
+  readonly offered: () => string;
+  readonly list: HTMLOListElement;
+  readonly input: HTMLInputElement;
+  readonly take: HTMLButtonElement;
+  readonly element: HTMLDivElement;
+  /** The choices in their order. */
+  items: string[];
+  /** Whether the order can be changed. */
+  isOpen: boolean;
+}
+
 /** `choices` null: the reader makes the list; `offered` is what the view would add now, or "". */
 export function createOrder(
   choices: readonly string[] | null,
@@ -20,68 +36,25 @@ export function createOrder(
   const take = h("button.button", { type: "button" });
   const more = h("div.question-more", input, add, take);
   const element = h("div.question-ordering", list, ...(choices ? [] : [more]));
-  let items: string[] = [...(choices ?? [])];
-  let isOpen = true;
 
-  const move = (from: number, to: number, focus = true): void => {
-    const item = items[from];
-    if (!isOpen || item === undefined || to < 0 || to >= items.length || from === to) return;
-    items = items.toSpliced(from, 1).toSpliced(to, 0, item);
-    draw();
-    if (focus) (list.children[to] as HTMLElement).focus();
-    changed(items);
-  };
-  const put = (name: string): void => {
-    if (!name.trim() || items.includes(name)) return;
-    items = [...items, name];
-    draw();
-    changed(items);
-  };
-  const remove = (place: number): void => {
-    items = items.toSpliced(place, 1);
-    draw();
-    changed(items.length ? items : null);
-  };
-  const row = (name: string, place: number): HTMLElement => {
-    const button = (sign: string, label: string, click: () => void): HTMLButtonElement =>
-      iconButton(signal, sign, `${label}: ${safeText(name)}`, click);
-    const up = button("↑", "earlier", () => move(place, place - 1));
-    const down = button("↓", "later", () => move(place, place + 1));
-    assign(up, { disabled: place === 0 });
-    assign(down, { disabled: place === items.length - 1 });
-    const ends = choices ? [] : [button("×", "remove", () => remove(place))];
-    const words = h("span.question-name", { dir: "auto" }, safeText(name));
-    const item = h("li.question-place", { tabindex: "0" }, h("b", `${place + 1}`), words, up, down, ...ends);
-    keyboard(
-      item,
-      signal,
-      {
-        ArrowUp: () => (list.children[place - 1] as HTMLElement | undefined)?.focus(),
-        ArrowDown: () => (list.children[place + 1] as HTMLElement | undefined)?.focus(),
-        "Shift+ArrowUp": () => move(place, place - 1),
-        "Shift+ArrowDown": () => move(place, place + 1),
-      },
-      "↑ ↓: item · Shift + ↑ ↓: move it",
-    );
-    return item;
-  };
-  const draw = (): void => {
-    setChildren(list, ...items.map(row));
-    setFlag(element, "data-closed", !isOpen);
-    for (const control of element.querySelectorAll("button, input")) setFlag(control, "inert", !isOpen);
-  };
-  /** The place under the pointer while something is dragged. */
-  const placeAt = (y: number): number => {
-    const boxes = [...list.children].map((child) => child.getBoundingClientRect());
-    const at = boxes.findIndex(({ bottom }) => y < bottom);
-    return at < 0 ? boxes.length - 1 : at;
+  const state: OrderState = {
+    choices,
+    signal,
+    changed,
+    offered,
+    list,
+    input,
+    take,
+    element,
+    items: [...(choices ?? [])],
+    isOpen: true,
   };
   let dragged = -1;
   on(list, signal, {
     pointerdown(event) {
       const target = event.target as Element;
       const item = target.closest(".aw-question-place");
-      if (!isOpen || !item || target.closest("button") || event.button !== 0) return;
+      if (!state.isOpen || !item || target.closest("button") || event.button !== 0) return;
       dragged = [...list.children].indexOf(item);
       list.setPointerCapture(event.pointerId);
       event.preventDefault();
@@ -89,9 +62,9 @@ export function createOrder(
     },
     pointermove(event) {
       if (dragged < 0) return;
-      const to = placeAt(event.clientY);
+      const to = placeAt(state, event.clientY);
       if (to === dragged) return;
-      move(dragged, to);
+      move(state, dragged, to);
       dragged = to;
     },
     pointerup: () => {
@@ -101,33 +74,99 @@ export function createOrder(
       dragged = -1;
     },
   });
-  const addTyped = (): void => {
-    put(input.value.trim());
-    input.value = "";
-  };
-  on(add, signal, { click: addTyped });
-  on(input, signal, { keydown: (event) => event.key === "Enter" && addTyped() });
-  on(take, signal, { click: () => put(offered()) });
-  const follow = (): void => {
-    const name = offered();
-    assign(take, { hidden: !name, textContent: `Add ${name}` });
-  };
-  draw();
-  follow();
+  on(add, signal, { click: () => addTyped(state) });
+  on(input, signal, { keydown: (event) => event.key === "Enter" && addTyped(state) });
+  on(take, signal, { click: () => put(state, offered()) });
+  draw(state);
+  follow(state);
   return {
     element,
-    follow,
-    current: () => (items.length ? items : null),
-    show(value) {
-      const wanted = value === null ? items : (value as unknown[]).map((one) => [one].flat().join(" = "));
-      if (JSON.stringify(wanted) === JSON.stringify(items)) return;
-      items = wanted;
-      draw();
-    },
+    follow: () => follow(state),
+    current: () => (state.items.length ? state.items : null),
+    show: (value) => show(state, value),
     open(is) {
-      if (is === isOpen) return;
-      isOpen = is;
-      draw();
+      if (is === state.isOpen) return;
+      state.isOpen = is;
+      draw(state);
     },
   };
+}
+
+function move(state: OrderState, from: number, to: number, focus = true): void {
+  const item = state.items[from];
+  if (!state.isOpen || item === undefined || to < 0 || to >= state.items.length || from === to) return;
+  state.items = state.items.toSpliced(from, 1).toSpliced(to, 0, item);
+  draw(state);
+  if (focus) (state.list.children[to] as HTMLElement).focus();
+  state.changed(state.items);
+}
+
+function put(state: OrderState, name: string): void {
+  if (!name.trim() || state.items.includes(name)) return;
+  state.items = [...state.items, name];
+  draw(state);
+  state.changed(state.items);
+}
+
+function remove(state: OrderState, place: number): void {
+  state.items = state.items.toSpliced(place, 1);
+  draw(state);
+  state.changed(state.items.length ? state.items : null);
+}
+
+function row(state: OrderState, name: string, place: number): HTMLElement {
+  const { signal, list } = state;
+  const button = (sign: string, label: string, click: () => void): HTMLButtonElement =>
+    iconButton(signal, sign, `${label}: ${safeText(name)}`, click);
+  const up = button("↑", "earlier", () => move(state, place, place - 1));
+  const down = button("↓", "later", () => move(state, place, place + 1));
+  assign(up, { disabled: place === 0 });
+  assign(down, { disabled: place === state.items.length - 1 });
+  const ends = state.choices ? [] : [button("×", "remove", () => remove(state, place))];
+  const words = h("span.question-name", { dir: "auto" }, safeText(name));
+  const item = h("li.question-place", { tabindex: "0" }, h("b", `${place + 1}`), words, up, down, ...ends);
+  keyboard(
+    item,
+    signal,
+    {
+      ArrowUp: () => (list.children[place - 1] as HTMLElement | undefined)?.focus(),
+      ArrowDown: () => (list.children[place + 1] as HTMLElement | undefined)?.focus(),
+      "Shift+ArrowUp": () => move(state, place, place - 1),
+      "Shift+ArrowDown": () => move(state, place, place + 1),
+    },
+    "↑ ↓: item · Shift + ↑ ↓: move it",
+  );
+  return item;
+}
+
+function draw(state: OrderState): void {
+  const { element, isOpen } = state;
+  setChildren(state.list, ...state.items.map((name, place) => row(state, name, place)));
+  setFlag(element, "data-closed", !isOpen);
+  for (const control of element.querySelectorAll("button, input")) setFlag(control, "inert", !isOpen);
+}
+
+/** The place under the pointer while something is dragged. */
+function placeAt(state: OrderState, y: number): number {
+  const boxes = [...state.list.children].map((child) => child.getBoundingClientRect());
+  const at = boxes.findIndex(({ bottom }) => y < bottom);
+  return at < 0 ? boxes.length - 1 : at;
+}
+
+function addTyped(state: OrderState): void {
+  const { input } = state;
+  put(state, input.value.trim());
+  input.value = "";
+}
+
+function follow(state: OrderState): void {
+  const name = state.offered();
+  assign(state.take, { hidden: !name, textContent: `Add ${name}` });
+}
+
+function show(state: OrderState, value: unknown): void {
+  const wanted = value === null ? state.items : (value as unknown[]).map((one) => [one].flat().join(" = "));
+  if (JSON.stringify(wanted) === JSON.stringify(state.items)) return;
+  state.items = wanted;
+  draw(state);
 }

@@ -81,6 +81,24 @@ function layersOf(ctx: ViewContext): Layers[string] | undefined {
   return kind === "map" && mixers && !method.includes("#") ? forgetting?.[stack] : undefined;
 }
 
+/** What it consists of, and what it shows. */
+interface ForgettingState {
+  readonly ctx: ViewContext;
+  readonly answers: Answers;
+  readonly texts: HTMLElement;
+  readonly bars: HTMLDivElement;
+  readonly words: HTMLSpanElement;
+  readonly element: HTMLDivElement;
+  /** What is drawn; null until it is here. */
+  rows: Row[] | null;
+  /** What the bars were drawn from. */
+  drawn: string;
+  /** The element reached by keys; -1: none. */
+  reached: number;
+  /** px where the words of the lines end. */
+  ends: number[];
+}
+
 /** `texts` holds the tokens above the row. */
 export function createForgetting(
   ctx: ViewContext,
@@ -91,109 +109,128 @@ export function createForgetting(
   const role = { role: "slider", tabindex: "0", "aria-label": "what is forgotten at each token", "aria-valuemin": "0" };
   const [bars, words] = [h("div.forget-bars", role), h("span.forget-words")];
   const element = h("div.forget", { hidden: "" }, bars, words);
-  let rows: Row[] | null = null;
-  let drawn = "";
-  /** The element reached by keys; -1: none. */
-  let reached = -1;
-  let ends: number[] = [];
 
-  const hover = (key: number): void => {
-    ctx.selection.hover(key < 0 ? null : { unit: ctx.source().unit, query: -1, key });
-  };
-  /** Where every cell begins and ends, in px of the row, which is as wide as a text of one line. */
-  const edges = (count: number): number[] => {
-    const tokens = [...texts.querySelectorAll(".aw-tok")].map((token) => token.getBoundingClientRect());
-    const { left, width } = element.getBoundingClientRect();
-    const [first, last] = [tokens[0], tokens.at(-1)];
-    const isInLine = tokens.every((box, i) => box.top < (first?.bottom ?? 0) && box.left >= (tokens[i - 1]?.left ?? 0));
-    const isUnder = Boolean(last && isInLine && tokens.length === count && last.right <= left + width);
-    setStyles(bars, { flex: isUnder ? `0 0 ${(last as DOMRect).right - left}px` : "" });
-    if (isUnder) return [...tokens.map((box) => box.left - left), (last as DOMRect).right - left];
-    const wide = bars.getBoundingClientRect().width;
-    return Array.from({ length: count + 1 }, (_, i) => (i * wide) / count);
-  };
-  const paint = (count: number): void => {
-    ends = edges(count);
-    const known = rows ?? [];
-    const looks = [JSON.stringify(ends), ctx.theme, ...known.map(({ name, values }) => `${name} ${values.join()}`)];
-    if (drawn === looks.join("|")) return;
-    drawn = looks.join("|");
-    const map = heatMap(false, ctx.theme, "");
-    const gap = (ends.at(-1) ?? 0) / count < NARROW ? 0 : 1;
-    const bands = known.map(({ name, values }) => {
-      const lost = [...values].map((value) => (name === "decay" ? 1 - value : value) || 0);
-      const top = Math.max(LEAST, ...lost);
-      const stops = lost.map((value, i) => {
-        const colour = `rgb(${colourAt(map, Math.max(0, Math.min(1, value / top))).join(" ")})`;
-        const [from = 0, to = 0] = [ends[i], ends[i + 1]];
-        return `${colour} ${from}px ${to - gap}px, transparent ${to - gap}px ${to}px`;
-      });
-      return `linear-gradient(90deg, ${stops.join(", ")})`;
-    });
-    setStyles(bars, {
-      "background-image": bands.join(", ") || "none",
-      "background-position": bands.map((_, i) => `0 ${i * 100}%`).join(", "),
-      "background-size": `${ends.at(-1) ?? 0}px calc(${100 / Math.max(1, bands.length)}% - ${bands.length - 1}px)`,
-    });
+  const view: ForgettingState = {
+    ctx,
+    answers,
+    texts,
+    bars,
+    words,
+    element,
+    rows: null,
+    drawn: "",
+    reached: -1,
+    ends: [],
   };
   on(bars, signal, {
     pointermove(event) {
       const x = event.clientX - bars.getBoundingClientRect().left;
-      hover(ends.length > 0 && x < (ends.at(-1) ?? 0) ? ends.filter((end) => end <= x).length - 1 : -1);
+      hover(
+        ctx,
+        view.ends.length > 0 && x < (view.ends.at(-1) ?? 0) ? view.ends.filter((end) => end <= x).length - 1 : -1,
+      );
     },
-    pointerleave: () => hover(-1),
+    pointerleave: () => hover(ctx, -1),
     focusout() {
-      reached = -1;
-      hover(-1);
+      view.reached = -1;
+      hover(ctx, -1);
     },
   });
-  const go = (to: (at: number, last: number) => number) => (): void => {
-    const last = (rows?.[0]?.values.length ?? 0) - 1;
-    reached = Math.max(0, Math.min(last, to(reached, last)));
-    hover(reached);
-  };
   keyboard(
     bars,
     signal,
     {
-      ArrowLeft: go((at) => at - 1),
-      ArrowRight: go((at) => at + 1),
-      Home: go(() => 0),
-      End: go((_, last) => last),
+      ArrowLeft: go(view, (at) => at - 1),
+      ArrowRight: go(view, (at) => at + 1),
+      Home: go(view, () => 0),
+      End: go(view, (_, last) => last),
     },
     "← → Home End: token",
   );
-  onResize([texts, bars], signal, () => element.hidden || show());
+  onResize([texts, bars], signal, () => element.hidden || show(view));
+  return { element, show: () => show(view) };
+}
 
-  const show = (): void => {
-    const layers = layersOf(ctx);
-    assign(element, { hidden: !layers });
-    if (!layers) return;
-    const state = read(ctx, answers);
-    rows = typeof state === "string" ? null : state;
-    setFlag(element, "data-stale", !rows);
-    const { source, layer, head } = ctx.resolved();
-    const { labels } = ctx.axisOf(source.key);
-    const known = rows ?? [];
-    const cell = ctx.cell("hover") ?? ctx.cell("pinned");
-    const at = cell ? (cell.key >= 0 ? cell.key : cell.query) : -1;
-    const numbers = known.map(({ name, values }) => {
-      const [low, high] = at < 0 ? [Math.min(...values), Math.max(...values)] : [values[at], values[at]];
-      const [from, to] = [low, high].map((value) => (value as number).toFixed(2));
-      return from === to ? `${name} ${from}` : `${name} ${from} to ${to}`;
+function hover(ctx: ViewContext, key: number): void {
+  ctx.selection.hover(key < 0 ? null : { unit: ctx.source().unit, query: -1, key });
+}
+
+/** Where every cell begins and ends, in px of the row, which is as wide as a text of one line. */
+function edges(view: ForgettingState, count: number): number[] {
+  const { bars } = view;
+  const tokens = [...view.texts.querySelectorAll(".aw-tok")].map((token) => token.getBoundingClientRect());
+  const { left, width } = view.element.getBoundingClientRect();
+  const [first, last] = [tokens[0], tokens.at(-1)];
+  const isInLine = tokens.every((box, i) => box.top < (first?.bottom ?? 0) && box.left >= (tokens[i - 1]?.left ?? 0));
+  const isUnder = Boolean(last && isInLine && tokens.length === count && last.right <= left + width);
+  setStyles(bars, { flex: isUnder ? `0 0 ${(last as DOMRect).right - left}px` : "" });
+  if (isUnder) return [...tokens.map((box) => box.left - left), (last as DOMRect).right - left];
+  const wide = bars.getBoundingClientRect().width;
+  return Array.from({ length: count + 1 }, (_, i) => (i * wide) / count);
+}
+
+function paint(view: ForgettingState, count: number): void {
+  const { ctx } = view;
+  view.ends = edges(view, count);
+  const known = view.rows ?? [];
+  const looks = [JSON.stringify(view.ends), ctx.theme, ...known.map(({ name, values }) => `${name} ${values.join()}`)];
+  if (view.drawn === looks.join("|")) return;
+  view.drawn = looks.join("|");
+  const map = heatMap(false, ctx.theme, "");
+  const gap = (view.ends.at(-1) ?? 0) / count < NARROW ? 0 : 1;
+  const bands = known.map(({ name, values }) => {
+    const lost = [...values].map((value) => (name === "decay" ? 1 - value : value) || 0);
+    const top = Math.max(LEAST, ...lost);
+    const stops = lost.map((value, i) => {
+      const colour = `rgb(${colourAt(map, Math.max(0, Math.min(1, value / top))).join(" ")})`;
+      const [from = 0, to = 0] = [view.ends[i], view.ends[i + 1]];
+      return `${colour} ${from}px ${to - gap}px, transparent ${to - gap}px ${to}px`;
     });
-    const name = at >= 0 && known.length > 0 ? `${quoted(labels, at, ctx.options.indexBase)}: ` : "";
-    const nothing = typeof state === "string" ? state : `${headAt(ctx, layer, head)} forgets nothing`;
-    setText(words, `${name}${numbers.join(", ") || nothing}`);
-    const summary = forgettingWords(known, labels);
-    assign(bars, {
-      ariaLabel: summary || "what is forgotten at each token",
-      ariaValueMax: String(Math.max(0, labels.length - 1)),
-      ariaValueNow: String(Math.max(0, at)),
-      ariaValueText: words.textContent ?? "",
-      title: summary && `${summary} In each row, the darker the more is forgotten.`,
-    });
-    paint(labels.length);
+    return `linear-gradient(90deg, ${stops.join(", ")})`;
+  });
+  setStyles(view.bars, {
+    "background-image": bands.join(", ") || "none",
+    "background-position": bands.map((_, i) => `0 ${i * 100}%`).join(", "),
+    "background-size": `${view.ends.at(-1) ?? 0}px calc(${100 / Math.max(1, bands.length)}% - ${bands.length - 1}px)`,
+  });
+}
+
+function go(view: ForgettingState, to: (at: number, last: number) => number): () => void {
+  return (): void => {
+    const last = (view.rows?.[0]?.values.length ?? 0) - 1;
+    view.reached = Math.max(0, Math.min(last, to(view.reached, last)));
+    hover(view.ctx, view.reached);
   };
-  return { element, show };
+}
+
+function show(view: ForgettingState): void {
+  const { ctx, words, element } = view;
+  const layers = layersOf(ctx);
+  assign(element, { hidden: !layers });
+  if (!layers) return;
+  const state = read(ctx, view.answers);
+  view.rows = typeof state === "string" ? null : state;
+  setFlag(element, "data-stale", !view.rows);
+  const { source, layer, head } = ctx.resolved();
+  const { labels } = ctx.axisOf(source.key);
+  const known = view.rows ?? [];
+  const cell = ctx.cell("hover") ?? ctx.cell("pinned");
+  const at = cell ? (cell.key >= 0 ? cell.key : cell.query) : -1;
+  const numbers = known.map(({ name, values }) => {
+    const [low, high] = at < 0 ? [Math.min(...values), Math.max(...values)] : [values[at], values[at]];
+    const [from, to] = [low, high].map((value) => (value as number).toFixed(2));
+    return from === to ? `${name} ${from}` : `${name} ${from} to ${to}`;
+  });
+  const name = at >= 0 && known.length > 0 ? `${quoted(labels, at, ctx.options.indexBase)}: ` : "";
+  const nothing = typeof state === "string" ? state : `${headAt(ctx, layer, head)} forgets nothing`;
+  setText(words, `${name}${numbers.join(", ") || nothing}`);
+  const summary = forgettingWords(known, labels);
+  assign(view.bars, {
+    ariaLabel: summary || "what is forgotten at each token",
+    ariaValueMax: String(Math.max(0, labels.length - 1)),
+    ariaValueNow: String(Math.max(0, at)),
+    ariaValueText: words.textContent ?? "",
+    title: summary && `${summary} In each row, the darker the more is forgotten.`,
+  });
+  paint(view, labels.length);
 }

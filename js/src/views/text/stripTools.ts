@@ -1,7 +1,7 @@
 /** Tools of a strip: a search field that unfolds, and in the menu its density and where its colour lies. */
 import type { ViewContext } from "../../context.ts";
 import { h, iconButton, keyboard, on, setChildren, setFlag, setText } from "../../dom.ts";
-import type { TokenStripOptions } from "../../wire/wire.ts";
+import type { TokenStripOptions } from "../../wire/viewState.ts";
 import { plural } from "../base/navigation.ts";
 import { FIND } from "../base/signs.ts";
 import { only, view } from "../base/view.ts";
@@ -25,6 +25,55 @@ export interface StripHost {
   note(index: number): string;
 }
 
+/** Say how far ranks vary between defensible choices; returns what hatches the elements whose rank is unstable. */
+function createRankNotes(ctx: ViewContext, strip: StripHost, words: HTMLElement): (() => void) | null {
+  const { ranks } = ctx.options as TokenStripOptions;
+  if (!ranks) return null;
+  const hasRanks = (): boolean => ranks.unit === ctx.source().unit;
+  const choices = (): string => `${ranks.versions} defensible choice${ranks.versions === 1 ? "" : "s"}`;
+  const rank = (i: number): string => {
+    const [low, high] = [ranks.low[i], ranks.high[i]];
+    return `rank ${low === high ? low : `${low} to ${high}`} over ${choices()}`;
+  };
+  strip.note = (i) => (hasRanks() ? ` · ${rank(i)}` : "");
+  // The elements of the strip are built after these tools.
+  return () => {
+    const applies = hasRanks();
+    for (const el of strip.texts.querySelectorAll<HTMLElement>(".aw-tok")) {
+      const i = Number(el.dataset.i);
+      setFlag(el, "data-unsettled", applies && Boolean(ranks.unsettled[i]));
+      if (applies && ranks.unsettled[i]) el.title = rank(i);
+      else if (el.title.startsWith("rank ")) el.removeAttribute("title");
+    }
+    const count = ranks.unsettled.filter(Boolean).length;
+    const of = `${count} of ${ranks.unsettled.length} ${plural(ranks.unit)}`;
+    const survival = count
+      ? `hatched: the ranking of ${of} does not survive`
+      : `the ranking of all ${plural(ranks.unit)} survives`;
+    setText(words, applies ? `${survival} ${choices()}` : `ranks are known only for ${plural(ranks.unit)}`);
+  };
+}
+
+function createIntensity(): HTMLInputElement {
+  return h("input.range", {
+    type: "range",
+    max: "6",
+    step: "0.5",
+    value: "0",
+    "aria-label": "colour intensity: lowers the value that gets the full colour",
+    title: "Colour intensity: move right to see small values. Double-click resets.",
+  });
+}
+
+function createSearchField(): HTMLInputElement {
+  return h("input.button", {
+    type: "search",
+    placeholder: "find",
+    "aria-label": "find in the text",
+    title: "Press / to search, Enter for the next match, Shift+Enter for the previous one, Escape to go to it.",
+  });
+}
+
 export const renderStripTools = view((ctx, root, signal) => {
   const { strip } = ctx as ViewContext & { strip: StripHost };
   const covered = new Map<number, number>();
@@ -40,14 +89,7 @@ export const renderStripTools = view((ctx, root, signal) => {
   };
   toggle("compact: smaller type, narrower lines", (pressed) => setFlag(strip.texts, "data-compact", pressed));
   const underline = toggle("colour below the text", () => paint());
-  const intensity = h("input.range", {
-    type: "range",
-    max: "6",
-    step: "0.5",
-    value: "0",
-    "aria-label": "colour intensity: lowers the value that gets the full colour",
-    title: "Colour intensity: move right to see small values. Double-click resets.",
-  });
+  const intensity = createIntensity();
   if (!strip.isInside) strip.menu.prepend(h("label.form-line", "colour intensity", intensity));
   on(intensity, signal, {
     input: () => paint(),
@@ -56,17 +98,12 @@ export const renderStripTools = view((ctx, root, signal) => {
       paint();
     },
   });
-  const field = h("input.button", {
-    type: "search",
-    placeholder: "find",
-    "aria-label": "find in the text",
-    title: "Press / to search, Enter for the next match, Shift+Enter for the previous one, Escape to go to it.",
-  });
+  const field = createSearchField();
   const count = h("output");
   const less = iconButton(signal, "‹", "previous match", () => go(-1));
   const more = iconButton(signal, "›", "next match", () => go(1));
   const open = iconButton(signal, "", "find in the text (/)", () => unfold(Boolean(find.hidden)));
-  const find = h("span.field.find", { hidden: "" }, field, count, less, more);
+  const find = h("span.field.find", { hidden: "", "data-idle": "" }, field, count, less, more);
   const ranked = h("span.note");
   setChildren(open, drawing(FIND));
   setChildren(root, find, ...(strip.isInside ? [] : [open]));
@@ -80,32 +117,7 @@ export const renderStripTools = view((ctx, root, signal) => {
     }
   };
 
-  const { ranks } = ctx.options as TokenStripOptions;
-  const hasRanks = (): boolean => ranks?.unit === ctx.source().unit;
-  const choices = (): string => `${ranks?.versions} defensible choice${ranks?.versions === 1 ? "" : "s"}`;
-  const rank = (i: number): string => {
-    const [low, high] = [ranks?.low[i], ranks?.high[i]];
-    return `rank ${low === high ? low : `${low} to ${high}`} over ${choices()}`;
-  };
-  strip.note = (i) => (hasRanks() ? ` · ${rank(i)}` : "");
-  /** Hatch elements with unstable ranks; the strip's elements are built after these tools. */
-  const hatch = (): void => {
-    if (!ranks) return;
-    const here = hasRanks();
-    for (const el of strip.texts.querySelectorAll<HTMLElement>(".aw-tok")) {
-      const i = Number(el.dataset.i);
-      setFlag(el, "data-unsettled", here && Boolean(ranks.unsettled[i]));
-      if (here && ranks.unsettled[i]) el.title = rank(i);
-      else if (el.title.startsWith("rank ")) el.removeAttribute("title");
-    }
-    const count = ranks.unsettled.filter(Boolean).length;
-    const of = `${count} of ${ranks.unsettled.length} ${plural(ranks.unit)}`;
-    const words = count
-      ? `hatched: the ranking of ${of} does not survive`
-      : `the ranking of all ${plural(ranks.unit)} survives`;
-    setText(ranked, here ? `${words} ${choices()}` : `ranks are known only for ${plural(ranks.unit)}`);
-  };
-
+  const hatch = createRankNotes(ctx, strip, ranked);
   const paint = (): void => {
     const edge = (index: number): number => covered.get(index) ?? 0;
     strip.paint(underline.checked, covered.size > 0 ? edge : undefined, Number(intensity.value));
@@ -156,9 +168,8 @@ export const renderStripTools = view((ctx, root, signal) => {
       unfold(true);
     },
   });
-  setFlag(find, "data-idle", true);
   return (changed) => {
-    if (ranks && !only(changed, "hover", "pinned")) requestAnimationFrame(hatch);
+    if (hatch && !only(changed, "hover", "pinned")) requestAnimationFrame(hatch);
     if (changed.size > 0 && ![...changed].some((what) => ["unit", "method", "stack", "header"].includes(what))) return;
     const other = strip.labels().join();
     if (text !== other && field.value) search();

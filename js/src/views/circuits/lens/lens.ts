@@ -1,7 +1,7 @@
 /** A lens as Python sends it. The twin of `lens_answer` in attnwidgets/views/circuits/circuit_view.py. */
 import { floatsOf, wholesOf } from "../../../wire/buffers.ts";
 import type { Answer } from "../../../wire/embeddedAnswers.ts";
-import type { ViewOptions } from "../../../wire/wire.ts";
+import type { ViewOptions } from "../../../wire/viewState.ts";
 
 export type Measure = "probability" | "rank" | "entropy" | "kl";
 

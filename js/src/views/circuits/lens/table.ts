@@ -28,6 +28,23 @@ export interface Table {
   window(lens: Lens, token: number): readonly [number, number];
 }
 
+/** What it consists of, and what it shows. */
+interface LensTable {
+  readonly ctx: ViewContext;
+  readonly grid: HTMLDivElement;
+  readonly plot: HTMLDivElement;
+  /** The elements of the table, row by row, and its headings. */
+  cells: HTMLElement[];
+  heads: HTMLElement[];
+  names: HTMLElement[];
+  /** What was drawn last, for what only marks it. */
+  last: TableState | null;
+  /** The first token that is shown: a text may begin with folded tokens. */
+  start: number;
+  readonly isOther: (...values: unknown[]) => boolean;
+  readonly isPainted: (...values: unknown[]) => boolean;
+}
+
 export function createTable(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -40,104 +57,123 @@ export function createTable(
     { tabindex: "0", role: "application", "aria-roledescription": "table of top tokens" },
     grid,
   );
-  let cells: HTMLElement[] = [];
-  let heads: HTMLElement[] = [];
-  let names: HTMLElement[] = [];
-  let last: TableState | null = null;
-  let start = 0;
   const isOther = createWatch();
   const isPainted = createWatch();
-  const cellOf = (event: MouseEvent): readonly [number, number] | null => {
-    const at = (event.target as Element).closest<HTMLElement>("[data-at]")?.dataset.at;
-    if (!at || !last) return null;
-    const [row = 0, token = 0] = at.split(" ").map(Number);
-    return [row, token];
+
+  const view: LensTable = {
+    ctx,
+    grid,
+    plot,
+    cells: [],
+    heads: [],
+    names: [],
+    last: null,
+    start: 0,
+    isOther,
+    isPainted,
   };
   on(plot, signal, {
     click(event) {
-      const cell = cellOf(event);
-      if (!cell || !last) return;
-      events.choose(cell[0] < 0 ? last.cell[0] : cell[0], cell[1] < 0 ? last.cell[1] : cell[1]);
+      const cell = cellOf(view, event);
+      if (!cell || !view.last) return;
+      events.choose(cell[0] < 0 ? view.last.cell[0] : cell[0], cell[1] < 0 ? view.last.cell[1] : cell[1]);
     },
     pointermove: (event) => {
-      const cell = cellOf(event);
+      const cell = cellOf(view, event);
       events.hover(cell && cell[0] >= 0 && cell[1] >= 0 ? cell : null);
     },
     pointerleave: () => events.hover(null),
   });
   keyboard(plot, signal, keys, "← → ↑ ↓: another cell, folded layers too · Home, End: first and last layer");
-
-  const window = (lens: Lens, token: number): readonly [number, number] => {
-    const count = lens.tokens.length;
-    if (count <= MOST) return [0, count];
-    const from = Math.max(0, Math.min(count - MOST, token - MOST / 2));
-    return [from, from + MOST];
-  };
-
-  const build = ({ lens, rows, cell }: TableState): void => {
-    const [from, to] = window(lens, cell[1]);
-    start = from;
-    const tokens = lens.tokens.slice(from, to);
-    heads = tokens.map((label, i) =>
-      h("span.lens-head", { "data-at": `-1 ${from + i}`, title: label }, h("bdi", word(label, 12))),
-    );
-    names = rows.map((row) =>
-      h("span.lens-layer", { "data-at": `${row} -1` }, row === lens.layers ? "out" : ctx.layerName(row)),
-    );
-    cells = rows.flatMap((row) =>
-      tokens.map((_, i) => {
-        const best = topOf(lens, row, from + i)[0];
-        const text = word(best?.label ?? "", 14);
-        return h("span.lens-cell", { "data-at": `${row} ${from + i}` }, h("bdi", text));
-      }),
-    );
-    setChildren(
-      grid,
-      h("span.lens-corner"),
-      ...heads,
-      ...rows.flatMap((_, i) => [names[i] as HTMLElement, ...cells.slice(i * tokens.length, (i + 1) * tokens.length)]),
-    );
-    grid.style.setProperty("--aw-columns", String(tokens.length));
-  };
-  const paint = ({ lens, rows, measure }: TableState): void => {
-    const map = heatMap(false, ctx.theme);
-    const count = heads.length;
-    rows.forEach((row, r) => {
-      for (let i = 0; i < count; i += 1) {
-        const at = Math.max(0, Math.min(1, darkness(lens, measure, row, start + i) || 0));
-        const colour = colourAt(map, at);
-        const el = cells[r * count + i] as HTMLElement;
-        setStyles(el, at < 0.004 ? { background: "", color: "" } : { background: cssOf(colour), color: inkOn(colour) });
-      }
-    });
-  };
-
   return {
     element: plot,
     window,
-    show(state) {
-      const { lens, rows, cell, measure, row, width } = state;
-      last = state;
-      const [from] = window(lens, cell[1]);
-      const isNew = isOther(lens, rows.join(), from);
-      if (isNew) build(state);
-      if (isPainted(lens, rows.join(), from, measure, ctx.theme)) paint(state);
-      setSizes(grid, { row, column: Math.max(COLUMN, Math.min(110, (width - AXIS) / Math.max(1, heads.length))) });
-      const count = heads.length;
-      heads.forEach((el, i) => {
-        el.toggleAttribute("data-chosen", start + i === cell[1]);
-        el.toggleAttribute("data-over", start + i === state.column);
-      });
-      for (const [i, el] of names.entries()) el.toggleAttribute("data-chosen", rows[i] === cell[0]);
-      cells.forEach((el, i) => {
-        const at = rows[Math.floor(i / count)] === cell[0] && start + (i % count) === cell[1];
-        el.toggleAttribute("data-chosen", at);
-        el.toggleAttribute("data-over", start + (i % count) === state.column);
-      });
-      if (isNew) {
-        const head = heads[cell[1] - start];
-        if (head) plot.scrollLeft = Math.max(0, head.offsetLeft + head.offsetWidth - plot.clientWidth + 8);
-      }
-    },
+    show: (state) => show(view, state),
   };
+}
+
+function cellOf(view: LensTable, event: MouseEvent): readonly [number, number] | null {
+  const at = (event.target as Element).closest<HTMLElement>("[data-at]")?.dataset.at;
+  if (!at || !view.last) return null;
+  const [row = 0, token = 0] = at.split(" ").map(Number);
+  return [row, token];
+}
+
+function window(lens: Lens, token: number): readonly [number, number] {
+  const count = lens.tokens.length;
+  if (count <= MOST) return [0, count];
+  const from = Math.max(0, Math.min(count - MOST, token - MOST / 2));
+  return [from, from + MOST];
+}
+
+function build(view: LensTable, { lens, rows, cell }: TableState): void {
+  const { grid } = view;
+  const [from, to] = window(lens, cell[1]);
+  view.start = from;
+  const tokens = lens.tokens.slice(from, to);
+  view.heads = tokens.map((label, i) =>
+    h("span.lens-head", { "data-at": `-1 ${from + i}`, title: label }, h("bdi", word(label, 12))),
+  );
+  view.names = rows.map((row) =>
+    h("span.lens-layer", { "data-at": `${row} -1` }, row === lens.layers ? "out" : view.ctx.layerName(row)),
+  );
+  view.cells = rows.flatMap((row) =>
+    tokens.map((_, i) => {
+      const best = topOf(lens, row, from + i)[0];
+      const text = word(best?.label ?? "", 14);
+      return h("span.lens-cell", { "data-at": `${row} ${from + i}` }, h("bdi", text));
+    }),
+  );
+  setChildren(
+    grid,
+    h("span.lens-corner"),
+    ...view.heads,
+    ...rows.flatMap((_, i) => [
+      view.names[i] as HTMLElement,
+      ...view.cells.slice(i * tokens.length, (i + 1) * tokens.length),
+    ]),
+  );
+  grid.style.setProperty("--aw-columns", String(tokens.length));
+}
+
+function paint(view: LensTable, { lens, rows, measure }: TableState): void {
+  const map = heatMap(false, view.ctx.theme);
+  const count = view.heads.length;
+  rows.forEach((row, r) => {
+    for (let i = 0; i < count; i += 1) {
+      const at = Math.max(0, Math.min(1, darkness(lens, measure, row, view.start + i) || 0));
+      const colour = colourAt(map, at);
+      const el = view.cells[r * count + i] as HTMLElement;
+      setStyles(el, at < 0.004 ? { background: "", color: "" } : { background: cssOf(colour), color: inkOn(colour) });
+    }
+  });
+}
+
+function show(view: LensTable, state: TableState): void {
+  const { plot } = view;
+  const { lens, rows, cell, measure, row, width } = state;
+  view.last = state;
+  const [from] = window(lens, cell[1]);
+  const isNew = view.isOther(lens, rows.join(), from);
+  if (isNew) build(view, state);
+  if (view.isPainted(lens, rows.join(), from, measure, view.ctx.theme)) paint(view, state);
+  setSizes(view.grid, {
+    row,
+    column: Math.max(COLUMN, Math.min(110, (width - AXIS) / Math.max(1, view.heads.length))),
+  });
+  const count = view.heads.length;
+  view.heads.forEach((el, i) => {
+    el.toggleAttribute("data-chosen", view.start + i === cell[1]);
+    el.toggleAttribute("data-over", view.start + i === state.column);
+  });
+  for (const [i, el] of view.names.entries()) el.toggleAttribute("data-chosen", rows[i] === cell[0]);
+  view.cells.forEach((el, i) => {
+    const at = rows[Math.floor(i / count)] === cell[0] && view.start + (i % count) === cell[1];
+    el.toggleAttribute("data-chosen", at);
+    el.toggleAttribute("data-over", view.start + (i % count) === state.column);
+  });
+  if (isNew) {
+    const head = view.heads[cell[1] - view.start];
+    if (head) plot.scrollLeft = Math.max(0, head.offsetLeft + head.offsetWidth - plot.clientWidth + 8);
+  }
 }

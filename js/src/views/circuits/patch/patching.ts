@@ -2,7 +2,7 @@
 import type { ViewContext } from "../../../context.ts";
 import { floatsOf } from "../../../wire/buffers.ts";
 import type { Answer } from "../../../wire/embeddedAnswers.ts";
-import type { ViewOptions } from "../../../wire/wire.ts";
+import type { ViewOptions } from "../../../wire/viewState.ts";
 import { inQuotes } from "../words.ts";
 
 export type Site = "state" | "attention" | "mlp" | "head";

@@ -44,6 +44,31 @@ function sizesOf(width: number, letters: number): { between: number; bar: number
 const THICKEST = 9;
 const SIDES: readonly Side[] = ["asks", "offers"];
 
+/** A part as a row, and how many letters its name takes. */
+function rowOf(side: Side, part: WhyRow, top: number, i: number): { row: HTMLElement; letters: number } {
+  const bar = h("span.why-bar", { "aria-hidden": "true" }, h("i", { "data-of": kindOf(part) }));
+  setStyles(bar.firstElementChild as HTMLElement, { width: `${Math.min(100, (100 * Math.abs(part.value)) / top)}%` });
+  const cancels = part.cancels?.every(Boolean) ? part.cancels.map((sum) => decimal(sum, 1, true)).join(" ") : "";
+  const more = part.read ? `← ${part.read.replace(/[“”]/g, "")}` : cancels;
+  const title = [part.name, part.read && `mostly read ${part.read}`, cancels && `${cancels} in all`]
+    .filter(Boolean)
+    .join(": ");
+  const name = h("span.why-name", { title, dir: "auto" }, h("bdi", part.name), more ? h("small", ` ${more}`) : "");
+  const value = h("span.why-value", decimal(part.value, 2, true));
+  const row = h(
+    "div.why-row",
+    {
+      role: "listitem",
+      "data-row": String(i),
+      "data-kind": part.kind,
+      "aria-label": `${title}: ${decimal(part.value, 2, true)}`,
+      tabindex: i ? "-1" : "0",
+    },
+    ...(side === "asks" ? [name, value, bar] : [bar, value, name]),
+  );
+  return { row, letters: part.name.length + 1 + more.length };
+}
+
 export function createLists(signal: AbortSignal, hovered: (at: At | null) => void, chosen: (at: At) => void): Lists {
   const lines = svg("svg", { class: "aw-why-lines", role: "img" });
   const heads = { asks: h("div.why-head"), offers: h("div.why-head") };
@@ -52,29 +77,6 @@ export function createLists(signal: AbortSignal, hovered: (at: At | null) => voi
   let [drawn, width, least, letters] = [null as ShownWhy | null, 0, 0, 0];
   let paths: { line: Line; path: SVGElement }[] = [];
 
-  const rowOf = (side: Side, part: WhyRow, top: number, i: number): HTMLElement => {
-    const bar = h("span.why-bar", { "aria-hidden": "true" }, h("i", { "data-of": kindOf(part) }));
-    setStyles(bar.firstElementChild as HTMLElement, { width: `${Math.min(100, (100 * Math.abs(part.value)) / top)}%` });
-    const cancels = part.cancels?.every(Boolean) ? part.cancels.map((sum) => decimal(sum, 1, true)).join(" ") : "";
-    const more = part.read ? `← ${part.read.replace(/[“”]/g, "")}` : cancels;
-    letters = Math.max(letters, part.name.length + 1 + more.length);
-    const title = [part.name, part.read && `mostly read ${part.read}`, cancels && `${cancels} in all`]
-      .filter(Boolean)
-      .join(": ");
-    const name = h("span.why-name", { title, dir: "auto" }, h("bdi", part.name), more ? h("small", ` ${more}`) : "");
-    const value = h("span.why-value", decimal(part.value, 2, true));
-    return h(
-      "div.why-row",
-      {
-        role: "listitem",
-        "data-row": String(i),
-        "data-kind": part.kind,
-        "aria-label": `${title}: ${decimal(part.value, 2, true)}`,
-        tabindex: i ? "-1" : "0",
-      },
-      ...(side === "asks" ? [name, value, bar] : [bar, value, name]),
-    );
-  };
   const drawLines = (): void => {
     if (!drawn) return;
     const sizes = sizesOf(width, letters);
@@ -126,7 +128,9 @@ export function createLists(signal: AbortSignal, hovered: (at: At | null) => voi
         for (const [i, side] of SIDES.entries()) {
           setChildren(heads[side], h("b", `${shown.words[i]} ${side}`), h("span", ` by ${unit}`));
           rows[side].ariaLabel = `what ${shown.words[i]} ${side}, by ${unit}`;
-          setChildren(rows[side], ...shown[side].map((part, at) => rowOf(side, part, top, at)));
+          const parts = shown[side].map((part, at) => rowOf(side, part, top, at));
+          letters = Math.max(letters, ...parts.map((item) => item.letters));
+          setChildren(rows[side], ...parts.map(({ row }) => row));
         }
       }
       drawLines();

@@ -7,7 +7,7 @@ import { assign, density, h, on, setFlag, setSizes, setStyles } from "../../../d
 import type { Axis } from "../../../wire/wire.ts";
 import type { Cells } from "../../base/chosen.ts";
 import type { Picture } from "../../base/gestures.ts";
-import { createLabels, labelRoom, slantHeight } from "../../maps/labels.ts";
+import { type AxisLabels, createLabels, labelRoom, slantHeight } from "../../maps/labels.ts";
 import { BARS, type Grid } from "./paint.ts";
 
 /** px: least width of a token, so that each can have a label, and the largest. */
@@ -54,6 +54,30 @@ export interface Figure {
   window(): [start: number, stop: number];
 }
 
+/** What it consists of, and what it shows. */
+interface FlowFigureState {
+  readonly base: HTMLCanvasElement;
+  readonly front: HTMLCanvasElement;
+  readonly mark: HTMLDivElement;
+  readonly plot: HTMLDivElement;
+  readonly left: AxisLabels;
+  readonly top: AxisLabels;
+  readonly bottom: AxisLabels;
+  readonly figure: HTMLDivElement;
+  readonly element: HTMLDivElement;
+  /** What the sizes and labels were computed for. */
+  laidOut: string;
+  /** The number of levels and of tokens. */
+  levels: number;
+  tokens: number;
+  /** px between levels, and of a token. */
+  gap: number;
+  across: number;
+  /** Scroll position in px: kept, since reading it forces layout. */
+  scrolledTo: number;
+  readonly grid: { cell: number; x: (token: number) => number; y: (level: number) => number };
+}
+
 /** `scrolled` is called when other tokens come into sight. */
 export function createFigure(signal: AbortSignal, scrolled: () => void): Figure {
   const [base, front] = [h("canvas.flow-base"), h("canvas.flow-front")];
@@ -64,110 +88,142 @@ export function createFigure(signal: AbortSignal, scrolled: () => void): Figure 
   bottom.element.classList.add("aw-flow-bottom");
   const figure = h("div.flow-figure", h("i"), top.element, left.element, plot, h("i"), bottom.element);
   const element = h("div.flow-scroll", figure);
-  let laidOut = "";
-  let [levels, tokens, gap, across] = [0, 0, 0, 0];
-  /** Scroll position in px: kept, since reading it forces layout. */
-  let scrolledTo = 0;
   const grid = {
     cell: 0,
     x: (token: number): number => (token + 0.5) * grid.cell,
-    y: (level: number): number => (levels - level + 0.5) * gap,
+    y: (level: number): number => (state.levels - level + 0.5) * state.gap,
+  };
+
+  const state: FlowFigureState = {
+    base,
+    front,
+    mark,
+    plot,
+    left,
+    top,
+    bottom,
+    figure,
+    element,
+    laidOut: "",
+    levels: 0,
+    tokens: 0,
+    gap: 0,
+    across: 0,
+    scrolledTo: 0,
+    grid,
   };
   on(element, signal, {
     scroll() {
-      scrolledTo = element.scrollLeft;
+      state.scrolledTo = element.scrollLeft;
       scrolled();
     },
   });
-
-  /** Hide the names beneath a highlighted one. */
-  const clear = (side: HTMLElement): void => {
-    const all = [...side.children] as HTMLElement[];
-    const over = all.filter((label) => label.matches(".aw-lab-over:not([hidden])"));
-    const near = (a: HTMLElement, b: HTMLElement): boolean =>
-      Math.abs(Number.parseFloat(a.style.top) - Number.parseFloat(b.style.top)) < LABEL;
-    for (const label of all) {
-      const isBeneath = !label.matches(".aw-lab-over") && over.some((one) => near(one, label));
-      setStyles(label, { visibility: isBeneath ? "hidden" : "visible" });
-    }
-  };
-
   return {
     element,
     plot,
     base,
     front,
     grid,
-    layout(names, axis, width, height) {
-      const name = JSON.stringify([names, axis, width, height]);
-      if (width <= 0 || name === laidOut) return false;
-      laidOut = name;
-      const style = getComputedStyle(left.element);
-      const font = `${style.fontSize} ${style.fontFamily}`;
-      levels = names.length - 1;
-      tokens = axis.labels.length;
-      const leftRoom = labelRoom(names, 24, font, 90);
-      across = width - leftRoom - 4;
-      const fitted = (wide: number): number => {
-        const cell = Math.max(Math.min(NARROWEST, MOST_DOTS / tokens), Math.min(WIDEST, wide / tokens));
-        return cell > 12 ? Math.floor(cell) : cell;
-      };
-      // Labels that do not lie flat rise beyond the last token.
-      let cell = fitted(across);
-      const long = labelRoom(axis.labels, cell, font, MOST_LABEL);
-      const isFlat = long <= cell + 2;
-      const room = isFlat ? FLAT : slantHeight(long);
-      const over = isFlat ? 0 : Math.max(0, room - cell / 2);
-      if (over) cell = fitted(across - over);
-      const left_ = height - 2 * room - BARS - GAPS;
-      gap = Math.max(4, Math.min(HIGHEST, left_ / names.length));
-      left.layout({ labels: names, special: [], cell: gap, room: leftRoom });
-      for (const side of [top, bottom]) side.layout({ ...axis, cell, room: isFlat ? cell : long, slant: true });
-      const high = Math.round(gap * names.length) + BARS;
-      const wide = Math.round(cell * tokens);
-      setSizes(figure, {
-        "flow-left": leftRoom,
-        "flow-width": wide,
-        "flow-height": high,
-        "flow-labels": room,
-        "flow-over": over,
-      });
-      for (const canvas of [base, front]) {
-        const dots = Math.min(density(), MOST_DOTS / wide, MOST_DOTS / high);
-        canvas.width = Math.round(wide * dots);
-        canvas.height = Math.round(high * dots);
-        canvas.getContext("2d")?.setTransform(dots, 0, 0, dots, 0, 0);
-      }
-      grid.cell = cell;
-      return true;
-    },
-    find(event) {
-      const box = plot.getBoundingClientRect();
-      const token = Math.floor((event.clientX - box.left) / grid.cell);
-      const level = levels - Math.floor((event.clientY - box.top) / gap);
-      return token < 0 || token >= tokens || level > levels ? null : { level: Math.max(0, level), token };
-    },
-    follow(spot, layer, over, pinned) {
-      left.mark(spot ? levels - spot.level : undefined, levels - 1 - layer);
-      clear(left.element);
-      top.mark(spot?.token, pinned);
-      bottom.mark(over, undefined);
-      setFlag(plot, "data-followed", spot !== null);
-      assign(front, { hidden: !spot });
-      assign(mark, { hidden: !spot });
-      if (spot) setStyles(mark, { transform: `translate(${grid.x(spot.token) - 6}px, ${grid.y(spot.level) - 6}px)` });
-    },
-    picture: { element: plot, size: () => (tokens ? [1, tokens] : null) },
-    cells: () => ({ rows: 1, cols: tokens, cellWidth: grid.cell, cellHeight: gap * (levels + 1) }),
-    reach(token) {
-      const at = grid.x(token) - scrolledTo;
-      if (at >= MARGIN && at <= across - MARGIN) return;
-      element.scrollLeft = grid.x(token) - across / 2;
-      scrolledTo = element.scrollLeft;
-    },
+    layout: (names, axis, width, height) => layout(state, names, axis, width, height),
+    find: (event) => find(state, event),
+    follow: (spot, layer, over, pinned) => follow(state, spot, layer, over, pinned),
+    picture: { element: plot, size: () => (state.tokens ? [1, state.tokens] : null) },
+    cells: () => ({ rows: 1, cols: state.tokens, cellWidth: grid.cell, cellHeight: state.gap * (state.levels + 1) }),
+    reach: (token) => reach(state, token),
     window() {
-      const start = Math.max(0, Math.ceil(scrolledTo / grid.cell - 0.5));
-      return [start, Math.min(tokens, Math.floor((scrolledTo + across) / grid.cell + 0.5))];
+      const start = Math.max(0, Math.ceil(state.scrolledTo / grid.cell - 0.5));
+      return [start, Math.min(state.tokens, Math.floor((state.scrolledTo + state.across) / grid.cell + 0.5))];
     },
   };
+}
+
+/** Hide the names beneath a highlighted one. */
+function clear(side: HTMLElement): void {
+  const all = [...side.children] as HTMLElement[];
+  const over = all.filter((label) => label.matches(".aw-lab-over:not([hidden])"));
+  const near = (a: HTMLElement, b: HTMLElement): boolean =>
+    Math.abs(Number.parseFloat(a.style.top) - Number.parseFloat(b.style.top)) < LABEL;
+  for (const label of all) {
+    const isBeneath = !label.matches(".aw-lab-over") && over.some((one) => near(one, label));
+    setStyles(label, { visibility: isBeneath ? "hidden" : "visible" });
+  }
+}
+
+function layout(state: FlowFigureState, names: readonly string[], axis: Axis, width: number, height: number): boolean {
+  const { left } = state;
+  const name = JSON.stringify([names, axis, width, height]);
+  if (width <= 0 || name === state.laidOut) return false;
+  state.laidOut = name;
+  const style = getComputedStyle(left.element);
+  const font = `${style.fontSize} ${style.fontFamily}`;
+  state.levels = names.length - 1;
+  state.tokens = axis.labels.length;
+  const leftRoom = labelRoom(names, 24, font, 90);
+  state.across = width - leftRoom - 4;
+  const fitted = (wide: number): number => {
+    const cell = Math.max(Math.min(NARROWEST, MOST_DOTS / state.tokens), Math.min(WIDEST, wide / state.tokens));
+    return cell > 12 ? Math.floor(cell) : cell;
+  };
+  // Labels that do not lie flat rise beyond the last token.
+  let cell = fitted(state.across);
+  const long = labelRoom(axis.labels, cell, font, MOST_LABEL);
+  const isFlat = long <= cell + 2;
+  const room = isFlat ? FLAT : slantHeight(long);
+  const over = isFlat ? 0 : Math.max(0, room - cell / 2);
+  if (over) cell = fitted(state.across - over);
+  const left_ = height - 2 * room - BARS - GAPS;
+  state.gap = Math.max(4, Math.min(HIGHEST, left_ / names.length));
+  left.layout({ labels: names, special: [], cell: state.gap, room: leftRoom });
+  for (const side of [state.top, state.bottom]) side.layout({ ...axis, cell, room: isFlat ? cell : long, slant: true });
+  const high = Math.round(state.gap * names.length) + BARS;
+  const wide = Math.round(cell * state.tokens);
+  setSizes(state.figure, {
+    "flow-left": leftRoom,
+    "flow-width": wide,
+    "flow-height": high,
+    "flow-labels": room,
+    "flow-over": over,
+  });
+  for (const canvas of [state.base, state.front]) {
+    const dots = Math.min(density(), MOST_DOTS / wide, MOST_DOTS / high);
+    canvas.width = Math.round(wide * dots);
+    canvas.height = Math.round(high * dots);
+    canvas.getContext("2d")?.setTransform(dots, 0, 0, dots, 0, 0);
+  }
+  state.grid.cell = cell;
+  return true;
+}
+
+function find(state: FlowFigureState, event: MouseEvent): { level: number; token: number } | null {
+  const { levels } = state;
+  const box = state.plot.getBoundingClientRect();
+  const token = Math.floor((event.clientX - box.left) / state.grid.cell);
+  const level = levels - Math.floor((event.clientY - box.top) / state.gap);
+  return token < 0 || token >= state.tokens || level > levels ? null : { level: Math.max(0, level), token };
+}
+
+function follow(
+  state: FlowFigureState,
+  spot: Spot | null,
+  layer: number,
+  over: number | undefined,
+  pinned: number | undefined,
+): void {
+  const { mark, left, levels, grid } = state;
+  left.mark(spot ? levels - spot.level : undefined, levels - 1 - layer);
+  clear(left.element);
+  state.top.mark(spot?.token, pinned);
+  state.bottom.mark(over, undefined);
+  setFlag(state.plot, "data-followed", spot !== null);
+  assign(state.front, { hidden: !spot });
+  assign(mark, { hidden: !spot });
+  if (spot) setStyles(mark, { transform: `translate(${grid.x(spot.token) - 6}px, ${grid.y(spot.level) - 6}px)` });
+}
+
+function reach(state: FlowFigureState, token: number): void {
+  const { element, across, grid } = state;
+  const at = grid.x(token) - state.scrolledTo;
+  if (at >= MARGIN && at <= across - MARGIN) return;
+  element.scrollLeft = grid.x(token) - across / 2;
+  state.scrolledTo = element.scrollLeft;
 }

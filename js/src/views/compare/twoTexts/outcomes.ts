@@ -18,7 +18,7 @@ export interface Outcomes {
 }
 
 /** Without a probability it is a number, which the label spells. */
-type Chip = [id: number, label: string, probability: number | null];
+export type Chip = [id: number, label: string, probability: number | null];
 
 /** Ids of the target and of the foil; null: none. */
 export type Chosen = readonly [number | null, number | null];

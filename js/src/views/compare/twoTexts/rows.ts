@@ -17,7 +17,7 @@ import {
   setText,
   shortLabel,
 } from "../../../dom.ts";
-import type { Filters } from "../../../wire/wire.ts";
+import type { Filters } from "../../../wire/viewState.ts";
 import { fills } from "../../text/stripColour.ts";
 import type { Columns, Rows } from "./texts.ts";
 import { cellText, signedText } from "./words.ts";
@@ -64,6 +64,25 @@ const LEAST = 1e-3;
 /** px: what the number of a bar takes above or below it. */
 const NUMBER = 16;
 
+/** What it consists of, and what it shows. */
+interface RowsState {
+  readonly layer: HTMLDivElement;
+  readonly spacer: HTMLDivElement;
+  readonly scroll: HTMLDivElement;
+  readonly first: HTMLElement;
+  readonly second: HTMLElement;
+  readonly minus: HTMLElement;
+  readonly totals: HTMLDivElement;
+  readonly element: HTMLDivElement;
+  /** What is drawn; null: nothing yet. */
+  shown: Shown | null;
+  /** The columns that are pinned, hovered and opened; -1: none. */
+  marks: readonly [number, number, number];
+  /** The elements of the columns in sight. */
+  drawn: Map<number, HTMLElement>;
+  readonly size: { width: number; height: number; cell: number; bars: number; zero: number; unit: number };
+}
+
 export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture {
   const layer = h("div.two-columns");
   const spacer = h("div.two-spacer", layer);
@@ -72,22 +91,28 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
   const names = h("div.two-names", first, second, minus);
   const totals = h("div.two-totals");
   const element = h("div.two-rows", names, scroll, totals);
-  let shown: Shown | null = null;
-  let marks: readonly [number, number, number] = [-1, -1, -1];
-  let drawn = new Map<number, HTMLElement>();
   const size = { width: 0, height: 0, cell: WIDEST, bars: 100, zero: 50, unit: 0 };
 
-  const columnAt = (event: MouseEvent): number => {
-    const { left } = spacer.getBoundingClientRect();
-    const column = Math.floor((event.clientX - left) / size.cell);
-    return shown && column >= 0 && column < shown.columns.same.length ? column : -1;
+  const state: RowsState = {
+    layer,
+    spacer,
+    scroll,
+    first,
+    second,
+    minus,
+    totals,
+    element,
+    shown: null,
+    marks: [-1, -1, -1],
+    drawn: new Map<number, HTMLElement>(),
+    size,
   };
   on(scroll, signal, {
-    scroll: () => fillSight(),
-    pointermove: (event) => events.hover(columnAt(event)),
+    scroll: () => fillSight(state),
+    pointermove: (event) => events.hover(columnAt(state, event)),
     pointerleave: () => events.hover(-1),
     click(event) {
-      const column = columnAt(event);
+      const column = columnAt(state, event);
       if (column >= 0) events.pin(column);
     },
   });
@@ -99,7 +124,7 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
       ArrowRight: () => events.step(1, false),
       n: () => events.step(1, true),
       p: () => events.step(-1, true),
-      Escape: () => marks[0] >= 0 && events.pin(marks[0]),
+      Escape: () => state.marks[0] >= 0 && events.pin(state.marks[0]),
     },
     "← →: column · n p: next, previous difference · Esc: unpin",
   );
@@ -107,142 +132,155 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
   onResize(scroll, signal, ({ width, height }) => {
     if (size.width === Math.floor(width) && size.height === Math.floor(height)) return;
     [size.width, size.height] = [Math.floor(width), Math.floor(height)];
-    if (shown) draw(shown);
+    if (state.shown) draw(state, state.shown);
   });
-
-  const layout = (now: Shown): void => {
-    const count = now.columns.same.length;
-    const room = scroll.clientWidth;
-    // Of columns that do not all fit, whole ones are in sight.
-    const most = Math.max(1, Math.min(count, Math.floor(room / (count * NARROWEST <= room ? NARROWEST : LONG))));
-    size.cell = Math.min(WIDEST, room / most);
-    const known = now.filtered[2].filter((value, i) => !Number.isNaN(value) && !now.apart[i]);
-    let [low, high] = [0, 0];
-    for (const value of known) [low, high] = [Math.min(low, value), Math.max(high, value)];
-    const top = 20 + 30 + 22 + 30 + 8;
-    size.bars = Math.max(64, scroll.clientHeight - top - 4);
-    const inside = size.bars - 2 * NUMBER;
-    size.unit = high > low ? inside / (high - low) : 0;
-    size.zero = NUMBER + (high > low ? high * size.unit : inside / 2);
-    setSizes(element, { cell: size.cell, wide: size.cell * count, bars: size.bars, zero: top + size.zero });
-  };
-
-  const label = (now: Shown, side: 0 | 1, column: number): HTMLElement => {
-    const has = (now.columns.places[column]?.[side] ?? -1) >= 0;
-    const text = now.columns.labels[side][column] ?? "";
-    const el = h("span.two-label", has ? h("bdi", shortLabel(text.replace(/^[␣▁]/, "") || text, 24)) : "–");
-    if (has) el.title = shortLabel(text, 200);
-    setFlag(el, "data-none", !has);
-    return el;
-  };
-  const cell = (now: Shown, side: 0 | 1, column: number): HTMLElement => {
-    const has = (now.columns.places[column]?.[side] ?? -1) >= 0;
-    const value = now.filtered[side][column] ?? Number.NaN;
-    const el = h("span.two-cell", has ? cellText(value, now.top) : "");
-    setFlag(el, "data-none", !has);
-    setFlag(el, "data-apart", Boolean(now.apart[column]));
-    if (!has || now.apart[column] || Number.isNaN(value)) return el;
-    const fill = fills(
-      now.theme,
-      now.isSigned,
-      now.filters.palette,
-      now.filters.scale || SCALE,
-    )(value / (now.top || 1));
-    setStyles(el, { background: fill.css || "none" });
-    setFlag(el, "data-flips", fill.flips);
-    return el;
-  };
-  const bar = (now: Shown, column: number): HTMLElement[] => {
-    const value = now.filtered[2][column] ?? Number.NaN;
-    if (Number.isNaN(value)) return [];
-    // The number of an invisible bar cannot be read.
-    const isTiny = value !== 0 && Math.abs(value) < LEAST * now.top;
-    const text = h("span.two-amount", isTiny ? "≈ 0" : signedText(value, size.cell < LONG ? 2 : 3));
-    if (now.apart[column]) {
-      setFlag(text, "data-apart", true);
-      setStyles(text, { top: `${size.zero - NUMBER - 1}px` });
-      return [text];
-    }
-    const colours = barColours(now.theme, now.filters.palette);
-    const height = Math.abs(value) * size.unit;
-    const fill = h("i.two-bar");
-    setStyles(fill, {
-      background: value > 0 ? colours.for : colours.against,
-      height: `${Math.max(value ? 1 : 0, height)}px`,
-      top: `${value > 0 ? size.zero - height : size.zero}px`,
-    });
-    setStyles(text, { top: `${value < 0 ? size.zero + height + 1 : size.zero - height - NUMBER - 1}px` });
-    setFlag(text, "data-least", size.unit > 0 && height < 3);
-    return [fill, text];
-  };
-  const build = (now: Shown, column: number): HTMLElement => {
-    const bars = h("div.two-bars", ...bar(now, column));
-    const el = h(
-      "div.two-column",
-      label(now, 0, column),
-      cell(now, 0, column),
-      label(now, 1, column),
-      cell(now, 1, column),
-      bars,
-    );
-    setStyles(el, { left: `${column * size.cell}px` });
-    const { same } = now.columns;
-    if (!same[column]) {
-      setFlag(el, "data-differs", true);
-      setFlag(el, "data-from", Boolean(same[column - 1] ?? 1));
-      setFlag(el, "data-to", Boolean(same[column + 1] ?? 1));
-    }
-    return el;
-  };
-
-  const fillSight = (): void => {
-    if (!shown) return;
-    const count = shown.columns.same.length;
-    const from = Math.max(0, Math.floor(scroll.scrollLeft / size.cell) - BEYOND);
-    const to = Math.min(count, Math.ceil((scroll.scrollLeft + scroll.clientWidth) / size.cell) + BEYOND);
-    const kept = new Map<number, HTMLElement>();
-    for (let column = from; column < to; column += 1) kept.set(column, drawn.get(column) ?? build(shown, column));
-    drawn = kept;
-    setChildren(layer, ...kept.values());
-    showMarks();
-  };
-  const showMarks = (): void => {
-    const [pinned, over, query] = marks;
-    for (const [column, el] of drawn) {
-      setFlag(el, "data-pinned", column === pinned);
-      setFlag(el, "data-over", column === over);
-      setFlag(el, "data-query", column === query);
-    }
-  };
-
-  const draw = (now: Shown): void => {
-    shown = now;
-    setText(first, now.names[0]);
-    setText(second, now.names[1]);
-    setText(minus, `${now.names[0]} − ${now.names[1]}`);
-    const line = (texts: readonly string[], name: string): HTMLElement =>
-      h("div.two-total", h("span.two-total-name", name), ...texts.map((text) => h("span", text)));
-    const { heads, rows } = now.totals;
-    const all = ["", now.names[0], now.names[1], minus.textContent ?? ""];
-    setChildren(totals, ...[heads, ...rows].map((texts, i) => line(texts, all[i] as string)));
-    element.style.setProperty("--aw-totals", String(heads.length));
-    layout(now);
-    drawn = new Map();
-    fillSight();
-  };
-
   return {
     element,
-    draw,
+    draw: (now) => draw(state, now),
     mark(...now) {
-      marks = now;
-      showMarks();
+      state.marks = now;
+      showMarks(state);
     },
-    reveal(column) {
-      const left = column * size.cell;
-      const { scrollLeft, clientWidth } = scroll;
-      if (left >= scrollLeft && left + size.cell <= scrollLeft + clientWidth) return;
-      scroll.scrollLeft = size.cell * Math.max(0, column - Math.floor((clientWidth / size.cell - 1) / 2));
-    },
+    reveal: (column) => reveal(state, column),
   };
+}
+
+function columnAt(state: RowsState, event: MouseEvent): number {
+  const { shown } = state;
+  const { left } = state.spacer.getBoundingClientRect();
+  const column = Math.floor((event.clientX - left) / state.size.cell);
+  return shown && column >= 0 && column < shown.columns.same.length ? column : -1;
+}
+
+function layout(state: RowsState, now: Shown): void {
+  const { scroll, size } = state;
+  const count = now.columns.same.length;
+  const room = scroll.clientWidth;
+  // Of columns that do not all fit, whole ones are in sight.
+  const most = Math.max(1, Math.min(count, Math.floor(room / (count * NARROWEST <= room ? NARROWEST : LONG))));
+  size.cell = Math.min(WIDEST, room / most);
+  const known = now.filtered[2].filter((value, i) => !Number.isNaN(value) && !now.apart[i]);
+  let [low, high] = [0, 0];
+  for (const value of known) [low, high] = [Math.min(low, value), Math.max(high, value)];
+  const top = 20 + 30 + 22 + 30 + 8;
+  size.bars = Math.max(64, scroll.clientHeight - top - 4);
+  const inside = size.bars - 2 * NUMBER;
+  size.unit = high > low ? inside / (high - low) : 0;
+  size.zero = NUMBER + (high > low ? high * size.unit : inside / 2);
+  setSizes(state.element, { cell: size.cell, wide: size.cell * count, bars: size.bars, zero: top + size.zero });
+}
+
+function label(now: Shown, side: 0 | 1, column: number): HTMLElement {
+  const has = (now.columns.places[column]?.[side] ?? -1) >= 0;
+  const text = now.columns.labels[side][column] ?? "";
+  const el = h("span.two-label", has ? h("bdi", shortLabel(text.replace(/^[␣▁]/, "") || text, 24)) : "–");
+  if (has) el.title = shortLabel(text, 200);
+  setFlag(el, "data-none", !has);
+  return el;
+}
+
+function cell(now: Shown, side: 0 | 1, column: number): HTMLElement {
+  const has = (now.columns.places[column]?.[side] ?? -1) >= 0;
+  const value = now.filtered[side][column] ?? Number.NaN;
+  const el = h("span.two-cell", has ? cellText(value, now.top) : "");
+  setFlag(el, "data-none", !has);
+  setFlag(el, "data-apart", Boolean(now.apart[column]));
+  if (!has || now.apart[column] || Number.isNaN(value)) return el;
+  const fill = fills(now.theme, now.isSigned, now.filters.palette, now.filters.scale || SCALE)(value / (now.top || 1));
+  setStyles(el, { background: fill.css || "none" });
+  setFlag(el, "data-flips", fill.flips);
+  return el;
+}
+
+function bar(state: RowsState, now: Shown, column: number): HTMLElement[] {
+  const { size } = state;
+  const value = now.filtered[2][column] ?? Number.NaN;
+  if (Number.isNaN(value)) return [];
+  // The number of an invisible bar cannot be read.
+  const isTiny = value !== 0 && Math.abs(value) < LEAST * now.top;
+  const text = h("span.two-amount", isTiny ? "≈ 0" : signedText(value, size.cell < LONG ? 2 : 3));
+  if (now.apart[column]) {
+    setFlag(text, "data-apart", true);
+    setStyles(text, { top: `${size.zero - NUMBER - 1}px` });
+    return [text];
+  }
+  const colours = barColours(now.theme, now.filters.palette);
+  const height = Math.abs(value) * size.unit;
+  const fill = h("i.two-bar");
+  setStyles(fill, {
+    background: value > 0 ? colours.for : colours.against,
+    height: `${Math.max(value ? 1 : 0, height)}px`,
+    top: `${value > 0 ? size.zero - height : size.zero}px`,
+  });
+  setStyles(text, { top: `${value < 0 ? size.zero + height + 1 : size.zero - height - NUMBER - 1}px` });
+  setFlag(text, "data-least", size.unit > 0 && height < 3);
+  return [fill, text];
+}
+
+function build(state: RowsState, now: Shown, column: number): HTMLElement {
+  const bars = h("div.two-bars", ...bar(state, now, column));
+  const el = h(
+    "div.two-column",
+    label(now, 0, column),
+    cell(now, 0, column),
+    label(now, 1, column),
+    cell(now, 1, column),
+    bars,
+  );
+  setStyles(el, { left: `${column * state.size.cell}px` });
+  const { same } = now.columns;
+  if (!same[column]) {
+    setFlag(el, "data-differs", true);
+    setFlag(el, "data-from", Boolean(same[column - 1] ?? 1));
+    setFlag(el, "data-to", Boolean(same[column + 1] ?? 1));
+  }
+  return el;
+}
+
+function fillSight(state: RowsState): void {
+  const { scroll, shown, size } = state;
+  if (!shown) return;
+  const count = shown.columns.same.length;
+  const from = Math.max(0, Math.floor(scroll.scrollLeft / size.cell) - BEYOND);
+  const to = Math.min(count, Math.ceil((scroll.scrollLeft + scroll.clientWidth) / size.cell) + BEYOND);
+  const kept = new Map<number, HTMLElement>();
+  for (let column = from; column < to; column += 1)
+    kept.set(column, state.drawn.get(column) ?? build(state, shown, column));
+  state.drawn = kept;
+  setChildren(state.layer, ...kept.values());
+  showMarks(state);
+}
+
+function showMarks(state: RowsState): void {
+  const [pinned, over, query] = state.marks;
+  for (const [column, el] of state.drawn) {
+    setFlag(el, "data-pinned", column === pinned);
+    setFlag(el, "data-over", column === over);
+    setFlag(el, "data-query", column === query);
+  }
+}
+
+function draw(state: RowsState, now: Shown): void {
+  const { minus } = state;
+  state.shown = now;
+  setText(state.first, now.names[0]);
+  setText(state.second, now.names[1]);
+  setText(minus, `${now.names[0]} − ${now.names[1]}`);
+  const line = (texts: readonly string[], name: string): HTMLElement =>
+    h("div.two-total", h("span.two-total-name", name), ...texts.map((text) => h("span", text)));
+  const { heads, rows } = now.totals;
+  const all = ["", now.names[0], now.names[1], minus.textContent ?? ""];
+  setChildren(state.totals, ...[heads, ...rows].map((texts, i) => line(texts, all[i] as string)));
+  state.element.style.setProperty("--aw-totals", String(heads.length));
+  layout(state, now);
+  state.drawn = new Map();
+  fillSight(state);
+}
+
+function reveal(state: RowsState, column: number): void {
+  const { scroll, size } = state;
+  const left = column * size.cell;
+  const { scrollLeft, clientWidth } = scroll;
+  if (left >= scrollLeft && left + size.cell <= scrollLeft + clientWidth) return;
+  scroll.scrollLeft = size.cell * Math.max(0, column - Math.floor((clientWidth / size.cell - 1) / 2));
 }

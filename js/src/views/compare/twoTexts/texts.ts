@@ -3,7 +3,8 @@
 import type { ViewContext } from "../../../context.ts";
 import type { Answer } from "../../../wire/embeddedAnswers.ts";
 import { baseKey } from "../../../wire/keys.ts";
-import type { HeadKey, TwoTextsOptions } from "../../../wire/wire.ts";
+import type { TwoTextsOptions } from "../../../wire/viewState.ts";
+import type { HeadKey } from "../../../wire/wire.ts";
 
 /** The columns of one axis: of each text the first element there (-1: none), its label, and what the columns are. */
 export interface Columns {

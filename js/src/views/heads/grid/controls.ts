@@ -3,7 +3,8 @@
 import { h, on, setText } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
-import type { GridOptions, Source } from "../../../wire/wire.ts";
+import type { GridOptions } from "../../../wire/viewState.ts";
+import type { Source } from "../../../wire/wire.ts";
 import { createMenu } from "../../base/menu.ts";
 import { headFilter, type Order, type Spot } from "./arrange.ts";
 

@@ -34,6 +34,8 @@ export interface Board {
   outline: HTMLElement;
 }
 
+const within = (i: number, count: number): number => Math.max(0, Math.min(count - 1, i));
+
 export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, signal: AbortSignal): Cursor {
   let spot: At | null = null;
   const headAt = (at: readonly [number, number] | null): Spot | null =>
@@ -79,7 +81,6 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
     const [row, col] = board.selected();
     let at: At = spot ?? (row < 0 ? [0, -right] : [row, col]);
     const from = headAt(at);
-    const within = (i: number, count: number): number => Math.max(0, Math.min(count - 1, i));
     for (let i = 0; i < Math.max(cols, lines.length); i += 1) {
       const line = within(at[0] + down, lines.length);
       const wide = lines[line]?.spots.length ?? 0;
@@ -102,7 +103,6 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
     pointerleave: () => hover(null),
     click: (event) => choose(headAt(find(event))),
   });
-  const enter = (): void => choose(headAt(spot));
   keyboard(
     plot,
     signal,
@@ -113,8 +113,8 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
       ArrowRight: move(0, 1),
       Home: () => hover([...board.layout().places.values()][0] ?? null),
       End: () => hover([...board.layout().places.values()].at(-1) ?? null),
-      Enter: enter,
-      " ": enter,
+      Enter: () => choose(headAt(spot)),
+      " ": () => choose(headAt(spot)),
       "Shift+ArrowUp": extend(-1, 0),
       "Shift+ArrowDown": extend(1, 0),
       "Shift+ArrowLeft": extend(0, -1),

@@ -56,6 +56,25 @@ export interface PatternChoice {
   update(source: Source): void;
 }
 
+/** The entry of the menu that ranks heads by their likeness to the selected one. */
+const LIKE_SELECTED = {
+  value: SIMILAR,
+  label: "heads like this one",
+  note: "Jensen-Shannon divergence of rows from the selected head's, mean over queries not special. Clark et al. 2019, section 6",
+};
+
+/** The values of all heads that an answer has from its `at`-th table on. */
+function tableOf(bytes: DataView | undefined, heads: number, layers: number, at: number): (spot: Spot) => number {
+  const start = (bytes?.byteOffset ?? 0) + 4 * at * layers * heads;
+  const values = new Float32Array(bytes?.buffer.slice(start, start + 4 * layers * heads) ?? new ArrayBuffer(0));
+  return ({ layer, head }) => values[layer * heads + head] ?? NaN;
+}
+
+/** A ranking by values from 0 to 1, the largest first. */
+function asShare(id: string, title: string, of: (spot: Spot) => number): Ranking {
+  return { id, title, of, share: of, lowest: false, words: (spot) => `${title} ${printed(of(spot), true)}` };
+}
+
 /** `changed` is called when the reader chose a pattern, with whether its first head is to be selected. */
 export function createPatterns(
   ctx: ViewContext,
@@ -81,33 +100,14 @@ export function createPatterns(
     changed(name !== SIMILAR);
   });
 
-  /** The values of all heads that an answer has from its `at`-th table on. */
-  const tableOf = (
-    bytes: DataView | undefined,
-    heads: number,
-    layers: number,
-    at: number,
-  ): ((spot: Spot) => number) => {
-    const start = (bytes?.byteOffset ?? 0) + 4 * at * layers * heads;
-    const values = new Float32Array(bytes?.buffer.slice(start, start + 4 * layers * heads) ?? new ArrayBuffer(0));
-    return ({ layer, head }) => values[layer * heads + head] ?? NaN;
-  };
-  const asShare = (id: string, title: string, of: (spot: Spot) => number): Ranking => ({
-    id,
-    title,
-    of,
-    share: of,
-    lowest: false,
-    words: (spot) => `${title} ${printed(of(spot), true)}`,
-  });
   const likeness = (source: Source): Ranking | null => {
     const layer = source.layers[anchor.layer] ?? 0;
     const head = source.heads?.[anchor.head] ?? 0;
     request = ["similar_heads", { source: source.id, layer, head }];
-    const found = answers.get<{ found: [number, number, number][] }>(...request)?.meta.found;
-    if (!found) return null;
+    const similar = answers.get<{ found: [number, number, number][] }>(...request)?.meta.found;
+    if (!similar) return null;
     const values = new Map(
-      found.map(([l, k, value]) => [`${source.layers.indexOf(l)} ${source.heads?.indexOf(k)}`, value]),
+      similar.map(([l, k, value]) => [`${source.layers.indexOf(l)} ${source.heads?.indexOf(k)}`, value]),
     );
     const of = (spot: Spot): number => values.get(`${spot.layer} ${spot.head}`) ?? NaN;
     const title = `like ${headAddress(ctx, layer, head)}`;
@@ -136,17 +136,12 @@ export function createPatterns(
     const opening = recorded.find(({ words }) => opens?.words === words.replace("token", opens?.unit ?? ""));
     const isOffered = chosen === SIMILAR || applicable.some(({ name }) => name === chosen);
     if (!isOffered) chosen = (opening ?? recorded[0])?.name ?? "";
-    const likeOne = {
-      value: SIMILAR,
-      label: "heads like this one",
-      note: "Jensen-Shannon divergence of rows from the selected head's, mean over queries not special. Clark et al. 2019, section 6",
-    };
     const items = applicable.map(({ name, title, definition, run }) => ({
       value: name,
       label: title,
       note: run ? `${definition} Runs the model.` : definition,
     }));
-    menu.offer(source.heads ? [...items, likeOne] : items, chosen);
+    menu.offer(source.heads ? [...items, LIKE_SELECTED] : items, chosen);
     if (chosen === SIMILAR) {
       ranking = likeness(source);
       return;

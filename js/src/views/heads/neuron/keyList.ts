@@ -3,7 +3,7 @@
  */
 import type { ViewContext } from "../../../context.ts";
 import { h, on, setFlag, setText, shortLabel } from "../../../dom.ts";
-import { type Bar, type Box, createChosen } from "../../base/chosen.ts";
+import { type Bar, type Box, type Chosen, createChosen } from "../../base/chosen.ts";
 import type { Picture } from "../../base/gestures.ts";
 import { styleValue } from "../../base/styleValue.ts";
 import { textWidth } from "../../maps/labels.ts";
@@ -91,6 +91,33 @@ function largestOf({ q, k, dim }: Row, step: Step): number {
   return most;
 }
 
+/** What it consists of, and what it shows. */
+interface KeyListState {
+  readonly ctx: Pick<ViewContext, "theme">;
+  readonly canvas: HTMLCanvasElement;
+  readonly space: HTMLDivElement;
+  readonly list: HTMLDivElement;
+  readonly chosen: Chosen;
+  readonly pool: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[];
+  /** What is shown, and the bars of the step before, from which they grow. */
+  now: KeyState | null;
+  before: Bars | null;
+  shown: Bars | null;
+  readonly strips: HTMLCanvasElement;
+  /** Largest magnitude of a strip. */
+  top: number;
+  /** px that the list shows. */
+  tall: number;
+  /** How far the bars have grown, and when they began. */
+  grownTo: number;
+  begins: number;
+  /** The key under the pointer; -1: none. */
+  hovered: number;
+  /** px of the longest label, of the labels of `measured`. */
+  names: number;
+  measured: string;
+}
+
 export function createKeyList(ctx: Pick<ViewContext, "theme">, signal: AbortSignal): KeyList {
   const canvas = h("canvas.neuron-bars");
   const space = h("div.neuron-space");
@@ -102,178 +129,210 @@ export function createKeyList(ctx: Pick<ViewContext, "theme">, signal: AbortSign
   );
   const chosen = createChosen(space);
   const pool: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[] = [];
-  let now: KeyState | null = null;
-  let before: Bars | null = null;
-  let shown: Bars | null = null;
   const strips = h("canvas");
-  /** Largest magnitude of a strip. */
-  let top = 1;
-  let [tall, grownTo, begins, hovered] = [0, 1, 0, -1];
-  let [names, measured] = [0, ""];
 
-  const rowFor = (i: number): (typeof pool)[number] => {
-    let line = pool[i];
-    if (!line) {
-      const [name, value] = [h("bdi.neuron-name"), h("span.neuron-value")];
-      line = { line: h("div.neuron-key", { "aria-hidden": "true" }, name, value), name, value };
-      pool.push(line);
-      space.append(line.line);
-    }
-    return line;
+  const view: KeyListState = {
+    ctx,
+    canvas,
+    space,
+    list,
+    chosen,
+    pool,
+    now: null,
+    before: null,
+    shown: null,
+    strips,
+    top: 1,
+    tall: 0,
+    grownTo: 1,
+    begins: 0,
+    hovered: -1,
+    names: 0,
+    measured: "",
   };
-
-  /** The numbers of the visible keys as an image, one pixel each. */
-  const strip = ({ row, step, ink, order }: KeyState, first: number, last: number): HTMLCanvasElement | null => {
-    const pen = strips.getContext("2d");
-    if (!pen || last <= first) return null;
-    [strips.width, strips.height] = [row.dim, last - first];
-    const image = new ImageData(row.dim, last - first);
-    for (let place = first; place < last; place += 1) {
-      for (const [i, value] of vectorOf(row, step, order[place] as number).entries()) {
-        const [at, shade] = [4 * ((place - first) * row.dim + i), placeOf(value / top)];
-        for (let c = 0; c < 3; c += 1) image.data[at + c] = ink.table[shade + c] as number;
-        image.data[at + 3] = 255;
-      }
-    }
-    pen.putImageData(image, 0, 0);
-    return strips;
-  };
-
-  const draw = (grown: number): void => {
-    if (!now || now.width <= 0) return;
-    grownTo = grown;
-    const { row, step, labels, special, order, key, width, ink } = now;
-    const first = Math.max(0, Math.floor(list.scrollTop / LINE));
-    const last = Math.min(row.count, Math.ceil((list.scrollTop + tall) / LINE));
-    const pen = sharpContext(canvas, width, tall);
-    const left = names;
-    const room = Math.max(1, width - left - VALUES - 8);
-    const most = largest(row.by[step] ?? []);
-    const isStrip = step === "vectors" || step === "product";
-    const image = isStrip ? strip(now, first, last) : null;
-    if (pen) pen.imageSmoothingEnabled = false;
-    begins = first;
-    for (let place = first; place < last; place += 1) {
-      const at = order[place] as number;
-      const { line, name, value } = rowFor(place - first);
-      line.hidden = false;
-      line.style.top = `${place * LINE}px`;
-      name.style.width = `${left}px`;
-      const label = shortLabel(labels[at] ?? "");
-      if (setText(name, label)) name.title = label;
-      setFlag(name, "data-special", Boolean(special[at]));
-      setFlag(line, "data-chosen", at === key);
-      setFlag(line, "data-hovered", at === hovered);
-      const number = numberOf(row, step, at);
-      setText(
-        value,
-        isStrip
-          ? ""
-          : number === -Infinity || (step === "softmax" && isMasked(row.by, at))
-            ? "masked"
-            : aligned(number, most),
-      );
-      if (!pen) continue;
-      const y = place * LINE - list.scrollTop;
-      const x = left + 8;
-      if (image) pen.drawImage(image, 0, place - first, row.dim, 1, x, y + 3, room, LINE - 6);
-      else bar(pen, at, x, y, room, grown, ink);
-    }
-    for (let i = last - first; i < pool.length; i += 1) (pool[i] as (typeof pool)[number]).line.hidden = true;
-  };
-
-  const bar = (
-    pen: CanvasRenderingContext2D,
-    key: number,
-    x: number,
-    y: number,
-    room: number,
-    grown: number,
-    ink: Ink,
-  ): void => {
-    if (!shown) return;
-    const mix = (from: number, to: number): number => from + (to - from) * grown;
-    const length = shown.lengths[key] as number;
-    const masked = Number.isNaN(length);
-    const zero = x + room * mix(before?.zero ?? shown.zero, shown.zero);
-    const long = room * mix(before?.lengths[key] || 0, masked ? 0 : length);
-    const isShare = now?.step === "softmax";
-    pen.fillStyle = isShare ? ink.share : long < 0 ? ink.negative : ink.positive;
-    pen.fillRect(Math.min(zero, zero + long), y + 4, Math.abs(long), LINE - 8);
-    pen.fillStyle = ink.line;
-    pen.fillRect(zero - 0.5, y, 1, LINE);
-    if (!masked) return;
-    // Masked keys are not zeros.
-    pen.strokeStyle = ink.line;
-    pen.lineWidth = 1;
-    pen.beginPath();
-    for (let at = 0; at < room; at += 7) {
-      pen.moveTo(x + at, y + LINE - 5);
-      pen.lineTo(x + at + 5, y + 5);
-    }
-    pen.stroke();
-  };
-
-  const keyIn = (place: number): number => now?.order[place] ?? -1;
-  on(list, signal, { scroll: () => draw(grownTo) });
+  on(list, signal, { scroll: () => draw(view, view.grownTo) });
   return {
     list,
-    draw,
-    show(state) {
-      if (state.row !== now?.row || state.step !== now.step) {
-        shown = barsOf(state.row, state.step);
-        if (!shown) top = largestOf(state.row, state.step);
-      }
-      now = state;
-      // Whole rows.
-      tall = LINE * Math.min(Math.floor((state.tall || TALLEST) / LINE), state.row.count);
-      list.style.height = `${tall}px`;
-      const { labels, width } = state;
-      if (measured !== `${width} ${labels.length} ${labels[0]}`) {
-        measured = `${width} ${labels.length} ${labels[0]}`;
-        const fontFamily = styleValue(ctx, list, "font-family");
-        const most = Math.min(140, Math.round(width * 0.32));
-        const widths = labels.slice(0, MEASURED).map((label) => textWidth(shortLabel(label), `600 13px ${fontFamily}`));
-        names = Math.min(most, Math.ceil(Math.max(24, ...widths)) + 9);
-      }
-      canvas.style.marginBottom = `${-tall}px`;
-      space.style.height = `${state.row.count * LINE}px`;
-    },
+    draw: (grown) => draw(view, grown),
+    show: (state) => show(view, state),
     point(key) {
-      hovered = key;
-      for (const [i, { line }] of pool.entries()) setFlag(line, "data-hovered", now?.order[begins + i] === key);
+      view.hovered = key;
+      for (const [i, { line }] of pool.entries())
+        setFlag(line, "data-hovered", view.now?.order[view.begins + i] === key);
     },
     leave() {
-      before = shown;
+      view.before = view.shown;
     },
-    reveal(key) {
-      if (!now) return;
-      let place = 0;
-      while (place < now.row.count && now.order[place] !== key) place += 1;
-      const top = place * LINE;
-      if (top < list.scrollTop) list.scrollTop = top;
-      else if (top + LINE > list.scrollTop + tall) list.scrollTop = top + LINE - tall;
-    },
-    picture: { element: space, size: () => now && [now.row.count, 1] },
-    keyIn,
-    choose(keys, span) {
-      const wide = list.clientWidth;
-      const places = new Map(Array.from(now?.order ?? [], (key, place) => [key, place]));
-      const box = (key: number): Box[] => {
-        const place = places.get(key);
-        return place === undefined ? [] : [[1, place * LINE + 1, wide - 6, LINE - 2]];
-      };
-      const [start, stop] = span ?? [0, 0];
-      const covered = Array.from({ length: stop - start }, (_, i) => places.get(start + i) ?? -1).filter(
-        (at) => at >= 0,
-      );
-      const bars = covered.map((place): Bar => [place * LINE, (place + 1) * LINE]);
-      chosen.draw(keys.flatMap(box), bars);
-    },
+    reveal: (key) => reveal(view, key),
+    picture: { element: space, size: () => view.now && [view.now.row.count, 1] },
+    keyIn: (place) => keyIn(view, place),
+    choose: (keys, span) => choose(view, keys, span),
     keyAt(event) {
-      if (!now) return -1;
+      if (!view.now) return -1;
       const place = Math.floor((event.clientY - list.getBoundingClientRect().top + list.scrollTop) / LINE);
-      return place >= 0 && place < now.row.count ? (now.order[place] as number) : -1;
+      return place >= 0 && place < view.now.row.count ? (view.now.order[place] as number) : -1;
     },
   };
+}
+
+function rowFor(view: KeyListState, i: number): { line: HTMLElement; name: HTMLElement; value: HTMLElement } {
+  const { pool } = view;
+  let line = pool[i];
+  if (!line) {
+    const [name, value] = [h("bdi.neuron-name"), h("span.neuron-value")];
+    line = { line: h("div.neuron-key", { "aria-hidden": "true" }, name, value), name, value };
+    pool.push(line);
+    view.space.append(line.line);
+  }
+  return line;
+}
+
+/** The numbers of the visible keys as an image, one pixel each. */
+function strip(
+  view: KeyListState,
+  { row, step, ink, order }: KeyState,
+  first: number,
+  last: number,
+): HTMLCanvasElement | null {
+  const { strips } = view;
+  const pen = strips.getContext("2d");
+  if (!pen || last <= first) return null;
+  [strips.width, strips.height] = [row.dim, last - first];
+  const image = new ImageData(row.dim, last - first);
+  for (let place = first; place < last; place += 1) {
+    for (const [i, value] of vectorOf(row, step, order[place] as number).entries()) {
+      const [at, shade] = [4 * ((place - first) * row.dim + i), placeOf(value / view.top)];
+      for (let c = 0; c < 3; c += 1) image.data[at + c] = ink.table[shade + c] as number;
+      image.data[at + 3] = 255;
+    }
+  }
+  pen.putImageData(image, 0, 0);
+  return strips;
+}
+
+function draw(view: KeyListState, grown: number): void {
+  const { list, pool, now, tall } = view;
+  if (!now || now.width <= 0) return;
+  view.grownTo = grown;
+  const { row, step, labels, special, order, key, width, ink } = now;
+  const first = Math.max(0, Math.floor(list.scrollTop / LINE));
+  const last = Math.min(row.count, Math.ceil((list.scrollTop + tall) / LINE));
+  const pen = sharpContext(view.canvas, width, tall);
+  const left = view.names;
+  const room = Math.max(1, width - left - VALUES - 8);
+  const most = largest(row.by[step] ?? []);
+  const isStrip = step === "vectors" || step === "product";
+  const image = isStrip ? strip(view, now, first, last) : null;
+  if (pen) pen.imageSmoothingEnabled = false;
+  view.begins = first;
+  for (let place = first; place < last; place += 1) {
+    const at = order[place] as number;
+    const { line, name, value } = rowFor(view, place - first);
+    line.hidden = false;
+    line.style.top = `${place * LINE}px`;
+    name.style.width = `${left}px`;
+    const label = shortLabel(labels[at] ?? "");
+    if (setText(name, label)) name.title = label;
+    setFlag(name, "data-special", Boolean(special[at]));
+    setFlag(line, "data-chosen", at === key);
+    setFlag(line, "data-hovered", at === view.hovered);
+    const number = numberOf(row, step, at);
+    setText(
+      value,
+      isStrip
+        ? ""
+        : number === -Infinity || (step === "softmax" && isMasked(row.by, at))
+          ? "masked"
+          : aligned(number, most),
+    );
+    if (!pen) continue;
+    const y = place * LINE - list.scrollTop;
+    const x = left + 8;
+    if (image) pen.drawImage(image, 0, place - first, row.dim, 1, x, y + 3, room, LINE - 6);
+    else bar(view, pen, at, x, y, room, grown, ink);
+  }
+  for (let i = last - first; i < pool.length; i += 1) (pool[i] as (typeof pool)[number]).line.hidden = true;
+}
+
+function bar(
+  view: KeyListState,
+  pen: CanvasRenderingContext2D,
+  key: number,
+  x: number,
+  y: number,
+  room: number,
+  grown: number,
+  ink: Ink,
+): void {
+  const { before, shown } = view;
+  if (!shown) return;
+  const mix = (from: number, to: number): number => from + (to - from) * grown;
+  const length = shown.lengths[key] as number;
+  const masked = Number.isNaN(length);
+  const zero = x + room * mix(before?.zero ?? shown.zero, shown.zero);
+  const long = room * mix(before?.lengths[key] || 0, masked ? 0 : length);
+  const isShare = view.now?.step === "softmax";
+  pen.fillStyle = isShare ? ink.share : long < 0 ? ink.negative : ink.positive;
+  pen.fillRect(Math.min(zero, zero + long), y + 4, Math.abs(long), LINE - 8);
+  pen.fillStyle = ink.line;
+  pen.fillRect(zero - 0.5, y, 1, LINE);
+  if (!masked) return;
+  // Masked keys are not zeros.
+  pen.strokeStyle = ink.line;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  for (let at = 0; at < room; at += 7) {
+    pen.moveTo(x + at, y + LINE - 5);
+    pen.lineTo(x + at + 5, y + 5);
+  }
+  pen.stroke();
+}
+
+function keyIn(view: KeyListState, place: number): number {
+  return view.now?.order[place] ?? -1;
+}
+
+function show(view: KeyListState, state: KeyState): void {
+  const { list } = view;
+  if (state.row !== view.now?.row || state.step !== view.now.step) {
+    view.shown = barsOf(state.row, state.step);
+    if (!view.shown) view.top = largestOf(state.row, state.step);
+  }
+  view.now = state;
+  // Whole rows.
+  view.tall = LINE * Math.min(Math.floor((state.tall || TALLEST) / LINE), state.row.count);
+  list.style.height = `${view.tall}px`;
+  const { labels, width } = state;
+  if (view.measured !== `${width} ${labels.length} ${labels[0]}`) {
+    view.measured = `${width} ${labels.length} ${labels[0]}`;
+    const fontFamily = styleValue(view.ctx, list, "font-family");
+    const most = Math.min(140, Math.round(width * 0.32));
+    const widths = labels.slice(0, MEASURED).map((label) => textWidth(shortLabel(label), `600 13px ${fontFamily}`));
+    view.names = Math.min(most, Math.ceil(Math.max(24, ...widths)) + 9);
+  }
+  view.canvas.style.marginBottom = `${-view.tall}px`;
+  view.space.style.height = `${state.row.count * LINE}px`;
+}
+
+function reveal(view: KeyListState, key: number): void {
+  const { list, now, tall } = view;
+  if (!now) return;
+  let place = 0;
+  while (place < now.row.count && now.order[place] !== key) place += 1;
+  const top = place * LINE;
+  if (top < list.scrollTop) list.scrollTop = top;
+  else if (top + LINE > list.scrollTop + tall) list.scrollTop = top + LINE - tall;
+}
+
+function choose(view: KeyListState, keys: readonly number[], span: readonly [number, number] | null): void {
+  const wide = view.list.clientWidth;
+  const places = new Map(Array.from(view.now?.order ?? [], (key, place) => [key, place]));
+  const box = (key: number): Box[] => {
+    const place = places.get(key);
+    return place === undefined ? [] : [[1, place * LINE + 1, wide - 6, LINE - 2]];
+  };
+  const [start, stop] = span ?? [0, 0];
+  const covered = Array.from({ length: stop - start }, (_, i) => places.get(start + i) ?? -1).filter((at) => at >= 0);
+  const bars = covered.map((place): Bar => [place * LINE, (place + 1) * LINE]);
+  view.chosen.draw(keys.flatMap(box), bars);
 }

@@ -22,6 +22,12 @@ export interface Lanes {
   point(i: number): void;
 }
 
+/** What it consists of, and what it shows. */
+interface LanesState {
+  /** px of the names. */
+  room: number;
+}
+
 export function createLanes(): Lanes {
   const canvas = h("canvas.neuron-lanes");
   const cursor = h("div.neuron-cursor");
@@ -35,6 +41,10 @@ export function createLanes(): Lanes {
   const plot = h("div.neuron-pair", role, canvas, cursor, ...sides);
   plot.style.height = `${HEIGHT}px`;
   let [count, room] = [0, 1];
+
+  const state: LanesState = {
+    room,
+  };
   cursor.hidden = true;
 
   return {
@@ -42,7 +52,7 @@ export function createLanes(): Lanes {
     draw(row, step, key, width, ink, grown) {
       const pen = sharpContext(canvas, width, HEIGHT);
       if (!pen) return;
-      [count, room] = [row.dim, Math.max(1, width - ROOM)];
+      [count, state.room] = [row.dim, Math.max(1, width - ROOM)];
       setText(names[PRODUCT] as HTMLElement, namesOf(row).lane);
       const k = vectorOf(row, "vectors", key);
       const products = vectorOf(row, "product", key);
@@ -62,65 +72,68 @@ export function createLanes(): Lanes {
         setText(ranges[i] as HTMLElement, isHere ? `±${tickText(most)}` : "");
         const middle = i * (LANE + GAP) + LANE / 2;
         pen.fillStyle = ink.line;
-        pen.fillRect(ROOM, middle - 0.5, room, 1);
+        pen.fillRect(ROOM, middle - 0.5, state.room, 1);
         if (!isHere || most === 0) continue;
         const last = i === reached - 1 ? grown : 1;
-        if (i === 3) line(pen, values, middle, most, last, ink);
-        else bars(pen, values, middle, (LANE / 2) * (i === PRODUCT ? last : 1), most, ink);
+        if (i === 3) line(state, pen, values, middle, most, last, ink);
+        else bars(state, pen, values, middle, (LANE / 2) * (i === PRODUCT ? last : 1), most, ink);
       }
     },
     numberAt(event) {
-      const i = Math.floor(((event.clientX - plot.getBoundingClientRect().left - ROOM) / room) * count);
+      const i = Math.floor(((event.clientX - plot.getBoundingClientRect().left - ROOM) / state.room) * count);
       return i >= 0 && i < count ? i : -1;
     },
     point(i) {
       cursor.hidden = i < 0;
-      cursor.style.left = `${ROOM + (i * room) / Math.max(1, count)}px`;
-      cursor.style.width = `${Math.max(1, room / Math.max(1, count))}px`;
+      cursor.style.left = `${ROOM + (i * state.room) / Math.max(1, count)}px`;
+      cursor.style.width = `${Math.max(1, state.room / Math.max(1, count))}px`;
     },
   };
+}
 
-  function bars(
-    pen: CanvasRenderingContext2D,
-    values: Float32Array,
-    middle: number,
-    height: number,
-    most: number,
-    ink: Ink,
-  ): void {
-    const cell = room / values.length;
-    const inset = cell > 4 ? 1 : 0;
-    for (const [i, value] of values.entries()) {
-      const long = (value / most) * height;
-      pen.fillStyle = value < 0 ? ink.negative : ink.positive;
-      pen.fillRect(ROOM + i * cell, middle - Math.max(0, long), Math.max(0.5, cell - inset), Math.abs(long));
-    }
+function bars(
+  state: LanesState,
+  pen: CanvasRenderingContext2D,
+  values: Float32Array,
+  middle: number,
+  height: number,
+  most: number,
+  ink: Ink,
+): void {
+  const cell = state.room / values.length;
+  const inset = cell > 4 ? 1 : 0;
+  for (const [i, value] of values.entries()) {
+    const long = (value / most) * height;
+    pen.fillStyle = value < 0 ? ink.negative : ink.positive;
+    pen.fillRect(ROOM + i * cell, middle - Math.max(0, long), Math.max(0.5, cell - inset), Math.abs(long));
   }
+}
 
-  function line(
-    pen: CanvasRenderingContext2D,
-    sums: Float32Array,
-    middle: number,
-    most: number,
-    share: number,
-    ink: Ink,
-  ): void {
-    const shown = Math.round(sums.length * share);
-    const y = (value: number): number => middle - (value / most) * (LANE / 2 - 2);
-    const cell = room / sums.length;
-    pen.strokeStyle = ink.text;
-    pen.lineWidth = 1.5;
-    pen.beginPath();
-    pen.moveTo(ROOM, middle);
-    for (let i = 0; i < shown; i += 1) {
-      pen.lineTo(ROOM + i * cell, y(sums[i] as number));
-      pen.lineTo(ROOM + (i + 1) * cell, y(sums[i] as number));
-    }
-    pen.stroke();
-    const end = sums[shown - 1] ?? 0;
-    pen.fillStyle = end < 0 ? ink.negative : ink.positive;
-    pen.beginPath();
-    pen.arc(Math.min(ROOM + shown * cell, ROOM + room - 4), y(end), 4, 0, 7);
-    pen.fill();
+function line(
+  state: LanesState,
+  pen: CanvasRenderingContext2D,
+  sums: Float32Array,
+  middle: number,
+  most: number,
+  share: number,
+  ink: Ink,
+): void {
+  const { room } = state;
+  const shown = Math.round(sums.length * share);
+  const y = (value: number): number => middle - (value / most) * (LANE / 2 - 2);
+  const cell = room / sums.length;
+  pen.strokeStyle = ink.text;
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  pen.moveTo(ROOM, middle);
+  for (let i = 0; i < shown; i += 1) {
+    pen.lineTo(ROOM + i * cell, y(sums[i] as number));
+    pen.lineTo(ROOM + (i + 1) * cell, y(sums[i] as number));
   }
+  pen.stroke();
+  const end = sums[shown - 1] ?? 0;
+  pen.fillStyle = end < 0 ? ink.negative : ink.positive;
+  pen.beginPath();
+  pen.arc(Math.min(ROOM + shown * cell, ROOM + room - 4), y(end), 4, 0, 7);
+  pen.fill();
 }
