@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MOST_BELOW = 0.05
 """Share of tokens with a larger score up to which a sentence says that the query looks for such a key."""
+_FEW, _ROUNDING = 3, 1e-9  # tokens of a small bank that may have a larger score; of a share
 _NOTABLE = 0.001  # share of tokens with the same score from which it is said
 _NAMED = 5  # words in a sentence
 _ROUNDING = 1e-9
@@ -84,8 +85,12 @@ class OtherTexts(Table):
 
     @property
     def is_sought(self) -> bool:
-        """Whether at most 5 % of the tokens have a larger score than the key, and it is an ordinary token."""
-        return not self.special and self.below_keys <= MOST_BELOW
+        """Whether few tokens have a larger score than the key, and it is an ordinary token.
+
+        Few are at most 5 %, or of fewer than 60 tokens three, as long as these are at most 10 %.
+        """
+        most = max(MOST_BELOW, min(2 * MOST_BELOW, _FEW / self.count))
+        return not self.special and self.below_keys <= most + _ROUNDING
 
     def first(self, k: int) -> OtherTexts:
         """Return the same with at most k tokens in each list.
