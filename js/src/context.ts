@@ -123,7 +123,7 @@ const DEFAULT_OPTIONS: ViewOptions = {
 
 type OnChange = ViewContext["onChange"];
 
-/** The stream of changes: what changes in one turn of the event loop is told at once. */
+/** The stream of changes: what changes in one turn of the event loop is passed on at once. */
 function createChanges(signal: AbortSignal) {
   const callbacks = new Set<(changed: ReadonlySet<Change>) => void>();
   let pending: Set<Change> | null = null;

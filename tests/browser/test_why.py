@@ -270,7 +270,7 @@ def test_a_page_says_what_the_query_looks_for_in_other_texts(compared):
     assert rows[0].startswith("+")
     assert keys.locator(".aw-why-other b").first.inner_text() == "a"
     assert not compared.get_by_role("button", name="Compare with other texts").is_visible()
-    copy = compared.locator(".aw-why-elsewhere").get_by_role("button", name="Copy as Python")
+    copy = compared.locator(".aw-why-elsewhere").get_by_role("button", name="Copy comparison as Python")
     assert copy.is_enabled()
     compared.locator(".aw-why-token").nth(3).click()
     compared.locator(".aw-why-said", has_text="nothing special").or_(

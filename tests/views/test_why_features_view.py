@@ -139,7 +139,7 @@ def test_an_explorer_offers_features_where_it_has_an_sae_of_what_the_head_reads(
         (None, None, False),
     ):
         explorer = aw.Explorer(trace, features=given, stats=counted)
-        explorer.requests.answer("why_below", place)
+        explorer.requests.answer("below", place)
         [below] = explorer.inner
         assert ("feature" in below.options["kinds"]) == has
         if has:

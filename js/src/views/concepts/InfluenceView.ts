@@ -63,7 +63,7 @@ interface InfluenceState {
   /** The row of the chosen training text, and of that under the pointer; -1: none. */
   chosen: number;
   hovered: number;
-  /** The refit that the reader asked for. */
+  /** The refit that the reader chose. */
   requested: { test: number; train: number } | null;
   /** The values of the words, by the chosen method. */
   coloured: Coloured | null;

@@ -48,7 +48,7 @@ function paintLane(
   pen.globalAlpha = 0.4;
 }
 
-/** Labels below the bars, as many as there is room for. */
+/** Labels below the bars, those that fit. */
 function showLabels(
   below: HTMLElement,
   labels: readonly string[],

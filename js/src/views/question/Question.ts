@@ -58,7 +58,7 @@ interface QuestionState extends ReturnType<typeof createElements> {
   readonly frame: Frame;
 }
 
-/** What a question consists of, beside the fields of its kind. */
+/** What a question consists of, in addition to the fields of its kind. */
 function createElements() {
   const prompt = h("b.question-prompt", { dir: "auto" });
   const about = h("span.question-about.dim");

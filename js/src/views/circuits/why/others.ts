@@ -60,7 +60,7 @@ export function createOthers(
     ctx,
     signal,
     () => (drawn ? { of: TOPIC, ...place } : null),
-    "Copy as Python",
+    "Copy comparison as Python",
     "Copy the Python that returns the share of these tokens that the key is above",
   );
   const lists = h("div.why-others");
