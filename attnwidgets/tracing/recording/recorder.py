@@ -391,7 +391,7 @@ def forward_parameters(model: Any) -> frozenset[str]:
     inner = unpeft(model)
     kind: Any = type(inner)
     try:
-        # Not that of TorchScript, which is no function.
+        # TorchScript has another kind of object there.
         if "forward" not in vars(inner) and inspect.isfunction(inspect.getattr_static(kind, "forward", None)):
             return _parameters_of_class(kind)
         return frozenset(inspect.signature(inner.forward).parameters)
