@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.attention_function import NAME, allowed, changers, read_at_all
-from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, origin, unwrap
+from attnwidgets.tracing.recording.borrow import configs_of, current_twin, implementation, origin, unwrap
 from attnwidgets.tracing.recording.call_scope import own_calls, own_implementation, own_uncompiled
 from attnwidgets.tracing.recording.following import following, is_on_interface, is_outside
 from attnwidgets.tracing.recording.recorder import register
@@ -310,7 +310,7 @@ class Session:
 
     def models(self) -> tuple[nn.Module, ...]:
         """Return the model and the twin of it that is borrowed here, if any."""
-        twin = held(self.model)
+        twin = current_twin(self.model)
         return (self.model,) if twin is None else (self.model, twin)
 
     def begin(self) -> None:
