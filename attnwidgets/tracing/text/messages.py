@@ -208,7 +208,7 @@ def unit_of_owners(
     tokens: Sequence[str],
     special: Sequence[bool],
 ) -> Unit:
-    """Return the unit whose elements are the tokens of each owner, and each run of tokens without an owner."""
+    """Return the unit whose elements are the tokens of each owner, and runs of tokens without an owner."""
     groups: dict[Hashable, list[int]] = {}
     run = 0
     for token, owner in enumerate(owners):
