@@ -255,9 +255,8 @@ def weights_fingerprint_of(inner: nn.Module) -> str:
     """Return a hash of a module's weights and buffers, and of packed weights in its saved state."""
     digest = hashlib.blake2b(digest_size=16)
     tensors = dict((*inner.named_parameters(), *inner.named_buffers()))
-    pointers = {
-        tensor.data_ptr() for tensor in tensors.values() if _is_plain(tensor)
-    }  # tied weights count once
+    # Tied weights count once.
+    pointers = {tensor.data_ptr() for tensor in tensors.values() if _is_plain(tensor)}
     packed = {
         name: value
         for name, value in inner.state_dict().items()
