@@ -546,7 +546,7 @@ class Trace(Suggesting):
 
     @property
     def predictions_title(self) -> str:
-        """The kind of outputs: "next token", "class", "[MASK] at 6", "answer", "number"; "" if nothing is."""
+        """Kind of the outputs: "next token", "class", "[MASK] at 6", "answer", "number"; "" without any."""
         return self.answer.title
 
     def rerun(self, *interventions: AbstractContextManager[Any]) -> Trace:

@@ -48,13 +48,13 @@ def lists_places(model: Any) -> bool:
     return str(getattr(getattr(model, "config", None), "model_type", "")) in ROW_BY_ROW.split()
 
 
-def as_map(states: Tensor, size: Grid, *, row_by_row: bool) -> Tensor | None:
+def as_map(states: Tensor, size: Grid, *, places: bool) -> Tensor | None:
     """Return states as a map [batch, channel, row, column]; None if they are not a map.
 
     Args:
         states: The output of a module.
         size: Rows and columns of pixels of the picture.
-        row_by_row: Whether [batch, position, channel] may be a map's positions, row by row.
+        places: Whether [batch, position, channel] may be a map's positions, row by row.
     """
     if states.dim() == _MAP:
         # With channels first or last, whichever is closer to the picture's proportions.
@@ -67,7 +67,7 @@ def as_map(states: Tensor, size: Grid, *, row_by_row: bool) -> Tensor | None:
             maps, key=lambda candidate: _off(candidate.shape[2], candidate.shape[3], size), default=None
         )
     # Pooling returns [batch, channel, 1].
-    if states.dim() == _TOKENS and row_by_row and states.shape[2] > 1:
+    if states.dim() == _TOKENS and places and states.shape[2] > 1:
         grid = _grid_of(states.shape[1], size)
         if grid is not None:
             return states.transpose(1, 2).unflatten(2, grid)
@@ -105,7 +105,7 @@ def watching_maps(model: nn.Module, size: Grid) -> Iterator[list[FeatureMap]]:
     def note(name: str) -> Any:
         def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
             if isinstance(output, Tensor) and output.is_floating_point() and len(output) == 1:
-                seen = as_map(output, size, row_by_row=row_by_row)
+                seen = as_map(output, size, places=row_by_row)
                 if seen is not None:
                     result.append(FeatureMap(name, (seen.shape[2], seen.shape[3])))
 
