@@ -173,7 +173,7 @@ def _hooks(
 
     lists = tuple(block_lists(model))  # walks all modules: computed once, not for every point
     for module in {block_around(lists, point) for point in points}:
-        undo.callback(Hook(model, HookPoint("block", module, "input"), record_shape, own=own).remove)
+        undo.callback(Hook(model, HookPoint("block", module, "input"), record_shape, is_own=own).remove)
 
     def hook(point: HookPoint, change: Callable[[Tensor], Tensor | None]) -> None:
         def shaped(states: Tensor) -> Tensor | None:
@@ -182,7 +182,7 @@ def _hooks(
             changed = change(states.reshape(*shape, states.shape[-1]))
             return None if changed is None else changed.reshape(states.shape)
 
-        undo.callback(Hook(model, point, shaped, own=own).remove)
+        undo.callback(Hook(model, point, shaped, is_own=own).remove)
 
     return hook
 

@@ -1,4 +1,4 @@
-"""Run a model once and record it: `trace`, `from_attentions`, and what they return.
+"""Run a model once and record it: `trace`, `from_attentions`, and the traces that they return.
 
 In: a model, its tokenizer or processor and an input; or attention weights from elsewhere. Out: a `Trace`.
 Begin with `trace.py`; then `recording/` for the pass itself and `layers.py` for the weights. A fact about a

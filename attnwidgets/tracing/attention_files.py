@@ -1,4 +1,8 @@
-"""Attention weights in files: safetensors for the numbers, JSON for the labels; see docs/file_layout.md."""
+"""Attention weights in files: safetensors for the numbers, JSON for the labels; see docs/file_layout.md.
+
+`read_attention` checks names, types and shapes of all tensors and the labels. A `FileLayer` then reads
+weights when they are requested, and checks them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ _MOST_BYTES = 2**26  # of labels: a million tokens take about 10 MB
 _MOST_NUMBER = 2**63 - 1
 _DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 _LAYER = re.compile(rf"(?P<stack>{'|'.join(OUTPUTS)})\.(?P<layer>0|[1-9]\d{{0,5}})")
-# The type of each label, and what it holds if it is a list.
+# The type of each label, and the types of its entries if it is a list.
 _FIELDS: dict[str, tuple[type, tuple[type, ...]]] = {
     "tokens": (list, (str,)),
     "query_tokens": (list, (str,)),
@@ -49,7 +53,7 @@ _FIELDS: dict[str, tuple[type, tuple[type, ...]]] = {
 
 @dataclass(frozen=True)
 class SavedAttention:
-    """What a file or folder holds: layers by stack, which read their weights on access, and labels."""
+    """The content of a file or folder: layers by stack, which read their weights on access, and labels."""
 
     stacks: dict[str, list[FileLayer]]
     labels: dict[str, Any] = field(default_factory=dict)
@@ -84,7 +88,7 @@ class FileLayer:
         return kept_dtype(self.stored)
 
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
-        """Return [head, query, key]; of the given heads and queries only.
+        """Return [head, query, key], of the selected heads and queries.
 
         Raises:
             ValueError: If the file is gone or was changed, or holds NaN or infinity there.
@@ -132,7 +136,7 @@ def read_attention(path: Path) -> SavedAttention:
     """Return the layers and labels of a file or folder; no weights are read yet.
 
     Raises:
-        FileNotFoundError: If there is nothing there.
+        FileNotFoundError: If the path does not exist.
         ValueError: If a file is damaged, a tensor's name, shape or type is wrong, a layer is missing, or the
             labels are not those of `aw.from_attentions`.
     """
@@ -208,17 +212,17 @@ def _parsed(text: str | bytes, path: Path) -> dict[str, Any]:
         )
     for name, value in labels.items():
         if name not in _FIELDS:
-            known = ", ".join(_FIELDS)
+            names = ", ".join(_FIELDS)
             raise ValueError(
-                f"{name!r:.80} in {str(path)!r} is not a label; the labels are {known}."
+                f"{name!r:.80} in {str(path)!r} is not a label; the labels are {names}."
                 f"{suggest(name[:80], _FIELDS)}"
             )
         kind, entries = _FIELDS[name]
         parts = value if isinstance(value, list) and entries else ()
         fits = kind is object or type(value) is kind  # not isinstance: in Python, a bool is an int
         if not fits or not all(type(part) in entries for part in parts):
-            what = f"a list of {entries[0].__name__}" if entries else kind.__name__
-            raise ValueError(f"{name!r} in {str(path)!r} must be {what}, not {value!r:.80}")
+            expected = f"a list of {entries[0].__name__}" if entries else kind.__name__
+            raise ValueError(f"{name!r} in {str(path)!r} must be {expected}, not {value!r:.80}")
         whole = (part for part in (parts or [value]) if type(part) is int)
         if any(abs(number) > _MOST_NUMBER for number in whole):
             raise ValueError(f"{name!r} in {str(path)!r} has a number beyond 64 bits: {value!r:.80}")
@@ -235,7 +239,7 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _layers(path: Path) -> Sequence[FileLayer]:
-    """Return the layers in one file; checks names, types and shapes."""
+    """Return the layers in a file; checks names, types and shapes."""
     layers = []
     for name, tensor in _opened(path)[0].items():
         shape, dtype = tuple(tensor.get_shape()), tensor.get_dtype()

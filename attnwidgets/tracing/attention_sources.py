@@ -21,7 +21,7 @@ OUTPUTS = {
 """The attribute of a model's output that holds the attention of each stack."""
 
 _PATTERN = re.compile(r"(?P<stack>\w+)\.(?P<layer>\d+)\.(?P<module>(self_|cross_)?attn)\.hook_pattern")
-# TransformerLens' names: in a decoder or encoder, then in its own and its bridge's encoder-decoders.
+# Names in TransformerLens: in a decoder or encoder, then in its encoder-decoders and in those of its bridge.
 _STACKS = {("blocks", "attn"): "self"}
 _STACKS |= {
     ("encoder", "attn"): "encoder",
@@ -89,16 +89,16 @@ def weights_in(output: Any, stack: str, real: Tensor | None = None) -> Any:
 
 def _present(weights: Mapping[str, Any], no_weights: str) -> dict[str, Any]:
     """Return the stacks that have weights."""
-    kept = {
+    present = {
         stack: values
         for stack, values in weights.items()
         if values is not None and not (isinstance(values, (tuple, list)) and not values)
     }
-    if not kept:
+    if not present:
         raise ValueError(
             f"attentions: the output holds none. {no_weights} Call it with output_attentions=True."
         )
-    return kept
+    return present
 
 
 def holds_attention(value: Any) -> bool:
@@ -110,7 +110,7 @@ def holds_attention(value: Any) -> bool:
 
 
 def _table(attentions: Any) -> Mapping[Any, Any] | None:
-    """Return a mapping, also of an object that only behaves like one (caches of TransformerLens, nnsight)."""
+    """Return a mapping, also from an object that behaves like it (caches of TransformerLens, nnsight)."""
     if isinstance(attentions, Mapping):
         return attentions
     # A table of numbers (a DataFrame) has keys too.
@@ -188,7 +188,7 @@ def _is_softmax(values: Any) -> bool:
     return bool((values >= 0).all()) and bool(((sums - 1).abs() < _ROUNDING).all())
 
 
-def _in_order(by_layer: Mapping[str, Mapping[int, Any]], what: str) -> dict[str, Any]:
+def _in_order(by_layer: Mapping[str, Mapping[int, Any]], entry: str) -> dict[str, Any]:
     """Return each stack's layers as a list.
 
     Raises:
@@ -197,11 +197,11 @@ def _in_order(by_layer: Mapping[str, Mapping[int, Any]], what: str) -> dict[str,
     for stack, layers in by_layer.items():
         missing = sorted(set(range(max(layers))) - set(layers))
         if missing:
-            known, lacking = (", ".join(map(str, numbers)) for numbers in (sorted(layers), missing))
+            cached, lacking = (", ".join(map(str, numbers)) for numbers in (sorted(layers), missing))
             whose = "" if stack == "self" else f" of the {stack}"
             raise ValueError(
-                f"attentions is a cache with patterns of layers {known}{whose}, without those of "
-                f"{lacking}. Cache every layer's {what}, or pass the patterns as a list, whose layers "
+                f"attentions is a cache with patterns of layers {cached}{whose}, without those of "
+                f"{lacking}. Cache every layer's {entry}, or pass the patterns as a list, whose layers "
                 "are then numbered from 0."
             )
     return {stack: [layers[number] for number in sorted(layers)] for stack, layers in by_layer.items()}

@@ -33,10 +33,10 @@ def over_tokens(
         Of every layer, [batch, head, query, key].
 
     Raises:
-        UnsupportedModelError: If some row does not sum to one then.
+        UnsupportedModelError: If some row of the result does not sum to 1.
     """
-    given = from_global or [layer.new_zeros(*layer.shape[:3], 0) for layer in local]
-    return tuple(_over_tokens(*layers, real) for layers in zip(local, given, strict=True))
+    global_layers = from_global or [layer.new_zeros(*layer.shape[:3], 0) for layer in local]
+    return tuple(_over_tokens(*layers, real) for layers in zip(local, global_layers, strict=True))
 
 
 def _over_tokens(local: Tensor, from_global: Tensor, real: Tensor | None) -> Tensor:
@@ -49,13 +49,13 @@ def _over_tokens(local: Tensor, from_global: Tensor, real: Tensor | None) -> Ten
         window.shape[-1], device=local.device
     )
     maps = maps.scatter(-1, columns.expand_as(window), window)[..., before : before + n]
-    kept = local.new_ones(batch, n, dtype=torch.bool) if real is None else real.bool()
-    without_row = kept & (local == 0).all(-1).all(1)
-    for sample, places in enumerate(without_row):
-        tokens = places.nonzero()[:, 0][:n_global]
+    is_token = local.new_ones(batch, n, dtype=torch.bool) if real is None else real.bool()
+    without_row = is_token & (local == 0).all(-1).all(1)
+    for sample, is_global in enumerate(without_row):
+        tokens = is_global.nonzero()[:, 0][:n_global]
         maps[sample][..., tokens] += local[sample, ..., : len(tokens)]
         maps[sample][:, tokens] = from_global[sample, :, :n, : len(tokens)].transpose(1, 2)
-    sums = maps.sum(-1, dtype=torch.float64).transpose(1, 2)[kept]
+    sums = maps.sum(-1, dtype=torch.float64).transpose(1, 2)[is_token]
     if bool(((sums - 1).abs() > _ROUNDING).any()):
         raise UnsupportedModelError(
             "The attention weights are of windows, and which tokens the columns are is not clear: laid out "

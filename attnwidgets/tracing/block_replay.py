@@ -1,8 +1,9 @@
-"""Call the blocks of a model again on their inputs from one recorded pass, with edits.
+"""Call the blocks of a model again on their inputs from a recorded pass, with edits.
 
-A block is found by what it calls, not by its name: it is the outermost element of a module list whose call
+A block is identified by its calls, not by its name: it is the outermost element of a module list whose call
 contains exactly one attention call of the stack. That is a BERT layer, a T5 block with its self- and
-cross-attention, and ALBERT's one group at each of its twelve calls.
+cross-attention, and ALBERT's only group at each of its twelve calls. `captured` runs the model again and
+returns the blocks with their inputs; `RecordedBlocks.ready` calls them on copies of these inputs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     ValueEdit = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
-# One pass serves every method. The blocks hold no reference to their trace, so that both are freed together.
+# A pass serves every method. The blocks hold no reference to their trace, so that both are freed together.
 # By stack, and whether blocks without attention are among them.
 _captured: weakref.WeakKeyDictionary[Trace, dict[tuple[str, bool], RecordedBlocks]] = (
     weakref.WeakKeyDictionary()
@@ -63,12 +64,12 @@ class Run(Protocol):
 
 @dataclass(frozen=True)
 class RecordedBlock:
-    """One call of one block in a recorded pass.
+    """A call of a block in a recorded pass.
 
     Attributes:
         name: The module's name in the model.
         module: The module.
-        args: Its positional arguments, of a batch of one.
+        args: Its positional arguments, of a batch of 1.
         kwargs: Its keyword arguments.
         output: The hidden states it returned, [1, query, width].
         call: Index in `calls` of the stack's attention call; -1 in a block without one.
@@ -113,11 +114,11 @@ class RecordedBlock:
 
 @dataclass(frozen=True)
 class RecordedBlocks:
-    """The blocks of one stack in one recorded pass.
+    """The blocks of a stack in a recorded pass.
 
     Attributes:
-        model: The twin that was run: the modules as they were then, over the model's own weights.
-        layers: One block per layer, by the model's number.
+        model: The twin that ran: the modules as they were then, over the weights of the model.
+        layers: The block of each layer, by the model's number.
         final_norm: The norm that reads the last block's output, or None.
         n_heads: The largest number of heads that a layer has.
         n_keys: Number of keys.
@@ -131,7 +132,7 @@ class RecordedBlocks:
 
     @contextmanager
     def ready(self, layer: int) -> Iterator[Run]:
-        """Yield a function that calls one block again on copies of its recorded inputs.
+        """Yield a function that calls a block again on copies of its recorded inputs.
 
         A block in half precision is computed in float32 (on a copy of its parameters): effects of single
         tokens are far below the resolution of half precision.
@@ -148,7 +149,7 @@ class RecordedBlocks:
             parts = (block.args, block.kwargs)
             widen = block.in_half_precision
             tensors = [*module.named_parameters(), *module.named_buffers()] if widen else []
-            # A parameter stays one, which rules of relevance know as a bias.
+            # Parameters stay parameters, by which rules of relevance recognise a bias.
             wide = {
                 name: nn.Parameter(tensor.float(), requires_grad=False)
                 if isinstance(tensor, nn.Parameter)
@@ -179,7 +180,7 @@ class RecordedBlocks:
             yield run
 
     def copies_within(self, layer: int, budget: int) -> int:
-        """Return how many copies of a block's activations fit in `budget` bytes; at least one."""
+        """Return how many copies of a block's activations fit in `budget` bytes; at least 1."""
         block = self.layers[layer]
         _, n_tokens, width = block.output.shape
         widest = max((max(p.shape) for p in block.module.parameters() if p.dim()), default=width)
@@ -207,10 +208,9 @@ class RecordedBlocks:
 
 
 def captured(trace: object, stack: str, purpose: str, *, mixing: bool = False) -> RecordedBlocks:
-    """Return the blocks of `capture`, from one pass for all stacks of this trace and all later calls.
+    """Return the blocks of `capture`, from a pass that serves all stacks of this trace and all later calls.
 
-    With `mixing`, blocks that mix tokens without attention, or not at all, are among them if there are any
-    of the former.
+    With `mixing`, a stack in which any block mixes tokens without attention has all of its blocks.
     """
     if not is_trace(trace):
         return capture(trace, stack, purpose)
@@ -225,7 +225,7 @@ def captured(trace: object, stack: str, purpose: str, *, mixing: bool = False) -
 
 
 def every_block(trace: Trace, stack: str, purpose: str) -> RecordedBlocks:
-    """Return `captured` blocks of a stack, all of them, whatever mixes their tokens.
+    """Return all blocks of a stack as `captured` does, also those without attention.
 
     Raises:
         UnsupportedModelError: If the states of some blocks are not recorded; the message names the blocks.
@@ -249,7 +249,7 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
         purpose: The method's name, for messages.
 
     Raises:
-        UnsupportedModelError: Without a model or recorded attention, or if a block is not found.
+        UnsupportedModelError: Without a model or recorded attention, or if a block cannot be identified.
         ValueError: If a block's output holds NaN; the message names the first.
     """
     return _capture(trace, stack, purpose)[stack]
@@ -288,9 +288,9 @@ def _capture(trace: object, stack: str, purpose: str, *, mixing: bool = False) -
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
     blocks = {stack: _blocks_of(trace, stack, model, calls, watch, purpose, others)}
-    for other in {*trace.stacks} - {stack}:
+    for other_stack in {*trace.stacks} - {stack}:
         with suppress(ValueError):  # raised when that stack is requested
-            blocks[other] = _blocks_of(trace, other, model, calls, watch, purpose, {})
+            blocks[other_stack] = _blocks_of(trace, other_stack, model, calls, watch, purpose, {})
     return blocks
 
 
@@ -336,7 +336,7 @@ def _blocks_of(
 
 
 def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
-    """Raise unless a block called again returned what it returned in the recorded pass.
+    """Raise unless a block that was called again returned its recorded output.
 
     Raises:
         UnsupportedModelError: If the block's output depends on more than its inputs, or the model has
@@ -344,7 +344,7 @@ def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
     """
     before = block.output.to(output.dtype)
     difference = float((output - before).abs().max()) / max(float(before.abs().max()), 1e-6)
-    # Half-precision blocks are called again in float32, so their own rounding shows here.
+    # Half-precision blocks are called again in float32, so the rounding of the recorded pass shows.
     if difference > (5e-2 if block.in_half_precision else 1e-3):
         raise UnsupportedModelError(
             f"{purpose}: block {block.name!r} called again on its own inputs returns something else "
@@ -394,13 +394,13 @@ def _require_finite(
         )
 
 
-def _matching(wanted: list[str], names: list[str], purpose: str) -> list[int]:
-    """Return the indices of a stack's calls in a pass, given its modules' names; one may be called often."""
+def _matching(module_names: list[str], names: list[str], purpose: str) -> list[int]:
+    """Return the indices of a stack's calls in a pass, by module names, which may occur several times."""
     indices: dict[str, Iterator[int]] = {}
-    for name in set(wanted):
-        indices[name] = iter([index for index, other in enumerate(names) if other == name])
+    for name in set(module_names):
+        indices[name] = iter([index for index, called in enumerate(names) if called == name])
     matches = []
-    for name in wanted:
+    for name in module_names:
         index = next(indices[name], None)
         if index is None:
             raise UnsupportedModelError(
@@ -428,7 +428,7 @@ def _axis_of(invocation: Invocation, n_queries: int) -> int:
 
 
 def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bool, axis: int = 0) -> Any:
-    """Return inputs of one sample as inputs of `n` copies of it; inputs without a batch axis stay."""
+    """Return inputs of a sample as inputs of `n` copies of it; inputs without a batch axis stay."""
     if isinstance(value, Tensor):
         if swap is not None and value is swap[0]:
             return swap[1]
@@ -450,21 +450,21 @@ def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bo
 
 
 def _cache_copies(cache: Any, n: int, *, widen: bool) -> Any:
-    """Return a cache of one sample as one of `n` copies of it."""
+    """Return a cache of a sample as a cache of `n` copies of it."""
     cache = copy.deepcopy(cache)
-    # Layers of a state space keep one state, which broadcasts, and cannot be repeated.
+    # Layers of a state space have a single state, which broadcasts, and cannot be repeated.
     for part in getattr(cache, "layers", [cache]):
         if widen:
-            vars(part).update({name: _widened(held) for name, held in vars(part).items()})
+            vars(part).update({name: _widened(stored) for name, stored in vars(part).items()})
         if is_cache(part):
             part.batch_repeat_interleave(n)
     return cache
 
 
-def _widened(held: Any) -> Any:
-    """Return what a layer of a cache holds, in float32 instead of half precision."""
-    if isinstance(held, dict):
-        return {name: _widened(item) for name, item in held.items()}
-    if isinstance(held, Tensor):
-        return widened(held)
-    return torch.float32 if held is torch.float16 or held is torch.bfloat16 else held
+def _widened(value: Any) -> Any:
+    """Return a value in a layer of a cache, in float32 instead of half precision."""
+    if isinstance(value, dict):
+        return {name: _widened(item) for name, item in value.items()}
+    if isinstance(value, Tensor):
+        return widened(value)
+    return torch.float32 if value is torch.float16 or value is torch.bfloat16 else value

@@ -1,4 +1,4 @@
-"""The mask of causal attention over a long text, of which only the rows that are read are ever made."""
+"""The mask of causal attention over a long text, whose rows are computed when they are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CausalMask:
     Args:
         length: Number of queries and of keys.
         dtype: Precision of the numbers.
-        device: Where they are made.
+        device: Device of the numbers.
     """
 
     length: int
@@ -52,7 +52,7 @@ class CausalMask:
 
 
 def whole(added: Any, query: int | None = None) -> Any:
-    """Return a mask or bias [..., query, key] as a tensor, of one query if one is given; else as it is."""
+    """Return a mask or bias [..., query, key] as a tensor, of a single query if `query` is not None."""
     if isinstance(added, CausalMask):
         return added.rows(slice(None) if query is None else [query])
     per_query = query is not None and getattr(added, "ndim", 0) == _AXES and added.shape[-2] > 1

@@ -1,4 +1,8 @@
-"""Hashes of the content of values, the same in every session: never of a name, an address or a file."""
+"""Hashes of the content of values, the same in every session: never of a name, an address or a file.
+
+`key_of` hashes any values, `fingerprint_of` models, `tokenizer_fingerprint` tokenizers. Saved results contain
+these hashes, so that another rule of hashing would make them stale.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ _SETTINGS = (
 _FILE_OPTIONS = ("name_or_path", "_file", "_files", "is_local", "local_files_only")
 """Endings of option names that say where files lie."""
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
-"""What folders of installed packages are called."""
+"""Names of the folders of installed packages."""
 
 # The modules of the models that are being hashed, by id.
 _reading: ContextVar[frozenset[int]] = ContextVar("reading", default=frozenset())
@@ -48,9 +52,9 @@ def key_of(*parts: Any) -> str:
     """Return a hash of the content of values.
 
     Arrays, tensors and modules are hashed by their numbers; functions by their code, defaults, closures and
-    the globals they name; other objects by what they pickle as. Definitions of installed packages are hashed
+    the globals they name; other objects by their pickled state. Definitions of installed packages are hashed
     by name, unless the function itself is the value. An object that cannot be pickled (a lock, an open file)
-    gets a hash of its own every time, so that nothing is mistaken for it.
+    gets a new hash every time, so that no other value has the same.
     """
     reader = _Reader()
     return _hashed([reader.content(part) for part in parts])
@@ -134,7 +138,7 @@ class _Reader:
             self._code(code),
             self.content(function.__defaults__),
             self.content(function.__kwdefaults__),
-            [self.content(_held(cell)) for cell in function.__closure__ or ()],
+            [self.content(_cell_content(cell)) for cell in function.__closure__ or ()],
             {name: self._named(value) for name, value in named.items() if value is not None},
         ]
 
@@ -177,7 +181,7 @@ class _Reader:
         return self._reduced(value)
 
     def _reduced(self, value: Any) -> Any:
-        """Return what an object pickles as; a unique string for one that cannot be pickled."""
+        """Return the function and state of an object's pickle; a unique string if it cannot be pickled."""
         try:
             reduce = copyreg.dispatch_table.get(type(value))
             reduced = value.__reduce_ex__(pickle.DEFAULT_PROTOCOL) if reduce is None else reduce(value)
@@ -190,7 +194,7 @@ class _Reader:
         return [self._named(function), self.content(state)]
 
 
-def _held(cell: Any) -> Any:
+def _cell_content(cell: Any) -> Any:
     """Return the content of a closure's cell; None if it is not filled yet."""
     try:
         return cell.cell_contents
@@ -228,7 +232,7 @@ def fingerprint_of(model: Any) -> str:
     from attnwidgets.tracing.recording.borrow import unwrap
 
     inner = unwrap(model)
-    if id(inner) in _reading.get():  # a hook, or a replaced forward, that holds a part of its own model
+    if id(inner) in _reading.get():  # a hook, or a replaced forward, that refers to a part of its model
         return type(inner).__qualname__
     mark = _reading.set(_reading.get() | set(map(id, inner.modules())))
     try:
@@ -250,14 +254,15 @@ def _fingerprint(inner: nn.Module) -> str:
 def weights_fingerprint_of(inner: nn.Module) -> str:
     """Return a hash of a module's weights and buffers, and of packed weights in its saved state."""
     digest = hashlib.blake2b(digest_size=16)
-    held = dict((*inner.named_parameters(), *inner.named_buffers()))
-    pointers = {tensor.data_ptr() for tensor in held.values() if _is_plain(tensor)}  # tied weights count once
+    tensors = dict((*inner.named_parameters(), *inner.named_buffers()))
+    # Tied weights count once.
+    pointers = {tensor.data_ptr() for tensor in tensors.values() if _is_plain(tensor)}
     packed = {
         name: value
         for name, value in inner.state_dict().items()
-        if name not in held and not (_is_plain(value) and value.data_ptr() in pointers)
+        if name not in tensors and not (_is_plain(value) and value.data_ptr() in pointers)
     }
-    for name, value in (held | packed).items():
+    for name, value in (tensors | packed).items():
         weights = _offloaded(inner, name) if getattr(value, "is_meta", False) else value
         digest.update(f"{name} {getattr(value, 'dtype', '')} {tuple(getattr(value, 'shape', ()))}".encode())
         digest.update(b"" if weights is None else _bytes_of(weights))
@@ -277,10 +282,10 @@ def sampled_fingerprint_of(model: Any) -> str:
     digest = hashlib.blake2b(digest_size=16)
     inner = unwrap(model)
     for name, weight in inner.named_parameters():
-        held = _offloaded(inner, name) if weight.is_meta else weight
-        if held is None:
+        values = _offloaded(inner, name) if weight.is_meta else weight
+        if values is None:
             continue
-        flat = held.detach().reshape(-1)
+        flat = values.detach().reshape(-1)
         some = flat[:: max(1, len(flat) // _SAMPLE)].float().cpu().bfloat16()
         digest.update(repr(tuple(weight.shape)).encode())
         digest.update(some.view(torch.uint8).numpy().data)
@@ -298,7 +303,7 @@ def _chosen(config: Any) -> str:
 def hooks_of(model: nn.Module) -> list[str]:
     """Return the hooks that may change a model's states: name, path of the module, and a hash of the content.
 
-    Hooks of this package are known by what they say that they do.
+    Hooks of this package are identified by their descriptions.
     """
     from attnwidgets.tracing.model_state import hooks_in
 
@@ -316,7 +321,7 @@ def _hook_content(hook: Any) -> str:
 
 
 def _modules_of(model: nn.Module) -> list[Any]:
-    """Return what every module is besides its weights: class, options, replaced `forward` and hooks."""
+    """Return the content of every module besides its weights: class, options, `forward` and hooks."""
     from attnwidgets.tracing.model_state import options_of
 
     parts = [
@@ -327,11 +332,11 @@ def _modules_of(model: nn.Module) -> list[Any]:
 
 
 def _own_forward(module: nn.Module) -> str:
-    """Return a hash of the function that stands in for a module's `forward`; "" if none does."""
-    own = vars(module).get("forward")
-    if own is None or hasattr(module, "_hf_hook"):
+    """Return a hash of the function that replaces a module's `forward`; "" if none does."""
+    forward = vars(module).get("forward")
+    if forward is None or hasattr(module, "_hf_hook"):
         return ""  # accelerate's moves weights, and changes no number
-    return key_of(getattr(own, "__func__", own))
+    return key_of(getattr(forward, "__func__", forward))
 
 
 def _is_plain(value: Any) -> bool:

@@ -35,7 +35,7 @@ class Continuation:
 
     Attributes:
         text: The generated text, without special tokens.
-        tokens: Display strings of its tokens, including the one that ended it.
+        tokens: Display strings of its tokens, including the token that ended it.
         ids: Their ids.
         log_probabilities: Natural logarithm of each token's probability given everything before it, by the
             model: at temperature 1 and among its whole vocabulary, however the token was chosen.
@@ -85,7 +85,7 @@ def continuations(
             decoder's text.
         how: "greedy" takes the most probable token at every step, "sample" draws, "beam" keeps the `beams`
             most probable beginnings.
-        n: Number of continuations: 1 for "greedy"; for "beam" the most probable ones, without a length
+        n: Number of continuations: 1 for "greedy"; for "beam" the most probable, without a length
             penalty.
         max_new_tokens: Largest number of tokens of a continuation.
         temperature: For "sample": logits are divided by it.

@@ -1,4 +1,4 @@
-"""Free memory, byte budgets, and errors for work that needs more than there is."""
+"""Free memory, byte budgets, and errors for work that needs more memory than is free."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def require_room(
 
 @contextmanager
 def room_for(purpose: str, need: float, device: torch.device | None, remedy: str) -> Iterator[None]:
-    """Check as `require_room` does, and replace the allocator's own error by a helpful one."""
+    """Check as `require_room` does, and replace the allocator's error by an error with advice."""
     require_room(purpose, need, device, remedy)
     try:
         yield
@@ -155,7 +155,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def less_of(inputs: Mapping[str, Any]) -> str:
-    """Return what needs less memory than a model's inputs, in words of what was given."""
+    """Return an input that needs less memory than a model's inputs, in words."""
     if "input_values" in inputs or "input_features" in inputs:
         return "a shorter sound"
     if "pixel_values" in inputs and "input_ids" not in inputs:

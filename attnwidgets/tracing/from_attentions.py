@@ -1,4 +1,8 @@
-"""aw.from_attentions: attention weights from any source as a trace for every view and most methods."""
+"""aw.from_attentions: attention weights from any source as a trace for every view and most methods.
+
+`stacks_of` (`attention_sources.py`) or `read_attention` (`attention_files.py`) returns the weights of each
+stack, `_read` their layers [head, query, key], and `_axis` labels queries and keys.
+"""
 
 from __future__ import annotations
 
@@ -88,21 +92,21 @@ def from_attentions(
             TransformerLens cache, whose `hook_pattern`s are read layer by layer and whose other hooks are
             ignored; an nnsight cache of modules, run with eager attention; the nested tuples of `generate()`,
             whose steps are joined; or the path of saved attention, safetensors and JSON, whose layers are
-            read when they are needed (docs/file_layout.md). Numbers in float64, as Python's own floats are,
-            are kept in it; all others in float32.
-        tokens: Labels of both sides. Saved attention has its own; labels given here come before those.
+            read when they are needed (docs/file_layout.md). Numbers in float64, as Python's floats are, stay
+            in it; all others become float32.
+        tokens: Labels of both sides. Saved attention has labels, which these replace.
         query_tokens: Labels of the rows, if they differ from the columns' (an output sentence).
         key_tokens: Labels of the columns (an input sentence).
         words: The word of each token, as in `encoding.word_ids()` (None stands alone), or a list of lists of
-            token indices. Or the rule by which words are found; see `aw.trace`.
+            token indices. Or the rule that splits the text into words; see `aw.trace`.
         boundary: Index of the first generated token.
         second_text: Index of the first token of the second text of a pair.
         model_id: A name to show.
         memory: Bytes of attention weights that the trace may keep; see `aw.trace`.
         rerun: A function that runs your model on this input again, `rerun(weights, kept)`, and returns its
             logits as a torch tensor, [class] or [token, vocabulary]. `weights` is a tensor like the given
-            attention [layer, head, query, key], to be used in the place of the model's own, or None; `kept`
-            is a tensor [key], 1 for tokens that stay and 0 for those to be removed, or None. With it metrics
+            attention [layer, head, query, key], to be used instead of the model's, or None; `kept` is a
+            tensor [key], 1 for tokens that stay and 0 for those to be removed, or None. With it metrics
             of `aw.evaluate` that permute attention or remove tokens work on any model. Multiply embeddings by
             `kept` as well, and gradients reach the tokens.
         classes: Names of the classes whose logits `rerun` returns.
@@ -111,7 +115,7 @@ def from_attentions(
         ValueError: For an unsupported shape (the message lists the supported ones), empty or missing weights
             (says why), NaN or infinity (says where), a number of tokens that does not fit, a mapping with an
             unknown name, a cache or file without some layer (named), or a damaged file. If `rerun` gives
-            other logits with the given attention than with the model's own, or attention of several stacks.
+            other logits with the given attention than with the model's, or attention of several stacks.
         FileNotFoundError: If the file or folder does not exist.
         TypeError: For an unknown keyword (names the nearest), labels that are not a list, or a `rerun` that
             is not a function or does not return a tensor.
@@ -128,7 +132,7 @@ def from_attentions(
         raise ValueError("classes name the logits that rerun returns; give rerun, or leave them out.")
     if isinstance(words, str):
         require_rule(words)
-    made = _given(
+    trace = _without_rerun(
         attentions,
         tokens,
         query_tokens=query_tokens,
@@ -140,13 +144,13 @@ def from_attentions(
         memory=memory,
     )
     if rerun is None:
-        return made
+        return trace
     from attnwidgets.tracing.rerun_trace import with_rerun
 
-    return with_rerun(made, rerun, classes)
+    return with_rerun(trace, rerun, classes)
 
 
-def _given(
+def _without_rerun(
     attentions: Any,
     tokens: Sequence[str] | None,
     *,
@@ -160,14 +164,14 @@ def _given(
 ) -> GivenTrace:
     """Return given attention, from any source, as a trace."""
     if isinstance(attentions, (str, Path)):
-        given: dict[str, Any] = {
+        user_labels: dict[str, Any] = {
             "tokens": tokens,
             "query_tokens": query_tokens,
             "key_tokens": key_tokens,
             "words": words,
         }
-        given |= {"boundary": boundary, "second_text": second_text, "model_id": model_id or None}
-        return _from_file(Path(attentions), {n: v for n, v in given.items() if v is not None}, memory)
+        user_labels |= {"boundary": boundary, "second_text": second_text, "model_id": model_id or None}
+        return _from_file(Path(attentions), {n: v for n, v in user_labels.items() if v is not None}, memory)
     sources = stacks_of(attentions, _SDPA)
     _require_lists(tokens=tokens, query_tokens=query_tokens, key_tokens=key_tokens)
     first, second = query_tokens or tokens, key_tokens or tokens
@@ -203,23 +207,23 @@ def _given(
     return GivenTrace(table, model_id=well_formed(str(model_id)), warning=warning, memory=byte_budget(memory))
 
 
-def _from_file(path: Path, given: dict[str, Any], memory: str | int) -> GivenTrace:
-    """Return saved attention as a trace; given labels come before the saved ones."""
+def _from_file(path: Path, user_labels: dict[str, Any], memory: str | int) -> GivenTrace:
+    """Return saved attention as a trace; the user's labels replace the saved labels."""
     saved = read_attention(path)
     labels = {name: value for name, value in saved.labels.items() if name not in ("about", "input_ids")}
     tokens = ("tokens", "query_tokens", "key_tokens")
-    if any(name in given for name in tokens):
+    if any(name in user_labels for name in tokens):
         labels = {name: value for name, value in labels.items() if name not in tokens}
-    made = from_attentions(saved.stacks, **{**labels, **given}, memory=memory)
+    trace = from_attentions(saved.stacks, **{**labels, **user_labels}, memory=memory)
     ids = saved.labels.get("input_ids")
     if ids is not None:
-        side = made.axes("cross")[1] if "cross" in made.stacks else made.axes()[0]
+        side = trace.axes("cross")[1] if "cross" in trace.stacks else trace.axes()[0]
         if len(ids) != len(side):
             raise ValueError(
                 f"input_ids in {str(path)!r} has {len(ids)} entries, and the attention {len(side)}"
             )
-        made.input_ids = as_tensor(np.array(ids, dtype=np.int64))
-    return made
+        trace.input_ids = as_tensor(np.array(ids, dtype=np.int64))
+    return trace
 
 
 def labels_of(tokenizer: Any, text: Any) -> list[str] | None:
@@ -244,9 +248,9 @@ def _is_ids(text: Any) -> bool:
     return not isinstance(text, Sequence) or (len(text) > 0 and not isinstance(text[0], str))
 
 
-def _require_lists(**given: Any) -> None:
+def _require_lists(**arguments: Any) -> None:
     """Raise a TypeError for labels that are not a list."""
-    for name, labels in given.items():
+    for name, labels in arguments.items():
         if labels is not None and (isinstance(labels, str) or not isinstance(labels, Iterable)):
             raise TypeError(f"{name} must be a list of strings, one for each token, not {labels!r:.80}")
 
@@ -261,7 +265,7 @@ class _Read:
 
 
 def _floats(value: Any, where: str) -> NDArray[np.floating]:
-    """Return anything array-like as an array: float64 if it is given in it, else float32."""
+    """Return anything array-like as an array: float64 if it is in it, else float32."""
     if value is None:
         raise ValueError(f"{where} is None. {_SDPA}")
     if getattr(value, "is_meta", False):
@@ -296,7 +300,7 @@ def _is_array(value: object) -> bool:
 
 
 def _refuse_missing(values: Any, where: str) -> None:
-    """Raise a helpful error for missing weights: (), (None, ...) or either one level down."""
+    """Raise a helpful error for missing weights: (), (None, ...) or either as the first entry."""
     for at, part in ((where, values), *([(f"{where}[0]", values[0])] if _is_list(values) and values else ())):
         if _is_list(part) and not part:
             raise ValueError(f"{at} is empty: (). {_LAST} {_SDPA}")
@@ -305,7 +309,7 @@ def _refuse_missing(values: Any, where: str) -> None:
 
 
 def _read(values: Any, where: str) -> _Read:
-    """Return the layers of one stack."""
+    """Return the layers of a stack."""
     _refuse_missing(values, where)
     if _is_list(values):
         first = values[0]
@@ -321,7 +325,7 @@ def _read(values: Any, where: str) -> _Read:
 
 
 def _whole(weights: NDArray[np.floating], where: str) -> NDArray[np.floating]:
-    """Return one array as [layer, head, query, key]."""
+    """Return an array as [layer, head, query, key]."""
     shape = tuple(weights.shape)
     if not weights.size:
         raise ValueError(f"{where} has shape {shape}: it is empty")
@@ -341,7 +345,7 @@ def _whole(weights: NDArray[np.floating], where: str) -> NDArray[np.floating]:
 
 
 def _layer(weights: NDArray[np.floating], where: str, number: int) -> GivenLayer:
-    """Return one layer, checked: (1, head, query, key), (head, query, key) or (query, key)."""
+    """Return a checked layer of weights (1, head, query, key), (head, query, key) or (query, key)."""
     shape = tuple(weights.shape)
     if weights.ndim == LAYERS:
         if shape[0] != 1:
@@ -396,7 +400,7 @@ def _axis(
     boundary: int | None,
     second: int | None = None,
 ) -> TokenAxis:
-    """Return the axis of given labels; words come from `words`, or else from the tokens' own marks."""
+    """Return the axis of labels; words come from `words`, or else from the marks in tokens."""
     if labels is None:
         if words is None and second is None:
             return numbered(n)
@@ -435,9 +439,9 @@ def axis_of_tokens(tokens: Sequence[str]) -> TokenAxis:
 
 def _word_ids(value: Any, n: int) -> list[int | None]:
     """Return the word of every token."""
-    what = "word numbers (encoding.word_ids()) or lists of token indices"
+    expected = "word numbers (encoding.word_ids()) or lists of token indices"
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise TypeError(f"words must be {what}, not {value!r:.80}")
+        raise TypeError(f"words must be {expected}, not {value!r:.80}")
     words: list[Any] = [*value]
     if all(w is None or isinstance(w, (int, np.integer)) for w in words):
         if len(words) != n:
@@ -446,7 +450,7 @@ def _word_ids(value: Any, n: int) -> list[int | None]:
     ids: list[int | None] = [None] * n
     for number, span in enumerate(words):
         if isinstance(span, (str, bytes)) or not isinstance(span, Iterable):
-            raise TypeError(f"words must be {what}; words[{number}] is {span!r:.80}")
+            raise TypeError(f"words must be {expected}; words[{number}] is {span!r:.80}")
         for token in span:
             if not _is_index(token, n):
                 raise ValueError(f"words[{number}] holds token {token!r}; tokens are 0 to {n - 1}")

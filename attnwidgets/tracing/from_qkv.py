@@ -1,6 +1,8 @@
 """aw.from_qkv: a trace of attention computed by hand, from embeddings and weights fit for a blackboard.
 
-Linear attention and the delta rule, too, which keep a state in place of all keys.
+Linear attention and the delta rule, too, which have a state instead of all keys. A `QkvLayer` computes scores
+and weights from queries and keys. Layers with a state have no softmax: their kernel is computed by the mixers
+of models (`mixers/given.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ RULES = {"softmax": (), "linear": ("decay",), "delta": ("beta", "decay")}
 """The options of every rule."""
 _MATRIX = 2
 _LEAST_DECAY = float(np.nextafter(0.0, 1.0))
-_MOST_BETA = 2  # with a greater one, the delta rule's state grows without bound
+_MOST_BETA = 2  # with a greater beta, the delta rule's state grows without bound
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class QkvLayer(SoftmaxLayer):
         return scores if self.mask is None else scores + self.mask[0]
 
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> Floats:
-        """Return [head, query, key]; of the given heads and queries only."""
+        """Return [head, query, key], of the selected heads and queries."""
         scores = self.scores()
         shares = np.exp(scores - scores.max(-1, keepdims=True))
         shares /= shares.sum(-1, keepdims=True)
@@ -119,14 +121,15 @@ class AdditiveLayer(QkvLayer):
 
 
 class Running(NamedTuple):
-    """Softmax attention of one query as a recurrence over its keys, after each of them.
+    """Softmax attention of a query as a recurrence over its keys, after each of them.
 
     Attributes:
         score: The key's score [key]; -inf where it is masked.
         m: The largest score so far [key].
         c: The denominator so far, sum of exp(score - m) [key].
         a: The numerator so far, sum of exp(score - m) times the values [key, d_v].
-        output: a / c [key, d_v], the attention over the keys so far; NaN before the first that is not masked.
+        output: a / c [key, d_v], the attention over the keys so far; NaN before the first key that may be
+            read.
     """
 
     score: Floats
@@ -211,13 +214,13 @@ class QkvTrace(GivenTrace):
 
 
 def _read(state: tuple[float, float, Floats], score: float, value: Floats) -> tuple[float, float, Floats]:
-    """Return the state (m, c, a) of a running softmax after one more key."""
+    """Return the state (m, c, a) of a running softmax after another key."""
     m, c, a = state
     if score == -math.inf:
         return state
     largest = max(m, score)
-    kept, new = math.exp(m - largest), math.exp(score - largest)
-    return largest, c * kept + new, a * kept + value * new
+    rescale, new = math.exp(m - largest), math.exp(score - largest)
+    return largest, c * rescale + new, a * rescale + value * new
 
 
 def _former_rule(rule: Rule = "softmax", **options: Any) -> tuple[Rule, dict[str, Any]]:
@@ -247,15 +250,16 @@ def from_qkv(
     With `score="additive"`, queries and keys are compared by a small network: softmax(scale * s + mask) with
     s[i, j] = v_a . tanh(q_i + k_j).
 
-    With `rule="linear"` or `"delta"`, the layer has a state S in place of a softmax, which each token changes
+    With `rule="linear"` or `"delta"`, the layer has a state S instead of a softmax, which each token changes
     and then reads, o_i = scale * S_i q_i:
 
         linear:  S_i = decay_i S_{i-1} + v_i k_i^T
         delta:   S_i = R + beta_i (v_i - R k_i) k_i^T,  R = decay_i S_{i-1}
 
-    The delta rule replaces the share beta of what the state holds under the key k. Keys are used as they are:
-    of length 1, and with beta 1, a key replaces all of it. The weights o_i = sum over j of alpha_ij v_j are
-    `aw.mixing(trace, "kernel")`, and NeuronView shows how each of them comes about, token by token.
+    The delta rule replaces the share beta of the value that the state holds under the key k. Keys are not
+    normalised: a key of length 1 with beta 1 replaces all of it. The weights alpha of o_i = sum over j of
+    alpha_ij v_j are `aw.mixing(trace, "kernel")`, and NeuronView shows how each of them comes about, token by
+    token.
 
     The result is a trace: `aw.NeuronView(trace)` shows how each weight arises; the other views, and the
     methods that read attention, accept it like a model's. `.attention_layer(0)` returns the weights [head,
@@ -277,8 +281,9 @@ def from_qkv(
         v_a: Weights of additive scores [heads * d_k]; the first d_k belong to the first head.
         rule: "softmax", attention; "linear", linear attention; or "delta", the delta rule. The last two are
             causal and need W_v; torch computes them. Or a pair (rule, options), as ("delta", {"beta": 0.5,
-            "decay": 0.9}), each one number or one for each token: "decay" holds factors on the state, above 0
-            and at most 1 (1 by default); "beta", of the delta rule, the shares that it replaces, 0 to 2 (1).
+            "decay": 0.9}), each a number or a number for each token: "decay" holds factors on the state,
+            above 0 and at most 1 (1 by default); "beta", of the delta rule, the shares that it replaces, 0 to
+            2 (1).
 
     Raises:
         ValueError: If shapes do not fit (the message lists all of them), a number is not finite, a query may
@@ -349,7 +354,7 @@ def _stateful(
     beta: Any = None,
     decay: Any = None,
 ) -> QkvTrace:
-    """Return a trace of a layer with a state in place of a softmax."""
+    """Return a trace of a layer with a state instead of a softmax."""
     from attnwidgets.tracing.mixers.given import given_stack
 
     stack = given_stack(

@@ -1,4 +1,4 @@
-"""The name by which pickles made before `from_attentions` was called so find its class."""
+"""The former name of the module `from_attentions`, by which earlier pickles name its class."""
 
 from attnwidgets.tracing.from_attentions import GivenTrace
 

@@ -1,9 +1,10 @@
-"""Interventions: changes of what a model computes that are in force while `with` blocks run.
+"""Interventions: changes of a model's computation that are in force while `with` blocks run.
 
-Every intervention is entered on a model. The first one switches the model to the attention function that
-recording uses; the last one to exit restores everything. They are applied in the order in which they were
-entered, in plain calls, recorded calls and `generate()`, of the thread and task that entered them (and of
-tasks started within): other callers see the model unchanged.
+Every intervention is entered on a model. The first intervention switches the model to the attention function
+that recording uses; the exit of the last restores everything. They are applied in the order in which they
+were entered, in plain calls, recorded calls and `generate()`, of the thread and task that entered them (and
+of tasks started within): other callers see the model unchanged. A `Session` holds the interventions on a
+model for these callers; the attention function passes it weights (`weigh`) and head outputs (`write`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.attention_function import NAME, allowed, changers, read_at_all
-from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, origin, unwrap
+from attnwidgets.tracing.recording.borrow import configs_of, current_twin, implementation, origin, unwrap
 from attnwidgets.tracing.recording.call_scope import own_calls, own_implementation, own_uncompiled
 from attnwidgets.tracing.recording.following import following, is_on_interface, is_outside
 from attnwidgets.tracing.recording.recorder import register
@@ -48,16 +49,16 @@ _OTHER_CALLER = (
 
 @dataclass(frozen=True)
 class Seen:
-    """One attention call as an intervention sees it.
+    """An attention call as an intervention sees it.
 
     Attributes:
         stack: Its stack.
         layer: Its layer.
         weights: [batch, head, query, key], before any intervention.
-        scored: What its scores are computed from; None where the module computes them itself.
+        scored: The inputs of its scores; None where the module computes them itself.
         first_query: Position of the first query in the text; above 0 if a cache holds earlier tokens.
-        first_key: Position of the first key; above 0 if a sliding window has dropped earlier ones.
-        changed: Whether an intervention before this one changed the weights.
+        first_key: Position of the first key; above 0 if a sliding window has dropped earlier keys.
+        changed: Whether an earlier intervention changed the weights.
     """
 
     stack: str
@@ -86,17 +87,17 @@ class Seen:
 
 
 class Intervention:
-    """A change of what a model computes, in force while its `with` block runs.
+    """A change of a model's computation, in force while its `with` block runs.
 
-    It can be entered again after it was left, and together with others; `aw.interventions(model)` lists
-    those in force.
+    It can be entered again after its block has ended, and together with others; `aw.interventions(model)`
+    lists those in force.
 
     Attributes:
-        kind: The function that makes it ("ablate_heads").
-        said: A description of what it does.
+        kind: Name of the function that returns it ("ablate_heads").
+        said: A description of its effect.
         where: Stack and layer of every block that it changes something in.
-        table: The attention modules by stack and layer, as the model or trace that it was made with has them:
-            a trace knows which modules its pass ran, and a model alone may count others.
+        table: The attention modules by stack and layer, of the model or trace that it was created with: a
+            trace has the modules that its pass ran, and a model alone may count others.
         adds: Number of tokens that it appends in these stacks.
     """
 
@@ -115,11 +116,11 @@ class Intervention:
         self._model = unwrap(model.model if is_trace(model) else model)
         self._entered: list[tuple[Session, ExitStack]] = []
 
-    def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
+    def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - subclasses override it
         """Return the weights [batch, head, query, key] that the call continues with."""
         return weights
 
-    def write(self, seen: Seen, output: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
+    def write(self, seen: Seen, output: Tensor) -> Tensor:  # noqa: ARG002 - subclasses override it
         """Return the head outputs [batch, head, query, dim] that the call continues with."""
         return output
 
@@ -130,12 +131,12 @@ class Intervention:
 
     @property
     def must_apply(self) -> bool:
-        """Whether a pass in which it was applied nowhere is an error."""
+        """Whether a pass in which it changes nothing is an error."""
         return bool(self.where) and self.acts_in_attention
 
     def attach(
         self,
-        model: nn.Module,  # noqa: ARG002 - what a kind overrides
+        model: nn.Module,  # noqa: ARG002 - subclasses override it
         own: Callable[[], bool],  # noqa: ARG002
     ) -> AbstractContextManager[Any]:
         """Return a context in which a model, or a twin of it, has the hooks that act outside attention.
@@ -149,8 +150,8 @@ class Intervention:
         if before is not None and any(active is self for active in before.active):
             raise RuntimeError(f"{self!r} is in force already; make another one with aw.{self.kind}.")
         session = before
-        if session is None or session.owner != _here():
-            # A task inherits the interventions in force where it was started, and changes nothing there.
+        if session is None or session.owner != _caller_ids():
+            # A task inherits the interventions of its parent, and does not change the parent's session.
             session = Session(self._model, [] if before is None else [*before.active])
         with ExitStack() as hooks:
             for model in session.models():
@@ -173,8 +174,8 @@ class Intervention:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        own = (entry for entry in reversed(self._entered) if entry[0].owner == _here())
-        entry = next(own, self._entered[-1])
+        entries = (entry for entry in reversed(self._entered) if entry[0].owner == _caller_ids())
+        entry = next(entries, self._entered[-1])
         self._entered.remove(entry)
         session, hooks = entry
         hooks.close()
@@ -188,7 +189,7 @@ class Intervention:
         return f"<{self.kind}: {self.said}>"
 
 
-def _here() -> tuple[int, int]:
+def _caller_ids() -> tuple[int, int]:
     """Return ids that identify this thread and task."""
     try:
         task = asyncio.current_task()
@@ -205,7 +206,7 @@ def session_of(model: nn.Module) -> Session | None:
 
 def _sessions() -> list[Session]:
     """Return the sessions that this thread and task is in, the innermost last."""
-    # A task that was started inside a `with` block remembers it after its end.
+    # A task that was started inside a `with` block inherits its session, also after the block has ended.
     return [session for session in changers.get() if session.active]
 
 
@@ -213,7 +214,7 @@ def interventions(model: Any = None) -> tuple[Intervention, ...]:
     """Return the interventions in force in this thread and task, in the order in which they are applied.
 
     Args:
-        model: A model or a trace of one; None means any model.
+        model: A model or a trace; None means any model.
 
     Example:
         >>> model, tokenizer = aw.demo_model("encoder")
@@ -225,7 +226,7 @@ def interventions(model: Any = None) -> tuple[Intervention, ...]:
     """
     if model is None:
         models = dict.fromkeys(session.model for session in _sessions())
-        return tuple(intervention for each in models for intervention in interventions(each))
+        return tuple(intervention for inner in models for intervention in interventions(inner))
     if is_trace(model):
         model = model.model
     session = None if model is None else session_of(unwrap(model))
@@ -238,16 +239,18 @@ def said_of(model: Any) -> tuple[str, ...]:
 
 
 def added_to(model: Any, stack: str) -> int:
-    """Return how many tokens the interventions in force on a model append to those of a stack."""
+    """Return the number of tokens that the interventions in force on a model append to a stack's."""
     return sum(
-        each.adds for each in interventions(model) if each.adds and any(own == stack for own, _ in each.where)
+        intervention.adds
+        for intervention in interventions(model)
+        if intervention.adds and any(changed_stack == stack for changed_stack, _ in intervention.where)
     )
 
 
 def require_same_interventions(trace: Any, purpose: str) -> None:
     """Raise ValueError if the interventions in force are not those under which a trace was recorded.
 
-    Running the model again would explain a model other than the one in the trace.
+    Running the model again would explain another model than the trace's.
     """
     recorded, current = tuple(trace.interventions), said_of(trace.model)
     if recorded == current:
@@ -277,7 +280,7 @@ class _Pass(threading.local):
 
 @dataclass(eq=False)
 class Session:
-    """One model with the interventions in force on it, for the calls of one thread and task.
+    """A model with the interventions in force on it, for the calls of one thread and task.
 
     Args:
         model: The model.
@@ -286,7 +289,7 @@ class Session:
 
     model: nn.Module
     active: list[Intervention]
-    owner: tuple[int, int] = field(default_factory=_here)
+    owner: tuple[int, int] = field(default_factory=_caller_ids)
 
     def __post_init__(self) -> None:
         self.inherited = tuple(self.active)
@@ -299,7 +302,7 @@ class Session:
         self._own: Callable[[], bool] = bool
 
     def include(self, intervention: Intervention) -> None:
-        """Prepare for an intervention that is about to be in force."""
+        """Add the modules of an intervention that is about to be in force."""
         self.modules.update(part.module for parts in intervention.table.values() for part in parts.values())
         if intervention.must_apply:
             self._unapplied.add(intervention)
@@ -309,13 +312,13 @@ class Session:
         self._unapplied.discard(intervention)
 
     def models(self) -> tuple[nn.Module, ...]:
-        """Return the model and the twin of it that is borrowed here, if any."""
-        twin = held(self.model)
+        """Return the model, and its twin that is borrowed in this thread and task, if any."""
+        twin = current_twin(self.model)
         return (self.model,) if twin is None else (self.model, twin)
 
     def begin(self) -> None:
-        """Switch the model, and the twin of it that is borrowed here, if any, for our own calls."""
-        if any(other.model is not self.model and other.modules & self.modules for other in _sessions()):
+        """Switch the model, and its twin if it is borrowed, for the calls of this thread and task."""
+        if any(session.model is not self.model and session.modules & self.modules for session in _sessions()):
             raise ValueError(
                 f"parts of this {type(self.model).__name__} are changed through another model that holds "
                 "them: enter all interventions with the same model."
@@ -379,39 +382,39 @@ class Session:
     def weigh(self, module: nn.Module, weights: Tensor, scored: Scored | None = None) -> Tensor:
         """Apply the interventions to a call's weights, in order; unchanged weights are the same object.
 
-        `scored` holds what the scores are computed from, if the attention function has computed them.
+        `scored` holds the inputs of the scores, if the attention function has computed them.
         """
         current = self._pass
         current.calls += 1
         original = origin(module)
-        layers = [(each, self._layer_of(module, each)) for each in self.active]
-        resolved = [(each, *layer) for each, layer in layers if layer is not None]
+        layers = [(intervention, self._layer_of(module, intervention)) for intervention in self.active]
+        resolved = [(intervention, *layer) for intervention, layer in layers if layer is not None]
         if not resolved:
             return weights
-        for each, stack, _ in resolved if not current.running else ():
-            if sum(attention.module is original for attention in each.table[stack].values()) > 1:
+        for intervention, stack, _ in resolved if not current.running else ():
+            if sum(attention.module is original for attention in intervention.table[stack].values()) > 1:
                 raise UnsupportedModelError(
                     f"a block of {type(self.model).__name__} that serves as several layers was called by "
                     "itself, so an intervention cannot tell which layer it is."
                 )
         first_query, first_key = self._positions(original, resolved[0][1], weights, scored)
         plain = weights
-        for each, stack, layer in resolved:
-            if (stack, layer) in each.where:
+        for intervention, stack, layer in resolved:
+            if (stack, layer) in intervention.where:
                 seen = Seen(stack, layer, plain, scored, first_query, first_key, weights is not plain)
-                weights = each.weigh(seen, weights)
-                current.seen.append((each, seen))
-                self.note_applied(each)
+                weights = intervention.weigh(seen, weights)
+                current.seen.append((intervention, seen))
+                self.note_applied(intervention)
         return weights
 
     def _layer_of(self, module: nn.Module, intervention: Intervention) -> tuple[str, int] | None:
-        """Return stack and layer of a call by an intervention's own table; None for any other module."""
+        """Return stack and layer of a call by an intervention's table; None for any other module."""
         turns = self._pass.turns
         if intervention not in turns:
             turns[intervention] = Turns(intervention.table)
         return turns[intervention].of(module)
 
-    def write(self, module: nn.Module, output: Tensor) -> Tensor:  # noqa: ARG002 - weigh has kept its place
+    def write(self, module: nn.Module, output: Tensor) -> Tensor:  # noqa: ARG002 - `weigh` has stored the layer
         """Apply the interventions to a call's head outputs, in order."""
         current = self._pass.seen
         self._pass.seen = []
@@ -435,10 +438,10 @@ class Session:
                 read = Seen(stack, 0, weights, scored, 0, 0).readable[..., -1, :].flatten(0, -2).any(0)
                 last = int(read.nonzero().max()) if bool(read.any()) else last
             first_query = last + 1 - n_queries
-            known = self._pass.next.get(id(module), 0)
-            if known > first_query and last == n_keys - 1:
+            next_position = self._pass.next.get(id(module), 0)
+            if next_position > first_query and last == n_keys - 1:
                 # A sliding window has dropped the first keys.
-                first_query, first_key = known, known + n_queries - n_keys
+                first_query, first_key = next_position, next_position + n_queries - n_keys
         self._pass.next[id(module)] = first_query + n_queries
         if stack == "decoder":
             self._pass.next[-1] = first_query + n_queries

@@ -1,4 +1,8 @@
-"""The layers of a trace: attention weights that were recorded or given, with the axes of their maps."""
+"""The layers of a trace: attention weights that were recorded or given, with the axes of their maps.
+
+A `RecordedLayer` computes its weights again from queries and keys, only the rows that are requested. A
+`FollowedLayer` and a `GivenLayer` hold weights. A `Stack` has the layers of a stack with its axes and blocks.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ HIDDEN = -1e30  # far below any score: its softmax weight is exactly 0
 
 
 class Layer(Protocol):
-    """One layer of one stack: the source of its weights."""
+    """A layer of a stack: the source of its weights."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -42,11 +46,11 @@ class Layer(Protocol):
         """Precision of the weights: float64 if they were computed in it, else float32."""
 
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
-        """Return [head, query, key]; of the given heads and queries only."""
+        """Return [head, query, key], of the selected heads and queries."""
 
 
 class SoftmaxLayer:
-    """A layer whose queries and keys are known, from which its weights follow by a softmax."""
+    """A layer with queries and keys, from which its weights follow by a softmax."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -102,15 +106,15 @@ class ModelLayer:
         return kept_dtype(self.call.dtype)
 
     def fingerprint(self) -> Tensor:
-        """Return numbers that differ if another pass was another computation."""
+        """Return numbers by which passes are told apart."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class FollowedLayer(ModelLayer):
-    """A layer whose weights were kept as its module multiplied them with the values.
+    """A layer whose weights were recorded where its module multiplied them with the values.
 
-    Its queries and keys are not known: the module computes its scores as it likes.
+    It has no queries and keys: the module may compute its scores in any way.
     """
 
     call: FollowedCall
@@ -124,7 +128,7 @@ class FollowedLayer(ModelLayer):
         return not bool(self.fingerprint().triu(1).any())
 
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
-        """Return [head, query, key]; of the given heads and queries only."""
+        """Return [head, query, key], of the selected heads and queries."""
         return GivenLayer(self.fingerprint()).weights(heads, queries).astype(self.dtype, copy=False)
 
 
@@ -184,7 +188,7 @@ class RecordedLayer(ModelLayer, SoftmaxLayer):
             changed = self.call.weights[self.sample, :, : self.queries, : self.keys]
             return as_array(changed[head_numbers][:, rows]).astype(self.dtype)
         query, key = self.query_key()
-        computed, wanted = to_compute(rows, n_queries)
+        computed, selected = to_compute(rows, n_queries)
         settings = {name: part_of(added, head_numbers, HEADS) for name, added in self.settings().items()}
         if computed != slice(0, n_queries):
             settings = {name: part_of(added, computed, QUERIES) for name, added in settings.items()}
@@ -195,17 +199,17 @@ class RecordedLayer(ModelLayer, SoftmaxLayer):
         with no_grad():
             if not is_long(query, key):
                 settings = {name: whole(added) for name, added in settings.items()}
-                computed_weights = attention_weights(query, key, **settings)[0][:, wanted]
+                computed_weights = attention_weights(query, key, **settings)[0][:, selected]
                 return as_array(computed_weights).astype(self.dtype, copy=False)
             weights = torch.empty((*query.shape[1:-1], self.keys), dtype=getattr(torch, self.dtype.name))
             for block, block_weights in weights_by_blocks(query, key, settings):
                 weights[:, block] = block_weights[0]
-            return weights[:, wanted].numpy()
+            return weights[:, selected].numpy()
 
     def hides_later_keys(self) -> bool:
         """Return True if the mask alone proves that no query reads a later key; otherwise False.
 
-        It does if the numbers added to later keys are so far below those added to some earlier one that
+        It does if the numbers added to later keys are so far below those added to some earlier key that
         their weights are exactly 0.
         """
         import torch
@@ -222,8 +226,8 @@ class RecordedLayer(ModelLayer, SoftmaxLayer):
         first = [part_of(part, slice(0, 1), QUERIES) for part in added]
         for rows in blocks(self.queries, sum(part.nbytes for part in first)):
             total = sum(part_of(part, rows, QUERIES).detach().float() for part in added)
-            here = torch.arange(rows.start, rows.stop, device=total.device)
-            later = torch.arange(self.keys, device=total.device) > here[:, None]
+            query_numbers = torch.arange(rows.start, rows.stop, device=total.device)
+            later = torch.arange(self.keys, device=total.device) > query_numbers[:, None]
             hidden = total.masked_fill(~later, -torch.inf).amax() <= HIDDEN
             if not hidden or (total.masked_fill(later, -torch.inf).amax(-1) < HIDDEN / 10).any():
                 return False
@@ -232,7 +236,7 @@ class RecordedLayer(ModelLayer, SoftmaxLayer):
 
 @dataclass(frozen=True)
 class GivenLayer:
-    """A layer of given weights [head, query, key], an array or a tensor."""
+    """A layer with weights [head, query, key] in memory, an array or a tensor."""
 
     given: NDArray[np.floating] | Tensor
 
@@ -244,11 +248,11 @@ class GivenLayer:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Precision of the weights: float64 if they were given in it, else float32."""
+        """Precision of the weights: float64 if the array has it, else float32."""
         return kept_dtype(self.given.dtype)
 
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
-        """Return [head, query, key]; of the given heads and queries only."""
+        """Return [head, query, key], of the selected heads and queries."""
         n_heads, n_queries, _ = self.shape
         # Queries first: blocks of them are views, while a list of heads copies every row that is left.
         rows = self.given[:, positions(queries, n_queries, "query")]
@@ -257,15 +261,15 @@ class GivenLayer:
 
 @dataclass(frozen=True)
 class Stack:
-    """The layers of one stack, with the query and key axes of its maps.
+    """The layers of a stack, with the query and key axes of its maps.
 
     Args:
-        layers: One for each block whose attention is known.
+        layers: A layer for each block whose attention was recorded.
         query: Axis of the maps' rows.
         key: Axis of their columns.
-        blocks: All blocks of the stack; by default one for each layer.
-        mixing: By number of the block, the vectors that its mixers other than attention make tokens add to
-            each other.
+        blocks: All blocks of the stack; by default a block for each layer.
+        mixing: By number of the block, the vectors that its mixers other than attention add from token to
+            token.
     """
 
     layers: tuple[Layer, ...]
@@ -291,10 +295,10 @@ class Stack:
 
     @property
     def mixing_numbers(self) -> tuple[int, ...]:
-        """The model's numbers of all blocks whose mixing is known, by attention or otherwise."""
+        """The model's numbers of all blocks with recorded mixing, by attention or otherwise."""
         return tuple(sorted({*self.numbers, *self.mixing}))
 
 
 def is_trace(value: object) -> TypeGuard[Trace]:
-    """Return whether a value is a trace, without importing `Trace`, which imports what asks this."""
+    """Return whether a value is a trace, without importing `Trace`, whose module imports this one."""
     return hasattr(value, "stack_table")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from attnwidgets._parcels import Parcel
 
-# How each is identified, and loaded by its name.
+# By kind of object: its fingerprint, and its loader by name.
 _KINDS = {"model": (fingerprint_of, load_model), "tokenizer": (tokenizer_fingerprint, load_tokenizer)}
 
 
@@ -42,13 +42,13 @@ class Reader:
 
     Args:
         model: A model, a hub id or a folder.
-        tokenizer: A tokenizer, a hub id or a folder; None loads the one saved with the model.
+        tokenizer: A tokenizer, a hub id or a folder; None loads that saved with the model.
     """
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model_name = str(model) if isinstance(model, (str, Path)) else ""
-        given = self._model_name if tokenizer is None else tokenizer
-        self._tokenizer_name = str(given) if isinstance(given, (str, Path)) else ""
+        source = self._model_name if tokenizer is None else tokenizer
+        self._tokenizer_name = str(source) if isinstance(source, (str, Path)) else ""
         self.model, self.tokenizer = load_named(model, tokenizer, needs_reader=True)
 
     @cached_property

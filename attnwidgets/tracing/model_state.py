@@ -51,7 +51,7 @@ def _is_short(value: Any) -> bool:
 
 
 def hooks_in(module: nn.Module) -> Iterator[Any]:
-    """Yield the hooks on a module that may change its numbers: transformers' own only capture outputs."""
+    """Yield the hooks on a module that may change its numbers: those of transformers only capture outputs."""
     for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):  # noqa: SLF001 - torch has no other way
         if not str(getattr(hook, "__module__", "")).startswith("transformers."):
             yield hook
@@ -72,7 +72,7 @@ def _state_of_module(module: nn.Module) -> tuple[Any, ...]:
         id(type(module)),
         id(vars(module).get("forward")),
         options_of(module),
-        # Hooks of this package are those of interventions, which traces know.
+        # Hooks of this package are those of interventions, which traces record.
         tuple(id(hook) for hook in hooks_in(module) if not _is_ours(hook)),
         tuple((name, id(child)) for name, child in module._modules.items()),  # noqa: SLF001
         tuple(

@@ -74,10 +74,10 @@ def trace_module(
     do not.
 
     Args:
-        module: The module; it runs on a batch of one and is left as it was.
+        module: The module; it runs on a batch of 1 and is left as it was.
         inputs: One input without its batch axis: [source], or [source, number] for vectors (embeddings); a
             tensor, an array or lists. It is converted to the precision of the module's parameters; without
-            parameters it keeps its own (lists have torch's default precision).
+            parameters its precision stays (lists have torch's default precision).
         labels: Names of the sources; x1, x2, ... by default.
         outputs: Names of the outputs, for choosing targets; 0, 1, ... by default.
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.trace import Trace
 
-_MAPS_HELD = 2  # attention weights, and what the softmax or the next product keeps of them
-_MAPS_KEPT = 5  # if they are kept: their gradients, and copies of both in float64
-_MAPS_CHANGED = 3  # with an intervention: scores, weights, and the changed ones
+_MAPS_HELD = 2  # attention weights, and a copy of them in the softmax or in the next product
+_MAPS_KEPT = 5  # if a method reads them: their gradients, and copies of both in float64
+_MAPS_CHANGED = 3  # with an intervention: scores, weights, and changed weights
 _SLACK = 1.25  # the estimate is rough: only needs well above the free memory are refused
 _MASKS = 3  # of eager attention [query, key]: as numbers, as booleans, and of sliding windows
-_LOGITS = 3  # the recorded ones, those of the plain pass that checks them, and the trace's own
+_LOGITS = 3  # of the recorded pass, of the plain pass that checks it, and of the trace
 _STATES = 8  # per token and layer: hidden states, norms, queries, keys, values
 _CELL = 64  # multiplications per attention weight: its products, and the softmax between them
 _SHARE = 0.5  # of the free memory, for inputs that run together
@@ -32,8 +32,8 @@ _SHARE = 0.5  # of the free memory, for inputs that run together
 def graph_bytes(model: nn.Module, trace: Trace, batch: int = 1, *, maps_kept: bool = False) -> int:
     """Estimate the bytes that a pass with gradients keeps: inputs and outputs of every matrix, and maps."""
     n_tokens, widths, maps, size = _sizes(model, trace)
-    held = _MAPS_HELD + _MAPS_KEPT * maps_kept
-    return batch * size * (n_tokens * sum(map(sum, widths)) + held * sum(maps))
+    copies = _MAPS_HELD + _MAPS_KEPT * maps_kept
+    return batch * size * (n_tokens * sum(map(sum, widths)) + copies * sum(maps))
 
 
 def pass_bytes(model: nn.Module, trace: Trace, batch: int = 1) -> int:
@@ -59,7 +59,7 @@ def _sizes(model: nn.Module, trace: Trace) -> tuple[int, list[tuple[int, ...]], 
 
 
 def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
-    """Estimate the bytes that a recorded pass takes: what is kept of it, and what it holds while it runs.
+    """Estimate the bytes that a recorded pass takes: the recorded numbers, and states while it runs.
 
     Attention weights are computed in blocks of queries, so they hardly count unless they are changed. Of a
     sound, the largest are the first convolution's states of all samples. 0 without text or sound.
@@ -72,13 +72,13 @@ def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
         vocabulary = int(model.get_output_embeddings().weight.shape[0])
     except (AttributeError, NotImplementedError):  # not a language model
         vocabulary = 0
-    kept = 2 * layers * width
+    recorded = 2 * layers * width
     # Texts of unequal lengths need a mask, see `CausalMask`.
     masks = 0 if batch == 1 and n_tokens**2 > LONG_MASK and supports_sdpa(model) else _MASKS
-    # What changes attention is given the weights of a whole layer.
+    # Interventions on attention take the weights of a whole layer.
     changes = any(changer.active for changer in changers.get())
     maps = _MAPS_CHANGED * _size(config, "num_attention_heads") if changes else 0
-    numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + (masks + maps) * n_tokens**2
+    numbers = n_tokens * (recorded + _STATES * width + _LOGITS * vocabulary) + (masks + maps) * n_tokens**2
     return batch * numbers * _number_bytes(model)
 
 
@@ -106,7 +106,7 @@ def returned_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
 def _size(config: Any, name: str) -> int:
     """Return a size in a config, the largest where it varies by layer; 0 if there is none."""
     configs = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
-    return max(int(getattr(each, name, 0) or 0) for each in configs)
+    return max(int(getattr(layer_config, name, 0) or 0) for layer_config in configs)
 
 
 def _text_of(model: Any, inputs: Mapping[str, Any]) -> tuple[int, int, Any]:
@@ -115,7 +115,7 @@ def _text_of(model: Any, inputs: Mapping[str, Any]) -> tuple[int, int, Any]:
     if hasattr(config, "get_text_config"):
         config = config.get_text_config()
     ids = (inputs.get(name) for name in ("input_ids", "decoder_input_ids"))
-    sizes = [tuple(each.shape) for each in ids if isinstance(each, torch.Tensor)]
+    sizes = [tuple(tensor.shape) for tensor in ids if isinstance(tensor, torch.Tensor)]
     return max((size[0] for size in sizes), default=0), max((size[-1] for size in sizes), default=0), config
 
 
@@ -138,20 +138,20 @@ def room_to_record(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None
         yield
 
 
-def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True) -> int:
-    """Return how many inputs may run together: `wanted`, or the number that fits in memory; at least 1.
+def together(model: nn.Module, trace: Trace, most: int, *, graph: bool = True) -> int:
+    """Return how many inputs may run together: `most`, or the number that fits in memory; at least 1.
 
     Args:
         model: The model.
-        trace: A trace of one input of that size.
-        wanted: The largest number.
+        trace: A trace of an input of that size.
+        most: The largest number.
         graph: Whether each pass is kept for its backward pass.
     """
     free = free_bytes(device_of(model))
     if free is None:
-        return wanted
+        return most
     need = graph_bytes(model, trace) if graph else pass_bytes(model, trace)
-    return max(1, min(wanted, int(_SHARE * free) // max(1, need)))
+    return max(1, min(most, int(_SHARE * free) // max(1, need)))
 
 
 def too_long(model: nn.Module, trace: Trace, purpose: str, batch: int, need: int, free: int | None) -> str:
@@ -161,12 +161,12 @@ def too_long(model: nn.Module, trace: Trace, purpose: str, batch: int, need: int
     keeps = torch.is_grad_enabled()
     action = "keeps the whole pass of {} for the backward pass" if keeps else "runs {}"
     fewer = ", fewer inputs at once (batch_size=)" if batch > 1 else ""
-    other = "; aw.occlusion keeps no pass" if keeps else ""
+    alternative = "; aw.occlusion keeps no pass" if keeps else ""
     return (
         f"{purpose} {action.format(type(model).__name__)}: over {n_tokens:,} tokens"
         f"{f' and {batch} inputs at once' if batch > 1 else ''} that takes about {need / 1e9:.2g} GB"
         f"{available}. "
-        f"Take {less_of(trace.inputs)}{fewer}, or a device with more memory{other}."
+        f"Take {less_of(trace.inputs)}{fewer}, or a device with more memory{alternative}."
     )
 
 
@@ -193,7 +193,7 @@ def room_for_pass(
 def told_what_to_do(
     model: nn.Module, trace: Trace, purpose: str, batch: int = 1, need: int | None = None
 ) -> Iterator[None]:
-    """Replace the allocator's own error by one that says what to do."""
+    """Replace the allocator's error by an error with advice."""
     try:
         yield
     except RuntimeError as error:

@@ -18,5 +18,5 @@ class Prediction(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The label, of a number without its digits: what a target is called."""
+        """The label, of a number without its digits: its name as a target."""
         return self.label.rpartition(" ")[0] if isnan(self.probability) else self.label

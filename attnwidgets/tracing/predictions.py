@@ -38,7 +38,7 @@ def logits_in(outputs: Any) -> Tensor | None:
     """Return the logits of a batch, [batch, class] or [batch, token, vocabulary]; None without a head.
 
     Of a model that compares pictures with captions (CLIP, SigLIP): how well each picture of the batch fits
-    its own caption, [batch, 1]. Of extractive question answering: those of start and end [batch, token, 2].
+    its caption, [batch, 1]. Of extractive question answering: those of start and end [batch, token, 2].
     For one logit per token (ELECTRA's discriminator): [batch, token, 1].
     """
     names = read_fields(outputs)
@@ -133,7 +133,7 @@ def spelled(tokenizer: Any, token: int, specials: frozenset[int] | None = None) 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The largest logits at one position.
+    """The largest logits at a position.
 
     Attributes:
         title: "class", "next token", "token 7", "[MASK] at 6".
@@ -143,7 +143,7 @@ class Outcomes:
         rest: logsumexp(logit / T) of all others, for every T of `TEMPERATURES`; -inf if there are none.
         count: Number of all outcomes.
         multiple: Whether several classes may be true at once: probabilities are sigmoids.
-        actual: The token in the text: its id, name, logit, and the number of more probable ones.
+        actual: The token in the text: its id, name, logit, and the number of more probable tokens.
     """
 
     title: str
@@ -162,7 +162,7 @@ def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST_LOGI
     Args:
         trace: Trace returned by `aw.trace`, of a model that predicts tokens or classes.
         position: For a model that generates, the token that is predicted from those before it: 1 up to the
-            number of tokens, which is the next one. None: the position of `trace.predictions()`.
+            number of tokens, which is the next token. None: the position of `trace.predictions()`.
         most: The number of outcomes to return.
 
     Raises:
@@ -192,13 +192,13 @@ def predicted_values(trace: Trace, logits: Tensor) -> Tensor:
 
     Args:
         trace: A trace that predicts tokens, classes or numbers.
-        logits: Its own logits, or others for the same input.
+        logits: Its logits, or others for the same input.
     """
     return trace.answer.values(predicted_logits(trace, logits).double())
 
 
 def predicted_logits(trace: Trace, logits: Tensor) -> Tensor:
-    """Return the logits [outcome] of a trace's prediction, out of its own or of others for the same input."""
+    """Return the logits [outcome] of a trace's prediction, out of its logits or others for the same input."""
     return logits if trace.answer.row is None else logits[trace.answer.row]
 
 

@@ -1,9 +1,11 @@
-"""Run a trace's input again: through its model, which may have changed since, or through the user's own.
+"""Run a trace's input again: through its model, which may have changed since, or through a user's function.
 
-A user's own model behind given attention: a function that runs it with other attention or fewer tokens.
+`again` records the input with the model as it is now; `require_same_model` raises if its output has changed.
 
-Methods that only need outputs for changed attention and for removed tokens work on any model so, as on a
-recurrent one. It is not a trace's `model`: it has no modules to hook and no embeddings to reach.
+A `GivenModel` belongs to a trace of given attention. It is a user's function that runs a model with other
+attention or fewer tokens. Methods that only need outputs for changed attention and for removed tokens thus
+work on any model, also a recurrent model. It is not the trace's `model`: it has no modules to hook and no
+embeddings to reach.
 """
 
 from __future__ import annotations
@@ -41,11 +43,11 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace
 
-# The states of models that were seen to answer as in a trace.
+# By trace, the states (`state_of`) in which its model gave the recorded output.
 _same: weakref.WeakKeyDictionary[Trace, set[int]] = weakref.WeakKeyDictionary()
 
 Rerun = Callable[[Tensor | None, Tensor | None], Any]
-_CLOSE = 1e-3  # relative difference of logits with the given attention and with the model's own
+_CLOSE = 1e-3  # relative difference of logits with the given attention and with the model's
 _CLASSES, _TOKENS = 1, 2
 
 
@@ -91,7 +93,7 @@ def again(trace: Trace) -> Trace:
 
 
 def _as_it_is(trace: Trace, stacks: dict[str, Stack], outputs: Any) -> Trace:
-    """Return a trace with what its model, as it is now, computed of the same input."""
+    """Return a trace of the same input with the stacks and outputs of its model as it is now."""
     model = unwrap(trace.model)
     logits = own_logits(trace, outputs)
     return replace(
@@ -107,12 +109,12 @@ def _as_it_is(trace: Trace, stacks: dict[str, Stack], outputs: Any) -> Trace:
 
 
 def _with(axis: TokenAxis, extra: int) -> TokenAxis:
-    """Return an axis with so many register tokens more at its end, or fewer."""
+    """Return an axis with `extra` register tokens added at its end, or removed if it is negative."""
     return without_last(axis, -extra) if extra < 0 else with_registers(axis, extra) if extra else axis
 
 
 def own_logits(trace: Trace, outputs: Any) -> Tensor | None:
-    """Return the logits of a pass over a trace's own input, in the form that its trace keeps them."""
+    """Return the logits of a pass over a trace's input, in the form of `trace.logits`."""
     all_logits = logits_in(outputs)
     if trace.logits is None or all_logits is None:
         return None
@@ -126,7 +128,7 @@ def predictions_of(trace: Trace, logits: Tensor | None) -> tuple[Prediction, ...
 
 
 def require_same_model(trace: Trace, purpose: str) -> None:
-    """Raise a ValueError if a trace's model, run again, is not the one that was traced.
+    """Raise a ValueError if a trace's model, run again, is not the model that was traced.
 
     If anything changed that could change a number (weights, adapters, hooks, attributes of modules), the
     model runs once, and its logits are compared with the recorded ones.
@@ -136,12 +138,12 @@ def require_same_model(trace: Trace, purpose: str) -> None:
         purpose: The method's name, for messages.
     """
     require_same_interventions(trace, purpose)
-    if trace.model is None:  # a function of the user's stands for it
+    if trace.model is None:  # a user's function runs instead
         return
     model = unwrap(trace.model)
     state = state_of(model)
-    known = _same.setdefault(trace, set())
-    if state == trace.state or state in known or not trace.inputs:
+    confirmed = _same.setdefault(trace, set())
+    if state == trace.state or state in confirmed or not trace.inputs:
         return
     difference = _difference(trace, model)
     if difference:
@@ -149,11 +151,11 @@ def require_same_model(trace: Trace, purpose: str) -> None:
             f"{purpose} runs the model again, which changed after this trace was made (its output by "
             f"{difference:.2g}): trace the text again (trace.rerun()), or restore the model."
         )
-    known.add(state)
+    confirmed.add(state)
 
 
 def _difference(trace: Trace, model: Any) -> float:
-    """Return the relative difference of a model's outputs from the recorded ones; 0 for rounding."""
+    """Return the relative difference of a model's outputs from the recorded outputs; 0 within rounding."""
     with borrowed(model) as twin:
         before, now = _both(trace, twin)
     # Where numbers break in NaN, the method names the layer.
@@ -166,7 +168,7 @@ def _difference(trace: Trace, model: Any) -> float:
 
 
 def _both(trace: Trace, twin: Any) -> tuple[Tensor | None, Tensor | None]:
-    """Return the logits that were recorded and those of a pass now; without logits, numbers of a layer."""
+    """Return the recorded logits and those of another pass; without logits, numbers of a layer."""
     if trace.logits is not None:
         options: dict[str, Any] = {"return_dict": True}
         if "use_cache" in forward_parameters(twin):
@@ -185,7 +187,7 @@ def _both(trace: Trace, twin: Any) -> tuple[Tensor | None, Tensor | None]:
 
 
 class GivenModel(nn.Module):
-    """A user's model of one input, as a function of its attention and of the tokens that stay.
+    """A user's model of an input, as a function of its attention and of the tokens that stay.
 
     Args:
         rerun: The user's function.
@@ -201,11 +203,11 @@ class GivenModel(nn.Module):
         """Return logits [class] or [token, vocabulary], with other attention or without some tokens.
 
         Args:
-            weights: Attention to use [layer, head, query, key]; None for the model's own.
-            kept: 1 for a token that stays, 0 for one that is removed [key]; None for all.
+            weights: Attention to use [layer, head, query, key]; None for the model's.
+            kept: 1 for a token that stays, 0 for a removed token [key]; None if all stay.
 
         Raises:
-            TypeError: If what the function returns is not a tensor of floats.
+            TypeError: If the function does not return a tensor of floats.
             ValueError: If it has another shape than the answer to the whole input, or is not finite.
         """
         logits = self._rerun(weights, kept)
@@ -243,9 +245,9 @@ class GivenModel(nn.Module):
 
     def _without(self, ids: Tensor, mask: Tensor) -> Tensor:
         n_keys = self.weights.shape[-1]
-        there = torch.zeros(n_keys + 1, dtype=torch.bool)
-        there[ids] = True
-        kept = there[1:]
+        present = torch.zeros(n_keys + 1, dtype=torch.bool)
+        present[ids] = True
+        kept = present[1:]
         if not bool(kept.all()):
             return self.answer(None, kept.to(self.weights.dtype))
         if bool(mask.all()):
@@ -255,12 +257,12 @@ class GivenModel(nn.Module):
 
 
 def with_rerun(trace: GivenTrace, rerun: Rerun, classes: Sequence[str] | None) -> GivenTrace:
-    """Give a trace of given attention the function that runs its model again, and what it predicts.
+    """Add the function that runs a user's model, and its predictions, to a trace of given attention.
 
     Raises:
         TypeError: If `rerun` is not a function, or returns no tensor.
         ValueError: If there is attention of several stacks, or layers differ in heads; if the given attention
-            does not lead to the model's own logits; or if `classes` does not fit them.
+            does not lead to the model's logits; or if `classes` does not fit them.
     """
     if not callable(rerun):
         raise TypeError(f"rerun must be a function of weights and kept tokens, not {type(rerun).__name__}.")
@@ -272,9 +274,9 @@ def with_rerun(trace: GivenTrace, rerun: Rerun, classes: Sequence[str] | None) -
     model = GivenModel(rerun, torch.stack(layers))
     with no_grad():
         logits = model.answer().detach().float().cpu()
-        given = model.answer(model.weights).detach().float().cpu()
-    if not float((logits - given).norm()) <= _CLOSE * max(float(logits.norm()), 1.0):
-        far = float((logits - given).abs().max())
+        with_weights = model.answer(model.weights).detach().float().cpu()
+    if not float((logits - with_weights).norm()) <= _CLOSE * max(float(logits.norm()), 1.0):
+        far = float((logits - with_weights).abs().max())
         raise ValueError(
             f"rerun(weights, None) with the attention that is given differs from rerun(None, None) by up to "
             f"{far:.2g} in the logits: let it use `weights` in the place of the model's own, and give what "

@@ -25,7 +25,7 @@ def refusal(trace: Any) -> str:
 
 
 def retraced(trace: Trace, text: str) -> Trace:
-    """Return the trace of another text, by the model of a trace and with the options that it was made with.
+    """Return the trace of another text, by the model and with the options of a trace.
 
     Raises:
         ValueError: This trace allows none (see `refusal`), the model is changed now, or the text is empty or

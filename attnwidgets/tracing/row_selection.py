@@ -15,15 +15,15 @@ STEP = 16
 """Smallest number of queries in a product: kernels for fewer round differently from those for a layer."""
 
 FEW = 64
-"""Up to this many queries, all are computed, since small matrices have kernels of their own."""
+"""Up to this many queries, all are computed, since small matrices have separate kernels."""
 
 
-def positions(chosen: Chosen, count: int, what: str) -> list[int] | slice:
+def positions(chosen: Chosen, count: int, axis: str) -> list[int] | slice:
     """Return the selected positions; a returned slice goes forward and has both ends.
 
     Raises:
-        IndexError: If one is out of range; the message names the range.
-        TypeError: If one is not an integer.
+        IndexError: If a position is out of range; the message names the range.
+        TypeError: If a position is not an integer.
     """
     if chosen is None:
         return slice(0, count)
@@ -31,16 +31,16 @@ def positions(chosen: Chosen, count: int, what: str) -> list[int] | slice:
         start, stop, step = chosen.indices(count)
         return slice(start, max(start, stop)) if step == 1 else list(range(count))[chosen]
     if not isinstance(chosen, Iterable):
-        raise TypeError(f"{what} must be a list of numbers or a slice, not {chosen!r}; one is [{chosen!r}]")
+        raise TypeError(f"{axis} must be a list of numbers or a slice, not {chosen!r}; one is [{chosen!r}]")
     indices = [operator.index(number) for number in chosen]
     for index in indices:
         if not -count <= index < count:
-            raise IndexError(f"{what} {index} is out of range: there are 0 to {count - 1}")
+            raise IndexError(f"{axis} {index} is out of range: there are 0 to {count - 1}")
     return [index % count for index in indices]
 
 
 def to_compute(queries: list[int] | slice, count: int) -> tuple[list[int] | slice, list[int] | slice]:
-    """Return the queries to compute so that the chosen ones have the bits they have in the whole layer.
+    """Return the queries to compute so that the chosen queries have the bits they have in the whole layer.
 
     A product of one to three rows is rounded differently from the same rows of a large product (by about
     1e-6 of a weight), so a few rows are computed `STEP` at a time.
@@ -50,7 +50,7 @@ def to_compute(queries: list[int] | slice, count: int) -> tuple[list[int] | slic
         count: Number of queries in the layer.
 
     Returns:
-        The queries to compute, and the positions of the chosen ones among them.
+        The queries to compute, and the positions of the chosen queries among them.
     """
     chosen = numbers(queries)
     n_chosen = len(chosen)

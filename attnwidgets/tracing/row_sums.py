@@ -1,7 +1,7 @@
-"""Sums over the queries of a layer's attention, of which no part is kept.
+"""Sums over the queries of a layer's attention, whose weights are never in memory at once.
 
-For long texts: one head's weights of a few queries stay in a CPU's cache and are written in place, they are
-never divided by their sums, and what a causal mask or a window hides is not computed.
+For long texts: the weights of a head and a few queries stay in a CPU's cache and are written in place, they
+are never divided by their sums, and keys that a causal mask or a window hides are not computed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAFE = 40.0
 
 
 class _Read(NamedTuple):
-    """The keys that some queries may read, those to which the mask adds something, and if it raises any."""
+    """The keys that some queries may read, those to which the mask adds, and whether it raises any."""
 
     keys: slice
     masked: slice
@@ -42,11 +42,11 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
 
     Args:
         layer: The layer, in float32 or float64, whose weights are a softmax that nothing changed.
-        factors: What the rows of attention are multiplied by.
+        factors: Factors on the rows of attention.
 
     Yields:
-        The sums that a block of queries adds to, the first key that it reads, and what it adds to them
-        [head, sum, key] from that key on, for the keys that it reads.
+        The sums that a block of queries adds to, the first key that it reads, and the terms that it adds
+        [head, sum, key], for the keys that it reads.
     """
     settings = layer.settings()
     query, key = (part.detach() for part in layer.query_key())
@@ -96,7 +96,7 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
 
 
 def _columns(mask: Any, queries: slice, keys: slice) -> Tensor | None:
-    """Return what a mask adds [1, head or 1, query or 1, key] for some queries and keys; None if nothing."""
+    """Return the terms of a mask [1, head or 1, query or 1, key] for some queries and keys, or None."""
     if keys.stop <= keys.start:
         return None
     if isinstance(mask, CausalMask):
@@ -106,7 +106,7 @@ def _columns(mask: Any, queries: slice, keys: slice) -> Tensor | None:
 
 
 def _read(mask: Any, queries: slice, n_keys: int) -> _Read:
-    """Return what a mask [1, head or 1, query or 1, key] does to some queries."""
+    """Return the effect of a mask [1, head or 1, query or 1, key] on some queries."""
     every = slice(0, n_keys)
     if mask is None:
         return _Read(every, slice(0, 0), raises=False)
@@ -122,6 +122,6 @@ def _read(mask: Any, queries: slice, n_keys: int) -> _Read:
 
 
 def _span(chosen: Tensor, first: int = 0) -> slice:
-    """Return the slice from the first to the last place that is true, counted from a number on."""
-    places = chosen.nonzero()
-    return slice(first + int(places[0]), first + int(places[-1]) + 1) if len(places) else slice(0, 0)
+    """Return the slice from the first to the last true entry, counted from `first`."""
+    entries = chosen.nonzero()
+    return slice(first + int(entries[0]), first + int(entries[-1]) + 1) if len(entries) else slice(0, 0)

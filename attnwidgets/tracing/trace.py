@@ -1,4 +1,9 @@
-"""Trace: one recorded pass of a model, with its attention computed layer by layer on demand."""
+"""Trace: one recorded pass of a model, with its attention computed layer by layer on demand.
+
+A trace holds stacks of layers (`layers.py`), which compute weights from recorded queries and keys. The layers
+used last stay in memory, up to `memory` bytes; rows and blocks of rows are computed without their layer.
+Pickles of earlier versions open as well (`__setstate__`).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +53,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference
 
-# Older pickles name layers as classes of this module; "Stream" is what a stack was called then.
+# Older pickles name layers as classes of this module; "Stream" was the name of `Stack` then.
 Stream = Stack
 
 
@@ -57,13 +62,13 @@ class Trace(Suggesting):
     """One recorded pass. `aw.trace` makes it, methods read it, views never do.
 
     A trace can be pickled together with its model, if the model can. `copy.deepcopy` returns a trace with
-    numbers of its own and the same model and tokenizer; `copy.copy` shares the numbers as well.
+    copies of the numbers and the same model and tokenizer; `copy.copy` shares the numbers as well.
 
     Args:
         tokens: Display strings of the default stack's queries (see `axes` for the others).
         input_ids: [token], or None for images, audio and given numbers.
-        model: The model as it was given, or None.
-        tokenizer: The tokenizer or processor as it was given, or None.
+        model: The user's model, or None.
+        tokenizer: The user's tokenizer or processor, or None.
         model_id: Name of the model.
         boundary: Index of the first generated token, or None.
         warning: Warnings for readers (a text was cut, how it was recorded); "" if there are none.
@@ -72,10 +77,10 @@ class Trace(Suggesting):
         inputs: The model's inputs for this text alone, to run it again.
         interventions: Descriptions of the interventions in force while it was recorded.
         asked: The arguments of `aw.trace`; None if the trace was made otherwise.
-        picture: The picture as given and as the model saw it (`.given`, `.seen`, `.box(...)`), or None.
-        sound: The sound as it was given (`.wave`, `.rate`, `.heard`), or None.
-        no_attention: Why attention from every token to every token is missing, as in a convolutional model
-            or one that attends in windows; "" if it is present.
+        picture: The user's picture, and as the model saw it (`.given`, `.seen`, `.box(...)`), or None.
+        sound: The user's sound (`.wave`, `.rate`, `.heard`), or None.
+        no_attention: Why attention from every token to every token is missing, as in a model that is
+            convolutional or attends in windows; "" if it is present.
         added: By stack, how many tokens interventions had appended.
         answer: The meaning of the logits: names of their columns, how a probability comes about.
         state: The state of the model when it was traced (`model_state.state_of`), in this session.
@@ -123,12 +128,12 @@ class Trace(Suggesting):
         return f"<{'; '.join(filter(None, parts))}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        # A lock belongs to one process; attention is computed again on demand.
+        # A lock belongs to its process; attention is computed again on demand.
         return {**vars(self), "_lock": None, "_kept": OrderedDict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({"added": {}, "unrecorded": {}} | state | {"state": 0}, _lock=threading.RLock())
-        if "answer" not in state:  # pickled when a trace kept a title with its predictions
+        if "answer" not in state:  # pickled when `predicted` had the title, too
             title, predictions = state["predicted"]
             self.predicted = predictions
             row = -1 if title == "next token" else int(title.rpartition(" ")[2]) if " at " in title else None
@@ -137,9 +142,9 @@ class Trace(Suggesting):
             self.stack_table = vars(self).pop("stream_table")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Trace:
-        """Return a copy with numbers of its own; it shares the model and the tokenizer."""
+        """Return a copy of the trace and its numbers; it shares the model and the tokenizer."""
         duplicate = memo[id(self)] = object.__new__(type(self))
-        shared = {id(held): held for held in (self.model, self.tokenizer)}
+        shared = {id(item): item for item in (self.model, self.tokenizer)}
         duplicate.__setstate__(copy.deepcopy(self.__getstate__(), memo | shared))
         return duplicate
 
@@ -188,7 +193,7 @@ class Trace(Suggesting):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages of a chat, with their tokens and what its template dropped; () for any other text."""
+        """The messages of a chat, their tokens and parts that its template dropped; () for other texts."""
         return self.axes()[0].messages
 
     @property
@@ -200,9 +205,9 @@ class Trace(Suggesting):
     def _stack(self, stack: str | None) -> Stack:
         name = self.default_stack if stack is None else stack
         if name not in self.stack_table:
-            known = ", ".join(repr(s) for s in self.stacks)
+            present = ", ".join(repr(s) for s in self.stacks)
             raise ValueError(
-                f"stack {name!r} is not in this trace, which has {known}.{suggest(name, self.stacks)}"
+                f"stack {name!r} is not in this trace, which has {present}.{suggest(name, self.stacks)}"
             )
         return self.stack_table[name]
 
@@ -218,7 +223,7 @@ class Trace(Suggesting):
         return "float64" if any(layer.dtype == np.float64 for layer in layers) else "float32"
 
     def layers(self, stack: str | None = None) -> tuple[int, ...]:
-        """Return the numbers of a stack's layers: the model's blocks whose attention is known, from 0.
+        """Return the numbers of a stack's layers: the model's blocks with recorded attention, from 0.
 
         In a model whose blocks all attend, these are 0 to n - 1. Of others, `trace.anatomy` names all blocks.
         Wherever a layer of attention is named, a negative number counts from the last of these; where states
@@ -232,7 +237,7 @@ class Trace(Suggesting):
 
     @property
     def anatomy(self) -> Anatomy:
-        """The blocks of every stack, numbered as in the model, what mixes tokens in each, and its positions.
+        """The blocks of every stack, numbered as in the model, with their mixers, and its positions.
 
         Example:
             >>> aw.trace(*aw.demo_model("encoder"), "The cat sat.").anatomy
@@ -250,7 +255,7 @@ class Trace(Suggesting):
         """Return the mixers of a stack that its maps leave out, in words; "" if there are none.
 
         Args:
-            stack: The stack; the default one if omitted.
+            stack: The stack; the default stack if omitted.
             attention: Whether the maps are of attention. Others (`aw.attention_norm`, `aw.alti`) also show
                 blocks that mix tokens without it.
         """
@@ -258,7 +263,7 @@ class Trace(Suggesting):
         return left_out(self._stack(name).blocks, name, attention=attention)
 
     def mixing_layers(self, stack: str | None = None) -> tuple[int, ...]:
-        """Return the numbers of all blocks of a stack whose mixing is known, by attention or otherwise."""
+        """Return the numbers of all blocks of a stack with recorded mixing, by attention or otherwise."""
         return self._stack(stack).mixing_numbers
 
     def has_attention(self, stack: str | None = None) -> bool:
@@ -273,7 +278,7 @@ class Trace(Suggesting):
         """
         layers = self._with_attention(stack).layers
         if layer is None:
-            return max(each.shape[0] for each in layers)
+            return max(item.shape[0] for item in layers)
         return layers[self._index(layer, stack)[1]].shape[0]
 
     def _with_attention(self, stack: str | None) -> Stack:
@@ -301,11 +306,11 @@ class Trace(Suggesting):
             ) from error
 
     def attention_layer(self, layer: int, stack: str | None = None) -> Tensor:
-        """Return one layer's attention [head, query, key] in `dtype` on the CPU; rows are queries.
+        """Return a layer's attention [head, query, key] in `dtype` on the CPU; rows are queries.
 
         A torch tensor; where torch is not installed, a numpy array of the same numbers. Computed on first
         access from the recorded queries and keys, by the function that ran in the model; the model itself
-        does not run. Kept within the byte budget, least recently used out first. Do not write into it.
+        does not run. Cached within the byte budget, least recently used out first. Do not write into it.
 
         Raises:
             IndexError: If the layer is out of range; the message names the range.
@@ -317,7 +322,7 @@ class Trace(Suggesting):
         """Return `attention_layer` as a numpy array, whether or not torch is installed."""
         name, number = self._index(layer, stack)
         with self._lock:
-            weights = self._kept_layer(name, number)
+            weights = self._cached_layer(name, number)
             if weights is None:
                 source = self.stack_table[name].layers[number]
                 heads, queries, keys = source.shape
@@ -330,13 +335,13 @@ class Trace(Suggesting):
                     can_force=False,
                 )
                 weights = self._kept[name, number] = source.weights().astype(self.dtype, copy=False)
-                held = sum(kept.nbytes for kept in self._kept.values())
-                while held > self.memory and self._kept:
-                    held -= self._kept.popitem(last=False)[1].nbytes
+                cached_bytes = sum(cached.nbytes for cached in self._kept.values())
+                while cached_bytes > self.memory and self._kept:
+                    cached_bytes -= self._kept.popitem(last=False)[1].nbytes
             return weights
 
-    def _kept_layer(self, stack: str, number: int) -> NDArray[np.floating] | None:
-        """Return a layer's attention if it is kept, and note that it was used."""
+    def _cached_layer(self, stack: str, number: int) -> NDArray[np.floating] | None:
+        """Return a layer's attention if it is cached, and mark it as used last."""
         with self._lock:
             if (stack, number) in self._kept:
                 self._kept.move_to_end((stack, number))
@@ -347,15 +352,15 @@ class Trace(Suggesting):
     ) -> Tensor:
         """Return attention of some heads and queries [head, query, key] in `dtype` on the CPU.
 
-        Equal to `attention_layer(layer)[heads][:, queries]`, but unless that layer is kept only these rows
-        are computed: one row of one head takes time and memory in proportion to the number of keys. Do not
-        write into it.
+        Equal to `attention_layer(layer)[heads][:, queries]`, but unless that layer is cached only these rows
+        are computed: a row of a head takes time and memory in proportion to the number of keys. Do not write
+        into it.
 
         Args:
             layer: Number of the layer; negative ones count from the last.
-            heads: Numbers of heads in the order wanted, or a slice; all by default.
-            queries: Numbers of queries in the order wanted, or a slice; all by default.
-            stack: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
+            heads: Numbers of heads in the order of the result, or a slice; all by default.
+            queries: Numbers of queries in the order of the result, or a slice; all by default.
+            stack: "encoder", "decoder" or "cross" of an encoder-decoder; the default stack otherwise.
 
         Raises:
             IndexError: If the layer, a head or a query is out of range; the message names the range.
@@ -368,18 +373,18 @@ class Trace(Suggesting):
     ) -> NDArray[np.floating]:
         """Return `attention_rows` as a numpy array, whether or not torch is installed."""
         name, number = self._index(layer, stack)
-        kept = self._kept_layer(name, number)
-        source = self.stack_table[name].layers[number] if kept is None else GivenLayer(kept)
+        cached = self._cached_layer(name, number)
+        source = self.stack_table[name].layers[number] if cached is None else GivenLayer(cached)
         return source.weights(heads, queries).astype(self.dtype, copy=False)
 
     def attention_blocks(
         self, layer: int, stack: str | None = None, heads: Chosen = None, limit: int = BLOCK_BYTES
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Iterate over a layer's attention in blocks of queries; only one block is in memory at a time.
+        """Iterate over a layer's attention in blocks of queries; a single block is in memory at a time.
 
         Args:
             layer: Number of the layer.
-            stack: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
+            stack: "encoder", "decoder" or "cross" of an encoder-decoder; the default stack otherwise.
             heads: Numbers of heads, or a slice; all by default.
             limit: Approximate bytes of a block; every block has at least 16 queries.
 
@@ -407,7 +412,7 @@ class Trace(Suggesting):
         """Return a layer's queries [head, query, dim] and keys [kv head, key, dim], after rotary embedding.
 
         Raises:
-            UnsupportedModelError: If only attention weights are known.
+            UnsupportedModelError: If only attention weights were recorded.
         """
         query, key = self._recorded(layer, stack).query_key()
         return as_tensor(query), as_tensor(key)
@@ -417,15 +422,15 @@ class Trace(Suggesting):
     ) -> dict[str, Any]:
         """Return a layer's attention inputs other than queries and keys, as `attention_weights` takes them.
 
-        Of all queries, or of one: a long text's mask is large.
+        Of all queries, or of a single `query`, since a long text's mask is large.
 
         "scaling" multiplies the scores (None: dim ** -0.5) and "softcap" bounds them; "position_bias" and
-        "mask" [1, head or 1, query or 1, key] are added to them; "sink" [1, head, query or 1, 1] is one more
-        score of a row, which no key has. Absent ones are None. Only where scores are additive there is
-        "additive" [head, dim], the weights v of v . tanh(q + k).
+        "mask" [1, head or 1, query or 1, key] are added to them; "sink" [1, head, query or 1, 1] is an
+        additional score of a row, which no key has. Absent settings are None. If scores are additive, there
+        is "additive" [head, dim], the weights v of v . tanh(q + k).
 
         Raises:
-            UnsupportedModelError: If only attention weights are known.
+            UnsupportedModelError: If only attention weights were recorded.
         """
         settings = self._recorded(layer, stack).settings()
         return {name: as_tensor(whole(value, query)) for name, value in settings.items()}
@@ -433,13 +438,13 @@ class Trace(Suggesting):
     def sink_share(self, layer: int, stack: str | None = None) -> Tensor:
         """Return the part of each row of a layer that goes to its sink, to no key at all [head, query].
 
-        A model with a sink, as gpt-oss, gives every row one more score than there are keys: its weights sum
-        to one less the sink's share, and that share adds nothing to the output. 0 to 1; 0 for a layer without
-        a sink. Where an intervention changed the weights, it is what their rows lack to one.
+        A model with a sink, as gpt-oss, gives every row a score in addition to those of the keys: its weights
+        sum to 1 minus the sink's share, and that share adds nothing to the output. 0 to 1; 0 for a layer
+        without a sink. Where an intervention changed the weights, it is 1 minus the sum of a row.
 
         Raises:
-            UnsupportedModelError: If only attention weights are known, where nothing says why a row sums to
-                less than one.
+            UnsupportedModelError: If only attention weights were recorded, which do not show why a row sums
+                to less than 1.
             IndexError: If the layer is out of range.
             ValueError: If the stack is unknown.
         """
@@ -454,11 +459,11 @@ class Trace(Suggesting):
         """Return which keys each query of a layer may read, as booleans [query, key].
 
         A query is compared with these keys only: a causal mask or a window hides the others, or the layer
-        chose some keys for every query (DeepSeek V3.2). Their weight is 0 without a score. Where heads have
-        masks of their own, a key counts if one of them may read it.
+        chose some keys for every query (DeepSeek V3.2). Their weight is 0 without a score. Where masks differ
+        by head, a key counts if any head may read it.
 
         Raises:
-            UnsupportedModelError: If only attention weights are known.
+            UnsupportedModelError: If only attention weights were recorded.
             IndexError: If the layer is out of range.
             ValueError: If the stack is unknown.
         """
@@ -466,7 +471,7 @@ class Trace(Suggesting):
         return as_tensor(self.readable_array(layer, stack))
 
     def readable_array(self, layer: int, stack: str | None = None) -> NDArray[np.bool_] | None:
-        """Return `readable_keys` as a numpy array; None if only attention weights are known."""
+        """Return `readable_keys` as a numpy array; None if only attention weights were recorded."""
         name, number = self._index(layer, stack)
         source = self.stack_table[name].layers[number]
         if not isinstance(source, SoftmaxLayer):
@@ -508,12 +513,12 @@ class Trace(Suggesting):
             return self._causal[name]
 
     def _reads(self, layer: int, stack: str) -> tuple[bool, bool]:
-        """Return whether a layer's queries read any key, and whether any reads a later one."""
+        """Return whether a layer's queries read any key, and whether any query reads a later key."""
         source = self._stack(stack).layers[self._index(layer, stack)[1]]
         if isinstance(source, SoftmaxLayer) and source.hides_later_keys():
             return True, False
         some = False
-        # Small blocks: if any query reads later keys, the first ones do.
+        # Small blocks: if any query reads later keys, the first queries do.
         for rows, weights in self._blocks(layer, stack, None, 2**20):
             if np.triu(weights, k=rows.start + 1).any():
                 return True, True
@@ -535,13 +540,13 @@ class Trace(Suggesting):
         return any(isinstance(layer, SoftmaxLayer) and layer.has_sink for layer in self._stack(stack).layers)
 
     def is_signed(self, stack: str | None = None) -> bool:
-        """Return whether weights may be negative; a model's own never are."""
+        """Return whether weights may be negative; weights of a model never are."""
         del stack
         return False
 
     @property
     def predictions_title(self) -> str:
-        """What is predicted: "next token", "class", "[MASK] at 6", "answer", "number"; "" if nothing is."""
+        """Kind of the outputs: "next token", "class", "[MASK] at 6", "answer", "number"; "" without any."""
         return self.answer.title
 
     def rerun(self, *interventions: AbstractContextManager[Any]) -> Trace:
@@ -570,7 +575,7 @@ class Trace(Suggesting):
         """Return the difference between this trace and another: in predictions and in attention.
 
         Tokens of two texts are aligned by edit distance, tokens of two tokenizers by the characters that they
-        spell (`.alignment`). What has no partner counts whole, so that nothing is left out of a sum.
+        spell (`.alignment`). Tokens without a partner count whole, so that sums are complete.
 
         Args:
             other: Result of `rerun`, or a trace of another text, or by another model of the same shape.

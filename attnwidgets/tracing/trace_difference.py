@@ -1,4 +1,8 @@
-"""The difference between two traces, of one text or of two: in predictions and in attention."""
+"""The difference between two traces, of the same text or of two: in predictions and in attention.
+
+Queries and keys of the two traces are aligned (`text/alignment.py`). Attention is compared in columns of the
+alignment, as means over the queries of a column and sums over its keys.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +66,11 @@ class Difference(Table):
             logits at the predicted positions.
         attention: How far attention rows moved, by stack [layer, head]: half the sum of |a - a'| over a
             row's keys, averaged over queries, 0 to 1. Of two texts, over the queries that both have; a key
-            that one of them lacks counts whole. Stacks of other sizes are left out.
-        unpaired: The part of `attention` on keys that only one of the texts has [layer, head].
+            of a single text counts whole. Stacks of other sizes are left out.
+        unpaired: The part of `attention` on keys of a single text [layer, head].
         alignments: By stack, how the queries and the keys of the two texts are aligned.
-        interventions: Descriptions of the interventions in force in only one of the traces.
-        warning: What could not be compared, and why; "" if nothing.
+        interventions: Descriptions of the interventions in force in a single trace.
+        warning: The parts that could not be compared, and why; "" without any.
     """
 
     title: str
@@ -86,7 +90,7 @@ class Difference(Table):
 
     def _columns(self) -> Iterator[Columns]:
         """Yield label, before, after, id of outputs, those that moved most first."""
-        yield {name: [getattr(each, name) for each in self.predictions] for name in Moved._fields}
+        yield {name: [getattr(output, name) for output in self.predictions] for name in Moved._fields}
 
     @property
     def flipped(self) -> bool:
@@ -110,8 +114,8 @@ class Difference(Table):
             shares = " ".join(f"{share:.3f}" for share in np.nanmean(moved, axis=1))
             line = f"{stack} attention, share of a row that moved, by layer: {shares}"
             rows.append(fill(line, _WIDTH, initial_indent="  ", subsequent_indent="    "))
-        said = [f"  {self.warning}"] if self.warning else []
-        return "\n".join([f"{self.title or 'no prediction'} ({head}):", *rows, *said])
+        warnings = [f"  {self.warning}"] if self.warning else []
+        return "\n".join([f"{self.title or 'no prediction'} ({head}):", *rows, *warnings])
 
 
 def difference(first: Trace, other: Trace) -> Difference:
@@ -155,17 +159,21 @@ def difference(first: Trace, other: Trace) -> Difference:
         {stack: both[0] for stack, both in shares.items()},
         {stack: both[1] for stack, both in shares.items()},
         alignments,
-        tuple(said for said in (*first.interventions, *other.interventions) if said in in_force),
+        tuple(
+            description
+            for description in (*first.interventions, *other.interventions)
+            if description in in_force
+        ),
         f"not compared: {'; '.join(missing)}" if missing else "",
     )
 
 
 def aligned_by(first: Trace, other: Trace) -> By:
     """Return how the tokens of two traces are aligned: by character if their tokenizers differ."""
-    one, two = (text_tokenizer(trace.tokenizer) for trace in (first, other))
-    if one is two or one is None or two is None:
+    first_reader, second_reader = (text_tokenizer(trace.tokenizer) for trace in (first, other))
+    if first_reader is second_reader or first_reader is None or second_reader is None:
         return "element"
-    return "element" if one.get_vocab() == two.get_vocab() else "character"
+    return "element" if first_reader.get_vocab() == second_reader.get_vocab() else "character"
 
 
 def predict(trace: Trace) -> bool:
@@ -174,7 +182,7 @@ def predict(trace: Trace) -> bool:
 
 
 def why_other_outputs(first: Trace, other: Trace) -> str:
-    """Return why the outputs of two traces that predict are not the same ones; "" if they are."""
+    """Return why the outputs of two traces that predict cannot be compared; "" if they can."""
     if first.logits is None or other.logits is None:
         return "one of them has no logits"
     sizes = [trace.logits.shape for trace in (first, other) if trace.logits is not None]
@@ -191,7 +199,7 @@ def why_other_outputs(first: Trace, other: Trace) -> str:
 
 
 def _alignments(first: Trace, other: Trace, stack: str, by: By) -> tuple[Alignment, Alignment]:
-    """Return the alignments of the queries and of the keys of a stack; one where these are one axis."""
+    """Return the alignments of the queries and of the keys of a stack, which may be the same."""
     (query, key), (other_query, other_key) = first.axes(stack), other.axes(stack)
     queries = align(query, other_query, by=by)
     is_one = query is key and other_query is other_key
@@ -209,16 +217,20 @@ def _outputs(first: Trace, other: Trace, *, everywhere: bool) -> tuple[tuple[Mov
 
     Args:
         first: A trace that predicts.
-        other: Another, with the same outputs.
+        other: Another trace, with the same outputs.
         everywhere: Whether logits of all positions are compared, not only where the models predict.
     """
     logits = [trace.logits for trace in (first, other) if trace.logits is not None]
     before, after = (
-        predicted_values(trace, own).numpy() for trace, own in zip((first, other), logits, strict=True)
+        predicted_values(trace, trace_logits).numpy()
+        for trace, trace_logits in zip((first, other), logits, strict=True)
     )
     gap = np.abs(after - before)
     if not everywhere or logits[0].shape != logits[1].shape:
-        logits = [predicted_logits(trace, own) for trace, own in zip((first, other), logits, strict=True)]
+        logits = [
+            predicted_logits(trace, trace_logits)
+            for trace, trace_logits in zip((first, other), logits, strict=True)
+        ]
     largest = float((logits[0].double() - logits[1].double()).abs().max())
     labels = {output.id: output.name for trace in (first, other) for output in trace.predictions(SHOWN)}
     for number in np.argsort(-gap, kind="stable")[:SHOWN].tolist():
@@ -235,7 +247,7 @@ def _outputs(first: Trace, other: Trace, *, everywhere: bool) -> tuple[tuple[Mov
 def _attention(
     first: Trace, other: Trace, stack: str, alignments: tuple[Alignment, Alignment]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how far rows moved [layer, head], and how far on keys of one text only.
+    """Return how far rows moved [layer, head], and how far on keys of a single text.
 
     Both are NaN for heads that a layer does not have, and where the texts have no query in common.
     """
@@ -247,11 +259,11 @@ def _attention(
         row_bytes = 8 * first.n_heads(stack, layer) * len(keys)
         moved = []
         for some in blocks(len(paired), row_bytes):
-            one, two = (
+            before, after = (
                 _by_column(trace, layer, stack, [row[side] for row in paired[some]], keys.groups(side))
                 for side, trace in enumerate((first, other))
             )
-            gap = np.abs(one - two)
+            gap = np.abs(before - after)
             moved.append(np.stack([gap.sum(-1), gap[..., alone].sum(-1)]))
         means = np.concatenate(moved, axis=-1).mean(-1) / 2
         shares[:, index, : means.shape[1]] = means
@@ -264,7 +276,7 @@ def _by_column(
     """Return weights [head, column of queries, column of keys]: means over queries, sums over keys.
 
     Args:
-        trace: The trace of one of the texts.
+        trace: The trace of either text.
         layer: Number of the layer.
         stack: Name of the stack.
         queries: The queries in each of some columns.

@@ -1,4 +1,4 @@
-"""The error for what a trace or its model does not allow."""
+"""The error for methods that a trace or its model does not allow."""
 
 
 class UnsupportedModelError(ValueError):

@@ -150,7 +150,7 @@ class _TestTimeRegisters(Intervention):
                     undo.callback(module.register_forward_pre_hook(after, with_kwargs=True).remove)
             for layer, numbers in self._units.items():
                 point: HookPoint = self._points[layer]
-                undo.callback(Hook(model, point, partial(self._moved, numbers), own=own).remove)
+                undo.callback(Hook(model, point, partial(self._moved, numbers), is_own=own).remove)
             yield
 
     def _widened(

@@ -257,11 +257,11 @@ def perturbed(model: nn.Module, ids: Tensor, noise: Tensor, *, alone: str = "") 
         ValueError: If it does.
     """
     from attnwidgets.tracing.anatomy.block_names import word_embeddings
-    from attnwidgets.tracing.recording.borrow import held, unwrap
+    from attnwidgets.tracing.recording.borrow import current_twin, unwrap
     from attnwidgets.tracing.recording.call_scope import own_calls, own_method
 
     inner = unwrap(model)
-    twin = held(inner)
+    twin = current_twin(inner)
     with own_calls() as calls, ExitStack() as exits:
         for module in (*word_embeddings(inner), *(() if twin is None else word_embeddings(twin))):
             wrap = partial(partial, _with_noise, ids, noise, alone)

@@ -161,7 +161,7 @@ class Steering:
             self._watch = PassWatch(self._model, self.site, is_own)
             self._stack.callback(self._watch.remove)
             # Before other hooks at this point, so that they see steered states.
-            self._hook = Hook(self._model, self.site, self._steer, first=True, own=is_own)
+            self._hook = Hook(self._model, self.site, self._steer, first=True, is_own=is_own)
             self._stack.callback(self._hook.remove)
         except BaseException:
             self._stack.close()

@@ -1,1 +1,1 @@
-"""What a model is made of: its stacks, the blocks of each, and how every block mixes tokens."""
+"""The parts of a model: its stacks, the blocks of each, and how every block mixes tokens."""

@@ -19,7 +19,7 @@ ANSWER_SPAN = "answer"
 """Title of an extractive answer: a start and an end among the tokens."""
 
 _PREDICTED = (("logits_per_image",), ("start_logits", "end_logits"), ("logits",), ("prediction_logits",))
-"""Names of the outputs in which a prediction is read, the first there are."""
+"""Names of the outputs in which a prediction is read; the first that are present."""
 
 _TOKENS = 2  # dimensions of logits [token, column]
 _WHOLE = 1  # and of [class]
@@ -30,13 +30,13 @@ class Answer:
     """The meaning of a model's logits.
 
     Attributes:
-        title: What is predicted: "class", "next token", "[MASK] at 6", "number", "score" (of a choice),
-            "answer"; "" if nothing is without naming a row.
+        title: Kind of the prediction: "class", "next token", "[MASK] at 6", "number", "score" (of a choice),
+            "answer"; "" if there is none unless a row is named.
         names: Names of the columns: classes, "start" and "end" of an answer; () for a vocabulary.
         reading: How a probability comes about: "softmax" over the columns of a row, "sigmoid" of each logit
             alone, or "none": logits are numbers, or only decide together with other rows.
         row: The row that is predicted, -1 for the last; None without rows, or if none is predicted.
-        rows: What the rows are: "token", "frame", "detection token"; "" if there are none.
+        rows: Kind of the rows: "token", "frame", "detection token"; "" if there are none.
         candidates: Rows among which an extractive answer is sought.
         compared: Further rows that take part of the probability of a start and an end.
     """
@@ -122,7 +122,7 @@ def answer_of(
     text: Text | None = None,
     others: Mapping[str, Any] | None = None,
 ) -> Answer:
-    """Return the meaning of a model's logits for one input.
+    """Return the meaning of a model's logits for an input.
 
     Args:
         model: The model, without wrappers; or anything with its `config`.
@@ -140,8 +140,8 @@ def answer_of(
         return _of_whole(model, config, len(logits))
     count = logits.shape[-1]
     if is_a(model, "ForQuestionAnswering", "ForQuestionAnsweringSimple") and count == _TOKENS:
-        places, compared = _places(text, tokenizer, ids, len(logits))
-        return Answer(ANSWER_SPAN, ("start", "end"), "none", None, "token", places, compared)
+        candidates, compared = _candidates(text, tokenizer, ids, len(logits))
+        return Answer(ANSWER_SPAN, ("start", "end"), "none", None, "token", candidates, compared)
     if generates:
         return Answer("next token", row=-1, rows="token")
     return _of_classes(model, config, logits, ids, others or {}) or _of_masked(tokenizer, logits, ids)
@@ -180,7 +180,7 @@ def _of_masked(tokenizer: Any, logits: Tensor, ids: Tensor | None) -> Answer:
 
 
 def _of_whole(model: Any, config: Any, count: int) -> Answer:
-    """Return the meaning of logits [class], as transformers' own pipelines read them."""
+    """Return the meaning of logits [class], as pipelines of transformers read them."""
     problem = _problem(config)
     if is_a(model, "ForNextSentencePrediction"):
         return Answer("class", ("next sentence", "another sentence"))
@@ -202,13 +202,13 @@ def _problem(config: Any) -> str | None:
 def names_of(config: Any, count: int, default: str = "") -> tuple[str, ...]:
     """Return the names of columns: those of a config, or numbers with `default` before them."""
     names = getattr(config, "id2label", None) or {}
-    given = [str(names.get(number, number)) for number in range(count)]
-    if default and given == [f"LABEL_{number}" for number in range(count)]:
+    labels = [str(names.get(number, number)) for number in range(count)]
+    if default and labels == [f"LABEL_{number}" for number in range(count)]:
         return (default,) if count == 1 else tuple(f"{default} {number}" for number in range(count))
-    return tuple(given)
+    return tuple(labels)
 
 
-def _places(
+def _candidates(
     text: Text | None, tokenizer: Any, ids: Tensor | None, count: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the tokens among which an answer is sought, and those that take part of its probability.
@@ -220,7 +220,7 @@ def _places(
         return tuple(range(count)), ()
     last = max(text.segment)
     rows = zip(text.special, text.segment, strict=True)
-    places = tuple(row for row, (special, segment) in enumerate(rows) if not special and segment == last)
+    candidates = tuple(row for row, (special, segment) in enumerate(rows) if not special and segment == last)
     start = getattr(tokenizer, "cls_token_id", None)
     tokens = [] if ids is None or start is None else ids.tolist()
-    return places, tuple(index for index, token in enumerate(tokens) if token == start)
+    return candidates, tuple(index for index, token in enumerate(tokens) if token == start)

@@ -53,10 +53,10 @@ def sites(model: Any) -> dict[str, dict[int, AttentionModule]]:
     """Return the attention modules of every stack, by their layers; a shared module appears several times.
 
     Args:
-        model: A transformers model, or a trace of one, which knows the modules that ran.
+        model: A transformers model, or a trace, which has the modules that ran.
 
     Raises:
-        ValueError: If there are none, or the trace has no model or one that could not be recorded.
+        ValueError: If there are none, or the trace has no model or no recorded attention.
     """
     if is_trace(model):
         return _of_trace(model)
@@ -119,7 +119,8 @@ def _attentions(block: nn.Module) -> list[tuple[str, nn.Module]]:
 def projects(module: nn.Module) -> bool:
     """Return whether a module has matrices from which queries, keys or values of tokens come.
 
-    Attention over what earlier blocks made of one token has none: a query of its own, and the states as keys.
+    Attention over the states of a token after earlier blocks has none: its query is a vector of weights, and
+    its keys are the states.
     """
     inside = [p for name, p in module.named_parameters() if "." in name and p.dim() > 1]
     return bool(inside) or sum(p.dim() > 1 for p in module.parameters(recurse=False)) > 1
@@ -165,7 +166,7 @@ def by_stack(model: nn.Module, names: Sequence[str]) -> dict[str, list[int]]:
 
     Args:
         model: The model.
-        names: The modules' names in it, in the order of their calls; one that is called often stands often.
+        names: The modules' names in it, in the order of their calls, as often as they are called.
 
     Returns:
         By stack, indices of names, in order.
@@ -224,7 +225,7 @@ def _tower(name: str) -> str:
 def _tower_names(paths: Sequence[str]) -> list[str]:
     """Return short names for lists of layers: "self" for one, else the tower ("text", "vision", "audio").
 
-    Beside the towers of pictures and sounds, one without a mark in its path is that of the text.
+    Next to towers of pictures and sounds, a tower without a mark in its path is that of the text.
     """
     if len(paths) == 1:
         return ["self"]

@@ -1,4 +1,9 @@
-"""The blocks that ran in a pass, the attention calls made in each, and mixers that were not recorded."""
+"""The blocks that ran in a pass, the attention calls made in each, and mixers that were not recorded.
+
+A `BlockLog` hooks the elements of all module lists. The lists whose elements contain a single attention call
+of a stack are its blocks. Operations without recorded attention are recognised by the names of their classes
+(`unrecorded_mixers`).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,7 @@ _WORKS_ALONE = re.compile(r"mlp|moe|experts|feed_?forward|ffn")
 
 @dataclass(eq=False)
 class Run:
-    """One run of an element of a module list: its list, its name there, and the attention calls in it."""
+    """A run of an element of a module list: its list, its name in the list, and its attention calls."""
 
     module: nn.Module
     path: str
@@ -118,9 +123,8 @@ class BlockLog:
 
         Returns:
             By stack, the blocks of the lists in which it attends, numbered as in the list, or in the order in
-            which they ran if one ran twice or they are in several lists. A stack whose calls are in no list
-            has a block of its own for each call. Other lists whose blocks attend, unrecorded, stand by their
-            paths.
+            which they ran if a block ran twice or they are in several lists. A stack whose calls are in no
+            list has a block for each call. Other lists whose blocks attend, unrecorded, are added by path.
         """
         recorded = {call.name for call in calls}
         stack_of = {index: stack for stack, indices in stacks.items() for index in indices}
@@ -149,7 +153,7 @@ class BlockLog:
         return blocks | {path: rest for path, rest in others.items() if ATTENTION in _kinds(rest)}
 
     def mixing(self) -> tuple[Block, ...]:
-        """Return the blocks of the one list that mixes tokens; () if several do, or none."""
+        """Return the blocks of the only list that mixes tokens; () if several lists do, or none."""
         lists = self._other_lists(set(), set()).values()
         mixing = [blocks for blocks in lists if _kinds(blocks) - {UNKNOWN}]
         return mixing[0] if len(mixing) == 1 else ()
@@ -168,7 +172,7 @@ class BlockLog:
             for index in indices
         ]
         lists = {(run.path, run.depth) for run in around if run is not None}
-        # An element with several calls holds a list of blocks of its own.
+        # An element with several calls contains another list of blocks.
         single = [run for run in self._runs if len(of_stack.intersection(run.calls)) <= 1]
         return [] if None in around else [run for run in single if (run.path, run.depth) in lists]
 
@@ -180,7 +184,7 @@ class BlockLog:
         calls: Sequence[Call | FollowedCall],
         stack_of: Mapping[int, str],
     ) -> Block:
-        """Return a block of a stack with the attention that was recorded in it; of "cross", that alone."""
+        """Return a block of a stack with its recorded attention; of "cross", with cross-attention only."""
         shown = [index for index in run.calls if index in stack_of]
         if stack == "cross":
             shown = [index for index in shown if stack_of[index] == stack]
@@ -255,8 +259,8 @@ def unrecorded_mixers(
             mix nothing.
 
     Returns:
-        Mixers in the order of the modules; one of kind "unknown" if nothing in the block is known to mix
-        tokens or to work on every token alone.
+        Mixers in the order of the modules; a mixer of kind "unknown" if no module of the block is recognised
+        as a mixer or as working on every token alone.
     """
     mixers = tuple(_mixers(block, path, recorded, ran))
     if mixers or any(name == path or name.startswith(f"{path}.") for name in recorded):
@@ -279,13 +283,13 @@ def _mixers(
 
 
 def _kind(module: nn.Module) -> str:
-    """Return how a module mixes tokens other than by attention; "" if it is not known to."""
+    """Return how a module mixes tokens other than by attention; "" if it is not recognised as a mixer."""
     if isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
         return "recurrence"
     if isinstance(module, (nn.Conv1d, nn.Conv2d)):
         return "convolution" if max(module.kernel_size) > 1 else ""
     if isinstance(module, nn.ZeroPad2d) and module.padding[2] == -module.padding[3] != 0:
-        return "token shift"  # rows are tokens: what is added before the first is cut off at the end
+        return "token shift"  # rows are tokens: as many are added before the first as are cut off at the end
     return _kind_named(type(module).__name__.lower())
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
     """Return the module names of every stack's blocks, in order; those without attention as well.
 
-    If attention was not recorded, they are the elements of the module list that attends (the one with the
-    stack's name in its path, if there are several). A stack whose blocks are unknown is omitted.
+    If attention was not recorded, they are the elements of the module list that attends (of several, the list
+    with the stack's name in its path). A stack whose blocks are unknown is omitted.
     """
     modules = {name for name, _ in model.named_modules(remove_duplicate=False)}
     names: dict[str, list[str]] = {}
@@ -73,15 +73,15 @@ def recorded(trace: Trace) -> bool:
 
 
 def word_embeddings(model: nn.Module) -> list[nn.Module]:
-    """Return the word embeddings: the one the model names and those of its size, or else every embedding."""
+    """Return the word embeddings: the model's input embedding and others of its size, or else all."""
     tables: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     try:
         ask = getattr(model, "get_input_embeddings", None)
         named = ask() if callable(ask) else None
     except NotImplementedError:
-        # Two-tower models do not name one.
+        # Two-tower models name no embedding.
         named = None
     if not isinstance(named, nn.Embedding):
         return tables
-    # A decoder may hold a module of its own over the same weights (BART).
+    # A decoder may have another module over the same weights (BART).
     return [module for module in tables if module.num_embeddings == named.num_embeddings]

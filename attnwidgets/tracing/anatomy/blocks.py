@@ -1,4 +1,8 @@
-"""Blocks, numbered as in the model, and the mixers of each."""
+"""Blocks, numbered as in the model, and the mixers of each.
+
+An `Anatomy` has the blocks of every stack. `left_out` and `caveats` put into words which mixers the maps of a
+trace do not show.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,13 @@ if TYPE_CHECKING:
 
 ATTENTION = "attention"
 DIFFERENTIAL = "differential attention"
+"""The kind of a block that subtracts the maps of half its heads from those of the others."""
+
 SUBTRACTED = (
     "every head is a softmax of its own, and the model subtracts those of one half of the heads from those "
     "of the other (differential attention, whose differences aw.mixing shows)"
 )
-"""A warning to readers of attention; maps of all that mixes tokens are of the differences."""
-"""The kind of a block that subtracts the maps of half its heads from those of the others."""
+"""A warning to readers of attention; maps of all mixers are of the differences."""
 
 UNKNOWN = "unknown"
 _PLURALS = {
@@ -40,13 +45,13 @@ class Mixer:
     Attributes:
         kind: "attention", "differential attention", "state space", "gated delta rule", "linear attention",
             "recurrence", "convolution", "pooling", "Fourier transform", "token shift" or "unknown".
-        path: Its module in the model; "" if it is not known.
+        path: Its module in the model; "" if unknown.
         stack: The stack whose maps it makes; "" if it was not recorded.
         heads: Number of query heads; 0 if it was not recorded.
         key_heads: Number of key-value heads, which groups of query heads share.
-        is_measured: Whether the vectors that it makes tokens add to each other were recorded, without
-            attention (`aw.attention_norm`).
-        reach: How many tokens back it reads at most, if a convolution is all that mixes them; 0 for any.
+        is_measured: Whether the vectors that it adds from token to token were recorded, without attention
+            (`aw.attention_norm`).
+        reach: How many tokens back it reads at most, if it is a convolution only; 0 for any.
     """
 
     kind: str
@@ -77,11 +82,11 @@ class Mixer:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of a stack.
+    """A block of a stack.
 
     Attributes:
         number: Its number in the model. A list of blocks that runs several times counts on.
-        path: Its module in the model; "" if it is not known.
+        path: Its module in the model; "" if unknown.
         mixers: Its operations that mix tokens, in the order of its modules.
         is_recorded: Whether the stack has a layer of attention of this block.
     """
@@ -93,7 +98,7 @@ class Block:
 
     @property
     def unrecorded(self) -> tuple[Mixer, ...]:
-        """Its mixers of which no map is known."""
+        """Its mixers without a recorded map."""
         return tuple(mixer for mixer in self.without_attention if not mixer.is_measured)
 
     @property
@@ -103,12 +108,12 @@ class Block:
 
     @property
     def mapped(self) -> tuple[Mixer, ...]:
-        """Its mixers whose maps are known, or all of them if none is; attention first.
+        """Its mixers with recorded maps, or all of them if there are none; attention first.
 
-        So a head of attention has the same number in maps of attention and in those of all that mixes tokens.
+        So a head of attention has the same number in maps of attention and in maps of all mixers.
         """
-        known = (mixer for mixer in self.mixers if mixer.stack or mixer.is_measured)
-        return tuple(sorted(known, key=lambda mixer: not mixer.stack)) or self.mixers
+        with_maps = (mixer for mixer in self.mixers if mixer.stack or mixer.is_measured)
+        return tuple(sorted(with_maps, key=lambda mixer: not mixer.stack)) or self.mixers
 
     @property
     def kinds(self) -> str:
@@ -134,7 +139,7 @@ class Anatomy:
 
     Attributes:
         stacks: By name, the blocks in the order in which they ran.
-        positions: By name of a recorded stack, what every position [key] is: "token", "special",
+        positions: By name of a recorded stack, the kind of every position [key]: "token", "special",
             "soft prompt", "patch", "frame", "padding" of a sound or "query" (it reads a picture).
     """
 
@@ -143,7 +148,7 @@ class Anatomy:
 
     @property
     def unrecorded(self) -> dict[str, tuple[Block, ...]]:
-        """By stack, the blocks in which something mixes tokens that no map shows; without other stacks."""
+        """By stack, the blocks with a mixer that no map shows; stacks without such blocks are left out."""
         lacking = {
             name: tuple(block for block in blocks if block.unrecorded) for name, blocks in self.stacks.items()
         }
@@ -178,7 +183,7 @@ def left_out(blocks: Sequence[Block], stack: str, *, attention: bool = True) -> 
     Args:
         blocks: The blocks of the stack.
         stack: Its name.
-        attention: Whether the maps are those of attention; otherwise they show all that is measured.
+        attention: Whether the maps are those of attention; otherwise they show all measured mixers.
     """
     unknown = _named(blocks, stack, lambda block: block.unrecorded)
     measured = _named(
@@ -214,14 +219,14 @@ def reach_words(reach: int) -> str:
 
 
 def overlap(path: str, other: str) -> bool:
-    """Return whether one of two modules is the other, or inside it."""
+    """Return whether two modules are the same, or either is inside the other."""
     return f"{path}.".startswith(f"{other}.") or other.startswith(f"{path}.")
 
 
 def with_measured(blocks: Sequence[Block], measured: Mapping[str, tuple[int, int]]) -> tuple[Block, ...]:
     """Return blocks whose mixers are marked as measured, with their numbers of heads.
 
-    Mixers that were measured as one, such as a convolution in front of a recurrence, become one.
+    Mixers that were measured together, such as a convolution in front of a recurrence, are joined.
 
     Args:
         blocks: The blocks.

@@ -36,8 +36,8 @@ class HeadLayout:
 
     Args:
         family: Readable name.
-        reads: The states of the last block it reads: "each" token's for logits of its own, or one vector for
-            the whole input: that of the "first" or the "last" token, or the "mean" over tokens.
+        reads: The states of the last block that it reads: "each" token's, for logits by token, or a single
+            vector for the whole input: that of the "first" or the "last" token, or the "mean" over tokens.
         steps: The steps applied to them, in order: paths of modules, or "=" and the name of a function.
         before: Steps applied to each token's state before the mean is computed.
         scaled: Whether the model's config may scale or cap the logits afterwards.
@@ -125,12 +125,12 @@ HEADS: tuple[HeadLayout, ...] = (
 
 @dataclass(frozen=True)
 class Head:
-    """A model's output head in one recorded pass. Tensors are in `tail_dtype`, on the model's device.
+    """A model's output head in a recorded pass. Tensors are in `tail_dtype`, on the model's device.
 
     Args:
         layout: Its layout.
         before: Steps applied to each state it reads.
-        steps: Steps applied to their mean (most heads read one state), in order.
+        steps: Steps applied to their mean (most heads read a single state), in order.
         hidden: Output of the last block [token, dim].
         logits: The model's logits [token, vocabulary] or [class], on the CPU.
     """
@@ -142,7 +142,7 @@ class Head:
     logits: Tensor
 
     def rows(self, position: int | None) -> list[int]:
-        """Return the tokens whose states are averaged for one row of logits.
+        """Return the tokens whose states are averaged for a row of logits.
 
         Args:
             position: Row of logits [token, vocabulary]; None for [class].
@@ -156,14 +156,14 @@ class Head:
         return [row]
 
     def recomputed(self, position: int | None) -> Tensor:
-        """Return one row of logits [class], computed as the layout says."""
+        """Return a row of logits [class], computed by the layout."""
         state = self.hidden[self.rows(position)]
         state = apply_steps(self.before, state).mean(dim=0, keepdim=True)
         return apply_steps(self.steps, state)[0]
 
 
 def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head:
-    """Return the output head that reads a stack, verified on the logits of one position.
+    """Return the output head that reads a stack, verified on the logits of a position.
 
     Args:
         trace: Trace returned by `aw.trace`, with logits.
@@ -216,7 +216,7 @@ def _last_states(trace: Trace, stack: str, method: str) -> tuple[Tensor, torch.d
         mixed = mixed_block(trace, trace.mixing_layers(stack)[-1], stack, method)
         return mixed.output[0].to(tail_dtype(mixed.output.dtype)), mixed.precision
     except UnsupportedModelError:
-        # What the last block returned is known, however it did.
+        # The output of the last block was recorded, whatever its operations.
         layers = captured(trace, stack, method, mixing=True).layers
         block = layers.get(max(block.number for block in trace.anatomy.stacks[stack]))
         if block is None:
@@ -226,7 +226,7 @@ def _last_states(trace: Trace, stack: str, method: str) -> tuple[Tensor, torch.d
 
 
 def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module | Callable[[Tensor], Tensor]] | None:
-    """Return the modules and functions of a head in order; None if one is missing."""
+    """Return the modules and functions of a head in order; None if any is missing."""
     base = getattr(model, "base_model_prefix", "") or "model"
     modules: list[nn.Module | Callable[[Tensor], Tensor]] = []
     for step in paths:

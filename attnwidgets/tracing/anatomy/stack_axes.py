@@ -1,4 +1,4 @@
-"""Which tokens, patches or frames the positions of every stack are."""
+"""The axes of every stack: the tokens, patches or frames at its positions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOWERS = ("encoder", "vision", "audio")
 
 
 class StackAxes:
-    """The axes of one sample, by stack and length.
+    """The axes of a sample, by stack and length.
 
     Args:
         model: The model that ran.
@@ -44,21 +44,21 @@ class StackAxes:
         self.config: Any = getattr(model, "config", None)
         self.configs = {name: _config_of(model, calls[0]) for name, calls in stacks.items()}
         adapters = getattr(model, "peft_config", None) or {}
-        # Soft prompts and prefixes are an adapter's; other surplus positions are something else.
+        # Only adapters have soft prompts and prefixes; other surplus positions stay numbered.
         self._prefixes = any(getattr(adapter, "is_prompt_learning", False) for adapter in adapters.values())
         self.text = None if sample.text is None else sample.text.axis(sample.rule)
         if sample.text is not None and sample.ids is not None:
             inside = picture_in(sample.text, sample.ids, self.config, inputs)
             if inside is not None:
-                text, grid, places = inside
-                self.text = on_grid(text.axis(sample.rule), grid, places)
+                text, grid, positions = inside
+                self.text = on_grid(text.axis(sample.rule), grid, positions)
         shown = sample.decoder_text
         self.decoder = None if shown is None else shown.axis(sample.rule)
         self._unknown: dict[str, tuple[str, str]] = {}
         self._seen: set[str] = set()
 
     def sides(self, stack: str) -> tuple[str, str]:
-        """Return whose places the queries and the keys of a stack are."""
+        """Return the sides of a model to which the queries and the keys of a stack belong."""
         if stack != "cross":
             return stack, stack
         if "decoder" in self.configs or "encoder" in self.configs:
@@ -66,12 +66,12 @@ class StackAxes:
         return "cross", next((tower for tower in _TOWERS if tower in self.configs), "encoder")
 
     def of(self, side: str, n: int) -> TokenAxis:
-        """Return the axis of `n` places of a stack, or of one side of the stack "cross"."""
+        """Return the axis of `n` positions of a stack, or of a side of the stack "cross"."""
         added = added_to(self._model, side)
         return with_registers(self._of(side, n - added), added) if added else self._of(side, n)
 
     def _of(self, side: str, n: int) -> TokenAxis:
-        """Return the axis of `n` places that the model itself has."""
+        """Return the axis of `n` positions of the model, without tokens that interventions append."""
         config = self.configs.get(side, self.config)
         layout = self._layout(side)
         if layout is not None:
@@ -83,7 +83,7 @@ class StackAxes:
             self._seen.add("decoder" if side == "decoder" else "text")
             return prefixed(text, extra) if extra else text
         if text is not None and side == "decoder" and self.text is not None and extra == len(self.text):
-            # A decoder that reads its own tokens and the encoder's in one attention.
+            # A decoder that reads its tokens and the encoder's in the same attention.
             return appended(text, self.text.tokens)
         if extra > 0 and not self.sample.others:
             self._unknown[side] = f"{n} places", "which of them are tokens of the text"
@@ -93,20 +93,20 @@ class StackAxes:
         return self._numbered(side, n)
 
     def reads_text(self, side: str) -> bool:
-        """Return whether the places of a stack are tokens of a text, rather than of a picture or a sound."""
+        """Return whether the positions of a stack are tokens of a text, not of a picture or a sound."""
         if side in ("vision", "audio") or self._layout(side) is not None:
             return False
-        own = self.configs.get(side)
+        stack_config = self.configs.get(side)
         towers = (getattr(self.config, f"{kind}_config", None) for kind in ("vision", "audio"))
-        return own is None or all(own is not tower for tower in towers)
+        return stack_config is None or all(stack_config is not tower for tower in towers)
 
     def _layout(self, side: str) -> Layout | None:
-        """Return where the patches of a stack are; None if it reads no picture or this is not known."""
-        known = layout_of(self.configs.get(side, self.config), side)
-        return None if self.inputs.get("pixel_values") is None else known
+        """Return the layout of a stack's patches; None if it reads no picture, or for unknown families."""
+        layout = layout_of(self.configs.get(side, self.config), side)
+        return None if self.inputs.get("pixel_values") is None else layout
 
     def _numbered(self, side: str, n: int) -> TokenAxis:
-        """Return numbers, of which readers must know where there is a picture or a sound."""
+        """Return an axis of numbers, and note it for `warning` if there is a picture or a sound."""
         if self.inputs.get("pixel_values") is not None:
             self._unknown[side] = f"{n} places", "which of them are patches of the picture, and where,"
         elif self.sample.sound is not None:
@@ -115,22 +115,22 @@ class StackAxes:
 
     def warning(self) -> str:
         """Return a warning about positions without names; "" if all have one."""
-        said = [
-            f"the {places} of stack {side!r} are numbered: {what} is not known for "
+        clauses = [
+            f"the {positions} of stack {side!r} are numbered: {missing} is not known for "
             f"{getattr(self.configs.get(side, self.config), 'model_type', '?')!r}"
-            for side, (places, what) in self._unknown.items()
+            for side, (positions, missing) in self._unknown.items()
         ]
-        given = {"text": self.sample.ids, "decoder": self.sample.decoder_ids}
-        lacking = [name for name, ids in given.items() if ids is not None and name not in self._seen]
-        if lacking and not said:
-            said = [f"attention over the {' and the '.join(lacking)}'s tokens was not recorded"]
-        return "; ".join(said)
+        ids_by_side = {"text": self.sample.ids, "decoder": self.sample.decoder_ids}
+        lacking = [name for name, ids in ids_by_side.items() if ids is not None and name not in self._seen]
+        if lacking and not clauses:
+            clauses = [f"attention over the {' and the '.join(lacking)}'s tokens was not recorded"]
+        return "; ".join(clauses)
 
 
 def with_registers(axis: TokenAxis, count: int) -> TokenAxis:
-    """Return an axis with register tokens after it, numbered on from those that are there."""
-    there = sum(label.startswith("[REG") for label in axis.tokens)
-    return appended(axis, [f"[REG{there + i}]" for i in range(count)])
+    """Return an axis with register tokens after it, numbered on from those of the axis."""
+    present = sum(label.startswith("[REG") for label in axis.tokens)
+    return appended(axis, [f"[REG{present + i}]" for i in range(count)])
 
 
 def config_of_stack(trace: Trace, stack: str) -> Any:

@@ -1,8 +1,9 @@
 """A traced model, run again with gradients at its embeddings, between its blocks and at its attention.
 
 This needs nothing from the model's code: embeddings are the modules that receive the token ids, blocks are
-the elements of module lists that contain one attention, and attention passes through the function that also
-records it. The methods decide which gradients to take, and under which rules.
+the elements of module lists that contain a single attention, and attention passes through the function that
+also records it. The methods decide which gradients to take, and under which rules. `differentiable` yields a
+`Runner`; each of its calls is a pass and returns a `Graph`, whose tensors `gradients` differentiates by.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ At = tuple[str, str, int, int]
 
 @dataclass
 class Graph:
-    """One differentiable pass: the model's outputs and tensors of its graph, all with a batch axis.
+    """A differentiable pass: the model's outputs and tensors of its graph, all with a batch axis.
 
     Attributes:
         outputs: The model's outputs.
@@ -73,7 +74,7 @@ class Graph:
     heads: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def tensors(self) -> dict[At, Tensor]:
-        """Return the tensors of the graph that were kept, by key."""
+        """Return the stored tensors of the graph, by key."""
         tensors: dict[At, Tensor] = {("inputs", name, 0, 0): leaf for name, leaf in self.inputs.items()}
         for kind in ("states", "weights", "heads"):
             for name, layers in getattr(self, kind).items():
@@ -85,18 +86,18 @@ class Graph:
 
 
 def gradients(score: Tensor, at: Sequence[Tensor], *, again: bool = False) -> list[Tensor]:
-    """Return the gradient of the sum of scores at tensors of a graph; zeros where it does not depend on one.
+    """Return the gradient of the sum of scores at tensors of a graph; zeros if it does not depend on them.
 
     No `.grad` is written, neither the parameters' nor any other.
 
     Args:
-        score: Numbers to differentiate, [batch] or one.
+        score: Numbers to differentiate, [batch] or [].
         at: Tensors of the graph.
-        again: Whether the graph is kept for another call.
+        again: Whether the graph is retained for another call.
     """
     if not score.requires_grad:
         return [torch.zeros_like(tensor) for tensor in at]
-    # What a block reads in addition to its states may be a constant.
+    # Inputs of a block other than its states may be constants.
     within = [tensor for tensor in at if tensor.requires_grad]
     options: dict[str, Any] = {"retain_graph": again, "allow_unused": True, "materialize_grads": True}
     by_tensor = iter(torch.autograd.grad(score.sum(), within, **options))
@@ -125,9 +126,9 @@ class Runner:
         """Run the model once.
 
         Args:
-            replace: Inputs to use instead of the recorded ones, by stack, [batch, token, width]; the trace's
+            replace: Inputs to use instead of the trace's, by stack, [batch, token, width]; the trace's
                 other inputs are repeated for a batch of several.
-            keep: Tensors of the attention to keep as well.
+            keep: Tensors of the attention to store as well.
             reads: Names of options by which the outputs hold more, such as "output_hidden_states".
             during: Returns a context to call the model in, such as rules that replace gradients.
 
@@ -191,16 +192,16 @@ class Runner:
         if not any(table.layers for table in self.trace.stack_table.values()):
             return  # the model runs as it is
         if recorded(self.trace):
-            kept = AttentionHooks(graph, sites(self.trace), keep)
-            exits.enter_context(recording(self.model, [kept.weights], [kept.heads]))
+            attention_hooks = AttentionHooks(graph, sites(self.trace), keep)
+            exits.enter_context(recording(self.model, [attention_hooks.weights], [attention_hooks.heads]))
         else:
             exits.enter_context(implementation(self.model, "eager"))
 
     def _is_all(self, stack: str, ids: Tensor) -> bool:
-        """Return whether the embeddings of a stack's ids are what it reads, or gradients end there anyway.
+        """Return whether gradients of a stack end at the embeddings of its ids.
 
-        Pictures and sounds are put in the place of some, soft prompts before them: what a stack reads is then
-        known at the entry of its first block. Gradients of other stacks have to pass through there.
+        They do not if pictures and sounds replace some of these, or soft prompts precede them: then they end
+        at the input of the first block of `entry`. Those of other stacks have to pass through their blocks.
         """
         if stack != self.entry or stack not in block_names(self.trace, self.model):
             return True
@@ -220,9 +221,13 @@ class Runner:
         """Make the word embeddings of each stack that reads token ids the leaves of the graph."""
         ids: dict[str, Tensor] = {}
         for name, stack in (("input_ids", self.trace.default_stack), ("decoder_input_ids", "decoder")):
-            given = inputs.get(name)
-            if isinstance(given, Tensor) and stack in self.trace.stack_table and self._is_all(stack, given):
-                ids[stack] = given
+            token_ids = inputs.get(name)
+            if (
+                isinstance(token_ids, Tensor)
+                and stack in self.trace.stack_table
+                and self._is_all(stack, token_ids)
+            ):
+                ids[stack] = token_ids
         for module in word_embeddings(self.model):
             hook = EmbeddingHook(graph, ids, replace)
             exits.callback(module.register_forward_hook(hook, prepend=True).remove)
@@ -240,7 +245,7 @@ def differentiable(
 ) -> Iterator[Runner]:
     """Borrow a trace's model and yield a function that runs it on the trace's inputs with gradients.
 
-    It runs on a twin whose parameters require no gradients, so a tensor that does depends on the inputs. A
+    It runs on a twin whose parameters require no gradients, so tensors that require some depend on inputs. A
     model in half precision runs in float32, on a copy of its weights, unless `precision` is "model".
 
     Args:
@@ -250,7 +255,7 @@ def differentiable(
         precision: Precision in which a half-precision model is run.
         back: Whether gradients are computed. Otherwise the model only runs, so its weights may be quantised.
         entry: The stack that is explained: if it reads more than the embeddings of its tokens, gradients end
-            at what its first block reads.
+            at the input of its first block.
 
     Raises:
         ValueError: If gradients are computed under `torch.inference_mode()` or with quantised weights.

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 _QUANTISED = ("quantized", "bitsandbytes", "quantlinear", "qlinear", "wqlinear", "hqq", "eetq", "aqlm")
 
 
-def leaf_at(given: Tensor | None, read: Tensor) -> Tensor:
-    """Return the tensor at which gradients end: one that was given, or else what the model read.
+def leaf_at(replacement: Tensor | None, read: Tensor) -> Tensor:
+    """Return the tensor at which gradients end: the replacement, or else the tensor that the model read.
 
-    A given tensor that is part of a graph stays in it, for derivatives of gradients by what it was made of.
+    A replacement that is part of a graph stays in it, for derivatives of gradients by tensors before it.
     """
-    if given is not None and given.requires_grad:
-        return given
-    return (read if given is None else given).detach().clone().requires_grad_()
+    if replacement is not None and replacement.requires_grad:
+        return replacement
+    return (read if replacement is None else replacement).detach().clone().requires_grad_()
 
 
 @dataclass
@@ -59,7 +59,7 @@ class EmbeddingHook:
 
 @dataclass
 class BlockHooks:
-    """Keeps the inputs of a stack's blocks and passes copies on, so that in-place changes do no harm."""
+    """Stores the inputs of a stack's blocks and passes copies on, so that in-place changes do no harm."""
 
     graph: Graph
     stack: str
@@ -70,7 +70,7 @@ class BlockHooks:
     def before(
         self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Keep a block's hidden states and its other inputs from the graph: a forward pre-hook."""
+        """Store a block's hidden states and its other inputs from the graph: a forward pre-hook."""
         states = self.graph.states[self.stack]
         other_inputs: list[Tensor] = []
         entering: Any = args[0] if args else kwargs.get("hidden_states")
@@ -81,7 +81,7 @@ class BlockHooks:
                 "token, width], at which gradients can end"
             )
 
-        def keep(value: Any) -> Any:
+        def store(value: Any) -> Any:
             nonlocal hidden_seen
             if is_hidden(value) and not hidden_seen:
                 hidden_seen = True
@@ -99,21 +99,21 @@ class BlockHooks:
                 return other_inputs[-1]
             return value
 
-        args = tuple(keep(value) for value in args)
+        args = tuple(store(value) for value in args)
         order = sorted(kwargs, key=lambda name: name != "hidden_states")
-        replaced = {name: keep(kwargs[name]) for name in order}
+        replaced = {name: store(kwargs[name]) for name in order}
         self.graph.other_inputs[self.stack].append(tuple(other_inputs))
         return args, {name: replaced[name] for name in kwargs}
 
     def after(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
-        """Keep the output of the last block: a forward hook."""
+        """Store the output of the last block: a forward hook."""
         states = self.graph.states[self.stack]
         if len(states) == self.count:
             states.append(first_tensor(output))
 
 
 class AttentionHooks:
-    """Keeps attention weights and outputs of heads as tensors of the graph, by stack in the order of layers.
+    """Stores attention weights and outputs of heads as tensors of the graph, by stack in the order of layers.
 
     Args:
         graph: The graph.
@@ -126,31 +126,31 @@ class AttentionHooks:
     ) -> None:
         self._graph = graph
         self._turns = {kind: Turns(table) for kind in keep}
-        self._kept: dict[tuple[str, str, int], Tensor] = {}
+        self._stored: dict[tuple[str, str, int], Tensor] = {}
 
     def weights(self, _: int, module: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep the weights, in the form of an edit that changes no number."""
-        # A module that mixes its values in two parts (DiffLlama) does so by one map.
-        return self._put("weights", self._graph.weights, module, weights), values
+        """Store the weights, in the form of an edit that changes no number."""
+        # A module that mixes its values in two parts (DiffLlama) does so by the same map.
+        return self._store("weights", self._graph.weights, module, weights), values
 
     def heads(self, module: nn.Module, output: Tensor) -> None:
-        """Keep the outputs of the heads of one call."""
-        if self._put("heads", self._graph.heads, module, output) is not output:
+        """Store the outputs of the heads of a call."""
+        if self._store("heads", self._graph.heads, module, output) is not output:
             raise UnsupportedModelError(
                 f"outputs of heads are not available: {type(module).__name__} mixes two parts of its values, "
                 "one after the other"
             )
 
-    def _put(self, kind: str, where: dict[str, list[Tensor]], module: nn.Module, tensor: Tensor) -> Tensor:
-        """Keep a tensor, and return the one that is kept for the layer."""
-        place = self._turns[kind].of(module) if kind in self._turns else None
-        if place is None:
+    def _store(self, kind: str, where: dict[str, list[Tensor]], module: nn.Module, tensor: Tensor) -> Tensor:
+        """Store a tensor, the first of its layer, and return the stored tensor of the layer."""
+        turn = self._turns[kind].of(module) if kind in self._turns else None
+        if turn is None:
             return tensor
-        stack, layer = place
-        if (kind, stack, layer) not in self._kept:
-            self._kept[kind, stack, layer] = tensor
+        stack, layer = turn
+        if (kind, stack, layer) not in self._stored:
+            self._stored[kind, stack, layer] = tensor
             where.setdefault(stack, []).append(tensor)
-        return self._kept[kind, stack, layer]
+        return self._stored[kind, stack, layer]
 
 
 def differentiable_model(trace: Trace, purpose: str) -> nn.Module:

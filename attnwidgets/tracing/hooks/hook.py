@@ -1,4 +1,8 @@
-"""Hooks: read or replace the states at a hook point, in every call, with positions and ids of its tokens."""
+"""Hooks: read or replace the states at a hook point, in every call, with positions and ids of its tokens.
+
+A `Hook` replaces states, `reading` returns them. States do not show which tokens they belong to, so a
+`PassWatch` follows the arguments and caches of the same passes, from which it selects tokens by position.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ class Hook:
         site: The hook point.
         change: Called with the states of every pass.
         first: Whether to run before other hooks of the module, so that they see the changed states.
-        own: Returns whether the current call is one to act on; by default all are, as for a twin.
+        is_own: Returns whether to act on the current call; by default on every call, as for a twin.
 
     Attributes:
         passes: Number of passes so far.
@@ -59,10 +63,10 @@ class Hook:
         change: Change,
         *,
         first: bool = False,
-        own: Callable[[], bool] = lambda: True,
+        is_own: Callable[[], bool] = lambda: True,
     ) -> None:
         self.site = site
-        self._own = own
+        self._own = is_own
         self.passes = 0
         self._change = change
         self._call = -1
@@ -152,7 +156,7 @@ def reading(model: nn.Module, site: HookPoint) -> Iterator[Callable[..., Tensor]
     """
     seen: list[Tensor] = []
 
-    def keep(states: Tensor) -> None:
+    def store(states: Tensor) -> None:
         seen.append(states.detach())
         raise _Reached
 
@@ -167,7 +171,7 @@ def reading(model: nn.Module, site: HookPoint) -> Iterator[Callable[..., Tensor]
             f"site {site.name!r}: a pass of {type(model).__name__} does not reach {site.module!r}."
         )
 
-    with hooked(model, site, keep):
+    with hooked(model, site, store):
         yield read
 
 
@@ -180,13 +184,13 @@ class PassWatch:
     Args:
         model: The model, unwrapped.
         hook_point: The hook point whose tokens are selected.
-        own: Returns whether the current call is to be followed.
+        is_own: Returns whether the current call is to be followed.
 
     Attributes:
         calls: How often the blocks around the hook point have run.
     """
 
-    def __init__(self, model: nn.Module, hook_point: HookPoint, own: Callable[[], bool]) -> None:
+    def __init__(self, model: nn.Module, hook_point: HookPoint, is_own: Callable[[], bool]) -> None:
         self.calls = 0
         self._ids: Tensor | None = None
         self._positions: Tensor | None = None
@@ -199,7 +203,7 @@ class PassWatch:
         self._generating = False
         owner = model.get_submodule(_owner(model, hook_point))
         self._names = list(inspect.signature(owner.forward).parameters)
-        self._own = own
+        self._own = is_own
         with ExitStack() as stack:
             stack.callback(owner.register_forward_pre_hook(self._begin, with_kwargs=True).remove)
             stack.callback(owner.register_forward_hook(self._end).remove)
@@ -207,7 +211,7 @@ class PassWatch:
                 stack.callback(table.register_forward_pre_hook(self._embed).remove)
             if callable(getattr(model, "generate", None)):
                 follow = functools.partial(functools.partial, self._generate)
-                stack.enter_context(own_method(model, "generate", follow, own))
+                stack.enter_context(own_method(model, "generate", follow, is_own))
             self._undo = stack.pop_all()
 
     def remove(self) -> None:
@@ -230,17 +234,17 @@ class PassWatch:
         if not self._own():
             return
         self.calls += 1
-        given = dict(zip(self._names, args, strict=False)) | kwargs
-        cache = cache_given(given)
-        state = given.get("state") if cache is None else cache
+        inputs = dict(zip(self._names, args, strict=False)) | kwargs
+        cache = cache_given(inputs)
+        state = inputs.get("state") if cache is None else cache
         self._begin_after(state, _cache_length(cache))
         names = ("input_ids", "attention_mask", "position_ids")
-        ids, mask, positions = (_table(given.get(name)) for name in names)
+        ids, mask, positions = (_table(inputs.get(name)) for name in names)
         if positions is None and mask is not None and not self._continues:
             positions = (mask.long().cumsum(-1) - 1).clamp_min(0)
         self._positions = positions
         self._ids = self._ids if ids is None else ids
-        states = given.get("inputs_embeds") if ids is None else ids
+        states = inputs.get("inputs_embeds") if ids is None else ids
         if positions is not None:
             self._read = positions.amax(-1, keepdim=True) + 1
         elif self._past is not None and isinstance(states, torch.Tensor):
@@ -269,9 +273,9 @@ class PassWatch:
     def positions(self, states: Tensor) -> Tensor:
         """Return each token's position in its text [batch, token], not counting padding."""
         batch, tokens = states.shape[:2]
-        known = self._positions
-        if known is not None and known.shape[-1] == tokens and len(known) in (1, batch):
-            return known.to(states.device).expand(batch, tokens)
+        recorded = self._positions
+        if recorded is not None and recorded.shape[-1] == tokens and len(recorded) in (1, batch):
+            return recorded.to(states.device).expand(batch, tokens)
         if self._past is None:
             raise UnsupportedModelError(
                 "positions are unknown: the cache of this model does not tell how many tokens it holds, and "
@@ -328,18 +332,18 @@ class PassWatch:
         if isinstance(positions, slice):
             return _within(token_positions, positions, self._prompt)
         numbers = [positions] if isinstance(positions, int) else list(positions or ())
-        wanted = torch.tensor(numbers, device=token_positions.device)
-        counted = torch.where(wanted < 0, wanted + self._prompt, wanted)
+        requested = torch.tensor(numbers, device=token_positions.device)
+        counted = torch.where(requested < 0, requested + self._prompt, requested)
         return (token_positions[..., None] == counted[:, None, :]).any(-1)
 
 
-def _within(positions: Tensor, wanted: slice, prompt: Tensor) -> Tensor:
+def _within(positions: Tensor, bounds: slice, prompt: Tensor) -> Tensor:
     """Return which positions lie in a slice; its negative bounds count from the end of the prompt."""
 
     def end(value: int | None) -> Tensor | None:
         return None if value is None else prompt + value if value < 0 else torch.full_like(prompt, value)
 
-    start, stop, step = end(wanted.start), end(wanted.stop), wanted.step or 1
+    start, stop, step = end(bounds.start), end(bounds.stop), bounds.step or 1
     first = torch.zeros_like(prompt) if start is None else start
     inside = (positions >= first) & ((positions - first) % step == 0)
     return inside if stop is None else inside & (positions < stop)
@@ -377,7 +381,7 @@ def _owner(model: nn.Module, hook_point: HookPoint) -> str:
 
 
 def _is_used(state: Any) -> bool:
-    """Return whether a cache, or another state, may hold what earlier tokens left in it."""
+    """Return whether a cache, or another state, may hold states of earlier tokens."""
     layers = getattr(state, "layers", None)
     if layers is None:
         return state is not None

@@ -1,19 +1,21 @@
 """Hook points: where states are in a model, by the name of a module or of a TransformerLens hook.
 
 A Hugging Face name is a module's path ("encoder.layer.2", "model.layers.5.self_attn.o_proj"), optionally with
-".output" (the default) or ".input"; a path may begin further in or further out than the model's own, as
+".output" (the default) or ".input"; a path may begin further in or further out than in the model, as
 "layers.5" or "model.layers.5" do. A hook name is one of
 
     blocks.L.hook_resid_pre    the input of block L
     blocks.L.hook_resid_mid    the residual stream between its attention and its MLP
     blocks.L.hook_resid_post   the output of block L
-    blocks.L.hook_attn_out     what its attention adds to the residual stream
-    blocks.L.hook_mlp_out      what its MLP adds to the residual stream
+    blocks.L.hook_attn_out     the output of its attention, as added to the residual stream
+    blocks.L.hook_mlp_out      the output of its MLP, as added to the residual stream
     blocks.L.attn.hook_z       the concatenated outputs of its heads, before the output projection
     blocks.L.mlp.hook_post     its MLP's hidden units
     hook_embed                 the output of the token embedding
 
 with "encoder.L." or "decoder.L." instead of "blocks.L." in a model with two stacks of blocks.
+
+Hooks inside a block are located by the block's layout (`attnwidgets.tracing.algebra.known_layouts`).
 """
 
 from __future__ import annotations
@@ -129,8 +131,8 @@ def resolve_hook_point(
     Args:
         model: The model without wrappers (`attnwidgets.tracing.recording.borrow.unwrap`).
         name: A module's path or a hook name; see the module's docstring.
-        others: Names to try if that one does not exist.
-        lists: The model's lists of blocks, if they are known already (`block_lists`).
+        others: Names to try if `name` does not exist.
+        lists: The model's lists of blocks (`block_lists`); computed if None.
 
     Raises:
         ValueError: If the module, block or hook is unknown; the message lists those that exist.
@@ -160,7 +162,7 @@ def _existing(model: nn.Module, names: Iterable[str]) -> list[HookPoint]:
 
 
 def _by_hook(
-    model: nn.Module, name: str, known: Mapping[str, nn.ModuleList] | None = None
+    model: nn.Module, name: str, lists: Mapping[str, nn.ModuleList] | None = None
 ) -> HookPoint | None:
     if name == _EMBEDDING:
         ask = getattr(model, "get_input_embeddings", None)
@@ -181,7 +183,7 @@ def _by_hook(
             f"site {name!r}: hook {hook!r} is not known.{suggest(hook, _HOOK_NAMES)} There are "
             f"{listed(_HOOK_NAMES)}; any module can be named by its path in the model."
         )
-    path, block, call = _block(block_lists(model) if known is None else known, model, stack, number, name)
+    path, block, call = _block(block_lists(model) if lists is None else lists, model, stack, number, name)
     if hook in _ENDS:
         return HookPoint(name, path, _ENDS[hook], call, residual=True, block=number)
     inner, side = _described(model, path, block, hook, name)
@@ -233,13 +235,13 @@ def _described(model: nn.Module, path: str, block: nn.Module, hook: str, name: s
     """Return a module of a block and its side, by the layouts that fit the block."""
     fits = _layouts(model, path)
     if not fits:
-        # Blocks that read the keys and values of an earlier block (Gemma 4) run the same code as that.
+        # Blocks that read the keys and values of an earlier block (Gemma 4) run the same code as that block.
         parent = path.rpartition(".")[0]
         blocks = model.get_submodule(parent).named_children()
-        first = next(child for child, other in blocks if type(other) is type(block))
+        first = next(child for child, sibling in blocks if type(sibling) is type(block))
         fits = _layouts(model, f"{parent}.{first}")
     if not fits:
-        # Some blocks are groups of one (ALBERT).
+        # Some blocks are groups of a single block (ALBERT).
         inner = [child for child, module in block.named_modules() if isinstance(module, nn.ModuleList)]
         for child in inner:
             path = f"{path}.{child}.0"
@@ -265,36 +267,36 @@ def _layouts(model: nn.Module, path: str) -> list[Layout]:
     inside = {name for name, _ in model.get_submodule(path).named_modules(remove_duplicate=False)}
     attentions = dict.fromkeys(layout.attention for layout in LAYOUTS if layout.attention in inside)
     result = (fitting(model, f"{path}.{name}") for name in attentions)
-    fits = [fit for each in result for fit, where, _ in each if where == path]
+    fits = [fit for matches in result for fit, where, _ in matches if where == path]
     ranks = {(layout.family, layout.order): rank for rank, layout in enumerate(LAYOUTS)}
     return sorted(fits, key=lambda layout: ranks[layout.family, layout.order])
 
 
 def _by_module(model: nn.Module, name: str) -> HookPoint:
-    known = {path for path, _ in model.named_modules() if path}
+    paths = {path for path, _ in model.named_modules() if path}
     stem, _, end = name.rpartition(".")
     tries: list[tuple[str, Side]] = [(name, "output")]
     if end in {"input", "output"}:
         tries.append((stem, "input" if end == "input" else "output"))
     for path, side in tries:
-        own_path = _own_path(path, known)
+        own_path = _path_in_model(path, paths)
         if own_path is not None:
             return _module_point(model, name, own_path, side)
     raise ValueError(
-        f"site {name!r} is not a module of {type(model).__name__}.{suggest(name, known)} {_listing(model)}"
+        f"site {name!r} is not a module of {type(model).__name__}.{suggest(name, paths)} {_listing(model)}"
     )
 
 
-def _own_path(path: str, known: set[str]) -> str | None:
-    """Return the model's own path for one that may begin further in or further out."""
-    if path in known:
+def _path_in_model(path: str, paths: set[str]) -> str | None:
+    """Return the path in the model of a module whose path may begin further in or further out."""
+    if path in paths:
         return path
-    ends = [other for other in known if other.endswith(f".{path}")]
+    ends = [longer for longer in paths if longer.endswith(f".{path}")]
     if len(ends) == 1:
         return ends[0]
     parts = path.split(".")
     shorter = (".".join(parts[begin:]) for begin in range(1, len(parts) - 1))
-    return next((tail for tail in shorter if tail in known), None)
+    return next((tail for tail in shorter if tail in paths), None)
 
 
 def _module_point(model: nn.Module, name: str, path: str, side: Side) -> HookPoint:
@@ -323,7 +325,7 @@ def hook_points_of_blocks(model: nn.Module) -> list[HookPoint]:
 
 
 def hook_name(model: nn.Module, site: HookPoint) -> str:
-    """Return the TransformerLens name of a hook point, or its own name if it has none."""
+    """Return the TransformerLens name of a hook point, or else the name it was resolved from."""
     if _IN_BLOCK.fullmatch(site.name) or site.name == _EMBEDDING:
         return site.name
     if site.block is None or len(block_lists(model)) != 1 or not site.residual:

@@ -1,8 +1,8 @@
 """Feature maps of a model that reads a picture: which modules return one, and of how many rows and columns.
 
 Nothing is assumed about a model's code. A map is a tensor [batch, channel, row, column] (or with channels
-last) of the picture's proportions. Of families that are known to list the places of a map row by row, it is
-also [batch, place, channel].
+last) of the picture's proportions. In families that list the positions of a map row by row (`ROW_BY_ROW`), it
+is also [batch, position, channel].
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.media.patches import Grid
     from attnwidgets.tracing.text.units import TokenAxis
 
-# Families whose states [batch, place, channel] are the places of a map, row by row, of this picture's
-# proportions (tests/tracing/test_feature_maps.py paints one place of each).
+# Families whose states [batch, position, channel] are the positions of a map, row by row, of this picture's
+# proportions (tests/tracing/test_feature_maps.py paints one position of each).
 ROW_BY_ROW = "swin swinv2 donut-swin segformer pvt_v2"
 _MAP, _TOKENS = 4, 3  # dimensions
 
@@ -44,25 +44,29 @@ class FeatureMap:
 
 
 def lists_places(model: Any) -> bool:
-    """Return whether states [batch, place, channel] of a model are known to be a map's places, row by row."""
+    """Return whether states [batch, position, channel] of a model are the positions of a map, row by row."""
     return str(getattr(getattr(model, "config", None), "model_type", "")) in ROW_BY_ROW.split()
 
 
 def as_map(states: Tensor, size: Grid, *, places: bool) -> Tensor | None:
-    """Return states as a map [batch, channel, row, column]; None if they are none.
+    """Return states as a map [batch, channel, row, column]; None if they are not a map.
 
     Args:
-        states: What a module returns.
+        states: The output of a module.
         size: Rows and columns of pixels of the picture.
-        places: Whether [batch, place, channel] may be a map's places, row by row.
+        places: Whether [batch, position, channel] may be a map's positions, row by row.
     """
     if states.dim() == _MAP:
         # With channels first or last, whichever is closer to the picture's proportions.
         maps = [
-            each for each in (states, states.permute(0, 3, 1, 2)) if _fits(each.shape[2], each.shape[3], size)
+            candidate
+            for candidate in (states, states.permute(0, 3, 1, 2))
+            if _fits(candidate.shape[2], candidate.shape[3], size)
         ]
-        return min(maps, key=lambda each: _off(each.shape[2], each.shape[3], size), default=None)
-    # What pooling returns is [batch, channel, 1].
+        return min(
+            maps, key=lambda candidate: _off(candidate.shape[2], candidate.shape[3], size), default=None
+        )
+    # Pooling returns [batch, channel, 1].
     if states.dim() == _TOKENS and places and states.shape[2] > 1:
         grid = _grid_of(states.shape[1], size)
         if grid is not None:
@@ -71,7 +75,7 @@ def as_map(states: Tensor, size: Grid, *, places: bool) -> Tensor | None:
 
 
 def _fits(rows: int, columns: int, size: Grid) -> bool:
-    """Return whether a map has the picture's proportions, to one row or column, and more than one place."""
+    """Return whether a map has the picture's proportions, to one row or column, and several positions."""
     high, wide = size
     if rows * columns < 2 or rows > high or columns > wide:  # noqa: PLR2004 - a single position is not a map
         return False
@@ -84,7 +88,7 @@ def _off(rows: int, columns: int, size: Grid) -> int:
 
 
 def _grid_of(count: int, size: Grid) -> Grid | None:
-    """Return rows and columns of so many places of a picture; None if it is not known."""
+    """Return rows and columns of so many positions of a picture; None if none fit its proportions."""
     side = (size[0] * size[1] / count) ** 0.5
     for rows in {int(size[0] / side), round(size[0] / side), int(size[0] / side) + 1}:
         if rows > 0 and count % rows == 0 and _fits(rows, count // rows, size):
@@ -96,12 +100,12 @@ def _grid_of(count: int, size: Grid) -> Grid | None:
 def watching_maps(model: nn.Module, size: Grid) -> Iterator[list[FeatureMap]]:
     """Yield a list that fills with the maps of a borrowed model's pass, in the order of their computation."""
     result: list[FeatureMap] = []
-    places = lists_places(model)
+    row_by_row = lists_places(model)
 
     def note(name: str) -> Any:
         def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
             if isinstance(output, Tensor) and output.is_floating_point() and len(output) == 1:
-                seen = as_map(output, size, places=places)
+                seen = as_map(output, size, places=row_by_row)
                 if seen is not None:
                     result.append(FeatureMap(name, (seen.shape[2], seen.shape[3])))
 
@@ -119,15 +123,15 @@ def watching_maps(model: nn.Module, size: Grid) -> Iterator[list[FeatureMap]]:
 
 def last_of_each_size(maps: list[FeatureMap]) -> list[FeatureMap]:
     """Return the last map of every size, in order: the stages of a convolutional model."""
-    by_grid = {each.grid: each for each in maps}
-    order = {each.grid: number for number, each in enumerate(maps)}
+    by_grid = {feature_map.grid: feature_map for feature_map in maps}
+    order = {feature_map.grid: number for number, feature_map in enumerate(maps)}
     return [by_grid[grid] for grid in sorted(by_grid, key=order.__getitem__)]
 
 
 def blocks_that_attend(model: nn.Module) -> list[str]:
     """Return the paths of the blocks of a model with attention of any kind, in order.
 
-    A block is the innermost element of a module list around an attention, other than that itself.
+    A block is the innermost element of a module list around an attention, other than the attention itself.
     """
     modules = dict(model.named_modules())
     attentions: list[str] = []
@@ -151,7 +155,7 @@ def blocks_that_attend(model: nn.Module) -> list[str]:
 
 
 def grid_axis(grid: Grid) -> TokenAxis:
-    """Return the axis of the places of a map, row by row, which are its patches of the picture."""
+    """Return the axis of the positions of a map, row by row, which are its patches of the picture."""
     count = grid[0] * grid[1]
     labels = tuple("{},{}".format(*divmod(cell, grid[1])) for cell in range(count))
     spans = tuple((cell,) for cell in range(count))

@@ -1,9 +1,7 @@
 """Patches of a picture: their order among a model's tokens, family by family, and their axes.
 
-Where the patches of a picture stand among the tokens of a model, family by family.
-
-A family is known by the `model_type` of the config that its attention modules hold. What is not in the
-table is not guessed: its places are numbered, and the trace says so. Every line is tested by painting one
+A family is identified by the `model_type` of the config that its attention modules hold. The positions of
+families that are not in `LAYOUTS` are numbered, and the trace says so. Every line is tested by painting one
 patch and finding its index (tests/tracing/test_patches.py).
 """
 
@@ -27,13 +25,13 @@ PADDING = "[PAD]"
 Grid = tuple[int, int]
 Inputs = Mapping[str, Any]
 CLASS = "[CLS]"
-# Tokens of which a config says how many there are: their label, and the number's name there.
+# Tokens whose number is in a config: their label, and the name of the number.
 _REGISTERS = ("[REG{}]", "num_register_tokens")
 _DETECTORS = ("[DET{}]", "num_detection_tokens")
 
 
 def patch_axis(layout: Layout, config: Any, inputs: Inputs, n: int) -> TokenAxis | None:
-    """Return the axis of `n` places of a picture's tower; None if the layout does not fit them.
+    """Return the axis of `n` positions of a picture's tower; None if the layout does not fit them.
 
     Args:
         layout: Of the tower's family.
@@ -96,7 +94,7 @@ def _order(grid: Grid, side: int) -> list[int]:
 def picture_in(
     text: Text, ids: Sequence[int], config: Any, inputs: Inputs
 ) -> tuple[Text, Grid, list[int]] | None:
-    """Return a text whose tokens for a picture are named as its patches, their grid and their places.
+    """Return a text whose tokens for a picture are named as its patches, their grid and their positions.
 
     None if the model puts no picture into its text, or not in the way of its family.
 
@@ -112,28 +110,28 @@ def picture_in(
     grid = None if layout is None else layout.grid(tower, inputs)
     if grid is None or merge is None:
         return None
-    own = (getattr(config, name, None) for name in ("image_token_id", "image_token_index"))
-    token = next((i for i in own if isinstance(i, int)), None)
-    places = [index for index, i in enumerate(ids) if i == token]
+    token_ids = (getattr(config, name, None) for name in ("image_token_id", "image_token_index"))
+    token = next((i for i in token_ids if isinstance(i, int)), None)
+    positions = [index for index, i in enumerate(ids) if i == token]
     if isinstance(merge, str):
         owner: Any = config if hasattr(config, merge) else tower
         merge = int(getattr(owner, merge, 1))
     grid = (grid[0] // merge, grid[1] // merge)
-    if not places or len(places) != grid[0] * grid[1]:
+    if not positions or len(positions) != grid[0] * grid[1]:
         return None
     tokens, special = list(text.tokens), list(text.special)
-    for cell, position in enumerate(places):
+    for cell, position in enumerate(positions):
         tokens[position], special[position] = _name(cell, grid), False
-    return replace(text, tokens=tuple(tokens), special=tuple(special)), grid, places
+    return replace(text, tokens=tuple(tokens), special=tuple(special)), grid, positions
 
 
-def on_grid(axis: TokenAxis, grid: Grid, places: Sequence[int]) -> TokenAxis:
-    """Return the axis of a text in which tokens at `places` are the patches of a picture, row by row."""
-    cell = {position: number for number, position in enumerate(places)}
+def on_grid(axis: TokenAxis, grid: Grid, positions: Sequence[int]) -> TokenAxis:
+    """Return the axis of a text in which tokens at `positions` are the patches of a picture, row by row."""
+    cell = {position: number for number, position in enumerate(positions)}
     units = {}
     for name, unit in axis.units.items():
         cells = tuple(cell.get(span[0]) if len(span) == 1 else None for span in unit.spans)
-        whole = sum(item is not None for item in cells) == len(places)
+        whole = sum(item is not None for item in cells) == len(positions)
         units[name] = replace(unit, grid=grid, cells=cells) if whole else unit
     return replace(axis, units=units)
 
@@ -149,7 +147,7 @@ def pixel_grid(config: Any, inputs: Inputs) -> Grid | None:
 
 
 def given_grid(config: Any, inputs: Inputs) -> Grid | None:
-    """Return the rows and columns that the processor reports with patches of one picture (not of a video)."""
+    """Return the rows and columns that the processor reports with patches of a picture (not of a video)."""
     del config
     shapes = [inputs[name] for name in ("image_grid_thw", "spatial_shapes") if inputs.get(name) is not None]
     if not shapes or len(shapes[0]) != 1:
@@ -167,17 +165,17 @@ def map_grid(config: Any, inputs: Inputs) -> Grid | None:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the patches of one family stand.
+    """The order of a family's patches among its tokens.
 
     Args:
-        before: Labels of the tokens before the patches; a pair is a label with a place for a number, and the
-            name in the config of how many there are.
+        before: Labels of the tokens before the patches; a pair is a label to format with a number, and the
+            name of their count in the config.
         after: Labels of the tokens after them.
-        grid: Finds rows and columns from the config and the model's inputs.
+        grid: Computes rows and columns from the config and the model's inputs.
         window: Name in the config of the side of square windows, one after the other, in which the patches
             are listed; "" if they are listed row by row.
         padded: Whether patches may be followed by padding.
-        queries: The label of learned tokens that are all there is, which attend to a picture; "" for patches.
+        queries: The label of learned tokens that attend to a picture, without patches; "" for patches.
     """
 
     before: tuple[str | tuple[str, str], ...] = ()
@@ -208,7 +206,7 @@ LAYOUTS: dict[str, Layout] = {
     "qwen2_vl_vision": Layout(grid=given_grid, window="spatial_merge_size"),
     "blip_2_qformer": Layout(queries="[Q{}]"),
 }
-"""By `model_type`; with "/decoder" for the decoder of a model whose two sides have one config."""
+"""By `model_type`; with "/decoder" for the decoder of a model whose two sides share a config."""
 
 # Language models that replace a token by a picture, and how many adjacent patches, across and down, each of
 # its tokens stands for: a name in the config of model or tower, or 1.
@@ -221,6 +219,6 @@ INSIDE: dict[str, str | int] = {
 
 
 def layout_of(config: Any, side: str) -> Layout | None:
-    """Return the layout of a stack by its config; None if it is not known."""
+    """Return the layout of a stack by its config; None for a family that is not in the table."""
     family = str(getattr(config, "model_type", "") or "")
     return LAYOUTS.get(f"{family}/decoder" if side == "decoder" else family)

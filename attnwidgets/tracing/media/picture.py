@@ -1,4 +1,4 @@
-"""A picture as given and as the model saw it; and the pictures and sounds of traces in memory, by id."""
+"""A user's picture, and as the model saw it; and the traces in memory with pictures or sounds, by id."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Picture:
     """A picture.
 
     Args:
-        seen: What the model saw, [row, column, channel] of 0 to 255: resized, cut and padded, before its
-            numbers were normalised. None where its input is a list of patches rather than a picture.
-        given: The picture that was given, [row, column, channel] of 0 to 255, without transparency; None if
-            the model's input was given.
-        scale: Pixels of the given picture for each pixel seen, (down, across); None if it is not known.
-        shift: The place in the given picture of the upper left corner of what was seen, (down, across);
+        seen: The picture that the model saw, [row, column, channel] of 0 to 255: resized, cut and padded,
+            before its numbers were normalised. None where its input is a list of patches.
+        given: The user's picture, [row, column, channel] of 0 to 255, without transparency; None if the user
+            passed the model's input.
+        scale: Pixels of the given picture for each pixel seen, (down, across); None if unknown.
+        shift: Position in the given picture of the upper left corner of the seen picture, (down, across);
             negative where it was padded.
     """
 
@@ -53,7 +53,7 @@ class Picture:
     def box(self, row: int, column: int, grid: tuple[int, int]) -> tuple[float, float, float, float]:
         """Return where a patch lies in the given picture, in pixels: (top, left, bottom, right).
 
-        In what was seen, if that is all there is.
+        In the seen picture, if no picture was given.
 
         Args:
             row: Of the patch.
@@ -61,7 +61,7 @@ class Picture:
             grid: Rows and columns of all patches, as in `trace.units["patch"].grid`.
 
         Raises:
-            ValueError: If it is not known how the given picture was resized and cut.
+            ValueError: If `scale` and `shift` of the given picture are unknown.
 
         Example:
             >>> from attnwidgets.tracing.media.picture import Picture
@@ -90,7 +90,7 @@ class Picture:
 def seen_pixels(pixels: NDArray[np.floating]) -> Picture | None:
     """Return the picture of a model's input [channel, row, column] from the least to the largest number.
 
-    None if it has no three colours, nor one.
+    None unless it has one or three colours.
     """
     if pixels.ndim != _COLOURS or len(pixels) not in (1, _COLOURS):
         return None
@@ -100,38 +100,41 @@ def seen_pixels(pixels: NDArray[np.floating]) -> Picture | None:
     return Picture(np.round(seen).astype(np.uint8), None, (1.0, 1.0))
 
 
-def seen_by(reads: Reads, given: NDArray[np.uint8], pixels: NDArray[np.floating] | None) -> Picture:
-    """Return a picture with what a processor made of it, found by giving the processor other pictures.
+def seen_by(reads: Reads, original: NDArray[np.uint8], pixels: NDArray[np.floating] | None) -> Picture:
+    """Return a picture with the pixels that a processor makes of it, located by means of other pictures.
 
     Nothing is assumed about its options: a black and a white picture tell how numbers are normalised, a
-    picture of the same size, in which red and green are a pixel's place, tells where each pixel comes from.
+    picture of the same size, in which red and green are a pixel's position, tells where each pixel comes
+    from.
 
     Args:
         reads: The processor.
-        given: The picture, [row, column, channel].
-        pixels: What the processor made of it, [channel, row, column]; None if that is not a picture.
+        original: The picture, [row, column, channel].
+        pixels: The processor's output, [channel, row, column]; None if that is not a picture.
     """
-    unknown = Picture(None, given)
+    unknown = Picture(None, original)
     if pixels is None or len(pixels) != _COLOURS:
         return unknown
     flat = np.zeros((_PROBE, _PROBE, _COLOURS), np.uint8)
     plain = [reads(flat), reads(flat + _WHITE)]
-    rows, columns = given.shape[:2]
+    rows, columns = original.shape[:2]
     marked = reads(_ramps(rows, columns))
-    if marked is None or marked.shape != pixels.shape or any(each is None for each in plain):
+    if marked is None or marked.shape != pixels.shape or any(output is None for output in plain):
         return unknown
     # In the middle, as there may be padding around it.
-    middles = [each[:, each.shape[1] // 2, each.shape[2] // 2] for each in plain if each is not None]
+    middles = [
+        output[:, output.shape[1] // 2, output.shape[2] // 2] for output in plain if output is not None
+    ]
     black, white = (middle[:, None, None] for middle in middles)
     if not (white != black).all():
         return unknown
-    seen, result = ((each - black) / (white - black) * _WHITE for each in (pixels, marked))
+    seen, result = ((output - black) / (white - black) * _WHITE for output in (pixels, marked))
     fits = [_fit(result[1], result[2], rows, axis=0), _fit(result[0], result[2], columns, axis=1)]
     image = np.round(seen.clip(0, _WHITE)).astype(np.uint8).transpose(1, 2, 0)
     if fits[0] is None or fits[1] is None:
-        return Picture(image, given)
+        return Picture(image, original)
     (down, top), (across, left) = fits[0], fits[1]
-    return Picture(image, given, (down, across), (top, left))
+    return Picture(image, original, (down, across), (top, left))
 
 
 def _ramps(rows: int, columns: int) -> NDArray[np.uint8]:
@@ -151,10 +154,10 @@ def _ramps(rows: int, columns: int) -> NDArray[np.uint8]:
 def _fit(
     values: NDArray[np.floating], inside: NDArray[np.floating], count: int, axis: int
 ) -> tuple[float, float] | None:
-    """Return scale and shift of one side from the places that pixels come from; None if they say too little.
+    """Return scale and shift of a side from the positions that pixels come from; None of too few pixels.
 
     Args:
-        values: [row, column], places of 0 to 255.
+        values: [row, column], positions as numbers of 0 to 255.
         inside: [row, column], 255 where the picture is, and other numbers in padding around it.
         count: Length of the side in pixels.
         axis: The side's axis.
@@ -166,19 +169,19 @@ def _fit(
         return None
     weights = np.where(whole, 1.0, 0.0)
     means = (values * weights).sum(axis=1 - axis) / inner.clip(1)
-    places = (means[numbers] - _LOW) / (_WHITE - 2 * _LOW) * count
-    scale, shift = np.polyfit(numbers + 0.5, places, 1)
+    positions = (means[numbers] - _LOW) / (_WHITE - 2 * _LOW) * count
+    scale, shift = np.polyfit(numbers + 0.5, positions, 1)
     return float(scale), float(shift)
 
 
 def as_given(image: Any) -> tuple[NDArray[np.uint8] | None, str]:
-    """Return a picture as [row, column, channel] of 0 to 255, and what was changed for it, in words.
+    """Return a picture as [row, column, channel] of 0 to 255, and the changes that were made, in words.
 
-    None for what only a processor can read.
+    None for pictures that only a processor can read.
 
     Args:
         image: A picture of Pillow, or numbers [row, column], [row, column, channel] or
-            [channel, row, column]: whole ones of 0 to 255, or floats of 0 to 1.
+            [channel, row, column]: whole numbers of 0 to 255, or floats of 0 to 1.
 
     Raises:
         ValueError: If it has no pixels, or holds NaN.
@@ -213,7 +216,7 @@ def _plain_mode(image: Any) -> Any:
 
 
 def _on_white(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], str]:
-    """Return pixels without opacity, as they are seen on white, and that this changed some."""
+    """Return pixels without opacity, as they are seen on white, and a warning if that changed any."""
     if pixels.shape[-1] <= _COLOURS:
         return pixels, ""
     opaque = pixels[..., _COLOURS:].astype(float) / _WHITE
@@ -223,11 +226,11 @@ def _on_white(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], str]:
 
 
 def know(trace: Trace) -> None:
-    """Let `with_media` find a trace for as long as something holds it."""
+    """Register a trace for `with_media` as long as it is in memory."""
     if trace.picture is not None or trace.sound is not None:
         _TRACES[trace.id] = trace
 
 
 def with_media(trace_id: str) -> Trace | None:
-    """Return the trace of this id if it has a picture or a sound, and is still held by something."""
+    """Return the trace of this id if it has a picture or a sound, and is still in memory."""
     return _TRACES.get(trace_id)

@@ -1,9 +1,7 @@
-"""Sound as it was given, how much of it the model heard, and the axes of its frames.
+"""A user's sound, how much of it the model heard, and the axes of its frames with their times.
 
-Axes of a sound's frames: when each of them is, by what its family reads.
-
-As in `layouts`, a family is known by the `model_type` of the config that its attention modules hold, and
-what is not known is not guessed. Every line is tested by changing the sound in one frame and finding its
+As in `patches`, a family is identified by the `model_type` of the config that its attention modules hold, and
+frames of other families are numbered. Every line is tested by changing the sound in one frame and finding its
 index (tests/tracing/test_frames.py).
 """
 
@@ -35,12 +33,12 @@ _SPECTROGRAMS = "whisper speech_to_text"
 
 @dataclass(frozen=True, eq=False)
 class Sound:
-    """A recording, as it was given.
+    """A user's recording.
 
     Args:
         wave: Samples [time], float32; sound is between -1 and 1.
         rate: Samples in a second.
-        heard: Seconds from the beginning that the model read; what follows was cut off.
+        heard: Seconds from the beginning that the model read; the rest was cut off.
         hop: Samples from one frame of the model's spectrogram to the next; None if it reads the samples.
     """
 
@@ -81,21 +79,21 @@ def convolutions_of(config: Any) -> tuple[int, int] | None:
 
 
 def frame_axis(config: Any, sound: Sound, inputs: Inputs, n: int) -> TokenAxis | None:
-    """Return the axis of `n` frames of a sound; None if it is not known when they are.
+    """Return the axis of `n` frames of a sound; None if their times are unknown.
 
     Frames that begin after the sound are padding: they are special, and named so.
 
     Args:
         config: Of the stack that reads the sound.
-        sound: What it reads.
+        sound: The sound that it reads.
         inputs: The model's inputs.
         n: Length of the axis.
     """
     result = convolutions_of(config)
     if result is None:
         shape = tuple(getattr(inputs.get("input_features"), "shape", ()))
-        known = str(getattr(config, "model_type", "")) in _SPECTROGRAMS.split()
-        if not known or sound.hop is None or not shape:
+        is_spectrogram = str(getattr(config, "model_type", "")) in _SPECTROGRAMS.split()
+        if not is_spectrogram or sound.hop is None or not shape:
             return None
         # Whisper's features are [batch, bin, frame], Speech2Text's [batch, frame, bin].
         frames = max(shape[-2:], key=lambda count: (count != getattr(config, "num_mel_bins", None), count))

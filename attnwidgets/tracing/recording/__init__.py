@@ -1,1 +1,1 @@
-"""Recording one pass of a model: its inputs, the attention that is kept, and the model left as it was."""
+"""Recording a pass of a model: its inputs, its attention, and a twin that runs instead of the model."""

@@ -1,4 +1,4 @@
-"""What a trace was made of, so that another text can be traced in the same way."""
+"""The input and options of a trace, by which another text can be traced in the same way."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ TEXT = "a text"
 
 @dataclass(frozen=True)
 class Asked:
-    """What a trace was made of.
+    """The input and options of a trace.
 
     Attributes:
         kind: `TEXT`, or another kind of input in words.
-        text: The text as it was given, without a continuation; "" for other kinds.
+        text: The user's text, without a continuation; "" for other kinds.
         options: The options of `aw.trace` that another text can be traced with.
     """
 

@@ -1,4 +1,4 @@
-"""The attention function: equal to eager attention, and the place where attention is recorded and edited.
+"""The attention function: equal to eager attention, with attention recorded and edited in it.
 
 Every architecture on transformers' attention interface calls it while a recording is active. Recording,
 ablating heads, editing weights and zeroing values all happen here, so none of them needs code for a single
@@ -30,7 +30,7 @@ HEADS, QUERIES = -3, -2
 """Axes of attention weights, and of masks and biases."""
 
 LONG_BYTES = 2**23
-"""Bytes of a call's weights beyond which they are not held, unless they are read: `_unread`."""
+"""Bytes of a call's weights beyond which they are computed in parts unless they are read: `_unread`."""
 
 BLOCK_BYTES = 2**21
 """Bytes of the weights of a block of queries: fastest if they fit in a CPU's cache."""
@@ -68,7 +68,7 @@ observer: ContextVar[Recording | None] = ContextVar("attnwidgets_observer", defa
 
 @dataclass(frozen=True)
 class Scored:
-    """What the scores of a call are computed from.
+    """The inputs from which the scores of a call are computed.
 
     Attributes:
         query: [batch, head, query, dim].
@@ -82,7 +82,7 @@ class Scored:
 
 
 def changer_of(module: nn.Module) -> Session | None:
-    """Return what changes the attention of a module, or of what it is a twin of; None if nothing does."""
+    """Return the session that changes the attention of a module or of its original; None if none does."""
     in_force = changers.get()
     original = origin(module) if in_force else module
     # A task that was started inside a `with` block remembers it after its end.
@@ -128,7 +128,7 @@ def attention_weights(
 ) -> Tensor:
     """Return softmax(scaling * q k^T + bias + mask) as [batch, head, query, key], in the dtype of `query`.
 
-    With a sink, the softmax is over one more score than there are keys, and rows sum to one less its share.
+    With a sink, the softmax is over an additional score, and rows sum to 1 minus the share of the sink.
 
     Args:
         query: [batch, head, query, dim], after any rotary embedding.
@@ -222,7 +222,7 @@ def _only_chosen(mask: Any, indices: Tensor, query: Tensor, key: Tensor) -> Tens
     A query with fewer keys to read than it names names later ones too, which stay hidden.
     """
     n_keys = key.shape[2]
-    # One more column takes what stands for no key.
+    # An additional column takes the indices that stand for no key.
     numbers = torch.where(indices < 0, n_keys, indices).long()
     hidden = numbers.new_ones((*numbers.shape[:-1], n_keys + 1), dtype=torch.bool)
     hidden = hidden.scatter(-1, numbers, value=False)[:, None, :, :n_keys]

@@ -1,4 +1,8 @@
-"""Collating samples into one batch, and dividing one recorded pass into a trace per sample."""
+"""Collating samples into a batch, and dividing its recorded pass into a trace per sample.
+
+`collate` pads ids on the right. `traces_of` cuts the padding from the maps and logits of every sample, whose
+lengths on both axes of a map `_stack` derives from the sample's ids.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict
     """
     device = next((p.device for p in model.parameters() if p.device.type != "meta"), torch.device("cpu"))
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    known = forward_parameters(model)
+    parameters = forward_parameters(model)
     config = getattr(model, "config", None)
     size = _vocabulary(model, "input_ids")
     pad = next(
@@ -67,9 +71,9 @@ def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict
             if not samples[0].others:  # ids beyond the vocabulary may stand for parts of an image
                 require_known(model, tokenizer, names[0], full)
             pack(names[0], full, pad)
-            if names[1] in known:
+            if names[1] in parameters:
                 pack(names[1], [[1] * len(row) for row in full], 0)
-    if "token_type_ids" in known and all(s.types is not None for s in samples):
+    if "token_type_ids" in parameters and all(s.types is not None for s in samples):
         pack("token_type_ids", [s.types or [] for s in samples], 0)
     for name in samples[0].others:
         values = [s.others[name] for s in samples]
@@ -82,7 +86,7 @@ def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict
 
 
 def in_copies(inputs: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Return the inputs of one sample for a batch of copies of it.
+    """Return inputs for a batch of copies of a sample.
 
     Patches and their grids may be listed without a batch axis, picture after picture; then so are the copies.
     """
@@ -112,8 +116,8 @@ def require_known(model: Any, tokenizer: Any, name: str, rows: Sequence[Sequence
     wrong = next((i for row in rows for i in row if i < 0 or (size is not None and i >= size)), None)
     if wrong is None:
         return
-    known = "no negative ids" if size is None else f"ids 0 to {size - 1}"
-    message = f"{name} hold {wrong}, and the model's vocabulary has {known}"
+    vocabulary = "no negative ids" if size is None else f"ids 0 to {size - 1}"
+    message = f"{name} hold {wrong}, and the model's vocabulary has {vocabulary}"
     if hasattr(tokenizer, "__len__") and 0 <= wrong < len(tokenizer):
         token = tokenizer.convert_ids_to_tokens(wrong)
         message += (
@@ -133,7 +137,7 @@ def traces_of(
     recorded: Pass,
     memory: int,
 ) -> list[Trace]:
-    """Return one trace per sample; padding is cut from every map."""
+    """Return a trace per sample; padding is cut from every map."""
     interventions = said_of(given_model)
     state = state_of(unwrap(given_model))
     stacks = recorded.stacks
@@ -195,7 +199,9 @@ def traces_of(
                 predicted=predict(answer, own_logits, reader, input_ids),
                 interventions=interventions,
                 added={name: count for name in table if (count := added_to(given_model, name))},
-                unrecorded={name: own for name, own in recorded.blocks.items() if name not in stacks},
+                unrecorded={
+                    name: stack_blocks for name, stack_blocks in recorded.blocks.items() if name not in stacks
+                },
                 picture=sample.picture,
                 sound=sample.sound,
             )
@@ -204,7 +210,7 @@ def traces_of(
 
 
 def _own_logits(logits: Any, number: int, batch: int, padding: int, memory: int) -> Tensor | None:
-    """Return one sample's logits on the CPU; only the last position's if all exceed the byte budget."""
+    """Return a sample's logits on the CPU; only the last position's if all exceed the byte budget."""
     if not isinstance(logits, torch.Tensor) or logits.shape[0] != batch:
         return None
     sample_logits = logits[number]
@@ -225,7 +231,7 @@ def _stack(
     widths: Mapping[str, int],
     model: str,
 ) -> Stack:
-    """Return one stack of one sample, without its padding.
+    """Return a stack of a sample, without its padding.
 
     Args:
         axes: The sample's axes.
@@ -241,7 +247,7 @@ def _stack(
     own_layers: list[Layer] = []
     for layer in layers:
         batch, *lengths = _size(layer)
-        kept = []
+        real_lengths = []
         for side, length in zip(sides, lengths, strict=True):
             ids = own_ids.get(side, axes.sample.ids)
             width = widths["decoder" if side == "decoder" and axes.sample.decoder_ids else "text"]
@@ -251,11 +257,11 @@ def _stack(
                     f"blocks (a call for {batch} inputs with {lengths[0]} queries and {lengths[1]} keys), "
                     "not from every token to every token."
                 )
-            kept.append(length if ids is None else length - (width - len(ids)))
+            real_lengths.append(length if ids is None else length - (width - len(ids)))
         if isinstance(layer, torch.Tensor):
-            own_layers.append(GivenLayer(layer[number, :, : kept[0], : kept[1]]))
+            own_layers.append(GivenLayer(layer[number, :, : real_lengths[0], : real_lengths[1]]))
         else:
-            own_layers.append(layer.layer(number, kept[0], kept[1]))
+            own_layers.append(layer.layer(number, real_lengths[0], real_lengths[1]))
     sizes = {layer.shape[1:] for layer in own_layers}
     if len(sizes) > 1:
         raise UnsupportedModelError(

@@ -1,10 +1,10 @@
-"""Borrow a model: a twin over the same weights works, so that other callers see the model unchanged.
+"""Borrow a model: a twin over the same weights runs, so that other callers see the model unchanged.
 
-A twin of a model: its own modules over the same weights, so that changes to it never reach the model.
-
-Recording switches a model's attention implementation, hooks its modules, puts it in evaluation mode and
-treats its parameters as constants. On a twin all of that is invisible to other threads and tasks that call
-the model at the same time, and nothing needs to be restored.
+A twin has separate modules over the same weights, so that changes to it never reach the model. Recording
+switches a model's attention implementation, hooks its modules, puts it in evaluation mode and treats its
+parameters as constants. On a twin all of that is invisible to other threads and tasks that call the model at
+the same time, and nothing needs to be restored. `borrowed` yields a twin, and `_Copy` copies every value that
+refers to a module of the model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ IMPLEMENTATION = "_attn_implementation_internal"
 
 _ORIGIN = "_attnwidgets_origin"
 _MADE_FROM = "_attnwidgets_made_from"
-# What `torch.compile` leaves on a module: a compiled graph calls no attention function that can be observed.
+# Set on a module by `torch.compile`: a compiled graph calls no attention function that can be observed.
 COMPILED = "_compiled_call_impl"
 _CONTAINERS = (list, tuple, dict, set)
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size})
@@ -68,11 +68,11 @@ def lacks_padding(model: nn.Module) -> bool:
     return is_classifier and getattr(config, "pad_token_id", 0) is None
 
 
-def _instead(given: Any) -> str:
-    """Return what to do with something that is not a model, or "" if it is nothing known."""
-    if hasattr(given, "attention_layer"):
+def _instead(value: Any) -> str:
+    """Return advice on a trace or on attention that is passed as a model; "" for other objects."""
+    if hasattr(value, "attention_layer"):
         return ": it is a trace already; aw.Explorer(trace) shows it, trace.rerun() runs its model again"
-    if holds_attention(given):
+    if holds_attention(value):
         return "; aw.from_attentions(attentions, tokens) takes outputs, caches and arrays"
     return ""
 
@@ -111,7 +111,7 @@ def implementation(model: nn.Module, name: str) -> Iterator[None]:
             setattr(config, IMPLEMENTATION, value)
 
 
-def held(module: nn.Module) -> nn.Module | None:
+def current_twin(module: nn.Module) -> nn.Module | None:
     """Return the twin of a module that is borrowed in this thread and task, or None."""
     return next((twins[id(module)] for twins in reversed(_held.get()) if id(module) in twins), None)
 
@@ -123,7 +123,7 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
     Changes to the twin never reach the model. Borrowing the model or a part of it again inside the block, in
     the same thread and task, yields the same twin with its changes.
     """
-    twin = held(model)
+    twin = current_twin(model)
     if twin is not None:
         with no_grad():
             yield twin
@@ -157,12 +157,12 @@ def _of_single_choices(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple
 def quietly() -> Iterator[None]:
     """Hide transformers' warnings in this thread, about options that the reader did not choose; show errors.
 
-    Generating warns of options that a model's own `generate` sets.
+    Generating warns of options that the `generate` of a model sets.
     """
-    here = threading.get_ident()
+    thread_id = threading.get_ident()
 
     def passes(record: logging.LogRecord) -> bool:
-        return record.thread != here or record.levelno >= logging.ERROR
+        return record.thread != thread_id or record.levelno >= logging.ERROR
 
     handlers = tuple(logging.getLogger("transformers").handlers)
     for handler in handlers:
@@ -175,25 +175,24 @@ def quietly() -> Iterator[None]:
 
 
 def origin(module: nn.Module) -> nn.Module:
-    """Return the user's own module that a twin stands for; for any other module, the module itself."""
+    """Return the user's module of which a module is the twin; for any other module, the module itself."""
     return vars(module).get(_ORIGIN, module)
 
 
 def twin_of(model: nn.Module) -> nn.Module:
     """Return a twin of a model, in evaluation mode, whose parameters require no gradient.
 
-    It shares parameters, buffers and other values that modules hold. It has its own modules, tables of
-    children, hooks and parameters, configs, and copies of everything that binds a module in an attribute or a
-    hook: methods, `functools.partial`s (such as accelerate's), objects with `__call__` (such as nnsight's),
-    closures, containers and weak references.
-    Compiled modules run uncompiled.
+    It shares parameters, buffers and other values that modules hold. Modules, tables of children, hooks and
+    parameters, and configs are copied, and so is everything that binds a module in an attribute or a hook:
+    methods, `functools.partial`s (such as accelerate's), objects with `__call__` (such as nnsight's),
+    closures, containers and weak references. Compiled modules run uncompiled.
     """
     twin: nn.Module = _Copy(model).of(model)
     return twin.eval() if any(module.training for module in twin.modules()) else twin
 
 
 def twins_in(twin: nn.Module) -> dict[int, nn.Module]:
-    """Return the modules of a twin by the ids of those they are twins of, and by their own."""
+    """Return the modules of a twin by their ids, and by the ids of the modules that they are twins of."""
     modules = list(twin.modules())
     return {id(module): module for module in modules} | {
         id(vars(module)[_MADE_FROM]): module for module in modules if _MADE_FROM in vars(module)
@@ -219,7 +218,7 @@ class _Copy:
 
     def __init__(self, model: nn.Module) -> None:
         self._inside = {id(module) for module in model.modules()}
-        self._made: dict[int, Any] = {}
+        self._copies: dict[int, Any] = {}
         self._makers: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
             (nn.Module, self._module),
             (torch.Tensor, self._tensor),
@@ -231,10 +230,10 @@ class _Copy:
         )
 
     def of(self, value: Any) -> Any:
-        """Return a value as the twin holds it: the same object if nothing in it is the twin's own."""
+        """Return a value as the twin holds it: the same object if nothing in it had to be copied."""
         if type(value) in _PLAIN or (isinstance(value, _CONTAINERS) and not value):
             return value
-        copied = self._made.get(id(value))
+        copied = self._copies.get(id(value))
         if copied is not None:
             return copied
         for kinds, make in self._makers:
@@ -251,12 +250,12 @@ class _Copy:
             return module
         if isinstance(module, torch.jit.ScriptModule):
             # Not made of Python modules: a deep copy, which calls no attention function anyway.
-            self._made[id(module)] = copy.deepcopy(module)
-            return cast("nn.Module", self._made[id(module)])
+            self._copies[id(module)] = copy.deepcopy(module)
+            return cast("nn.Module", self._copies[id(module)])
         compiled = "_orig_mod" in vars(module)["_modules"]
-        made: nn.Module = object.__new__(_Uncompiled if compiled else type(module))
-        self._made[id(module)] = made
-        attributes = vars(made)
+        twin: nn.Module = object.__new__(_Uncompiled if compiled else type(module))
+        self._copies[id(module)] = twin
+        attributes = vars(twin)
         for name, value in list(vars(module).items()):  # another thread may add a name
             if type(value) in _PLAIN:
                 attributes[name] = value
@@ -269,18 +268,18 @@ class _Copy:
         attributes.setdefault("training", False)
         attributes[_ORIGIN] = origin(module)
         attributes[_MADE_FROM] = module
-        return made
+        return twin
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor over the same memory that requires no gradient."""
         if not (tensor.requires_grad and tensor.is_leaf):
             return tensor
-        made = tensor.detach()
+        constant = tensor.detach()
         if isinstance(tensor, nn.Parameter):
-            made = nn.Parameter(made, requires_grad=False)
-            vars(made).update(vars(tensor))
-        self._made[id(tensor)] = made
-        return made
+            constant = nn.Parameter(constant, requires_grad=False)
+            vars(constant).update(vars(tensor))
+        self._copies[id(tensor)] = constant
+        return constant
 
     def _method(self, value: Any) -> Any:
         owner = self.of(value.__self__)
@@ -288,16 +287,16 @@ class _Copy:
 
     def _reference(self, value: Any) -> Any:
         target = value()
-        made = self.of(target) if isinstance(target, nn.Module) else target
-        return value if made is target else weakref.ref(made)
+        copied = self.of(target) if isinstance(target, nn.Module) else target
+        return value if copied is target else weakref.ref(copied)
 
     def _partial(self, value: Any) -> Any:
         parts = (value.func, value.args, value.keywords)
-        made = tuple(map(self.of, parts))
+        copied = tuple(map(self.of, parts))
         attributes = self.of(vars(value))
-        if attributes is vars(value) and all(map(operator.is_, made, parts)):
+        if attributes is vars(value) and all(map(operator.is_, copied, parts)):
             return value
-        func, args, keywords = made
+        func, args, keywords = copied
         partial = functools.partial(func, *args, **keywords)
         vars(partial).update(attributes)
         return partial
@@ -305,64 +304,64 @@ class _Copy:
     def _function(self, value: Any) -> Any:
         cells = value.__closure__ or ()
         # A function may close over itself.
-        self._made[id(value)] = value
-        made = tuple(self._cell(cell) for cell in cells)
-        if all(map(operator.is_, made, cells)):
+        self._copies[id(value)] = value
+        copied = tuple(self._cell(cell) for cell in cells)
+        if all(map(operator.is_, copied, cells)):
             return value
         function = types.FunctionType(
-            value.__code__, value.__globals__, value.__name__, value.__defaults__, made
+            value.__code__, value.__globals__, value.__name__, value.__defaults__, copied
         )
         function.__kwdefaults__ = value.__kwdefaults__
         vars(function).update(vars(value))
-        self._made[id(value)] = function
+        self._copies[id(value)] = function
         return function
 
     def _callable(self, value: Any) -> Any:
-        """Return an object that is called like a function, and may stand in a module's place (nnsight's)."""
-        self._made[id(value)] = value
+        """Return an object that is called like a function, and may replace a module (nnsight's)."""
+        self._copies[id(value)] = value
         attributes = self.of(vars(value))
         if attributes is vars(value):
             return value
         try:
-            made = object.__new__(type(value))
+            copied = object.__new__(type(value))
         except TypeError:  # not made in Python
             return value
-        vars(made).update(attributes)
-        self._made[id(value)] = made
-        return made
+        vars(copied).update(attributes)
+        self._copies[id(value)] = copied
+        return copied
 
     def _cell(self, cell: Any) -> Any:
         try:
             content = cell.cell_contents
         except ValueError:  # not filled yet
             return cell
-        made = self.of(content)
-        return cell if made is content else types.CellType(made)
+        copied = self.of(content)
+        return cell if copied is content else types.CellType(copied)
 
     def _container(self, value: Any) -> Any:
         if not isinstance(value, dict) and type(value) not in _CONTAINERS:  # a named tuple, say
             return value
         # A container that holds itself is left as it is.
-        self._made[id(value)] = result = value
+        self._copies[id(value)] = result = value
         if isinstance(value, dict):
-            made = {key: self.of(item) for key, item in value.items()}
-            if not all(made[key] is item for key, item in value.items()):
+            copied = {key: self.of(item) for key, item in value.items()}
+            if not all(copied[key] is item for key, item in value.items()):
                 result = value.copy()
-                result.update(made)
+                result.update(copied)
         else:
             items = [self.of(item) for item in value]
             if not all(map(operator.is_, items, value)):
                 result = type(value)(items)
-        self._made[id(value)] = result
+        self._copies[id(value)] = result
         return result
 
     def _config(self, config: Any) -> Any:
-        made = object.__new__(type(config))
-        self._made[id(config)] = made
+        copied = object.__new__(type(config))
+        self._copies[id(config)] = copied
         # Its current answer: with an intervention in force, that depends on the caller.
-        vars(made).update(vars(config), **{IMPLEMENTATION: getattr(config, IMPLEMENTATION)})
+        vars(copied).update(vars(config), **{IMPLEMENTATION: getattr(config, IMPLEMENTATION)})
         for name in getattr(config, "sub_configs", {}):
             part = vars(config).get(name)
             if part is not None:
-                vars(made)[name] = self.of(part)
-        return made
+                vars(copied)[name] = self.of(part)
+        return copied

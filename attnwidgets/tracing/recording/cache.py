@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-# The later name first: where it is there, transformers warns of the earlier one.
+# The later name first: where it exists, transformers warns of the earlier name.
 NAMES = ("cache", "past_key_values")
 
 
@@ -58,7 +58,7 @@ def _cut(cache: Any, count: int) -> Any:
     """Return a cache without its last tokens; None if its layers do not hold all keys and values."""
     from transformers.cache_utils import DynamicLayer
 
-    # A window or a recurrent state has lost what was before.
+    # A window or a recurrent state has dropped earlier tokens.
     if not all(type(layer) is DynamicLayer for layer in getattr(cache, "layers", (None,))):
         return None
     duplicate = _shallow(cache)

@@ -41,13 +41,13 @@ def own_calls() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def own_implementation(configs: Sequence[Any], name: str, own: Callable[[], bool]) -> Iterator[None]:
-    """Let configs name another attention implementation to callers for whom `own` is true, and no others.
+def own_implementation(configs: Sequence[Any], name: str, is_own: Callable[[], bool]) -> Iterator[None]:
+    """Let configs name another attention implementation only to callers for whom `is_own` is true.
 
-    Until the block ends, a config's class is replaced by one of the same name, which answers by caller: at no
-    moment does another thread's pass see the other implementation.
+    Until the block ends, a config's class is replaced by a class of the same name, which answers by caller:
+    at no moment does another thread's pass see the changed implementation.
     """
-    entry = (own, name)
+    entry = (is_own, name)
     with _guard:
         for config in configs:
             _switched[id(config)] = (*_switched.get(id(config), ()), entry)
@@ -58,7 +58,9 @@ def own_implementation(configs: Sequence[Any], name: str, own: Callable[[], bool
     finally:
         with _guard:
             for config in configs:
-                _switched[id(config)] = tuple(other for other in _switched[id(config)] if other is not entry)
+                _switched[id(config)] = tuple(
+                    active for active in _switched[id(config)] if active is not entry
+                )
                 if not _switched[id(config)]:
                     del _switched[id(config)]
                     config.__class__ = getattr(type(config), _PLAIN)
@@ -69,10 +71,10 @@ _CLASSES: dict[type[Any], type[Any]] = {}
 
 
 class _ByCaller:
-    """Base of a config's class while somebody has switched its implementation for their own calls."""
+    """Base of a config's class while its implementation is switched for some callers."""
 
     def __init_subclass__(cls) -> None:
-        """Skip what transformers does to every new class of configs: this one is not new."""
+        """Skip the steps that transformers takes for new classes of configs: this class is not new."""
 
     def __reduce_ex__(self, _: Any) -> Any:
         # Copies and pickles are of the plain class.
@@ -86,15 +88,15 @@ def _made(kind: type[Any], state: dict[str, Any]) -> Any:
 
 
 def _by_caller(kind: type[Any]) -> type[Any]:
-    """Return the class that stands in for a config's class, made once."""
+    """Return the class that replaces a config's class; every call returns the same."""
     if kind in _CLASSES:
         return _CLASSES[kind]
 
     def read(config: Any) -> Any:
-        for own, name in reversed(_switched.get(id(config), ())):
-            if own():
+        for is_own, name in reversed(_switched.get(id(config), ())):
+            if is_own():
                 return name
-        if IMPLEMENTATION not in vars(config):  # while transformers makes another one of the same class
+        if IMPLEMENTATION not in vars(config):  # while transformers makes another config of the class
             raise AttributeError(IMPLEMENTATION)
         return vars(config)[IMPLEMENTATION]
 
@@ -108,16 +110,16 @@ def _by_caller(kind: type[Any]) -> type[Any]:
 
 
 @contextmanager
-def own_method(module: nn.Module, name: str, wrap: Wrap, own: Callable[[], bool]) -> Iterator[None]:
-    """Replace a module's method for callers for whom `own` is true.
+def own_method(module: nn.Module, name: str, wrap: Wrap, is_own: Callable[[], bool]) -> Iterator[None]:
+    """Replace a module's method for callers for whom `is_own` is true.
 
     Args:
         module: The module; the method is replaced on it alone, not on its class.
         name: The method's name.
         wrap: Takes the method, as other wrappers have left it, and returns its replacement.
-        own: Returns whether the current call is one of these callers'.
+        is_own: Returns whether the current call is by such a caller.
     """
-    key, entry = (id(module), name), (own, wrap)
+    key, entry = (id(module), name), (is_own, wrap)
     with _guard:
         if key not in _wrapped:
             _before[key] = vars(module).get(name, _MISSING)
@@ -127,7 +129,7 @@ def own_method(module: nn.Module, name: str, wrap: Wrap, own: Callable[[], bool]
         yield
     finally:
         with _guard:
-            _wrapped[key] = tuple(other for other in _wrapped[key] if other is not entry)
+            _wrapped[key] = tuple(active for active in _wrapped[key] if active is not entry)
             if not _wrapped[key]:
                 del _wrapped[key]
                 del vars(module)[name]
@@ -136,25 +138,25 @@ def own_method(module: nn.Module, name: str, wrap: Wrap, own: Callable[[], bool]
 
 
 def _dispatched(key: tuple[int, str], plain: Callable[..., Any]) -> Callable[..., Any]:
-    # A twin's copy of this closes over the twin's own method.
+    # A twin's copy of this function closes over the twin's method.
     @functools.wraps(plain)
     def dispatched(*args: Any, **kwargs: Any) -> Any:
         method = plain
-        for own, wrap in _wrapped.get(key, ()):
-            method = wrap(method) if own() else method
+        for is_own, wrap in _wrapped.get(key, ()):
+            method = wrap(method) if is_own() else method
         return method(*args, **kwargs)
 
     return dispatched
 
 
 @contextmanager
-def own_uncompiled(model: nn.Module, own: Callable[[], bool]) -> Iterator[None]:
-    """Run compiled modules uncompiled for callers for whom `own` is true: graphs ignore hooks added later."""
+def own_uncompiled(model: nn.Module, is_own: Callable[[], bool]) -> Iterator[None]:
+    """Run modules uncompiled for callers for whom `is_own` is true: graphs ignore hooks added later."""
     with ExitStack() as exits:
         for module in model.modules():
             if getattr(module, COMPILED, None) is not None:
-                plain = module._call_impl  # noqa: SLF001 - what torch calls for a module that is not compiled
-                exits.enter_context(own_method(module, COMPILED, functools.partial(_instead, plain), own))
+                plain = module._call_impl  # noqa: SLF001 - torch calls it for modules that are not compiled
+                exits.enter_context(own_method(module, COMPILED, functools.partial(_instead, plain), is_own))
         yield
 
 

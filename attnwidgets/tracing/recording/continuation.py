@@ -27,7 +27,7 @@ _OF_THE_MODEL = ("_token_id", "suppress_tokens", "bad_words_ids")
 
 
 def with_continuation(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:
-    """Return a sample with its continuation, and with the input of the decoder, if there is one."""
+    """Return a sample with its continuation, or with the input of the decoder if the model has both sides."""
     # BLIP-2 takes a decoder's ids for some language models, and passes them over for others.
     passed_over = getattr(getattr(model, "config", None), "use_decoder_only_language_model", False)
     seq2seq = "decoder_input_ids" in forward_parameters(model) and not passed_over
@@ -64,7 +64,7 @@ def with_continuation(model: Any, reader: Any, sample: Sample, target: str | Non
 
 
 def _after(prompt: Text, whole: Text) -> Text:
-    """Return the text of a prompt as it was given, with its messages and passages, and what follows it.
+    """Return the text of a prompt in the user's spelling, messages and passages, with its continuation.
 
     Args:
         prompt: The prompt.
@@ -101,12 +101,12 @@ def _read_by_decoder(model: Any, reader: Any, sample: Sample) -> list[int]:
     """Return the ids that a model gives to its decoder by itself: those of the text, shifted."""
     read: list[list[int]] = []
 
-    def keep(_: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+    def store(_: Any, args: tuple[Any, ...], kwargs: Any) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
         if isinstance(ids, torch.Tensor):
             read.append(ids[0].tolist())
 
-    handle = model.get_decoder().register_forward_pre_hook(keep, with_kwargs=True)
+    handle = model.get_decoder().register_forward_pre_hook(store, with_kwargs=True)
     inputs = collate(model, reader, [sample])
     try:
         with told_of_pass(model, inputs):
@@ -127,9 +127,9 @@ def _start_of(model: Any) -> int:
 def _target_ids(model: Any, reader: Any, sample: Sample, target: str) -> list[int]:
     """Return the ids of a decoder's text after its start.
 
-    Some tokenizers write the start themselves, with what else comes before a text (Whisper's language, task
-    and "no timestamps"); it is not written twice. Where the model generates in several languages and the
-    tokenizer names none, what comes before is what the model would begin with.
+    Some tokenizers write the start themselves, and further tokens before a text (Whisper's language, task and
+    "no timestamps"); these are not written twice. Where the model generates in several languages and the
+    tokenizer names none, the text begins with the tokens that the model generates first.
     """
     start, end = _start_of(model), getattr(reader, "eos_token_id", None)
     ids = [i for i in reader(text_target=well_formed(target))["input_ids"] if i != end]
@@ -167,18 +167,18 @@ def _generate(model: Any, reader: Any, sample: Sample, new: int) -> tuple[list[i
 def greedy(model: Any, new: int) -> Any:
     """Return options for `generate` to take the most probable token `new` times, and nothing else.
 
-    Of the model's own options, only those are kept that say where a text begins and ends and which ids it
-    never holds, and those of its family (the languages and tasks of Whisper). Beams, penalties, stop strings
-    and leftovers from other work are dropped.
+    Only those options of the model are copied that say where a text begins and ends and which ids it never
+    holds, and those of its family (the languages and tasks of Whisper). Beams, penalties, stop strings and
+    leftovers from other work are dropped.
     """
     from transformers import GenerationConfig
 
     class Alone(GenerationConfig):
         def update(self, *flags: Any, allow_custom_entries: bool = False, **values: Any) -> Any:
-            # With this flag, `generate` fills unset options from the model's own.
+            # With this flag, `generate` fills unset options from the model's.
             return values if allow_custom_entries else cast("Any", super()).update(*flags, **values)
 
-    # Whisper's own `generate` omits the decoder's first tokens, except in this mode.
+    # Whisper's `generate` omits the decoder's first tokens, except in this mode.
     options = cast("Any", Alone)(max_new_tokens=new, force_unique_generate_call=True)
     for name, value in vars(model.generation_config).items():
         if name.endswith(_OF_THE_MODEL) or not hasattr(options, name):

@@ -64,7 +64,7 @@ class Softmax:
 
 @dataclass(frozen=True)
 class _Mark:
-    """What a tensor holds: the weights of a softmax, with the keys along an axis, the last one being -1."""
+    """Marks a tensor that holds the weights of a softmax, with the keys along an axis, -1 for the last."""
 
     mode: Following
     softmax: Softmax
@@ -73,7 +73,7 @@ class _Mark:
 
 @dataclass(frozen=True)
 class _Caller:
-    """The module whose forward runs, with what it was given.
+    """The module whose forward runs, with its inputs.
 
     Attributes:
         module: The module.
@@ -86,9 +86,9 @@ class _Caller:
     continues: bool
 
     def has_tokens(self, batch: int, queries: int, keys: int) -> bool:
-        """Return whether a map is from the tokens of some states to those of the same or other ones."""
+        """Return whether a map [query, key] is between tokens of the states, the same or two of them."""
         lengths: set[int] = set()
-        # Convolutions of one position read [batch, width, token].
+        # Convolutions of width 1 read [batch, width, token].
         read = {part.in_channels for part in self.module.children() if _is_projection(part)}
         for first, second, third in (states.shape for states in self.states):
             lengths |= {second} if first == batch else set()
@@ -97,7 +97,7 @@ class _Caller:
         return queries in lengths and (keys in lengths or (self.continues and keys > queries))
 
     def batch_of(self, together: int, queries: int) -> int | None:
-        """Return the batch size in an axis of all heads of all samples; None if it is not one."""
+        """Return the batch size, from an axis that joins heads and samples; None for any other axis."""
         for axis in (1, 0):
             for states in self.states:
                 batch = states.shape[1 - axis]
@@ -109,7 +109,7 @@ class _Caller:
 def _caller() -> _Caller | None:
     """Return the innermost module with parameters that is running; None inside the attention function.
 
-    It is read from Python's own stack, so that no module needs a hook.
+    It is read from Python's stack, so that no module needs a hook.
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, without a public name
     module = None
@@ -122,9 +122,9 @@ def _caller() -> _Caller | None:
             if module is None and next(first.parameters(), None) is not None:
                 module = first
             if module is first and code.co_name == "forward":
-                given = [frame.f_locals.get(name) for name in _arguments(code)]
-                states = tuple(value for value in given if _is_states(value))
-                return _Caller(module, states, any(map(_holds_earlier, given)))
+                inputs = [frame.f_locals.get(name) for name in _arguments(code)]
+                states = tuple(value for value in inputs if _is_states(value))
+                return _Caller(module, states, any(map(_holds_earlier, inputs)))
         frame = frame.f_back
     return None
 
@@ -139,7 +139,7 @@ def _is_states(value: Any) -> TypeGuard[Tensor]:
 
 
 def _is_projection(part: nn.Module) -> TypeGuard[nn.Conv1d]:
-    """Return whether a part of a module projects each token by itself, as a convolution of one position."""
+    """Return whether a part of a module projects each token separately, as a convolution of width 1."""
     return isinstance(part, nn.Conv1d) and part.kernel_size == (1,)
 
 
@@ -154,7 +154,7 @@ class _Form:
     """The axes of a tensor in a product, in the order [batch, head, row, column].
 
     Args:
-        order: Its axes in that order; three of them if one holds all heads of all samples.
+        order: Its axes in that order; three of them if the first joins heads and samples.
         batch: Number of samples.
     """
 
@@ -167,7 +167,7 @@ class _Form:
         return turned if turned.dim() == _MAPS else turned.unflatten(0, (self.batch, -1))
 
     def written(self, maps: Tensor) -> Tensor:
-        """Return a tensor in its own form, of [batch, head, row, column]."""
+        """Return maps [batch, head, row, column] in the form of the tensor."""
         whole = maps if len(self.order) == _MAPS else maps.flatten(0, 1)
         return whole.permute(tuple(self.order.index(axis) for axis in range(len(self.order))))
 
@@ -178,7 +178,7 @@ class Following(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call a torch function, with what is recorded and changed in it."""
+        """Call a torch function, recording and changing attention in it."""
         del types
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
@@ -215,7 +215,7 @@ class Following(TorchFunctionMode):
         setattr(output, _MARK, _Mark(self, softmax))
 
     def _pass_on(self, name: str, output: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Mark what still holds the weights of a softmax."""
+        """Mark the output of an operation if it still holds the weights of a softmax."""
         if not isinstance(output, Tensor):
             return
         source = next((part for part in (*args, *kwargs.values()) if self._mark_of(part) is not None), None)
@@ -227,7 +227,7 @@ class Following(TorchFunctionMode):
             setattr(output, _MARK, _Mark(self, mark.softmax, axis))
 
     def _product(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return a product; if it is one of weights and values, recorded and edited."""
+        """Return a product; a product of weights and values is recorded and edited."""
         operands, letters = _operands(args)
         index = next((i for i, part in enumerate(operands) if self._mark_of(part) is not None), None)
         mark = None if index is None else self._mark_of(operands[index])
@@ -255,8 +255,8 @@ class Following(TorchFunctionMode):
 
     def _fused(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute a fused kernel by the attention function if tokens attend in it."""
-        given = dict(zip(_FUSED, args, strict=False)) | kwargs
-        query, key, value = (given[name] for name in _FUSED[:3])
+        arguments = dict(zip(_FUSED, args, strict=False)) | kwargs
+        query, key, value = (arguments[name] for name in _FUSED[:3])
         caller = _caller()
         if (
             caller is None
@@ -265,8 +265,8 @@ class Following(TorchFunctionMode):
             or not caller.has_tokens(query.shape[0], query.shape[2], key.shape[2])
         ):
             return func(*args, **kwargs)
-        mask = given.get("attn_mask")
-        if given.get("is_causal"):
+        mask = arguments.get("attn_mask")
+        if arguments.get("is_causal"):
             mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
         if mask is not None and mask.dtype == torch.bool:
             hidden = torch.finfo(query.dtype).min
@@ -279,24 +279,24 @@ class Following(TorchFunctionMode):
             key,
             value,
             mask,
-            scaling=given.get("scale"),
-            dropout=given.get("dropout_p") or 0.0,
+            scaling=arguments.get("scale"),
+            dropout=arguments.get("dropout_p") or 0.0,
         )
         return output.transpose(1, 2)
 
     def _whole(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute projections and attention in one call of torch by the attention function, as in `_fused`.
 
-        `nn.MultiheadAttention` is left as it is: what it makes of tokens is often one vector for all of them.
+        `nn.MultiheadAttention` is not followed: it often reduces all tokens to a single vector.
         """
-        given = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
+        arguments = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
         caller = _caller()
-        queries, keys = (given[name].shape for name in ("query", "key"))
+        queries, keys = (arguments[name].shape for name in ("query", "key"))
         if (
             caller is None
             or not _is_watched(caller.module)
             or isinstance(caller.module, nn.MultiheadAttention)
-            or adds_keys(given)
+            or adds_keys(arguments)
             or not len(queries) == len(keys) == _STATES
             or not caller.has_tokens(queries[1], queries[0], keys[0])
         ):
@@ -305,11 +305,11 @@ class Following(TorchFunctionMode):
         def attend(
             query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
         ) -> tuple[Tensor, Tensor | None]:
-            dropout = given.get("dropout_p") or 0.0
+            dropout = arguments.get("dropout_p") or 0.0
             output, weights = attention(caller.module, query, key, value, mask, dropout=dropout)
             return output.transpose(1, 2), weights
 
-        return multi_head_attention(given, attend)
+        return multi_head_attention(arguments, attend)
 
 
 def _attended(
@@ -337,7 +337,7 @@ def _attended(
 
 
 def _is_watched(module: nn.Module) -> bool:
-    """Return whether a module belongs to the model that is recorded here, or its attention is changed."""
+    """Return whether a module belongs to the model that is recorded, or its attention is changed."""
     watching = observer.get()
     return (watching is not None and id(module) in watching.names) or changer_of(module) is not None
 
@@ -366,7 +366,7 @@ def _axis_after(name: str, axis: int, source: Tensor, output: Tensor, options: t
 
 
 def _operands(args: tuple[Any, ...]) -> tuple[list[Any], tuple[str, str, str] | None]:
-    """Return the two factors of a product, and the letters of their axes and of its own; none otherwise."""
+    """Return the two factors of a product, and the letters of its axes and theirs; None if not plain."""
     if args and isinstance(args[0], str):
         factors = args[1] if len(args) == len(("equation", "factors")) else args[1:]
         left, _, out = args[0].replace(" ", "").partition("->")
@@ -390,7 +390,7 @@ def _with_operands(args: tuple[Any, ...], pair: list[Tensor]) -> tuple[Any, ...]
 def _forms(
     letters: tuple[str, str, str], index: int, axis: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """Return the orders of axes of weights, values and output; None if keys are not what is summed over.
+    """Return the orders of axes of weights, values and output; None if it does not sum over keys.
 
     Args:
         letters: The axes of the two factors and of their product.
@@ -413,7 +413,7 @@ def _forms(
 
 
 def _on_interface(modules: Sequence[nn.Module]) -> list[nn.Module]:
-    """Return those of some modules whose class asks transformers for the attention function of its config."""
+    """Return the modules whose class asks transformers for the attention function of its config."""
     kinds: dict[type[Any], bool] = {}
     for module in modules:
         kind = type(module)
@@ -435,43 +435,43 @@ def is_outside(model: nn.Module) -> bool:
     return not covered or any(attends(module) and module not in covered for module in modules)
 
 
-class _Here(threading.local):
+class _FollowedPass(threading.local):
     """The pass that is followed in a thread."""
 
     module: nn.Module | None = None
     mode: Following | None = None
 
 
-_here = _Here()
+_followed_pass = _FollowedPass()
 
 
 def _enter(module: nn.Module) -> None:
-    if _here.mode is None:
-        _here.module, _here.mode = module, Following()
-        _here.mode.__enter__()  # type: ignore[no-untyped-call]
+    if _followed_pass.mode is None:
+        _followed_pass.module, _followed_pass.mode = module, Following()
+        _followed_pass.mode.__enter__()  # type: ignore[no-untyped-call]
 
 
 def _leave(module: nn.Module) -> None:
-    if _here.mode is not None and _here.module is module:
-        mode, _here.module, _here.mode = _here.mode, None, None
+    if _followed_pass.mode is not None and _followed_pass.module is module:
+        mode, _followed_pass.module, _followed_pass.mode = _followed_pass.mode, None, None
         mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
-def following(modules: Iterable[nn.Module], own: Callable[[], bool] | None = None) -> Iterator[None]:
+def following(modules: Iterable[nn.Module], is_own: Callable[[], bool] | None = None) -> Iterator[None]:
     """Follow the calls of modules, and nothing between them, until the `with` block ends.
 
-    A call inside one that is followed already is a part of that. The mode is the innermost at work in a call,
-    so that rules of relevance apply to the product as it was edited.
+    A call inside a followed call is a part of it. The mode is the innermost at work in a call, so that rules
+    of relevance apply to the product as it was edited.
 
     Args:
         modules: A model that is recorded, or modules whose attention is changed.
-        own: Returns whether a call is to be followed; by default every one is.
+        is_own: Returns whether a call is to be followed; by default every call is.
     """
     followed = tuple(modules)
 
     def before(module: nn.Module, _: Any) -> None:
-        if own is None or own():
+        if is_own is None or is_own():
             _enter(module)
 
     def after(module: nn.Module, *_: Any) -> None:

@@ -1,4 +1,9 @@
-"""User inputs as samples that a model can read: ids, display strings and spans."""
+"""User inputs as samples that a model can read: ids, display strings and spans.
+
+`encode` tokenizes texts, `ids_sample` takes ids as they are; both label tokens by `text_of_ids`. A fast
+tokenizer reports the span of every token in the text (`_placed`). With others, spans are those in the text
+that the tokens spell (`_aligned`).
+"""
 
 from __future__ import annotations
 
@@ -29,19 +34,19 @@ _NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
 
 @dataclass
 class Sample:
-    """One input: the model's inputs, and how its tokens are shown.
+    """A user's input: the model's inputs, and how its tokens are shown.
 
     Args:
         ids: Token ids, or None without a text.
         text: Display strings and spans of the ids.
         types: Token type ids, if the tokenizer returns them.
-        others: Further model inputs, batch of one (pixel_values, input_values, ...).
+        others: Further model inputs, in a batch of 1 (pixel_values, input_values, ...).
         decoder_ids: The decoder's input, for encoder-decoder models.
         decoder_text: Display strings and spans of `decoder_ids`.
         warning: Changes to the input that readers must know.
-        sound: The recording that was given.
-        picture: The picture that was given, and what the model sees of it.
-        rule: The rule by which words are found: a name in `words.RULES`.
+        sound: The user's recording.
+        picture: The user's picture, and the part of it that the model sees.
+        rule: The rule that splits the text into words: a name in `words.RULES`.
     """
 
     ids: list[int] | None = None
@@ -98,9 +103,9 @@ def text_of_ids(
         text = "".join(f"{label} " for label in labels)
         spans = [match.span() for match in re.finditer(r"\S+", text)]
     else:
-        known = tokenizer.convert_ids_to_tokens(list(ids))
+        spellings = tokenizer.convert_ids_to_tokens(list(ids))
         # A model may have more ids than its tokenizer has tokens: rows that pad a matrix.
-        tokens = [f"⟨#{i}⟩" if token is None else str(token) for i, token in zip(ids, known, strict=True)]
+        tokens = [f"⟨#{i}⟩" if token is None else str(token) for i, token in zip(ids, spellings, strict=True)]
         specials = special_ids(tokenizer) if specials is None else specials
         special = tuple(i in specials for i in ids)
         scheme = scheme_of(tokenizer, tokens)
@@ -114,7 +119,7 @@ def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
     """Return how many tokens a model takes, or None without a limit (relative positions).
 
     The limit is in the config; a padding index in the position table (RoBERTa) costs the positions up to it.
-    With relative positions, the tokenizer's own limit counts as well.
+    With relative positions, the tokenizer's limit counts as well.
     """
     from torch import nn
 
@@ -136,7 +141,7 @@ def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
 
 
 def too_long(length: int, limit: int, extra: int = 0) -> ValueError:
-    """Return the error that names both lengths and what to do."""
+    """Return the error that names both lengths and the remedies."""
     room = f" in addition to {extra} new ones" if extra else ""
     return ValueError(
         f"text is too long: it has {length} tokens, and the model takes {limit}{room}. Shorten it, or pass "
@@ -158,7 +163,7 @@ def encode(
     chat: Chat | None = None,
     passages: tuple[Passage, ...] = (),
 ) -> Sample:
-    """Tokenize one text or pair. Half a character (a lone surrogate) becomes U+FFFD, with a warning.
+    """Tokenize a text or pair. Half a character (a lone surrogate) becomes U+FFFD, with a warning.
 
     Without offsets of its tokenizer, a text has neither messages nor passages; a warning says so.
 
@@ -170,7 +175,7 @@ def encode(
     pair = tuple(map(well_formed, texts))
     if "".join(pair).count(UNKNOWN) > "".join(texts).count(UNKNOWN):
         warnings.append(f"half characters (lone surrogates) in the text are read as {UNKNOWN}")
-    given = tuple(None if part is None else [*map(well_formed, part)] for part in (words, pair_words))
+    word_lists = tuple(None if part is None else [*map(well_formed, part)] for part in (words, pair_words))
     fast = bool(getattr(tokenizer, "is_fast", False))
     arguments: dict[str, Any] = {"add_special_tokens": specials, "verbose": False, "padding": False}
     if fast:
@@ -189,22 +194,22 @@ def encode(
     types = encoded.get("token_type_ids")
     shown = text_of_ids(tokenizer, ids)
     if fast:
-        shown = replace(_placed(shown, tokenizer, encoded, apart=chat is None), texts=pair, words=given)
+        shown = replace(_placed(shown, tokenizer, encoded, apart=chat is None), texts=pair, words=word_lists)
         shown = replace(shown, chat=chat, passages=passages)
         warnings += [] if chat is None else spelled_specials(chat, shown)
     elif chat is not None or passages:
-        what = "messages" if chat is not None else "passages"
+        units = "messages" if chat is not None else "passages"
         warnings.append(
-            f"{what} are not among the units: {type(tokenizer).__name__} reports no offsets; use its fast "
+            f"{units} are not among the units: {type(tokenizer).__name__} reports no offsets; use its fast "
             "version"
         )
     elif words is not None or pair_words is not None or text_pair is not None:
-        shown = _aligned(shown, tokenizer, pair, given)
+        shown = _aligned(shown, tokenizer, pair, word_lists)
     return Sample(ids, shown, None if types is None else list(types), warning="; ".join(warnings))
 
 
 def _not_empty(text: str, text_pair: str | None) -> list[str]:
-    """Return one text or two, after checking that they hold something."""
+    """Return a text, or two, after checking that they are not empty."""
     if not text.strip():
         raise ValueError("text is empty: give at least one word")
     if text_pair is not None and not text_pair.strip():
@@ -218,7 +223,7 @@ def _placed(shown: Text, tokenizer: Any, encoded: Any, *, apart: bool) -> Text:
     Args:
         shown: The tokens.
         tokenizer: The tokenizer.
-        encoded: What it returned.
+        encoded: Its output.
         apart: Whether special tokens have no span: nobody wrote them.
     """
     ids = list(encoded["input_ids"])
@@ -261,7 +266,7 @@ def _segments(sides: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(accumulate((side or 0 for side in sides), max))
 
 
-def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> Text:
+def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], word_lists: Any) -> Text:
     """Assign tokens without offsets to their segments: the second text begins after a separator."""
     segment = [0] * len(shown.tokens)
     if len(pair) > 1:
@@ -272,7 +277,7 @@ def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> 
         texts = (shown.texts[0][:first], shown.texts[0][first:])
         spans = tuple((b - first * s, e - first * s) for (b, e), s in zip(shown.spans, segment, strict=True))
         return Text(shown.tokens, spans, shown.special, tuple(segment), texts, (None, None))
-    words = given[0]
+    words = word_lists[0]
     if words is not None and all(shown.texts[0].find(word) >= 0 for word in words):
         return Text(shown.tokens, shown.spans, shown.special, tuple(segment), shown.texts, (words,))
     raise ValueError(
@@ -282,7 +287,7 @@ def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> 
 
 
 def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
-    """Return token ids as rows without padding, and whether one row was given.
+    """Return token ids as rows without padding, and whether there is a single row.
 
     Args:
         ids: [token] or [batch, token].
@@ -307,14 +312,16 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
             f"{MEDIA}"
         )
     single = table.dim() == 1
-    kept = torch.ones_like(table) if mask is None else _table(mask, "attention_mask")
-    if [n for n in kept.shape if n > 1] != [n for n in table.shape if n > 1]:
+    kept_mask = torch.ones_like(table) if mask is None else _table(mask, "attention_mask")
+    if [n for n in kept_mask.shape if n > 1] != [n for n in table.shape if n > 1]:
         raise ValueError(
-            f"attention_mask is {list(kept.shape)}, and input_ids are {list(table.shape)}: give one number "
-            "for each id, 0 where it is padding"
+            f"attention_mask is {list(kept_mask.shape)}, and input_ids are {list(table.shape)}: give one "
+            "number for each id, 0 where it is padding"
         )
     table = table.reshape(1, -1) if single else table
-    rows = [row[keep.bool()].tolist() for row, keep in zip(table, kept.reshape(table.shape), strict=True)]
+    rows = [
+        row[keep.bool()].tolist() for row, keep in zip(table, kept_mask.reshape(table.shape), strict=True)
+    ]
     if not all(rows):
         raise ValueError(f"attention_mask hides every token of row {rows.index([])}: give at least one token")
     return rows, single or len(rows) == 1
@@ -334,7 +341,7 @@ def _table(values: Any, argument: str) -> Tensor:
 
 
 def ids_sample(tokenizer: Any, ids: list[int], *, limit: int | None, truncation: bool, extra: int) -> Sample:
-    """Return one row of raw ids, cut to `limit` with `truncation`.
+    """Return the sample of a row of raw ids, cut to `limit` with `truncation`.
 
     Raises:
         ValueError: If there are more than `limit` (which leaves room for `extra`) without `truncation`.
@@ -348,7 +355,7 @@ def ids_sample(tokenizer: Any, ids: list[int], *, limit: int | None, truncation:
 
 
 def words_text(words: Sequence[str], text: str | None, argument: str) -> str:
-    """Return a given text, or else its words joined, after checking that the words are non-empty strings."""
+    """Return the text, joined from the words if None, after checking that words are non-empty strings."""
     if isinstance(words, str) or not all(isinstance(w, str) for w in words) or not words:
         raise ValueError(f"{argument} must be a list of words, as ['New', 'York'], not {words!r}")
     for number, word in enumerate(words):

@@ -85,7 +85,7 @@ def own_tokenizer(tokenizer: Any) -> Any:
     """Return a fast tokenizer over a user's vocabulary that does not pad or truncate by itself.
 
     Every call with other options rewrites a fast tokenizer's padding and truncation, for its next caller, or
-    for one in another thread at the same time. The vocabulary is shared, so this takes no time. Slow
+    for a caller in another thread at the same time. The vocabulary is shared, so this takes no time. Slow
     tokenizers keep no such state and are returned as they are.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -99,22 +99,22 @@ def own_tokenizer(tokenizer: Any) -> Any:
 def _unpadded(backend: Any) -> Any:
     from tokenizers import Tokenizer
 
-    made = Tokenizer(backend.model)
+    unpadded = Tokenizer(backend.model)
     for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         part = getattr(backend, name)
         if part is not None:
-            setattr(made, name, part)
-    made.encode_special_tokens = backend.encode_special_tokens
+            setattr(unpadded, name, part)
+    unpadded.encode_special_tokens = backend.encode_special_tokens
     added = backend.get_added_tokens_decoder()
     for _, token in sorted(added.items()):
-        (made.add_special_tokens if token.special else made.add_tokens)([token])
-    if _spelled(made.get_added_tokens_decoder()) == _spelled(added):
-        return made
+        (unpadded.add_special_tokens if token.special else unpadded.add_tokens)([token])
+    if _spelled(unpadded.get_added_tokens_decoder()) == _spelled(added):
+        return unpadded
     # Only a full copy keeps ids that have gaps between them.
-    made = copy.deepcopy(backend)
-    made.no_padding()
-    made.no_truncation()
-    return made
+    unpadded = copy.deepcopy(backend)
+    unpadded.no_padding()
+    unpadded.no_truncation()
+    return unpadded
 
 
 def _spelled(added: Mapping[int, Any]) -> dict[int, str]:

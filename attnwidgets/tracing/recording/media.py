@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _RATE = 16_000
 _PICTURES = 4  # dimensions of a batch of pictures
-_SOUNDS = ("input_features", "input_values")  # what models call a spectrogram, and samples
+_SOUNDS = ("input_features", "input_values")  # input names of models for a spectrogram, and for samples
 _CHANNELS = 2  # dimensions of samples by channel
 _FRAMES = 100  # in a second of a spectrogram, where a feature extractor does not say
 
 
 def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
-    """Return one image, with the text that a two-tower or vision-language processor reads with it.
+    """Return the sample of an image, and of the text that a processor of both reads with it.
 
     Without a processor `image` is the model's input: a float tensor [channel, height, width].
     """
@@ -53,9 +53,9 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
             f"image must be one picture, not {len(image)}; a trace of each is "
             "[aw.trace(model, processor, image=one) for one in pictures]"
         )
-    given, warning = as_given(image)
+    original, warning = as_given(image)
     reader = getattr(processor, "image_processor", processor)
-    image = image if given is None else _for_reader(given)
+    image = image if original is None else _for_reader(original)
     if text is None:
         read, ids, shown = dict(reader(images=image, return_tensors="pt")), None, None
     else:
@@ -67,12 +67,12 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
     def reads(pixels: NDArray[np.uint8]) -> NDArray[np.floating] | None:
         return _pixels_in(dict(reader(images=_for_reader(pixels), return_tensors="pt")))
 
-    picture = None if given is None else seen_by(reads, given, _pixels_in(read))
+    picture = None if original is None else seen_by(reads, original, _pixels_in(read))
     return Sample(ids, shown, others=read, warning=warning, picture=picture)
 
 
 def _are_several(image: Any) -> bool:
-    """Return whether this is a list of pictures, and not one as nested lists of numbers."""
+    """Return whether an argument is a list of pictures, not a picture as nested lists of numbers."""
     first = image[0] if isinstance(image, (list, tuple)) and image else None
     is_picture = hasattr(first, "getbands") or getattr(first, "ndim", 0) > 1
     return is_picture or isinstance(first, (str, PathLike))
@@ -90,7 +90,7 @@ def _opened(image: Any) -> Any:
 
     try:
         with Image.open(image) as opened:
-            return ImageOps.exif_transpose(opened)  # as it was held
+            return ImageOps.exif_transpose(opened)  # upright, as its metadata says
     except UnidentifiedImageError:
         raise ValueError(f"image={str(image)!r} is a file that holds no picture") from None
     except OSError as error:
@@ -105,7 +105,7 @@ def _for_reader(pixels: NDArray[np.uint8]) -> Any:
 
 
 def _pixels_in(read: Mapping[str, Any]) -> NDArray[np.floating] | None:
-    """Return the pixels [channel, row, column] of one picture in a model's inputs; None if there are none."""
+    """Return the pixels [channel, row, column] in a model's inputs; None without pixels or of several."""
     pixels = read.get("pixel_values")
     if not isinstance(pixels, torch.Tensor) or pixels.dim() < _PICTURES or pixels.shape[:-3].numel() != 1:
         return None
@@ -113,14 +113,14 @@ def _pixels_in(read: Mapping[str, Any]) -> NDArray[np.floating] | None:
 
 
 def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sample:
-    """Return one recording: samples [time] at `rate` hertz (by default the processor's own rate).
+    """Return the sample of a recording: samples [time] at `rate` hertz (by default the processor's rate).
 
     Without a processor `audio` is the model's input (wav2vec2's normalised samples, or a spectrogram
-    [feature, frame], of which it is not known when its frames are).
+    [feature, frame], the times of whose frames are unknown).
 
     Raises:
         ValueError: If samples are empty, not one channel of numbers, or at another rate than the
-            processor's, or fewer than the model needs for one frame; the message says what to do.
+            processor's, or fewer than the model needs for one frame; the message says how to change them.
     """
     audio, rate = _samples_of(audio, rate)
     wave = torch.as_tensor(audio)
@@ -130,19 +130,19 @@ def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sa
     if processor is not None:
         _require_reader(processor, "audio", "feature_extractor")
     reader = getattr(processor, "feature_extractor", processor)
-    own = getattr(reader, "sampling_rate", None)
-    hertz = int(rate or own or _RATE)
+    reader_rate = getattr(reader, "sampling_rate", None)
+    hertz = int(rate or reader_rate or _RATE)
     _require_wave(wave, hertz)
     wave = wave.detach().float().cpu()
     _require_enough(model, wave, hertz)
     seconds = len(wave) / hertz
     if processor is None:
         return Sample(others={"input_values": wave.reshape(1, -1)}, sound=Sound(wave.numpy(), hertz, seconds))
-    if own and int(own) != hertz:
-        up, down = (number // gcd(int(own), hertz) for number in (int(own), hertz))
+    if reader_rate and int(reader_rate) != hertz:
+        up, down = (number // gcd(int(reader_rate), hertz) for number in (int(reader_rate), hertz))
         raise ValueError(
-            f"audio is at {hertz:,} Hz, and {type(reader).__name__} reads {own:,} Hz: pass "
-            f"audio=scipy.signal.resample_poly(audio, {up}, {down}), sampling_rate={own}"
+            f"audio is at {hertz:,} Hz, and {type(reader).__name__} reads {reader_rate:,} Hz: pass "
+            f"audio=scipy.signal.resample_poly(audio, {up}, {down}), sampling_rate={reader_rate}"
         )
     read = dict(reader(wave.numpy(), sampling_rate=hertz, return_tensors="pt"))
     read.pop("attention_mask", None)
@@ -157,27 +157,29 @@ def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sa
 
 
 def _samples_of(audio: Any, rate: int | None) -> tuple[Any, int | None]:
-    """Return samples and their rate, of a file, of a data set's entry or decoder, or as they were given.
+    """Return the samples and the rate of a file, or of a data set's entry or decoder; others unchanged.
 
     Raises:
-        ValueError: If a file cannot be read, or is of another rate than the one that is named.
+        ValueError: If a file cannot be read, or its rate differs from `rate`.
     """
-    held: int | None = None
+    stored_rate: int | None = None
     if isinstance(audio, (str, PathLike)):
-        audio, held = _sound_in(str(audio))
+        audio, stored_rate = _sound_in(str(audio))
     elif isinstance(audio, Mapping):
         samples = next((audio[name] for name in ("array", "raw") if name in audio), None)
         if samples is None:
             raise ValueError(
                 f"audio is a mapping with {listed(audio)}; one of a data set has 'array' and 'sampling_rate'"
             )
-        audio, held = samples, audio.get("sampling_rate")
+        audio, stored_rate = samples, audio.get("sampling_rate")
     elif callable(getattr(audio, "get_all_samples", None)):  # torchcodec's, of data sets
         decoded = audio.get_all_samples()
-        audio, held = decoded.data, decoded.sample_rate
-    if held is not None and rate is not None and int(held) != int(rate):
-        raise ValueError(f"audio is at {int(held):,} Hz, and sampling_rate says {int(rate):,}: leave it out")
-    return audio, rate if held is None else int(held)
+        audio, stored_rate = decoded.data, decoded.sample_rate
+    if stored_rate is not None and rate is not None and int(stored_rate) != int(rate):
+        raise ValueError(
+            f"audio is at {int(stored_rate):,} Hz, and sampling_rate says {int(rate):,}: leave it out"
+        )
+    return audio, rate if stored_rate is None else int(stored_rate)
 
 
 def _sound_in(path: str) -> tuple[Any, int]:
@@ -206,7 +208,7 @@ def _sound_in(path: str) -> tuple[Any, int]:
 
 
 def _require_wave(wave: torch.Tensor, hertz: int) -> None:
-    """Raise a ValueError unless these are samples of one channel."""
+    """Raise a ValueError unless these are samples of a single channel."""
     if hertz <= 0:
         raise ValueError(f"sampling_rate must be above 0, the samples in a second, not {hertz}")
     if wave.dim() != 1:
@@ -224,7 +226,7 @@ def _require_wave(wave: torch.Tensor, hertz: int) -> None:
 
 
 def _require_enough(model: Any, wave: torch.Tensor, hertz: int) -> None:
-    """Raise a ValueError if a sound is shorter than one frame of a model that reads samples."""
+    """Raise a ValueError if a sound is shorter than a frame of a model that reads samples."""
     config = getattr(model, "config", None)
     result = convolutions_of(getattr(config, "encoder", config))
     if result is not None and len(wave) < result[1]:
@@ -235,13 +237,15 @@ def _require_enough(model: Any, wave: torch.Tensor, hertz: int) -> None:
 
 
 def _require_fit(model: Any, reader: Any, read: Mapping[str, Any]) -> None:
-    """Raise a ValueError if a processor makes something else of a sound than the model reads."""
-    wanted = getattr(model, "main_input_name", None)
+    """Raise a ValueError if a processor returns other inputs for a sound than the model reads."""
+    input_name = getattr(model, "main_input_name", None)
     bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
-    made = read.get("input_features")
-    if wanted in _SOUNDS and wanted not in read:
-        fault = f"{type(model).__name__} reads {wanted}, and {type(reader).__name__} makes {', '.join(read)}"
-    elif wanted == "input_features" and bins and int(bins) not in made.shape[1:]:  # type: ignore[union-attr]
+    features = read.get("input_features")
+    if input_name in _SOUNDS and input_name not in read:
+        fault = (
+            f"{type(model).__name__} reads {input_name}, and {type(reader).__name__} makes {', '.join(read)}"
+        )
+    elif input_name == "input_features" and bins and int(bins) not in features.shape[1:]:  # type: ignore[union-attr]
         count = getattr(reader, "feature_size", "others")
         fault = f"{type(model).__name__} reads {bins} bands, and {type(reader).__name__} makes {count}"
     else:
@@ -250,14 +254,14 @@ def _require_fit(model: Any, reader: Any, read: Mapping[str, Any]) -> None:
 
 
 def _require_reader(processor: Any, kind: str, part: str) -> None:
-    """Raise a ValueError for what reads text, or the other of picture and sound, in place of a processor."""
-    other = ("pictures", "sound") if kind == "image" else ("sound", "pictures")
+    """Raise a ValueError unless a processor reads `kind`: it reads text only, or the other medium."""
+    media = ("pictures", "sound") if kind == "image" else ("sound", "pictures")
     reader = getattr(processor, "feature_extractor", processor)
     sounds = hasattr(reader, "sampling_rate")
     pictures = not sounds and "pixel_values" in (getattr(reader, "model_input_names", None) or ())
     if not hasattr(processor, part) and (sounds if kind == "image" else pictures):
         raise ValueError(
-            f"{kind} needs a processor of {other[0]}, and {type(processor).__name__} reads {other[1]}; pass "
+            f"{kind} needs a processor of {media[0]}, and {type(processor).__name__} reads {media[1]}; pass "
             "the model's processor (transformers.AutoProcessor)"
         )
     if text_tokenizer(processor) is processor and not hasattr(processor, part):

@@ -1,4 +1,4 @@
-"""The module calls of one pass that contain each attention call, with their inputs."""
+"""The module calls of a pass that contain each attention call, with their inputs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Invocation:
 
 
 class Watch:
-    """Keeps the module calls that contain each attention call, and all calls of some other modules.
+    """Stores the module calls that contain each attention call, and all calls of some other modules.
 
     Args:
         model: The model that is about to run.
-        others: These modules.
+        others: Modules all of whose calls are stored.
     """
 
     def __init__(self, model: nn.Module, others: Collection[nn.Module] = ()) -> None:
@@ -50,7 +50,7 @@ class Watch:
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Enter a module: a forward pre-hook."""
-        self.stack.append(Invocation(module, _kept(args), _kept(kwargs)))
+        self.stack.append(Invocation(module, _stable(args), _stable(kwargs)))
 
     def after(self, module: nn.Module, _: tuple[Any, ...], __: dict[str, Any], output: Any) -> None:
         """Leave a module: a forward hook."""
@@ -64,13 +64,13 @@ class Watch:
             done.output = output
 
     def norm(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Keep the input of a norm outside all blocks: a forward pre-hook."""
+        """Store the input of a norm outside all blocks: a forward pre-hook."""
         inside = any(id(invocation.module) in self.elements for invocation in self.stack)
         if not inside and args and isinstance(args[0], Tensor):
             self.norms.append((args[0], module))
 
     def attention(self, index: int, values: Tensor) -> None:
-        """Keep the module calls around an attention call, and its values."""
+        """Store the module calls around an attention call, and its values."""
         for invocation in self.stack:
             invocation.calls.append(index)
         self.around.append(tuple(self.stack))
@@ -82,7 +82,7 @@ class Watch:
         elements = [outer for outer in candidates if id(outer.module) in self.elements]
         if elements:
             return elements[0]
-        # No module list: the outermost module that is repeated, or the one around a single attention.
+        # No module list: the outermost module that is repeated, or the module around a single attention.
         if len(stack_calls) > 1 and candidates:
             return candidates[0]
         if len(candidates) > 2:  # noqa: PLR2004 - a model, a block and its attention
@@ -105,7 +105,7 @@ def watching(model: nn.Module, others: Collection[nn.Module] = ()) -> Iterator[W
     with ExitStack() as exits:
         for module in model.modules():
             if next(module.children(), None) is not None:
-                # Before the user's own hooks, which run again when the block is called again.
+                # Before the user's hooks, which run again when the block is called again.
                 handle = module.register_forward_pre_hook(watch.before, prepend=True, with_kwargs=True)
                 exits.callback(handle.remove)
                 exits.callback(module.register_forward_hook(watch.after, with_kwargs=True).remove)
@@ -120,17 +120,17 @@ def is_hidden(value: Any) -> bool:
 
 
 def is_cache(value: Any) -> bool:
-    """Return whether a value is one of transformers' key-value caches."""
+    """Return whether a value is a key-value cache of transformers."""
     return hasattr(value, "batch_repeat_interleave")
 
 
-def _kept(value: Any) -> Any:
+def _stable(value: Any) -> Any:
     """Return inputs safe from later in-place operations of the model."""
     if is_hidden(value):
         return value.clone()
     if isinstance(value, (dict, UserDict)):  # a UserDict holds keys and values that blocks share
-        kept = {name: _kept(item) for name, item in value.items()}
-        return type(value)(kept) if isinstance(value, UserDict) else kept
+        items = {name: _stable(item) for name, item in value.items()}
+        return type(value)(items) if isinstance(value, UserDict) else items
     if type(value) in (tuple, list):
-        return type(value)(_kept(item) for item in value)
+        return type(value)(_stable(item) for item in value)
     return copy.deepcopy(value) if is_cache(value) else value

@@ -1,4 +1,9 @@
-"""Record every attention call of one forward pass, and check that recording changed nothing."""
+"""Record every attention call of a forward pass, and check that recording changed nothing.
+
+`record` runs a twin once inside `recording`, in which every attention call is passed to a `Recording`, the
+observer of the attention function. A plain pass then has to give the same output (`_proof`), once per
+architecture. Where attention cannot be recorded, the weights that the model returns are taken (`_returned`).
+"""
 
 from __future__ import annotations
 
@@ -68,17 +73,17 @@ if TYPE_CHECKING:
     Edit = Callable[[int, nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
     # (index of the call, values [batch, kv head, key, dim])
     Reader = Callable[[int, Tensor], None]
-    # (module, what its heads return [batch, head, query, dim])
+    # (module, outputs of its heads [batch, head, query, dim])
     Listener = Callable[[nn.Module, Tensor], None]
 
 _EAGER_MAPS = 4  # maps that eager attention holds of a layer: scores, with mask, in and after the softmax
-_ROUNDING = 5e-2  # what half precision, summed in another order over many layers, may change an output by
+_ROUNDING = 5e-2  # relative change of an output by half precision, summed in another order over many layers
 _proved: set[tuple[object, ...]] = set()
 
 
 @dataclass(frozen=True)
 class Call:
-    """The inputs of one attention call, from which its weights follow.
+    """The inputs of an attention call, from which its weights follow.
 
     Args:
         name: The module's name in the model.
@@ -86,7 +91,8 @@ class Call:
         key: [batch, kv head, key, dim].
         settings: mask, scaling, softcap, position_bias and sink of the call; a long text's mask as a
             `CausalMask`.
-        weights: [batch, head, query, key], kept only if an edit makes them differ from those that follow.
+        weights: [batch, head, query, key], only if an edit makes them differ from
+            those that follow from query and key.
     """
 
     name: str
@@ -121,7 +127,7 @@ class Call:
         return RecordedLayer(self, sample, queries, keys)
 
     def fingerprint(self) -> Tensor:
-        """Return numbers of the first sample that differ if the pass was another one: the queries."""
+        """Return the queries of the first sample [head, query, dim], by which passes are told apart."""
         return self.query[0]
 
     def readable(self) -> Tensor:
@@ -139,7 +145,7 @@ class Call:
 
 @dataclass(frozen=True)
 class FollowedCall:
-    """The weights and values of an attention that its module computed itself; its scores are not known.
+    """The weights and values of an attention that its module computed itself, without its scores.
 
     Args:
         name: The module's name in the model.
@@ -177,7 +183,7 @@ class FollowedCall:
         return FollowedLayer(self, sample, queries, keys)
 
     def fingerprint(self) -> Tensor:
-        """Return numbers of the first sample that differ if the pass was another one: the weights."""
+        """Return the weights of the first sample [head, query, key], by which passes are told apart."""
         return self.weights[0]
 
     def readable(self) -> Tensor:
@@ -191,12 +197,12 @@ class FollowedCall:
 
 @dataclass
 class Recording:
-    """The calls of one pass, in the order they were made; an observer of the attention function.
+    """The calls of a pass, in the order they were made; an observer of the attention function.
 
-    `fuses` says that the model is one for transformers' sdpa attention, and `hides_later` that the pass has
-    left out a causal mask as that does. `keeps_bits` says that the model is set to eager attention.
-    `softmaxes` are those of modules that compute attention themselves, whose weights are kept if `keeps` says
-    so.
+    `fuses` says that the model supports transformers' sdpa attention, and `hides_later` that the pass has
+    left out a causal mask as sdpa does. `keeps_bits` says that the model is set to eager attention.
+    `softmaxes` are those of modules that compute attention themselves, whose weights are stored if `keeps` is
+    True.
     """
 
     names: Mapping[int, str]
@@ -211,7 +217,7 @@ class Recording:
     keeps_bits: bool = False
 
     def fuses_weights(self, n_bytes: int) -> bool:
-        """Return whether weights of so many bytes that nobody reads are left to fused attention."""
+        """Return whether fused attention computes weights of so many bytes, if nobody reads them."""
         return not self.keeps_bits or n_bytes > FUSED_BYTES
 
     def see(
@@ -225,7 +231,7 @@ class Recording:
         *,
         changed: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Keep a call's inputs (its weights only if edited) and apply the edits.
+        """Store a call's inputs (its weights only if edited) and apply the edits.
 
         `changed` says that the weights differ from those that follow from queries and keys.
 
@@ -234,16 +240,16 @@ class Recording:
         """
         unedited = weights
         weights, value = self._edited(module, weights, value)
-        kept = weights.detach() if changed or weights is not unedited else None
-        self._keep(module, query, key, settings, kept)
+        edited = weights.detach() if changed or weights is not unedited else None
+        self._keep(module, query, key, settings, edited)
         return weights, value
 
     def follow(self, module: nn.Module, weights: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Apply the edits to a call outside the attention function, and keep its weights and values."""
+        """Apply the edits to a call outside the attention function, and store its weights and values."""
         weights, value = self._edited(module, weights, value)
-        # Numbers that nobody reads take no memory.
-        kept = weights.detach() if self.keeps else weights.new_full((1,), torch.nan).expand(weights.shape)
-        self.calls.append(FollowedCall(self.name_of(module), kept, value.detach()))
+        # Weights that nobody reads are views of a single NaN, which take no memory.
+        stored = weights.detach() if self.keeps else weights.new_full((1,), torch.nan).expand(weights.shape)
+        self.calls.append(FollowedCall(self.name_of(module), stored, value.detach()))
         return weights, value
 
     def _edited(self, module: nn.Module, weights: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -255,13 +261,13 @@ class Recording:
         return weights, value
 
     def name_of(self, module: nn.Module) -> str:
-        """Return a module's name in the model; that of its class if it is in none."""
+        """Return a module's name in the model; the name of its class if it is not part of the model."""
         return self.names.get(id(module), type(module).__name__)
 
     def keep_unread(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]
     ) -> bool:
-        """Keep a call's inputs without its weights; keep nothing and return False if edits need weights."""
+        """Store a call's inputs without its weights; store nothing and return False if edits need weights."""
         if self.edits:
             return False
         for reader in self.readers:
@@ -308,12 +314,12 @@ def recording(
         model: A twin that `borrowed` yields.
         edits: Called at every attention call, in order; each may replace weights and values.
         listeners: Called after every attention call with its head outputs.
-        readers: Called at every attention call with its values. Unlike edits, they do not make a long text's
-            weights be held whole.
+        readers: Called at every attention call with its values. Unlike edits, they do not require all weights
+            of a long text at once.
         fuses: Whether a long text's causal mask may be left out, as for sdpa. Not where blocks are to run
             again by themselves: they are given the mask.
-        keeps: Whether the weights of modules that compute attention themselves are kept. Others follow from
-            what a call keeps anyway.
+        keeps: Whether the weights of modules that compute attention themselves are stored. Other weights
+            follow from queries and keys, which every call stores.
     """
     register()
     names = {id(module): name for name, module in model.named_modules()}
@@ -340,11 +346,11 @@ def recording(
 
 @dataclass(frozen=True)
 class Pass:
-    """One recorded forward pass.
+    """A recorded forward pass.
 
     Args:
         outputs: The model's output.
-        stacks: By stack, one call per layer; or the weights [batch, head, query, key] that it returned.
+        stacks: By stack, the call of every layer; or the weights [batch, head, query, key] that it returned.
         blocks: By stack, its blocks; without stacks whose weights the model returned.
         note: A note for readers on how it was recorded; "" if there is none.
         mixing: By path of a block, its runs with mixers other than attention, of the whole batch.
@@ -366,7 +372,7 @@ class NoAttentionError(UnsupportedModelError):
     """Raised after a pass of a model whose blocks mix tokens, but not by attention that can be seen.
 
     Attributes:
-        outputs: What the model returned.
+        outputs: The model's output.
         blocks: Its blocks.
         mixing: By path of a block, its runs with mixers other than attention.
     """
@@ -391,7 +397,7 @@ def forward_parameters(model: Any) -> frozenset[str]:
     inner = unpeft(model)
     kind: Any = type(inner)
     try:
-        # TorchScript has another kind of object there.
+        # In TorchScript, `forward` is not a Python function.
         if "forward" not in vars(inner) and inspect.isfunction(inspect.getattr_static(kind, "forward", None)):
             return _parameters_of_class(kind)
         return frozenset(inspect.signature(inner.forward).parameters)
@@ -404,12 +410,12 @@ def forward_parameters(model: Any) -> frozenset[str]:
 
 @functools.cache
 def _parameters_of_class(kind: Any) -> frozenset[str]:
-    # A trace asks nine times, and inspecting a signature takes as long as a small layer.
+    # A trace calls this nine times, and inspecting a signature takes as long as a small layer.
     return frozenset([*inspect.signature(kind.forward).parameters][1:])
 
 
 def only_last_logits(model: Any) -> dict[str, Any]:
-    """Return the argument by which a forward computes logits for the last token alone; none if it has none.
+    """Return the argument by which a forward computes logits for the last token alone; {} if it has none.
 
     It is an index: given a count, Gemma 4 drops the other tokens from its last blocks.
     """
@@ -467,7 +473,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     stacks = _stacks_of(model, session.calls)
     gaps = _of_lost(model, session)
     if not is_on_interface(model) and (gaps or not _is_even(session.calls, stacks)):
-        # Weights that the model returns may show what could not be followed.
+        # Weights that the model returns may cover attention that could not be followed.
         with suppress(UnsupportedModelError):
             return _returned(model, inputs, options, _unseen(model, session))
     gaps = [f"{gap}; its map is missing, and rollout over all layers is refused" for gap in gaps]
@@ -545,10 +551,10 @@ def _stacks_of(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> dict[s
     return {stack: [layers[number] for number in numbers] for stack, numbers in by_name.items()}
 
 
-def _require_taken(model: nn.Module, given: Collection[str], error: TypeError) -> None:
-    """Raise an UnsupportedModelError if an error says that a forward does not take one of its arguments."""
+def _require_taken(model: nn.Module, arguments: Collection[str], error: TypeError) -> None:
+    """Raise an UnsupportedModelError if an error says that a forward does not take an argument."""
     refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-    if refused is not None and refused[1] in given:
+    if refused is not None and refused[1] in arguments:
         raise UnsupportedModelError(
             f"The attention of {type(model).__name__} cannot be traced: its forward() does not take "
             f"{refused[1]!r}, which transformers models do. {_inside(model)}aw.trace_module(module, numbers) "
@@ -557,12 +563,12 @@ def _require_taken(model: nn.Module, given: Collection[str], error: TypeError) -
 
 
 def _inside(model: nn.Module) -> str:
-    """Return advice on the transformers model that a class of the user's own holds; "" if it holds none."""
-    held = [name for name, part in model.named_modules() if name and hasattr(part, "get_input_embeddings")]
-    if not held:
+    """Return advice on the transformers model inside a user's module; "" if it contains none."""
+    paths = [name for name, part in model.named_modules() if name and hasattr(part, "get_input_embeddings")]
+    if not paths:
         return ""
     return (
-        f"The transformers model in it can be traced: aw.trace(model.{held[0]}, ...); so can all of it, if "
+        f"The transformers model in it can be traced: aw.trace(model.{paths[0]}, ...); so can all of it, if "
         "its forward() takes return_dict and returns an output object with logits. "
     )
 
@@ -570,8 +576,8 @@ def _inside(model: nn.Module) -> str:
 def _over_tokens(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> list[int]:
     """Return the indices of the calls that read tokens.
 
-    A model may also read the states of one token after several blocks (Inkling 2): that mixes no tokens, and
-    they stand on the axis of heads.
+    A model may also attend from a token to its states after earlier blocks (Inkling 2): such calls mix no
+    tokens, and have the tokens on the axis of heads.
     """
     modules = dict(model.named_modules())
     alone = {call.name for call in calls if call.name in modules and not projects(modules[call.name])}
@@ -582,7 +588,7 @@ def _over_tokens(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> list
 
 
 def _repeats(calls: Sequence[Call | FollowedCall], index: int) -> bool:
-    """Return whether a call reads with the scores of the one before it: one map, other values."""
+    """Return whether a call reads with the scores of the call before it: the same map, other values."""
     if not index:
         return False
     before, call = calls[index - 1], calls[index]
@@ -619,7 +625,7 @@ def _of_followed(model: nn.Module, session: Recording) -> str:
 
 
 def _of_lost(model: nn.Module, session: Recording) -> list[str]:
-    """Return clauses on attention whose softmax met no values; the first layer stands for all of its kind."""
+    """Return clauses on attention whose softmax met no values: of every class, the first layer."""
     modules = dict(model.named_modules())
     first: dict[str, Softmax] = {}
     for softmax in lost(session.softmaxes, [call.name for call in session.calls], model):
@@ -643,18 +649,18 @@ def _proof(
     outputs: Any,
     session: Recording,
 ) -> tuple[str, str]:
-    """Compare a recorded pass with a plain one, unless a pass like it was compared before.
+    """Compare a recorded pass with a plain pass, unless a similar pass was compared before.
 
     Returns:
         Why the recorded pass is not the model's, and a note for readers if it is; "" for neither.
     """
     length = max(call.shape[-1] for call in session.calls)
     largest = max(math.prod(call.shape) * call.dtype.itemsize for call in session.calls)
-    # A pass that leaves out its mask, or fuses attention, is another computation than one that does not.
+    # A pass that leaves out its mask, or fuses attention, is a different computation.
     ways = (session.hides_later, largest > LONG_BYTES and session.fuses_weights(largest))
     parts = attention_of(model)
     proof = None if parts is None else (*architecture(model), parts, length.bit_length(), *ways)
-    # With an intervention in force, a plain pass returns something else on purpose.
+    # With an intervention in force, the output of a plain pass differs on purpose.
     if (proof and proof in _proved) or _changed(model):
         return "", ""
     difference, is_eager = _difference(model, inputs, options, outputs, largest)
@@ -694,12 +700,13 @@ def _difference(
     outputs: Any,
     largest: int,
 ) -> tuple[float, bool]:
-    """Return the relative difference of the recorded output from a plain one, 0 if they agree.
+    """Return the relative difference of the recorded output from that of a plain pass, 0 if they agree.
 
-    The user's own implementation is compared first. Where it is one of transformers', and the recorded output
-    is that of eager attention, rounding in half precision or on an accelerator explains a difference of as
-    much as `_ROUNDING`; a larger one is returned together with True. For a long text, whose weights eager
-    attention holds whole (`largest` bytes per layer), sdpa comes first, and eager only if memory allows.
+    The implementation that the user chose is compared first. If it is part of transformers, and the recorded
+    output is that of eager attention, rounding in half precision or on an accelerator explains a difference
+    of as much as `_ROUNDING`; a larger difference is returned together with True. For a long text, whose
+    weights eager attention computes at once (`largest` bytes per layer), sdpa comes first, and eager only if
+    memory allows.
     """
     ours = main_output(outputs)
     if ours is None:
@@ -733,7 +740,7 @@ def _difference(
 
 
 def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
-    """Return the implementations that a recorded pass is compared with, in order; None is the user's own."""
+    """Return the implementations that a recorded pass is compared with, in order; None for the user's."""
     chosen = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if chosen == "eager" and largest > LONG_BYTES and supports_sdpa(model):
         return ("sdpa", "eager")
@@ -749,19 +756,20 @@ def _returned(
 ) -> Pass:
     """Return a pass whose weights are those that the model returns itself.
 
-    `calls` are those of the refused recording: where they have a sink, rows that sum to one are not applied.
+    `calls` are those of the refused recording. If they have sinks, returned rows that sum to 1 leave out the
+    share of the sinks and are refused.
     """
     if _changed(model):
         raise UnsupportedModelError(
             f"Interventions do not reach the attention of {type(model).__name__}: {reason}."
         )
-    outputs, given, note = returned_weights(model, inputs, options, reason)
+    outputs, weights, note = returned_weights(model, inputs, options, reason)
     without = sum(isinstance(call, FollowedCall) or call.settings["sink"] is None for call in calls)
-    layers = [layer for stack in given.values() for layer in stack]
+    layers = [layer for stack in weights.values() for layer in stack]
     whole = sum(bool(((layer.sum(-1) - 1).abs() < tolerance(layer)).all()) for layer in layers)
     if without < len(calls) and whole > without:
         raise UnsupportedModelError(
             f"The attention of {type(model).__name__} cannot be traced: {reason}, and the rows that it "
             f"returns leave out the share of its sink. {ELSEWHERE}"
         )
-    return Pass(outputs, given, note=note)
+    return Pass(outputs, weights, note=note)

@@ -37,16 +37,16 @@ def returned_weights(
         reason: Why its attention was not recorded, in words.
 
     Returns:
-        The output of the user's own implementation; weights [batch, head, query, key] of every layer by
-        stack; and a note for readers.
+        The output of the implementation that the user chose; weights [batch, head, query, key] of every layer
+        by stack; and a note for readers.
 
     Raises:
-        UnsupportedModelError: If it returns none, or what it returns cannot be attention weights.
+        UnsupportedModelError: If it returns no weights, or numbers that cannot be attention weights.
         ValueError: If two passes on the same input differ.
     """
     name = type(model).__name__
     require_room_for_maps(model, inputs, f"is what it returns itself ({reason})")
-    # A user's own function is called for its weights; transformers' fused functions return none.
+    # A user's attention function is called for its weights; transformers' fused functions return none.
     is_custom = not is_transformers_own(model)
     why = f"The attention of {name} cannot be traced: {reason}, and"
     real, before = inputs.get("attention_mask"), torch.get_rng_state()
@@ -59,11 +59,11 @@ def returned_weights(
             raise UnsupportedModelError(f"{why} it takes no output_attentions. {ELSEWHERE}") from error
         draws = not torch.equal(before, torch.get_rng_state())
         again = _weights_in(model(**inputs, **options, output_attentions=True), real) if draws else {}
-    given = _weights_in(outputs, real)
-    if not given:
+    weights = _weights_in(outputs, real)
+    if not weights:
         function = "by its own attention function" if is_custom else "under eager attention"
         raise UnsupportedModelError(f"{why} it returned none {function}. {ELSEWHERE}")
-    if not all(_are_weights(layer) for layers in given.values() for layer in layers):
+    if not all(_are_weights(layer) for layers in weights.values() for layer in layers):
         raise UnsupportedModelError(
             f"{why} the attention that it returns is not weights: some values are negative, or rows sum to "
             f"more than 1. {ELSEWHERE}"
@@ -74,23 +74,23 @@ def returned_weights(
     )
     if draws:
         require_repeatable(model, inputs, options)
-        note += _of_draws(given, again)
-    for stack, layers in given.items():
+        note += _of_draws(weights, again)
+    for stack, layers in weights.items():
         # Over one token, every head's map is 1.
         if all(
             min(layer.shape[1], layer.shape[3]) > 1 and bool((layer == layer[:, :1]).all())
             for layer in layers
         ):
             note += f"; it returned one map for all {layers[0].shape[1]} heads of a layer, shown as one head"
-            given[stack] = tuple(layer[:, :1] for layer in layers)
+            weights[stack] = tuple(layer[:, :1] for layer in layers)
     if is_custom or set(functions_of(model)) == {"eager"}:
-        return outputs, given, note
+        return outputs, weights, note
     plain = model(**inputs, **options)
     difference = _difference(plain, outputs, inputs)
     if difference:
         require_repeatable(model, inputs, options)
         note += f"; these are the weights of eager attention, which changes its output by {difference:.2g}"
-    return plain, given, note
+    return plain, weights, note
 
 
 def require_room_for_maps(model: nn.Module, inputs: Mapping[str, Any], why: str) -> None:
@@ -125,34 +125,34 @@ def require_repeatable(model: nn.Module, inputs: Mapping[str, Any], options: Map
 
 def _weights_in(outputs: Any, real: Tensor | None) -> dict[str, tuple[Tensor, ...]]:
     """Return the weights [batch, head, query, key] of every layer that an output holds, by stack."""
-    given: dict[str, tuple[Tensor, ...]] = {}
+    by_stack: dict[str, tuple[Tensor, ...]] = {}
     for stack in OUTPUTS:
         layers = weights_in(outputs, stack, real)
         if isinstance(layers, torch.Tensor):
             layers = (layers,)
         if layers and all(isinstance(layer, torch.Tensor) for layer in layers):
-            given[stack] = tuple(layer.detach() for layer in layers)
-    return given
+            by_stack[stack] = tuple(layer.detach() for layer in layers)
+    return by_stack
 
 
-def _of_draws(given: Mapping[str, Sequence[Tensor]], again: Mapping[str, Sequence[Tensor]]) -> str:
+def _of_draws(weights: Mapping[str, Sequence[Tensor]], again: Mapping[str, Sequence[Tensor]]) -> str:
     """Return a clause on a model whose weights change from pass to pass; "" if they do not."""
-    pairs = (pair for stack in given for pair in zip(given[stack], again[stack], strict=True))
+    pairs = (pair for stack in weights for pair in zip(weights[stack], again[stack], strict=True))
     if all(apart(first, second) <= tolerance(first) for first, second in pairs):
         return ""
     return "; it draws at random in every pass, so that the weights and places of two passes differ"
 
 
 def _are_weights(layer: Tensor) -> bool:
-    """Return whether numbers can be attention weights: none negative, no row above one; a sink takes some."""
+    """Return whether numbers can be attention weights: at least 0, and at most 1 in the sum of every row."""
     sums = layer.sum(-1, dtype=torch.float64)
-    # NaN is neither: reading it raises an error that names it.
+    # NaN passes: reading it raises an error that names it.
     return not bool((layer < 0).any()) and not bool((sums > 1 + tolerance(layer)).any())
 
 
-def _difference(plain: Any, other: Any, inputs: Mapping[str, Any]) -> float:
-    """Return by how much two outputs differ, by the largest number of the first; 0 for rounding."""
-    first, second = main_output(plain), main_output(other)
+def _difference(plain: Any, compared: Any, inputs: Mapping[str, Any]) -> float:
+    """Return the difference of two outputs, relative to the largest number; 0 within rounding."""
+    first, second = main_output(plain), main_output(compared)
     if first is None or second is None or first.shape != second.shape:
         return 0.0
     keep = kept_positions(inputs, first)
@@ -164,8 +164,8 @@ def attention_of(model: nn.Module) -> Hashable | None:
     """Return a key of the functions that compute a model's attention; None if they have no identity.
 
     Attention functions may be registered or replaced, and modules set to be (not) causal, without a
-    trace in the config. Hooks and replaced methods may do anything, also something else in the next pass;
-    but for the hooks that transformers leaves on a model whose attentions or hidden states were requested.
+    trace in the config. Hooks and replaced methods may do anything, and differ from pass to pass, except the
+    hooks that transformers leaves on a model whose attentions or hidden states were requested.
     """
     flags: set[tuple[type, float | None, float | None]] = set()
     for module in model.modules():
@@ -224,7 +224,7 @@ def apart(ours: Tensor, reference: Tensor) -> float:
         if differs.any():
             gaps.append((first - second)[differs].abs().max().cpu())
         sizes.append(float(second[second.isfinite()].abs().max()) if second.isfinite().any() else 0.0)
-    return float(torch.stack(gaps).max()) / max(sizes)  # NaN if only one of them is
+    return float(torch.stack(gaps).max()) / max(sizes)  # NaN if a single side is
 
 
 def main_output(outputs: Any) -> Tensor | None:

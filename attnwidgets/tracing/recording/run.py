@@ -1,4 +1,9 @@
-"""aw.trace: run a model once on an input and record its attention."""
+"""aw.trace: run a model once on an input and record its attention.
+
+`trace` sorts its arguments into an `Input`, from which `_samples` makes one `Sample` or several. `_run` reads
+these in batches with a twin of the model, and divides every recorded pass into traces. If attention cannot be
+recorded, it traces the samples without attention.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +89,7 @@ class RowOptions(PassOptions, total=False):
 
 
 class TextOptions(PassOptions, total=False):
-    """Options for one input."""
+    """Options for a single input."""
 
     text_pair: str | None
     words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None
@@ -130,7 +135,7 @@ class Input:
 
     @property
     def kind(self) -> str:
-        """What it is, in words; `TEXT` for a text or several."""
+        """The kind of input, in words; `TEXT` for a text or several."""
         kinds = {
             "a picture": self.image,
             "sound": self.audio,
@@ -164,7 +169,7 @@ class Input:
             raise ValueError("passages= are parts of one text: give it as text=, or as messages=")
 
 
-# A list of texts gives a list of traces, wherever the list stands; rows of ids are several or one.
+# A list of texts, as second or third argument, gives a list of traces; ids, a trace or a list.
 @overload
 def trace(model: Any, tokenizer: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
 @overload
@@ -221,7 +226,7 @@ def trace(
     Args:
         model: A hub id or a folder; a transformers model (also compiled, PEFT-wrapped or dispatched) or
             pipeline; a model of nnsight or nnterp; a TransformerBridge of TransformerLens.
-        tokenizer: Its tokenizer or processor, a hub id or a folder. None takes the one saved with a model
+        tokenizer: Its tokenizer or processor, a hub id or a folder. None takes that saved with a model
             given by name, or that of a pipeline or wrapper; raw ids need none. May be left out:
             `aw.trace("gpt2", "The cat")`.
         text: The text to read; several texts (a list, a column of a table, an array, a generator), or pairs
@@ -231,25 +236,25 @@ def trace(
             `aw.trace(model, tokenizer, [(question, choice), ...])` gives a trace of each, whose logit is its
             score; the softmax over all scores is the model's answer.
         words: The text split into words, instead of `text` or (for scripts without spaces) together with it;
-            a tuple of two lists for a pair. Or the rule by which words are found: "standard" (by default;
+            a tuple of two lists for a pair. Or the rule that splits texts: "standard" (by default;
             "don't" and "state-of-the-art" are words, "U.S." is "U.S" and "."), "abbreviations" ("U.S." and
             "e.g." are words too), "punctuation" (every mark is separate) or "whitespace" (only blanks
             divide).
         messages: Chat messages, formatted by the tokenizer's template, each with a "role" and a "content" or
             "tool_calls". Maps are then read by message, role and turn as well as by words
-            (`trace.messages`); `trace.warning` says what the template dropped.
+            (`trace.messages`); `trace.warning` names parts that the template dropped.
         tools: Tools for the template of `messages`: functions or their JSON schemas.
         documents: Documents for the template of `messages`: dictionaries with "title" and "text".
         chat_template_kwargs: Further variables of the template, as {"enable_thinking": False}.
         passages: Passages in `text` or `messages` as pairs (title, text), in their order: the unit passage.
-            Without them, `documents` are passages, and so is what follows headings of one kind ("[1]",
+            Without them, `documents` are passages, or texts after headings of the same kind ("[1]",
             "Document 1", "# Title", "Title: ...", "<doc>").
         input_ids: Token ids [token] or [batch, token]; several rows return a list of traces, one row a
             Trace.
         attention_mask: 0 where `input_ids` are padding, on either side.
         target_text: The decoder's text of an encoder-decoder model; without it and without `max_new_tokens`
             the decoder reads its start token only.
-        image: A picture or the path of one (with a processor), or a float tensor [channel, height, width].
+        image: A picture or its path (with a processor), or a float tensor [channel, height, width].
         audio: One channel of samples [time] or [1, time], the path of a sound file, or an entry of a data set
             ("array" and "sampling_rate", or a decoder).
         sampling_rate: The sampling rate of `audio`, in hertz; by default that of the file or entry, or of the
@@ -272,7 +277,7 @@ def trace(
             so is a text by a model that never attends (Mamba, RWKV) or not by anything like weights (YOSO):
             gradients, removal and, for pictures, `aw.vision.grad_cam` explain them.
         TypeError: For an unknown keyword (names the nearest), arguments out of order, a `model` that holds no
-            torch module, or one of TransformerLens that computes by itself (names its cache).
+            torch module, or a model of TransformerLens that computes by itself (names its cache).
 
     Example:
         >>> model, tokenizer = aw.demo_model("encoder")
@@ -315,7 +320,7 @@ def trace(
     if text_pair is not None and text is None and words is None:
         raise ValueError("text_pair is the second text of a pair: give the first as text or words")
     template = {"tools": tools, "documents": documents, "variables": chat_template_kwargs}
-    given = Input(
+    user_input = Input(
         text,
         text_pair,
         words,
@@ -328,9 +333,11 @@ def trace(
         audio=audio,
         rate=sampling_rate,
     )
-    given.require_chat()
+    user_input.require_chat()
     most = settings.max_length if truncation else None
-    samples, single = _samples(inner, reader, given, truncation=truncation, room=max_new_tokens, most=most)
+    samples, single = _samples(
+        inner, reader, user_input, truncation=truncation, room=max_new_tokens, most=most
+    )
     samples = [replace(sample, rule=rule) for sample in samples]
     with forced(force):
         traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
@@ -343,14 +350,14 @@ def trace(
     }
     for number, traced in enumerate(traces):
         _follow(settings, traced)
-        own = text if single else text[number] if given.kind == TEXT else ""
-        traced.asked = Asked(given.kind, own if given.kind == TEXT else "", options)
+        own_text = text if single else text[number] if user_input.kind == TEXT else ""
+        traced.asked = Asked(user_input.kind, own_text if user_input.kind == TEXT else "", options)
     prepare_views()
     return traces[0] if single else traces
 
 
 def _follow(settings: PipelineSettings, traced: Trace) -> None:
-    """Let a trace read probabilities as the pipeline that it was made with, and say what it leaves out."""
+    """Let a trace read probabilities as its pipeline does, and warn of options that it does not follow."""
     if settings.reading:
         reading: Any = settings.reading
         title = traced.answer.title or ("class" if reading != "none" else "number")
@@ -358,12 +365,12 @@ def _follow(settings: PipelineSettings, traced: Trace) -> None:
         reader = text_tokenizer(traced.tokenizer)
         traced.predicted = predict(traced.answer, traced.logits, reader, traced.input_ids)
     if settings.unused:
-        said = f"options of the pipeline that the trace does not follow: {listed(settings.unused)}"
-        traced.warning = "; ".join(filter(None, (traced.warning, said)))
+        warning = f"options of the pipeline that the trace does not follow: {listed(settings.unused)}"
+        traced.warning = "; ".join(filter(None, (traced.warning, warning)))
 
 
 def _spelled_out(text: Any, text_pair: Any, messages: Any) -> tuple[Any, Any, Any]:
-    """Return text, second text and messages, where `text` holds two of them as pipelines take them."""
+    """Return text, second text and messages, also if `text` holds pairs, a pipeline's input or a chat."""
     if text_pair is None and isinstance(text, (list, tuple)) and text and all(map(_is_pair, text)):
         return [first for first, _ in text], [second for _, second in text], messages
     if isinstance(text, Mapping):
@@ -409,22 +416,22 @@ def _is_ids(text: Any) -> bool:
 
 
 def _samples(
-    model: Any, tokenizer: Any, given: Input, *, truncation: bool, room: int, most: int | None
+    model: Any, tokenizer: Any, user_input: Input, *, truncation: bool, room: int, most: int | None
 ) -> tuple[list[Sample], bool]:
-    """Return the samples of the input, and whether to return one trace instead of a list.
+    """Return the samples of the input, and whether to return a single trace instead of a list.
 
-    `most` is the number of tokens to which a pipeline cuts a text, if it does.
+    `most` is the number of tokens to which a pipeline cuts a text; None if it does not.
     """
-    given.require_single()
-    text = given.text
-    if given.image is not None:
-        return _captioned(tokenizer, given.image, text), text is None or isinstance(text, str)
-    if given.audio is not None:
-        return [audio_sample(model, tokenizer, given.audio, given.rate)], True
+    user_input.require_single()
+    text = user_input.text
+    if user_input.image is not None:
+        return _captioned(tokenizer, user_input.image, text), text is None or isinstance(text, str)
+    if user_input.audio is not None:
+        return [audio_sample(model, tokenizer, user_input.audio, user_input.rate)], True
     reader = text_tokenizer(tokenizer)
     limit = _limit(model, reader, room, most)
-    if given.ids is not None:
-        rows, single = id_rows(given.ids, given.mask)
+    if user_input.ids is not None:
+        rows, single = id_rows(user_input.ids, user_input.mask)
         require_known(model, reader, "input_ids", rows)
         samples = [ids_sample(reader, row, limit=limit, truncation=truncation, extra=room) for row in rows]
         return samples, single
@@ -439,41 +446,43 @@ def _samples(
             "pipeline or a wrapper has one of its own. Token ids need none: aw.trace(model, None, input_ids)"
         )
     options: dict[str, Any] = {"limit": limit, "truncation": truncation, "extra": room}
-    if given.messages is not None:
-        return [_chat(reader, given.messages, given.template, given.passages, options)], True
-    if given.words is not None or isinstance(text, str):
-        strings = (well_formed(text),) if text is not None and given.text_pair is None else ()
-        options["passages"] = _passages(given.passages, strings)
-        return [_one(reader, text, given.text_pair, given.words, options)], True
-    return _many(reader, text, given.text_pair, options), False
+    if user_input.messages is not None:
+        return [_chat(reader, user_input.messages, user_input.template, user_input.passages, options)], True
+    if user_input.words is not None or isinstance(text, str):
+        strings = (well_formed(text),) if text is not None and user_input.text_pair is None else ()
+        options["passages"] = _passages(user_input.passages, strings)
+        return [_text_sample(reader, text, user_input.text_pair, user_input.words, options)], True
+    return _text_samples(reader, text, user_input.text_pair, options), False
 
 
 def _chat(
     reader: Any, messages: Any, template: Mapping[str, Any], passages: Any, options: Mapping[str, Any]
 ) -> Sample:
-    """Return the sample of a chat, with its messages and what its template dropped."""
+    """Return the sample of a chat, with its messages, and a warning of parts that its template dropped."""
     chat = rendered(reader, messages, **template)
     if passages is not None and chat.chat is None:
         raise ValueError(f"passages= cannot be placed: {chat.notes[0]}; give the rendered text as text=")
-    found = () if chat.chat is None else _passages(passages, chat.strings, chat.places, chat.documents)
-    sample = encode(reader, chat.text, **options, specials=False, chat=chat.chat, passages=found)
+    chat_passages = (
+        () if chat.chat is None else _passages(passages, chat.strings, chat.places, chat.documents)
+    )
+    sample = encode(reader, chat.text, **options, specials=False, chat=chat.chat, passages=chat_passages)
     return replace(sample, warning="; ".join(filter(None, (*chat.notes, sample.warning))))
 
 
 def _passages(
-    given: Any,
+    user_passages: Any,
     strings: Sequence[str],
-    places: Callable[[int, int, int], tuple[tuple[int, int], ...]] = lambda _, start, end: ((start, end),),
+    locate: Callable[[int, int, int], tuple[tuple[int, int], ...]] = lambda _, start, end: ((start, end),),
     documents: tuple[Passage, ...] = (),
 ) -> tuple[Passage, ...]:
-    """Return passages as they are given, else documents, else those that headings begin."""
-    if given is not None:
-        return given_passages(given, strings, places)
-    return documents or headed_passages(strings, places)
+    """Return the user's passages, or else the documents, or else the passages that headings begin."""
+    if user_passages is not None:
+        return given_passages(user_passages, strings, locate)
+    return documents or headed_passages(strings, locate)
 
 
 def _captioned(processor: Any, image: Any, text: Any) -> list[Sample]:
-    """Return a picture with nothing, one text, or each of several captions."""
+    """Return the samples of a picture: without text, with a caption, or with each of several captions."""
     captions = [text] if text is None or isinstance(text, str) else list(text)
     if not captions or not all(isinstance(caption, str) for caption in captions if text is not None):
         raise ValueError(f"text with an image must be a string or a list of captions, not {text!r:.80}")
@@ -494,18 +503,20 @@ def _limit(model: Any, reader: Any, room: int, most: int | None) -> int | None:
     return limit - room
 
 
-def _many(reader: Any, texts: Any, pairs: Any, options: Mapping[str, Any]) -> list[Sample]:
+def _text_samples(reader: Any, texts: Any, pairs: Any, options: Mapping[str, Any]) -> list[Sample]:
     """Return the samples of a list of texts or pairs."""
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(t, str) for t in texts):
         raise ValueError(f"text must be a string, a list of strings or token ids, not {texts!r:.80}")
     seconds = [None] * len(texts) if pairs is None else pairs
     if isinstance(seconds, str) or len(seconds) != len(texts):
         raise ValueError(f"text_pair must be a list of {len(texts)} texts, one for each text")
-    return [_one(reader, t, second, None, options) for t, second in zip(texts, seconds, strict=True)]
+    return [_text_sample(reader, t, second, None, options) for t, second in zip(texts, seconds, strict=True)]
 
 
-def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: Mapping[str, Any]) -> Sample:
-    """Return the sample of one text or pair, which may be split into words."""
+def _text_sample(
+    reader: Any, text: str | None, pair: str | None, words: Any, options: Mapping[str, Any]
+) -> Sample:
+    """Return the sample of a text or pair, which may be split into words."""
     first = second = None
     if words is not None:
         two = isinstance(words, tuple) and not any(isinstance(w, str) for w in words)
@@ -518,7 +529,7 @@ def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: M
 
 def _run(
     model: Any,
-    given: Any,
+    given_model: Any,
     tokenizer: Any,
     samples: list[Sample],
     target_text: str | None,
@@ -543,13 +554,15 @@ def _run(
             try:
                 with room_to_record(twin, inputs), told_of_pass(twin, inputs):
                     recorded = record(twin, inputs)
-                traces += traces_of(twin, given, tokenizer, part, inputs, recorded, budget)
+                traces += traces_of(twin, given_model, tokenizer, part, inputs, recorded, budget)
             except UnsupportedModelError as error:
                 # A prediction can be explained without attention.
                 for number, sample in enumerate(part):
                     alone = inputs if len(part) == 1 else collate(twin, reader, [sample])
                     traces.append(
-                        trace_without_attention(twin, given, tokenizer, sample, alone, budget, error, number)
+                        trace_without_attention(
+                            twin, given_model, tokenizer, sample, alone, budget, error, number
+                        )
                     )
     return traces
 

@@ -31,7 +31,7 @@ def adds_keys(options: Mapping[str, Any]) -> bool:
 
 
 def multi_head_attention(options: Mapping[str, Any], attend: Attend) -> tuple[Tensor, Tensor | None]:
-    """Return what the function does, the output and, if it returns them, the weights.
+    """Return the output of the function and, if it returns them, the weights.
 
     Args:
         options: Its arguments by name, none of which add keys.

@@ -1,7 +1,7 @@
-"""A trace by a model without attention from every place to every place.
+"""Traces by models without attention from every position to every position.
 
-Of pictures: convolutional models have none, Swin attends in windows, SegFormer's layers differ in size.
-Picture, target and prediction are kept all the same, and the places of the last feature map are the tokens.
+Of pictures: convolutional models have none, Swin attends in windows, SegFormer's layers differ in size. The
+trace has the picture, target and prediction, and the positions of the last feature map are its tokens.
 Of texts: state space and recurrent models have none; gradients and removal need none.
 """
 
@@ -78,8 +78,8 @@ def trace_without_attention(
 
     Args:
         model: The borrowed model.
-        given_model: The model as it was given.
-        tokenizer: The processor as it was given.
+        given_model: The user's model.
+        tokenizer: The user's processor or tokenizer.
         sample: The input.
         inputs: The model's inputs.
         memory: Byte budget of the trace.

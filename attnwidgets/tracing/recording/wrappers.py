@@ -1,11 +1,12 @@
-"""The model and the tokenizer inside other libraries' objects, recognised by their shape.
+"""The model and the tokenizer inside other libraries' objects, recognised by their attributes.
 
 A pipeline, a trainer, a model of nnsight or nnterp, a TransformerBridge: none of their libraries is imported.
+`opened` returns the torch module and the tokenizer, `inside` removes a single wrapper, and
+`sorted_arguments` tells models, tokenizers and texts apart.
 
-The transformers model that a TransformerBridge was built around, known by its shape.
-
-TransformerLens puts parts of its own, with hook points, in place of a model's parts, and keeps what they
-stand for inside them. Attention is then computed outside transformers' attention interface.
+A TransformerBridge replaces the parts of a transformers model by parts with hook points, which contain the
+replaced ones, so that attention is computed outside transformers' attention interface. `without_bridge`
+returns the transformers model as it was before.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 _MODELS = ("_module", "_model", "model")
 _READERS = ("processor", "tokenizer", "processing_class", "image_processor", "feature_extractor")
 
-_COMPONENT = "_original_component"  # what a bridge's part stands for
-# By bridge: the ids of its model's modules, and the model with its own parts.
+_COMPONENT = "_original_component"  # the attribute of a bridge's part that holds the replaced part
+# By bridge: the ids of its model's modules, and the model without the bridge's parts.
 _PLAIN: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], nn.Module]] = weakref.WeakKeyDictionary()
 
 
@@ -47,57 +48,57 @@ def unpeft(model: Any) -> Any:
 
 
 def is_a(model: Any, *endings: str) -> bool:
-    """Return whether a model's class, or a base of it, has a name with one of these endings."""
+    """Return whether the name of a model's class, or of a base of it, has any of these endings."""
     return any(kind.__name__.endswith(endings) for kind in type(unpeft(model)).__mro__)
 
 
-def inside(given: Any) -> Any:
-    """Return the model that another one holds, one wrapper less; the same object if it is not wrapped.
+def inside(wrapped: Any) -> Any:
+    """Return the object inside the outermost wrapper of a model; the same object if it is not wrapped.
 
     Raises:
-        TypeError: For a TransformerLens model that does not compute what the transformers model does, or is
-            none; the message says how to show its cache.
+        TypeError: For a TransformerLens model that computes other numbers than its transformers model, or
+            has none; the message says how to show its cache.
     """
-    compiled = _attribute(given, "_orig_mod")
+    compiled = _attribute(wrapped, "_orig_mod")
     if compiled is not None:
         return compiled
-    if is_module(given):
-        encoder = _encoder_of_sentences(given)
+    if is_module(wrapped):
+        encoder = _encoder_of_sentences(wrapped)
         if encoder is not None:
             return encoder
         nn = loaded("torch", "nn")
-        if isinstance(given, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-            return given.module
-        return without_bridge(given) if is_hooked(given) else given
-    if is_table(given) or hasattr(given, "attention_layer"):
-        return given
-    held = (_attribute(given, name) for name in _MODELS)
-    return next((model for model in held if is_module(model)), given)
+        if isinstance(wrapped, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            return wrapped.module
+        return without_bridge(wrapped) if is_hooked(wrapped) else wrapped
+    if is_table(wrapped) or hasattr(wrapped, "attention_layer"):
+        return wrapped
+    candidates = (_attribute(wrapped, name) for name in _MODELS)
+    return next((model for model in candidates if is_module(model)), wrapped)
 
 
-def opened(given: Any) -> tuple[Any, Any]:
-    """Return the torch module that an object of another library holds, and the tokenizer or processor there.
+def opened(wrapped: Any) -> tuple[Any, Any]:
+    """Return the torch module that an object of another library holds, and its tokenizer or processor.
 
-    Torch's own wrappers (`torch.compile`, DataParallel) stay as they are. The reader is None if there is
-    none.
+    Torch's wrappers (`torch.compile`, DataParallel) are not removed. The second value is None if the object
+    holds no tokenizer or processor.
     """
     reader = None
     while True:
-        model = inside(given)
-        is_torchs = is_module(given) and not is_hooked(given) and _encoder_of_sentences(given) is None
-        if model is given or is_torchs:
-            return given, reader
-        reader = _reader_of(given) if reader is None else reader
-        given = model
+        model = inside(wrapped)
+        is_torchs = is_module(wrapped) and not is_hooked(wrapped) and _encoder_of_sentences(wrapped) is None
+        if model is wrapped or is_torchs:
+            return wrapped, reader
+        reader = _reader_of(wrapped) if reader is None else reader
+        wrapped = model
 
 
-def _encoder_of_sentences(given: Any) -> Any:
+def _encoder_of_sentences(module: Any) -> Any:
     """Return the transformers model in an object of sentence-transformers; None for any other module."""
-    if not any(kind.__module__.split(".")[0] == "sentence_transformers" for kind in type(given).__mro__):
+    if not any(kind.__module__.split(".")[0] == "sentence_transformers" for kind in type(module).__mro__):
         return None
-    parts = [given, *_attribute(given, "children")()]
-    held = (_attribute(part, name) for part in parts for name in ("auto_model", "model"))
-    return next((model for model in held if is_module(model) and hasattr(model, "config")), None)
+    parts = [module, *_attribute(module, "children")()]
+    candidates = (_attribute(part, name) for part in parts for name in ("auto_model", "model"))
+    return next((model for model in candidates if is_module(model) and hasattr(model, "config")), None)
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class PipelineSettings:
     Attributes:
         truncation: Whether it cuts texts.
         max_length: Tokens to which it cuts them; None for the model's limit.
-        reading: How it reads probabilities: "softmax", "sigmoid", "none"; "" for the model's own.
+        reading: How it reads probabilities: "softmax", "sigmoid", "none"; "" for the model's default.
         needs_pair: Whether its model reads a text together with a hypothesis (zero-shot classification).
         unused: Names of options that a trace does not follow.
     """
@@ -123,14 +124,14 @@ _PREPARED = ("truncation", "max_length", "padding", "add_special_tokens", "token
 _SAID = ("function_to_apply", "top_k", "_legacy", "return_all_scores")
 
 
-def settings_of(given: Any) -> PipelineSettings:
-    """Return the options of a pipeline of transformers; those of nothing for any other object."""
-    before, after = (_attribute(given, f"_{side}process_params") for side in ("pre", "post"))
+def settings_of(pipeline: Any) -> PipelineSettings:
+    """Return the options of a pipeline of transformers; the defaults for any other object."""
+    before, after = (_attribute(pipeline, f"_{side}process_params") for side in ("pre", "post"))
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return PipelineSettings()
-    if "ZeroShot" in type(given).__name__ and "Image" not in type(given).__name__:
+    if "ZeroShot" in type(pipeline).__name__ and "Image" not in type(pipeline).__name__:
         return PipelineSettings(needs_pair=True)
-    if "TextClassification" not in type(given).__name__:
+    if "TextClassification" not in type(pipeline).__name__:
         return PipelineSettings()
     options = {**before, **(before.get("tokenizer_kwargs") or {})}
     function = after.get("function_to_apply")
@@ -142,7 +143,7 @@ def settings_of(given: Any) -> PipelineSettings:
 
 
 def _reader_of(holder: Any) -> Any:
-    """Return the tokenizer or processor of a pipeline or wrapper; `Readers` of several."""
+    """Return the tokenizer or processor of a pipeline or wrapper; `Readers` if it has several."""
     parts = {name: _attribute(holder, name) for name in _READERS}
     present = {name: part for name, part in parts.items() if part is not None}
     media = present.keys() & {"image_processor", "feature_extractor"}
@@ -154,7 +155,7 @@ def _reader_of(holder: Any) -> Any:
 def _attribute(holder: Any, name: str) -> Any:
     try:
         return getattr(holder, name, None)
-    except Exception:  # noqa: BLE001 - wrappers look up unknown names in what they wrap, and fail in their own ways
+    except Exception:  # noqa: BLE001 - wrappers look up unknown names in the wrapped object, and may raise anything
         return None
 
 
@@ -242,7 +243,7 @@ def _is_folder(name: str) -> bool:
 
 
 def is_model(value: Any) -> bool:
-    """Return whether a value is a model, or holds one."""
+    """Return whether a value is a model, or the wrapper of a model."""
     return is_module(value) or not (is_input(value) or inside(value) is value)
 
 
@@ -252,12 +253,12 @@ def is_hooked(model: nn.Module) -> bool:
 
 
 def without_bridge(hooked: nn.Module) -> nn.Module:
-    """Return the transformers model of a bridge with its own parts, over the same parameters and hooks.
+    """Return the transformers model of a bridge, over the same parameters and hooks, without its parts.
 
-    The same object every time, so that interventions find its modules.
+    Every call returns the same object, so that interventions find its modules.
 
     Raises:
-        TypeError: If the model of TransformerLens does not compute what the transformers model does: its
+        TypeError: If the model of TransformerLens computes other numbers than the transformers model: its
             weights were changed, or it has hooks. The message says how to show its cache.
     """
     name = type(hooked).__name__
@@ -284,10 +285,10 @@ def without_bridge(hooked: nn.Module) -> nn.Module:
             f"{through_cache}. Or call model.reset_hooks(including_permanent=True)"
         )
     parts = tuple(map(id, original.modules()))
-    known = _PLAIN.get(hooked)
-    if known is None or known[0] != parts:
-        known = _PLAIN[hooked] = (parts, _restored(original, library, {}))
-    return known[1]
+    cached = _PLAIN.get(hooked)
+    if cached is None or cached[0] != parts:
+        cached = _PLAIN[hooked] = (parts, _restored(original, library, {}))
+    return cached[1]
 
 
 def _foreign_hooks(part: nn.Module, library: str) -> bool:
@@ -306,18 +307,19 @@ def _is_of(function: Any, library: str) -> bool:
     return str(getattr(function, "__module__", "")).partition(".")[0] == library
 
 
-def _restored(module: nn.Module, library: str, made: dict[int, nn.Module]) -> nn.Module:
-    """Return a module with the parts that a bridge's parts stand for, over the same parameters and hooks."""
+def _restored(module: nn.Module, library: str, copies: dict[int, nn.Module]) -> nn.Module:
+    """Return a module with the parts that a bridge has replaced, over the same parameters and hooks."""
     children = vars(module)["_modules"]
     if children.get(_COMPONENT) is not None:
-        return _restored(children[_COMPONENT], library, made)
-    if id(module) not in made:
+        return _restored(children[_COMPONENT], library, copies)
+    if id(module) not in copies:
         copy: nn.Module = object.__new__(type(module))
-        made[id(module)] = copy
+        copies[id(module)] = copy
         vars(copy).update(vars(module))
         if _is_of(vars(copy).get("forward"), library):
-            del vars(copy)["forward"]  # the class's own is what the bridge replaced
+            del vars(copy)["forward"]  # the bridge had replaced the method of the class
         vars(copy)["_modules"] = {
-            name: part if part is None else _restored(part, library, made) for name, part in children.items()
+            name: part if part is None else _restored(part, library, copies)
+            for name, part in children.items()
         }
-    return made[id(module)]
+    return copies[id(module)]

@@ -1,8 +1,8 @@
-"""Alignment of two texts: which elements of the one stand where elements of the other do.
+"""Alignment of two texts: columns of elements that stand at the same position.
 
 Tokens of one tokenizer, words, or sentences are aligned by edit distance: as few substitutions, insertions
 and deletions as possible (Levenshtein 1966). Tokens of two tokenizers are aligned by the characters that they
-spell, so that one column can hold several tokens of either text.
+spell, so that a column can hold several tokens of either text.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _NEVER = 3  # edits, more than a deletion and an insertion
 
 
 class Column(NamedTuple):
-    """What stands in one place of two texts.
+    """Aligned elements of two texts.
 
     Attributes:
-        first: Numbers of its elements in the first text; () if it has none there.
+        first: Numbers of its elements in the first text; () if it has none.
         second: The same in the second text.
-        same: Whether both read the same there.
+        same: Whether both texts read the same.
     """
 
     first: tuple[int, ...]
@@ -58,7 +58,7 @@ class Alignment:
     """Two texts, column by column.
 
     Attributes:
-        columns: What stands in each place, in the order of both texts; every element is in one column.
+        columns: The aligned elements, in the order of both texts; every element is in one column.
         units: The elements that were aligned, of the first text and of the second.
     """
 
@@ -70,8 +70,8 @@ class Alignment:
 
     def __repr__(self) -> str:
         differ = [f"{first or 'nothing'!r} for {second or 'nothing'!r}" for first, second in self.changes()]
-        said = ", ".join(differ[:5]) + (", ..." if len(differ) > 5 else "")  # noqa: PLR2004
-        return f"<Alignment of {len(self)} columns by {self.units[0].name}; {said or 'no difference'}>"
+        summary = ", ".join(differ[:5]) + (", ..." if len(differ) > 5 else "")  # noqa: PLR2004
+        return f"<Alignment of {len(self)} columns by {self.units[0].name}; {summary or 'no difference'}>"
 
     @property
     def differing(self) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ class Alignment:
         return tuple(column.of(side) for column in self.columns)
 
     def label(self, column: int, side: int) -> str:
-        """Return what a column reads in one of the texts; "" if it has nothing there."""
+        """Return the label of a column in the first text (0) or the second (1); "" without elements."""
         unit, elements = self.units[side], self.columns[column].of(side)
         if len(elements) == 1:
             return unit.labels[elements[0]]
@@ -91,11 +91,11 @@ class Alignment:
 
     def special(self, column: int) -> bool:
         """Return whether a column holds special tokens only."""
-        place = self.columns[column]
-        return all(unit.special[i] for side, unit in enumerate(self.units) for i in place.of(side))
+        aligned = self.columns[column]
+        return all(unit.special[i] for side, unit in enumerate(self.units) for i in aligned.of(side))
 
     def changes(self) -> Iterator[tuple[str, str]]:
-        """Yield what each differing column reads in the first text and in the second."""
+        """Yield the labels of each differing column in the first text and in the second."""
         for number in self.differing:
             yield self.label(number, 0), self.label(number, 1)
 
@@ -103,9 +103,9 @@ class Alignment:
 def align(first: TokenAxis, other: TokenAxis, unit: str = "token", *, by: By = "element") -> Alignment:
     """Return the alignment of two axes.
 
-    Edits are as few as possible. Of several ways, one is chosen by rules that depend on nothing else: a
-    special token is never put in the place of another element; those that read the same but for case stand
-    together, and so do words with words and signs with signs; what is left over stands as early as it can.
+    Edits are as few as possible. Ties are broken by rules that depend on the elements only: a special token
+    is never substituted for another element; elements that differ only in case are paired first, then words
+    with words and signs with signs; insertions and deletions come as early as possible.
 
     Args:
         first: The axis of the first text.
@@ -129,7 +129,7 @@ def align(first: TokenAxis, other: TokenAxis, unit: str = "token", *, by: By = "
 
 
 def letters(label: str) -> str:
-    """Return the letters of a token without what tokenizers add or change: spaces, "##", case and accents."""
+    """Return the letters of a token without spaces, "##", case and accents, which depend on tokenizers."""
     bare = label.removeprefix("##") if len(label) > len("##") else label
     plain = unicodedata.normalize("NFKD", bare.translate(_SPACE_SIGNS).casefold())
     return "".join(sign for sign in plain if not unicodedata.combining(sign) and not sign.isspace())
@@ -141,18 +141,18 @@ def _by_element(first: Sequence[tuple[str, bool]], second: Sequence[tuple[str, b
     end = _shared_start(first[start:][::-1], second[start:][::-1])
     middle = first[start : len(first) - end], second[start : len(second) - end]
     columns = [Column((i,), (i,), same=True) for i in range(start)]
-    one = two = start
+    first_at = second_at = start
     for step in _steps(*middle):
-        here, there = step != _ONLY_SECOND, step != _ONLY_FIRST
-        same = here and there and first[one] == second[two]
-        columns.append(Column((one,) if here else (), (two,) if there else (), same))
-        one, two = one + here, two + there
-    columns += [Column((one + i,), (two + i,), same=True) for i in range(end)]
+        in_first, in_second = step != _ONLY_SECOND, step != _ONLY_FIRST
+        same = in_first and in_second and first[first_at] == second[second_at]
+        columns.append(Column((first_at,) if in_first else (), (second_at,) if in_second else (), same))
+        first_at, second_at = first_at + in_first, second_at + in_second
+    columns += [Column((first_at + i,), (second_at + i,), same=True) for i in range(end)]
     return columns
 
 
 def _shared_start(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """Return how many elements two lists begin with alike."""
+    """Return the number of equal elements at the start of two lists."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((i for i, (item, two) in pairs if item != two), min(len(first), len(second)))
 
@@ -160,8 +160,8 @@ def _shared_start(first: Sequence[Any], second: Sequence[Any]) -> int:
 def _steps(first: Sequence[tuple[str, bool]], second: Sequence[tuple[str, bool]]) -> list[int]:
     """Return the shortest edit that leads from one list to the other, step by step.
 
-    A row of the table of distances depends on itself only by insertions, whose minimum is a running one: so
-    there is a numpy call for each row, and only the steps are kept, a byte each.
+    A row of the table of distances depends on itself only by insertions, for which a running minimum is
+    taken: every row is computed by numpy at once, and only the steps are stored, a byte each.
 
     Raises:
         ValueError: There are more than `MOST_CELLS` pairs.
@@ -177,8 +177,8 @@ def _steps(first: Sequence[tuple[str, bool]], second: Sequence[tuple[str, bool]]
     (text, other_text), (special, other_special), (folded, other_folded), (worded, other_worded) = (
         _coded(first, second, read) for read in (_whole, _is_special, _folded, _is_worded)
     )
-    places = np.arange(cols + 1, dtype=np.int64) * edit
-    best = places.copy()
+    insertions = np.arange(cols + 1, dtype=np.int64) * edit
+    best = insertions.copy()
     steps = np.full((rows + 1, cols + 1), _ONLY_SECOND, dtype=np.uint8)
     steps[:, 0] = _ONLY_FIRST
     for row in range(rows):
@@ -189,7 +189,7 @@ def _steps(first: Sequence[tuple[str, bool]], second: Sequence[tuple[str, bool]]
         alone = best + edit
         reached = alone.copy()
         np.minimum(reached[1:], paired, out=reached[1:])
-        best = np.minimum.accumulate(reached - places) + places
+        best = np.minimum.accumulate(reached - insertions) + insertions
         line = steps[row + 1]
         line[best == alone] = _ONLY_FIRST
         line[1:][best[1:] == paired] = _PAIRED
@@ -205,7 +205,7 @@ def _steps(first: Sequence[tuple[str, bool]], second: Sequence[tuple[str, bool]]
 def _coded(
     first: Sequence[Any], second: Sequence[Any], read: Callable[[Any], Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return what is read of each element as numbers: equal ones for equal readings."""
+    """Return a number for each element: equal numbers where `read` returns equal values."""
     numbers: dict[Any, int] = {}
     coded = [[numbers.setdefault(read(item), len(numbers)) for item in side] for side in (first, second)]
     return np.array(coded[0], dtype=np.int64), np.array(coded[1], dtype=np.int64)
@@ -234,21 +234,21 @@ def _by_character(first: TokenAxis, other: TokenAxis) -> list[Column]:
     spelled = [[letters(label) for label in unit.labels] for unit in tokens]
     read = [
         [
-            (label if special else "".join(own[token] for token in span) or label, special)
+            (label if special else "".join(parts[token] for token in span) or label, special)
             for label, span, special in zip(unit.labels, unit.spans, unit.special, strict=True)
         ]
-        for unit, own in zip(words, spelled, strict=True)
+        for unit, parts in zip(words, spelled, strict=True)
     ]
     columns = []
     for word in _by_element(*read):
-        one, two = (
+        first_tokens, second_tokens = (
             tuple(token for element in word.of(side) for token in unit.spans[element])
             for side, unit in enumerate(words)
         )
-        if not word.same or not one or not two:
-            columns.append(Column(one, two, word.same))
+        if not word.same or not first_tokens or not second_tokens:
+            columns.append(Column(first_tokens, second_tokens, word.same))
             continue
-        columns += _shared_pieces(one, two, spelled)
+        columns += _shared_pieces(first_tokens, second_tokens, spelled)
     return columns
 
 
@@ -257,15 +257,18 @@ def _shared_pieces(
 ) -> Iterator[Column]:
     """Yield the shortest stretches of a word that end where a token ends in both."""
     ends = [
-        list(accumulate(len(own[token]) for token in span))
-        for span, own in zip((first, second), spelled, strict=True)
+        list(accumulate(len(parts[token]) for token in span))
+        for span, parts in zip((first, second), spelled, strict=True)
     ]
-    # The last place ends both, whatever they spell; a token without letters joins those before it.
+    # The last token ends the word in both, whatever it spells; a token without letters joins those before it.
     shared = sorted(set(ends[0]) & set(ends[1]) - {0})[:-1]
     at = [0, 0]
     for end in (*shared, None):
         stops = [
-            len(own) if end is None else next(i for i, place in enumerate(own) if place > end) for own in ends
+            len(stops_of_side)
+            if end is None
+            else next(i for i, stop in enumerate(stops_of_side) if stop > end)
+            for stops_of_side in ends
         ]
         yield Column(tuple(first[at[0] : stops[0]]), tuple(second[at[1] : stops[1]]), same=True)
         at = stops

@@ -41,7 +41,7 @@ class Text:
         special: Whether each token is special.
         segment: 0 or 1 per token.
         texts: The text of each segment.
-        words: Words given by the user for each segment, or None to find them.
+        words: The user's words for each segment; None to split the text by a rule.
         boundary: Index of the first generated token.
         chat: The messages that the text was rendered from, if it was; special tokens then have their spans.
         passages: Titled passages of the text.
@@ -60,17 +60,17 @@ class Text:
     def axis(self, rule: str = STANDARD) -> TokenAxis:
         """Return the axis with units token, word, sentence and paragraph.
 
-        Those of a chat are within its messages, and message, role and turn are units, too; what the template
-        wrote is special. The unit passage is there with passages.
+        In a chat, words, sentences and paragraphs end with its messages, and message, role and turn are
+        units, too; tokens of the template are special. With passages, the unit passage is added.
 
         Args:
-            rule: The rule by which words are found if they are not given: a name in `words.RULES`.
+            rule: The rule that splits the text if the user gives no words: a name in `words.RULES`.
         """
         words: list[tuple[int, int]] = []
         sentences: list[tuple[int, int]] = []
         paragraphs: list[tuple[int, int]] = []
-        for start, text, given in self._stretches():
-            in_text = word_spans(text, rule) if given is None else given_spans(text, given)
+        for start, text, user_words in self._stretches():
+            in_text = word_spans(text, rule) if user_words is None else given_spans(text, user_words)
             words += [(start + b, start + e) for b, e in in_text]
             sentences += [(start + b, start + e) for b, e in sentence_spans(text)]
             paragraphs += [(start + b, start + e) for b, e in paragraph_spans(text)]
@@ -108,14 +108,14 @@ class Text:
         return TokenAxis(self.tokens, units, self.segment, self.boundary, text, messages)
 
     def _stretches(self) -> Iterator[tuple[int, str, Sequence[str] | None]]:
-        """Yield what words and sentences do not cross: where it begins, its characters and given words."""
+        """Yield start, text and the user's words of stretches that words and sentences do not cross."""
         if self.chat is not None:
             for start, end in sorted(run for part in self.chat.parts for run in part.runs):
                 yield start, self.texts[0][start:end], None
             return
         start = 0
-        for text, given in zip(self.texts, self.words, strict=False):
-            yield start, text, given
+        for text, user_words in zip(self.texts, self.words, strict=False):
+            yield start, text, user_words
             start += len(text) + 1
 
 
@@ -123,7 +123,7 @@ def trim(text: str, begin: int, end: int) -> tuple[int, int]:
     """Return a token's span without leading blanks, which do not belong to a word.
 
     A token that is a single space ("␣" before a digit, or before a character of several bytes) belongs to the
-    character after it; longer blanks and line ends are elements of their own.
+    character after it; longer blanks and line ends are separate elements.
     """
     if text[begin:end].strip():
         return end - len(text[begin:end].lstrip()), end
@@ -187,7 +187,7 @@ def appended(axis: TokenAxis, labels: Sequence[str]) -> TokenAxis:
 
 
 def without_last(axis: TokenAxis, count: int) -> TokenAxis:
-    """Return an axis without its last tokens, which are elements of their own."""
+    """Return an axis without its last tokens, each of which is a separate element in every unit."""
     units = {
         name: replace(
             unit,

@@ -20,7 +20,7 @@ _VISIBLE = str.maketrans(
     {" ": SPACE, "\n": NEWLINE, "\t": TAB, "\r": RETURN, "\u00a0": "⍽", "\u3000": "□", "\u200b": "⟨ZWSP⟩"}
 )
 _ZWJ = "\u200d"
-_EXTENDS = ("\u200c", _ZWJ)  # joiners, which have no shape of their own
+_EXTENDS = ("\u200c", _ZWJ)  # invisible joiners
 _JOINED = "##"
 
 
@@ -77,7 +77,7 @@ _BYTES = _byte_alphabet()
 
 @dataclass(frozen=True)
 class Piece:
-    """One token: its bytes, or None for a special token, which is not part of the text.
+    """A token and its bytes; a special token, which is not part of the text, has none.
 
     Args:
         token: The token as the vocabulary spells it.
@@ -91,7 +91,7 @@ class Piece:
 def scheme_of(tokenizer: Any, tokens: Sequence[str] = ()) -> str:
     """Return how tokens spell text: "bytes", "metaspace", "wordpiece", "suffix" (`</w>`) or "plain".
 
-    A fast tokenizer's decoder tells; without one, the spelling of the tokens does.
+    It is read from a fast tokenizer's decoder, else from the spelling of the tokens.
     """
     decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
     if decoder is not None:
@@ -117,7 +117,7 @@ def scheme_of(tokenizer: Any, tokens: Sequence[str] = ()) -> str:
 
 
 def piece(token: str, scheme: str, *, first: bool = False) -> Piece:
-    """Return one non-special token as bytes of text."""
+    """Return a non-special token as bytes of text."""
     text = token if first else f" {token}"
     if scheme == "bytes":
         spelled = token.removesuffix("</w>") + "Ġ" * token.endswith("</w>")
@@ -165,7 +165,7 @@ def _decode(data: bytes) -> tuple[str, list[int]]:
 
 
 def reassemble(pieces: Sequence[Piece]) -> tuple[str, list[tuple[int, int]]]:
-    """Return the text that tokens spell and each one's character span; tokens may share a character.
+    """Return the text that tokens spell and their character spans; tokens may share a character.
 
     Runs between special tokens are decoded separately; a special token has an empty span.
     """
@@ -206,7 +206,7 @@ def display(pieces: Sequence[Piece], scheme: str) -> tuple[str, ...]:
 
     WordPiece tokens stay as the vocabulary spells them ("##ing" continues a word). In other schemes bytes are
     decoded; a character, accent or emoji split over tokens is shown whole at its first token and as "⋯" at
-    the later ones.
+    later tokens.
     """
     if scheme in ("wordpiece", "plain"):
         return tuple(visible(p.token) or "∅" for p in pieces)

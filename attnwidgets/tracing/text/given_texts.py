@@ -1,4 +1,4 @@
-"""Texts as people have them: a list, a column of a table, an array of strings, a generator."""
+"""Texts in the forms that users have: a list, a column of a table, an array of strings, a generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Parts of a text that somebody wrote: messages of a chat and passages, and the units that they make."""
+"""Messages of a chat and passages of a text, and the units that they form.
+
+Both are runs of characters. `owners_of_characters` gives every character the number of its message or
+passage, `owners_of_tokens` every token that of its characters, and `unit_of_owners` makes an element of the
+tokens of each owner.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +29,12 @@ _THOUGHT = r"\w*(?:think|thought|reason)\w*"
 _OPENED = rf"<{_THOUGHT}>"
 _SHOWN = 48  # characters of a message in its label
 TEMPLATE = -1
-"""The owner of characters and tokens that nobody wrote but the template."""
+"""The owner of characters and tokens that only the template wrote."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one message, call, thought or document is in a text.
+    """A message, call, thought or document in a text.
 
     Args:
         message: Number of its message; None for a document.
@@ -65,8 +70,8 @@ class Chat:
 
     Args:
         roles: The role of every message.
-        parts: What they are in the text, in no order.
-        dropped: Of each message, what is not in the text.
+        parts: Their parts in the text, in no order.
+        dropped: Of each message, names of the parts that are not in the text.
         boundary: Number of the message that the model wrote, if any.
     """
 
@@ -76,7 +81,7 @@ class Chat:
     boundary: int | None = None
 
     def continued(self, text: str, start: int) -> Chat:
-        """Return the chat with one more message, which the model wrote from character `start` on."""
+        """Return the chat with another message, which the model wrote from character `start` on."""
         number = len(self.roles)
         name = f"{number} assistant"
         is_open = re.search(rf"{_OPENED}\s*\Z", text[:start]) is not None
@@ -110,7 +115,8 @@ def divided(text: str, *, is_open: bool = False) -> tuple[Span | None, Span | No
         is_open: Whether the prompt has opened a thought.
 
     Returns:
-        None for a thought that there is not; None for an answer that the thought leaves no room for.
+        Both as (start, end). None for the thought if there is none; None for the answer if no tag ends the
+        thought.
     """
     opened = re.match(rf"\s*{_OPENED}", text)
     if opened is None and not is_open:
@@ -124,16 +130,16 @@ def divided(text: str, *, is_open: bool = False) -> tuple[Span | None, Span | No
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a trace.
+    """A message of a trace.
 
     Attributes:
         role: "system", "user", "assistant", "tool", ...
-        text: What the model read of it; parts of it that are apart are joined by blanks.
+        text: Its text as the model read it; parts that are apart are joined by blanks.
         tokens: Indices of its tokens, template excluded.
         sentences: Indices of its elements of the unit "sentence".
         parts: Its tokens by kind, where it has several: "thought" and "answer", "call".
-        dropped: What the template left out of it.
-        special: Those of its tokens that are special tokens: it spelled them itself.
+        dropped: Names of the parts that the template left out.
+        special: Indices of the special tokens that it spells.
         generated: Whether the model wrote it, in this trace.
     """
 
@@ -179,8 +185,8 @@ def owners_of_tokens(
 ) -> tuple[list[int], list[Span]]:
     """Return the owner of each token, and the part of its span that the owner wrote.
 
-    A token belongs to the first owner of a character in it that is not blank; a special token, and one of
-    blanks, to the owner of all of them.
+    A token belongs to the first owner of a character in it that is not blank; a special token, or a token of
+    blanks, to the owner of all of its characters.
     """
     owners, clipped = [], []
     for (start, end), is_special in zip(spans, special, strict=True):
@@ -189,9 +195,9 @@ def owners_of_tokens(
         if is_special or not written:
             written = inside if len(set(inside)) == 1 else []
         owner = next((owner for owner in written if owner != TEMPLATE), TEMPLATE)
-        places = [start + at for at, each in enumerate(inside) if each == owner]
+        positions = [start + at for at, number in enumerate(inside) if number == owner]
         owners.append(owner)
-        clipped.append((places[0], places[-1] + 1) if places and owner != TEMPLATE else (start, end))
+        clipped.append((positions[0], positions[-1] + 1) if positions and owner != TEMPLATE else (start, end))
     return owners, clipped
 
 
@@ -202,7 +208,7 @@ def unit_of_owners(
     tokens: Sequence[str],
     special: Sequence[bool],
 ) -> Unit:
-    """Return the unit in which all tokens of an owner are an element, and each run of tokens without one."""
+    """Return the unit whose elements are the tokens of each owner, and runs of tokens without an owner."""
     groups: dict[Hashable, list[int]] = {}
     run = 0
     for token, owner in enumerate(owners):
@@ -222,8 +228,8 @@ def units_of_chat(
 ) -> dict[str, Unit]:
     """Return the units message, role and turn.
 
-    A turn is a message of a user and what follows until the next. What comes before the first, and documents,
-    stand apart.
+    A turn is a message of a user and all that follows until the next. Messages before the first, and
+    documents, are elements by role.
 
     Args:
         chat: The messages.
@@ -236,18 +242,18 @@ def units_of_chat(
     keys: dict[str, list[Hashable]] = {name: [] for name in names}
     turns = np.cumsum([role == "user" for role in chat.roles]).tolist()
     for number, part in enumerate(chat.parts):
-        said = _shortened(written(text, part.runs))
-        own: dict[str, Hashable] = {"message": number, "role": part.role, "turn": part.role}
+        excerpt = _shortened(written(text, part.runs))
+        part_keys: dict[str, Hashable] = {"message": number, "role": part.role, "turn": part.role}
         if part.message is not None and turns[part.message]:
-            own["turn"] = turns[part.message]
-        for name, key in own.items():
+            part_keys["turn"] = turns[part.message]
+        for name, key in part_keys.items():
             keys[name].append(key)
-        names["message"][number] = f"{part.name}: {said}"
+        names["message"][number] = f"{part.name}: {excerpt}"
         names["role"][part.role] = part.role
         begins = chat.roles[part.message] == "user" if part.message is not None else False
-        label = f"turn {own['turn']}: {said}" if begins else str(own["turn"])
-        if begins or own["turn"] not in names["turn"]:
-            names["turn"][own["turn"]] = label
+        label = f"turn {part_keys['turn']}: {excerpt}" if begins else str(part_keys["turn"])
+        if begins or part_keys["turn"] not in names["turn"]:
+            names["turn"][part_keys["turn"]] = label
     return {
         name: unit_of_owners(
             name,
@@ -273,13 +279,13 @@ def messages_of(
         of_message.setdefault(part.message, []).append(at)
     result = []
     for number, role in enumerate(chat.roles):
-        mine = of_message.get(number, [])
-        tokens = tuple(sorted(token for at in mine for token in of_part.get(at, ())))
+        part_numbers = of_message.get(number, [])
+        tokens = tuple(sorted(token for at in part_numbers for token in of_part.get(at, ())))
         by_kind: dict[str, tuple[int, ...]] = {}
-        for at in mine:
+        for at in part_numbers:
             if kind := chat.parts[at].kind:
                 by_kind[kind] = tuple(sorted((*by_kind.get(kind, ()), *of_part.get(at, ()))))
-        runs = [run for at in mine for run in chat.parts[at].runs]
+        runs = [run for at in part_numbers for run in chat.parts[at].runs]
         result.append(
             Message(
                 role,
@@ -327,7 +333,7 @@ def unit_of_passages(
         if number != TEMPLATE and not special[token]:
             key = number
         elif token and not text[start:end].strip() and owner == owners[token - 1] and not special[token]:
-            key = keys[-1]  # blanks go on from what is before them
+            key = keys[-1]  # blanks belong to the element before them
         elif parts and owner != TEMPLATE:
             key = ("part", owner)
             if key not in labels:

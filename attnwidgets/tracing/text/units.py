@@ -35,12 +35,12 @@ class Unit:
         labels: Display strings, one per element.
         spans: Token indices of every element. Non-contiguous spans are allowed;
             every token belongs to exactly one element.
-        special: Whether an element is a special token, which is always an element of its own.
+        special: Whether an element is a special token, which is always a separate element.
         grid: Rows and columns of a picture's patches.
         cells: With a grid, the number of each element's patch, counted row by row; None for other elements
             (class and register tokens, words).
         times: Start and end of audio frames in seconds; None for elements that are not in the sound.
-        rule: For words, the name of the rule by which they were found (`words.RULES`), or "given".
+        rule: For words, the name of the rule that splits the text (`words.RULES`), or "given".
     """
 
     name: str
@@ -71,7 +71,7 @@ class Unit:
 
 @dataclass(frozen=True, repr=False)
 class TokenAxis:
-    """One side of a map: the tokens and every unit they can be read in.
+    """An axis of a map: its tokens and every unit they can be read in.
 
     Args:
         tokens: Display strings.
@@ -101,7 +101,7 @@ class TokenAxis:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What every position is: "token", "special", "soft prompt", "patch", "frame", "padding", "query"."""
+        """Kind of each position: "token", "special", "soft prompt", "patch", "frame", "padding", "query"."""
         if "query" in self.units:
             return ("query",) * len(self)
         if "frame" in self.units:
@@ -133,7 +133,7 @@ class TokenAxis:
 
 
 def surplus_keys(query: TokenAxis, key: TokenAxis) -> str:
-    """Return in words which keys a sequence reads in addition to its own tokens; "" if there are none."""
+    """Return in words which keys a sequence reads in addition to its tokens; "" if there are none."""
     n_tokens, extra = len(query), len(key) - len(query)
     if extra <= 0 or query.tokens not in (key.tokens[extra:], key.tokens[:n_tokens]):
         return ""

@@ -1,12 +1,12 @@
 """Words, sentences and paragraphs over tokens.
 
-Words are found in the text, not in the vocabulary, so every tokenizer gives the same words:
+Words are defined on the text, not on the vocabulary, so every tokenizer gives the same words:
 
 1. A fast tokenizer's offsets say where each token is in the text.
 2. Without offsets (generated text, raw ids, Python tokenizers) tokens are turned back into text: byte-level
    BPE and SentencePiece spell their spaces, WordPiece marks continuations with "##".
 3. A named rule (`RULES`) defines words. By "standard", runs of letters, digits and marks are words, as are
-   "don't", "state-of-the-art", "3.14"; every other character is an element of its own. In scripts without
+   "don't", "state-of-the-art", "3.14"; every other character is a separate element. In scripts without
    spaces, each Han character and each run of kana is a word (pass a segmenter's words as `words=`); Thai,
    Lao, Khmer and Burmese runs stay whole.
 4. Words that share a token merge, since a token belongs to one element only.
@@ -33,10 +33,10 @@ _NUMERIC = ".,:"
 _HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KANA = re.compile("[\u3040-\u30fa\u30fc-\u30ff]")
 _SHORT = r"Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al"
-_LONGEST = 8  # characters of an abbreviation, and of what is before it
+_LONGEST = 8  # characters up to a full stop in which an abbreviation is searched for
 _ABBREVIATION = re.compile(rf"(?:\b(?:{_SHORT})|(?<![^\W\d_])[A-Z])\.$")
 _ABBREVIATED = re.compile(rf"(?<!\w)(?:(?:[^\W\d_]\.){{2,}}|(?:{_SHORT})\.)(?!\w)")
-# Characters without a shape of their own (the property Format of UAX 29): soft hyphen, marks of direction.
+# Invisible characters (the property Format of UAX 29): soft hyphen, marks of direction.
 _FORMAT = "".join(
     chr(code)
     for code in (0xAD, 0x61C, 0x180E, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
@@ -95,10 +95,10 @@ def word_spans(text: str, rule: str = STANDARD) -> list[Span]:
 
 
 def _with_stops(text: str, spans: list[Span]) -> list[Span]:
-    """Return spans in which those inside an abbreviation are one, including its full stops."""
+    """Return spans with those inside an abbreviation joined, including its full stops."""
     whole = [match.span() for match in _ABBREVIATED.finditer(text)]
-    kept = [(b, e) for b, e in spans if not any(begin <= b and e <= end for begin, end in whole)]
-    return sorted([*kept, *whole])
+    outside = [(b, e) for b, e in spans if not any(begin <= b and e <= end for begin, end in whole)]
+    return sorted([*outside, *whole])
 
 
 def _runs(text: str, *, joined: bool) -> list[Span]:
@@ -130,9 +130,9 @@ def _runs(text: str, *, joined: bool) -> list[Span]:
 
 
 def _with_format(text: str, clusters: list[Span]) -> list[Span]:
-    """Return the spans of characters, with format characters in what they follow (UAX 29, rule WB4).
+    """Return the spans of characters; format characters belong to the character before (UAX 29, rule WB4).
 
-    Where nothing precedes them in a word, as a mark of direction at its start, they belong to what follows.
+    Without a character before them, as a mark of direction at the start of a word, they belong to the next.
     """
     joined: list[Span] = []
     waiting: int | None = None
@@ -177,10 +177,10 @@ def paragraph_spans(text: str) -> list[Span]:
 
 
 def given_spans(text: str, words: Sequence[str], argument: str = "words") -> list[Span]:
-    """Return the spans of given words in a text, in order.
+    """Return the spans of the user's words in a text, in order.
 
     Raises:
-        ValueError: If a word is empty or not found after the one before it.
+        ValueError: If a word is empty or does not follow the previous word in the text.
     """
     spans: list[Span] = []
     end = 0
@@ -215,7 +215,7 @@ def unit_from_spans(
     """Return the unit whose elements are spans of a text, for tokens at `spans` of that text.
 
     A token belongs to the element it overlaps; elements that share a token merge; a token outside all
-    elements is an element of its own, as is every special token.
+    elements is a separate element, as is every special token.
     """
     # Elements are in the order of the text and do not overlap, so a token touches a run of them.
     starts, ends = [b for b, _ in elements], [e for _, e in elements]
@@ -223,7 +223,7 @@ def unit_from_spans(
         range(0) if apart or end <= begin else range(bisect_right(ends, begin), bisect_left(starts, end))
         for (begin, end), apart in zip(spans, special, strict=True)
     ]
-    # Each element is identified by the first of those it is merged with.
+    # Each element is identified by the first element that it is merged with.
     first = list(range(len(elements)))
     joined = {i for run in touched for i in run[1:]}
     for i in sorted(joined):
@@ -250,7 +250,7 @@ def _unit(
 def unit_from_ids(
     name: str, ids: Sequence[int | None], tokens: Sequence[str], special: Sequence[bool]
 ) -> Unit:
-    """Return the unit in which tokens with one id form an element, also if apart; None stands alone."""
+    """Return the unit in which tokens with the same id form an element, also if apart; None stands alone."""
     groups: dict[object, list[int]] = {}
     for token, key in enumerate(ids):
         groups.setdefault(("alone", token) if key is None else key, []).append(token)
