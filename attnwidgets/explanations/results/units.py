@@ -1,9 +1,7 @@
 """Maps and attributions by coarser units: tokens joined into words, sentences or any spans.
 
-Aggregation of tokens into words, sentences or any spans.
-
 Clark et al. 2019 (What Does BERT Look At?, section 3): attention *to* a split word is the sum over its
-pieces, attention *from* a split word is the mean over its pieces. Rows that sum to one keep doing so.
+pieces, attention *from* a split word is the mean over its pieces. Rows that sum to 1 still do.
 For a word s of a pieces and a word t this is A[s, t] = 1/a * sum_i sum_j A[s_i, t_j].
 Attributions add up: the attribution of a word is the sum over its pieces.
 """
@@ -112,7 +110,7 @@ def add_units(query: TokenAxis, key: TokenAxis, units: tuple[Unit, Unit]) -> tup
 
 
 def check_partition(unit: Unit, n_tokens: int, side: str) -> None:
-    """Raise ValueError unless every one of `n_tokens` tokens lies in exactly one element of `unit`."""
+    """Raise ValueError unless each of `n_tokens` tokens lies in exactly one element of `unit`."""
     counts = [0] * n_tokens
     for span in unit.spans:
         for token in span:
@@ -284,7 +282,7 @@ class ReadByUnits(LazyLayers):
         """Return the map that `compute` derives from this one, layer by layer."""
 
     def available_units(self) -> tuple[str, ...]:
-        """Return the units that `to` accepts: this map's own, and those in which its elements nest.
+        """Return the units that `to` accepts: the map's unit, and those in which its elements nest.
 
         A unit of only one axis (words of a transcript, frames of its sound) leaves the other as it is.
         """
@@ -315,8 +313,8 @@ class ReadByUnits(LazyLayers):
 
         Raises:
             TypeError: For spans that are not pairs of numbers.
-            ValueError: If the unit is unknown, finer than this map's, or does not divide the tokens: one lies
-                in no span or in several, or a span leaves the axis.
+            ValueError: If the unit is unknown, finer than this map's, or does not divide the tokens: a token
+                lies in no span or in several, or a span leaves the axis.
 
         Source: Clark et al. 2019, section 3.
         """
@@ -374,9 +372,9 @@ class ReadByUnits(LazyLayers):
         return extended.to(query_unit.name)
 
 
-def _is_pair_of_sides(given: Any) -> bool:
-    """Return whether a tuple holds one unit for queries and one for keys, rather than spans."""
-    pair = isinstance(given, tuple) and len(given) == len(("query", "key"))
+def _is_pair_of_sides(unit: Any) -> bool:
+    """Return whether `unit` is a pair of units, for queries and for keys, rather than spans."""
+    pair = isinstance(unit, tuple) and len(unit) == len(("query", "key"))
     return pair and all(
-        isinstance(side, Unit) or (np.iterable(side) and np.ndim(next(iter(side), 0)) > 0) for side in given
+        isinstance(side, Unit) or (np.iterable(side) and np.ndim(next(iter(side), 0)) > 0) for side in unit
     )
