@@ -31,7 +31,7 @@ _SHOWN = 12  # class names an error lists
 
 @dataclass(frozen=True)
 class Target:
-    """One number that a model returns for an input.
+    """A number that a model returns for an input.
 
     Attributes:
         label: Its name: "positive", " Paris". Where it is also the name of another class or answer, or of the
@@ -41,9 +41,9 @@ class Target:
             differentiably.
         position: Row of logits [token, vocabulary]; None for [class], and for other numbers.
         index: Column of the logits; None if the number is not a single logit.
-        reads: Names of the options of a call by which the outputs hold what `score` reads besides logits:
+        reads: Options of a call that make the model return the tensors that `score` reads besides logits:
             "output_hidden_states", "output_attentions".
-        note: What a reader should know about how it was named, or "".
+        note: A remark on how the target was named, or "".
         reading: How a single logit becomes a probability: "softmax" over its row, "sigmoid" of it alone, or
             "none".
     """
@@ -99,7 +99,7 @@ def predicted_target(trace: Trace, name: str, method: str) -> Target:
 def class_target(
     trace: Trace, value: str | int, name: str, method: str, *, position: int | None = None
 ) -> Target:
-    """Return the logit of a class, by name or index; of a token, by default the one most probably of it."""
+    """Return the logit of a class, by name or index; by default at the token where it is most probable."""
     logits = logits_of(trace, name, method)
     if logits.dim() != CLASSES and trace.answer.names:
         if position is not None:
@@ -182,7 +182,7 @@ def _rows_of(trace: Trace) -> tuple[str, str]:
 
 
 def token_target(trace: Trace, value: str | int, position: int | None, name: str, method: str) -> Target:
-    """Return the logit of a token, by string or id, in the row `position` or the predicted one."""
+    """Return the logit of a token, by string or id, in the row `position` or that of the prediction."""
     logits = logits_of(trace, name, method)
     if logits.dim() != TOKENS:
         raise ValueError(f"{name}: this model predicts classes, not tokens; use aw.targets.label(...).")
@@ -230,12 +230,13 @@ def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> 
     ids = _ids(tokenizer_of(trace), other)
     if len(ids) != 1 or ids[0] == index or trace.logits is None:
         return ""
-    given, twin = trace.logits[row].double().softmax(-1)[[index, ids[0]]].tolist()
-    if not twin >= FAR * given:
+    share, other_share = trace.logits[row].double().softmax(-1)[[index, ids[0]]].tolist()
+    if not other_share >= FAR * share:
         return ""
     how = "without" if text.startswith(" ") else "with"
     return (
-        f"{name} {text!r} has probability {given:.2g}, and {other!r}, {how} the space before it, {twin:.2g}: "
+        f"{name} {text!r} has probability {share:.2g}, and {other!r}, {how} the space before it, "
+        f"{other_share:.2g}: "
         f"name {other!r} if you mean that token"
     )
 
@@ -263,7 +264,7 @@ def tokenizer_of(trace: Trace) -> Any:
 
 
 def token_id(trace: Trace, text: str, name: str) -> int:
-    """Return the id of a string that is one token; at the start of a word without a leading space."""
+    """Return the id of a string that is a single token; at the start of a word without a leading space."""
     from attnwidgets.tracing.recording.inputs import display_tokens
 
     tokenizer = tokenizer_of(trace)
@@ -342,7 +343,7 @@ def answer_target(trace: Trace, bounds: tuple[int, int], name: str, method: str)
     start, stop = bounds
     logits = logits_of(trace, name, method)
     if trace.answer.title != ANSWER_SPAN:
-        raise ValueError(f"{name}: this model finds no answers in a text; it predicts {_said(trace)}.")
+        raise ValueError(f"{name}: this model finds no answers in a text; it predicts {_predicted(trace)}.")
     if not 0 <= start < stop <= len(logits):
         raise IndexError(
             f"{name}: answer({start}, {stop}) is not in the text of {len(logits)} tokens, counted from 0, "
@@ -350,8 +351,8 @@ def answer_target(trace: Trace, bounds: tuple[int, int], name: str, method: str)
         )
 
     def score(outputs: Any) -> Tensor:
-        both = head_of(outputs)
-        return both[:, start, 0] + both[:, stop - 1, 1]
+        span_logits = head_of(outputs)
+        return span_logits[:, start, 0] + span_logits[:, stop - 1, 1]
 
     from attnwidgets.tracing.predictions import spelled_span
 
@@ -365,11 +366,11 @@ def _told_apart(trace: Trace, label: str, outcome: int, number: str) -> str:
     """Return an outcome's label, with its number if a more probable outcome has the same label."""
     from attnwidgets.tracing.predictions import MOST
 
-    same = [other.id for other in trace.predictions(MOST) if other.name == label]
+    same = [prediction.id for prediction in trace.predictions(MOST) if prediction.name == label]
     return f"{label} ({number})" if same and same[0] != outcome else label
 
 
-def _said(trace: Trace) -> str:
+def _predicted(trace: Trace) -> str:
     return trace.predictions_title or f"{_rows_of(trace)[0]} at every {_rows_of(trace)[1]}"
 
 

@@ -24,8 +24,8 @@ class Failure:
 
     Attributes:
         on: The input in words.
-        said: What is wrong.
-        attention: The attention that was given, if it is small enough to print.
+        said: Description of the failure.
+        attention: The attention of the input, if it is small enough to print.
         violation: The wrong numbers, if there are any.
         labels: Their labels: of rows and columns, or of sources alone.
         traceback: The user's own lines, if their function raised.
@@ -60,11 +60,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one invariant.
+    """The result of an invariant.
 
     Attributes:
         name: The invariant's name.
-        words: What must hold.
+        words: The invariant as a sentence.
         inputs: Number of inputs on which it was checked.
         failure: The failure, or None.
         unasked: Why it was not checked, or "".
@@ -115,7 +115,7 @@ class CheckReport:
 
     Attributes:
         name: The method's name.
-        results: One for each invariant, and one for an error or a trace that was modified.
+        results: Results of the invariants, and of an error or a modified trace.
         inputs: Number of inputs on which it ran.
         beside: The comparison with its reference, if one was named.
         notes: Other remarks.
