@@ -309,7 +309,7 @@ def mixing_ratio(
     with no_grad():
         for layer in chosen:
             parts = parts_at(trace, layer, stack, variant, "mixing_ratio")
-            from_itself = parts.kept()
+            from_itself = parts.from_self()
             others = (parts.total() - from_itself).norm(dim=-1)
             total = others + from_itself.norm(dim=-1)
             rows.append(as_floats(others / total.masked_fill(total == 0, 1.0)))

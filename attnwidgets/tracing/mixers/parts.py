@@ -101,7 +101,7 @@ class MixedParts:
         owners, count = self._owners(spans), self.n_tokens if spans is None else len(spans)
         return torch.cat([self.block.head_norms(rows, owners, count) for rows in self._blocks()], 1)
 
-    def kept(self, spans: Spans | None = None) -> Tensor:
+    def from_self(self, spans: Spans | None = None) -> Tensor:
         """Return each token's vector to itself, or to its own span [query, dim]."""
         own = torch.arange(self.n_tokens)
         if spans is not None:
