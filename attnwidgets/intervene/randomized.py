@@ -80,7 +80,7 @@ def randomized(
         fresh = aw.randomized(model, copy=True)   # another model; yours is not changed
 
     Inside the block the model has these weights for every caller, also in other threads; use a copy if it has
-    others.
+    other callers.
 
     Args:
         model: A transformers model, or any module with a list of blocks.
