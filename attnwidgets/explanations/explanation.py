@@ -1,4 +1,9 @@
-"""Explanation, the base of all results: labelled, immutable numbers with provenance, shown in notebooks."""
+"""Explanation, the base of all results: labelled, immutable numbers with provenance, shown in notebooks.
+
+A constructor sets all attributes once (`_set_common`, `_set`). Every verb makes a new explanation from the
+arguments that `_common` returns, with another step in the provenance. `to_description` and `from_description`
+carry explanations into files and pickles; `restore` chooses the class by `kind`.
+"""
 
 from __future__ import annotations
 

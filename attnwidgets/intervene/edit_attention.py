@@ -1,4 +1,9 @@
-"""Editing of attention: rows made uniform, permuted or given; tokens suppressed or dropped."""
+"""Editing of attention: rows made uniform, permuted or given; tokens suppressed or dropped.
+
+Each function returns a `HeadIntervention` with two changes: of attention weights (`_Edit` with the new rows
+of `_uniform`, `_OneHot`, `_Permuted` or `_Matrix`; `_Suppression`), and of kernels without a softmax
+(`kernel_rows.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Chosen heads: their selection, and their outputs set to zero, to a mean, or to those of other texts."""
+"""Chosen heads: their selection, and their outputs set to zero, to a mean, or to those of other texts.
+
+`chosen_heads` and `positions` read the arguments that interventions share. `HeadIntervention` changes the
+weights or outputs of chosen heads of attention, and calls of kernels (`kernel_runs.py`). `ablate_heads` is
+built on it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Calls of kernels that mix tokens without a softmax, as interventions see and change them."""
+"""Calls of kernels that mix tokens without a softmax, as interventions see and change them.
+
+`changed_kernels` hooks mixing modules. While a module runs, its `_Watch` sees the calls of kernels
+(`tracing/mixers/calls.py`) and passes each as a `KernelRun` to the intervention's change, which returns other
+outputs. `KernelRun.inputs` has values and gate of the call; it is refused if the kernel continues from a
+state, in which tokens cannot be told apart.
+"""
 
 from __future__ import annotations
 

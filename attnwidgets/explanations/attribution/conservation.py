@@ -1,4 +1,10 @@
-"""The check that LRP conserves relevance in an architecture, made before its results are trusted."""
+"""The check that LRP conserves relevance in an architecture, made before its results are trusted.
+
+CP-LRP runs on a short input without the model's biases, and the total relevance at every block is compared
+with the explained output (`_problem`). Verdicts that depend on the architecture alone are cached in
+`_verdicts`. If the weights leave nothing but rounding of the output, a model of the same architecture with
+random weights is checked instead.
+"""
 
 from __future__ import annotations
 

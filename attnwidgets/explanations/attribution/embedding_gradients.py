@@ -1,4 +1,9 @@
-"""Gradients of targets by the embeddings of a stack's tokens, checked; for every gradient method."""
+"""Gradients of targets by the embeddings of a stack's tokens, checked; for every gradient method.
+
+`embedding_gradients` borrows a trace's model and yields `EmbeddingGradients`, which runs it at any embeddings
+and returns checked gradients. `gradient_attributions` is a complete method for gradients of a single pass;
+`target_attributions` makes its result, and those of other methods.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The logits that ALTI-Logit, DecompX and direct logit attribution explain, and their results."""
+"""The logits that ALTI-Logit, DecompX and direct logit attribution explain, and their results.
+
+`target_logits` resolves targets and foils to rows and columns of the logits. `decompose_logits` adds the
+parts that sum to them (`tracing/algebra/logit_parts.py`). `TargetLogits.attributions` and `layer_map` make
+the results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The registry of methods by name; each method registers itself from its own file."""
+"""The registry of methods by name; each method registers itself from its own file.
+
+`@method` wraps a function so that it takes lists and refuses unknown keywords, missing attention and too
+little memory, and adds it to `_METHODS`. `methods` imports all modules of `_HOMES` first, so that every
+method of the package has registered itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Requirements of methods on a trace, by name, and estimates of their memory from its sizes."""
+"""Requirements of methods on a trace, by name, and estimates of their memory from its sizes.
+
+The check of a `Need` takes a trace and a stack and returns the missing part in words, or "". Checks build on
+each other by `_after`: the second runs only if the first finds nothing missing. `NEEDS` lists the
+requirements by name.
+"""
 
 from __future__ import annotations
 

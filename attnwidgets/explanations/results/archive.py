@@ -1,4 +1,9 @@
-"""Saved explanations: safetensors and JSON, checked and opened again without pickle, torch or the model."""
+"""Saved explanations: safetensors and JSON, checked and opened again without pickle, torch or the model.
+
+`save` writes the JSON and the arrays of `to_description`, and `load` reads both. Before an explanation is
+restored, `require_described` compares the JSON with the typed dictionaries below, so that the error about a
+damaged file names the field.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Attributions: how much every element of the input speaks for a target."""
+"""Attributions: how much every element of the input speaks for a target.
+
+`select`, `reduce` and `to` return new attributions, made by `_derive`. A coarser unit sums the values of its
+pieces (`units.py`). The map of every layer, if the method has a map, goes along.
+"""
 
 from __future__ import annotations
 

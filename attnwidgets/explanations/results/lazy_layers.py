@@ -1,4 +1,9 @@
-"""LazyLayers, the base of MixingMap: layers that are computed on first use."""
+"""LazyLayers, the base of MixingMap: layers that are computed on first use.
+
+A function computes a layer by its number; layers are cached under a lock, so that each is computed once. If
+rows can be computed alone, large layers are read in blocks of rows, which are not cached. Facts that a method
+does not state (causal, stochastic, signed) are read from the values when they are needed first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""MixingMap: how much of every key is in every query, layer by layer."""
+"""MixingMap: how much of every key is in every query, layer by layer.
+
+Layers are computed and cached in `lazy_layers.py`, and read in coarser units in `units.py`. `select` and
+`reduce` derive lazy maps (`_derive`), which compute their layers from those of this map.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Targets in a model's outputs: the score of a class, a token, a span, an embedding, or a function."""
+"""Targets in a model's outputs: the score of a class, a token, a span, an embedding, or a function.
+
+Each function `..._target` takes a trace and the name of a target and returns a `Target`: a function of the
+outputs of a batch, with row and column if it is a single logit. `named.py` chooses the function by the kind
+of target. Errors name the classes, tokens or positions that the model has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""aw.register: a user's own function of a trace as a method, checked, with its numbers as an explanation."""
+"""aw.register: a user's own function of a trace as a method, checked, with its numbers as an explanation.
+
+`register` wraps the function in a `UserMethod`, which labels its numbers (`as_explanation`), checks it on
+small inputs and a trace (`checking.py`) and has the entry of the registry. A function that needs a model is
+checked when it first runs.
+"""
 
 from __future__ import annotations
 

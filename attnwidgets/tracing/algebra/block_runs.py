@@ -1,4 +1,9 @@
-"""A second run of a traced model that records the inputs, values and outputs of its blocks."""
+"""A second run of a traced model that records the inputs, values and outputs of its blocks.
+
+`_blocks` runs the model once for a stack and stores its blocks with the trace, under every layout that fits.
+`block_of` returns a block under the layout that recomputes its output, and refuses it if the weights have
+changed since.
+"""
 
 from __future__ import annotations
 

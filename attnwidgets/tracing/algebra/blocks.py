@@ -1,4 +1,8 @@
-"""Transformer blocks as algebra, verified on the numbers of a real forward pass."""
+"""Transformer blocks as algebra, verified on the numbers of a real forward pass.
+
+A `Block` has a layout and the recorded tensors of a pass; `branch`, `middle` and `last` recompute the states
+between them. `error` compares the recomputed output with the recorded output.
+"""
 
 from __future__ import annotations
 

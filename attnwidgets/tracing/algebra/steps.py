@@ -1,4 +1,9 @@
-"""The steps of feed-forward layers and output heads, as read from modules, or by probing them."""
+"""The steps of feed-forward layers and output heads, as read from modules, or by probing them.
+
+`read_steps` turns modules into `Affine`, `Scale`, `Pointwise`, `Gated` and `Norm`. Weights of plain layers
+are read, wrapped layers are applied to unit vectors, and norms to a probe that shows their kind. Callers
+verify the steps on recorded numbers.
+"""
 
 from __future__ import annotations
 
