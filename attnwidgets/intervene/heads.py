@@ -171,13 +171,13 @@ def chosen_heads(
         TypeError: If `heads` has another form.
         UnsupportedModelError: If channels were chosen instead of heads (a ValueError).
     """
-    every = {
+    present = {
         layer: block if isinstance(block, BlockHeads) else BlockHeads(block)
         for layer, block in blocks.items()
     }
     pairs = heads
     if heads is None:
-        pairs = [(layer, "all") for layer, block in every.items() if block.numbers(channels=channels) != ()]
+        pairs = [(layer, "all") for layer, block in present.items() if block.numbers(channels=channels) != ()]
     elif isinstance(heads, Mapping):
         pairs = heads.items()
     elif isinstance(heads, tuple) and heads and not isinstance(heads[0], tuple):
@@ -188,8 +188,8 @@ def chosen_heads(
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:  # noqa: PLR2004 - layer and head
             raise TypeError(_EXPECTED.format(heads))
-        layer = pick(pair[0], tuple(every), "layer")[0]
-        by_layer.setdefault(layer, set()).update(_heads(pair[1], every[layer], layer, channels))
+        layer = pick(pair[0], tuple(present), "layer")[0]
+        by_layer.setdefault(layer, set()).update(_heads(pair[1], present[layer], layer, channels))
     return {layer: tuple(sorted(numbers)) for layer, numbers in sorted(by_layer.items())}
 
 
@@ -207,8 +207,8 @@ def _heads(selection: Any, block: BlockHeads, layer: int, channels: bool) -> tup
     chosen = numbers or ()
     if not isinstance(selection, str):
         try:
-            every = block.numbers(channels=True)
-            chosen = pick(selection, range(10**6) if every is None else every, "head")
+            all_numbers = block.numbers(channels=True)
+            chosen = pick(selection, range(10**6) if all_numbers is None else all_numbers, "head")
         except IndexError as error:
             raise IndexError(f"layer {layer}: {error}") from error
     for kernel in block.kernels if not channels else ():

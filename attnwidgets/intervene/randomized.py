@@ -247,7 +247,7 @@ def _locations(model: nn.Module, path: str) -> dict[int, _Location]:
     """Return the location of every parameter, by its id."""
     from attnwidgets.tracing.anatomy.block_names import block_lists
 
-    others = tuple(f"{other}." for other in block_lists(model) if other != path)
+    other_lists = tuple(f"{other}." for other in block_lists(model) if other != path)
     named = list(model.named_parameters(remove_duplicate=False))
     start = next(index for index, (name, _) in enumerate(named) if name.startswith(f"{path}."))
     locations: dict[int, _Location] = {}
@@ -256,7 +256,7 @@ def _locations(model: nn.Module, path: str) -> dict[int, _Location]:
         blocks, side = before.blocks, before.side
         if name.startswith(f"{path}."):
             blocks |= {int(name.removeprefix(f"{path}.").split(".")[0])}
-        elif not name.startswith(others):
+        elif not name.startswith(other_lists):
             # Modules are declared from input to output; names identify the exceptions. A parameter that is
             # tied to a parameter below the blocks is below them.
             is_below = _EMBEDDING.search(name) or (index < start and not _FINAL.search(name))

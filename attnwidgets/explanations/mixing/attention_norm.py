@@ -310,9 +310,9 @@ def mixing_ratio(
         for layer in chosen:
             parts = parts_at(trace, layer, stack, variant, "mixing_ratio")
             from_itself = parts.from_self()
-            others = (parts.total() - from_itself).norm(dim=-1)
-            total = others + from_itself.norm(dim=-1)
-            rows.append(as_floats(others / total.masked_fill(total == 0, 1.0)))
+            from_others = (parts.total() - from_itself).norm(dim=-1)
+            total = from_others + from_itself.norm(dim=-1)
+            rows.append(as_floats(from_others / total.masked_fill(total == 0, 1.0)))
     query = trace.axes(stack)[0]
     notes = [no_norm_note(trace, stack, "mixing_ratio")] if variant in ("res_ln", "enc") else []
     options = {"variant": variant}

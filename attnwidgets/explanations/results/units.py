@@ -45,11 +45,11 @@ Float = NDArray[np.float64]
 _SPAN_NAMES = ("span", "spans")
 
 
-def new_unit(given: Unit | Spans, axis: TokenAxis, present: str, side: str) -> Unit:
+def new_unit(unit: Unit | Spans, axis: TokenAxis, present: str, side: str) -> Unit:
     """Return the unit that a user gave for an axis, checked.
 
     Args:
-        given: A Unit, or spans of tokens as pairs (start, end), the end not included.
+        unit: A Unit, or spans of tokens as pairs (start, end), the end not included.
         axis: The axis that it divides.
         present: Name of the axis' present unit.
         side: Name of the axis in errors.
@@ -59,12 +59,12 @@ def new_unit(given: Unit | Spans, axis: TokenAxis, present: str, side: str) -> U
         ValueError: If a span is empty or leaves the tokens, a token lies in no span or in several, or the
             unit has the name of the present one.
     """
-    if not isinstance(given, Unit):
-        given = _unit_of_spans(given, axis, next(name for name in _SPAN_NAMES if name != present), side)
-    check_partition(given, len(axis), side)
-    if given.name == present:
+    if not isinstance(unit, Unit):
+        unit = _unit_of_spans(unit, axis, next(name for name in _SPAN_NAMES if name != present), side)
+    check_partition(unit, len(axis), side)
+    if unit.name == present:
         raise ValueError(f"unit {present!r} is the present unit; give the new Unit another name.")
-    return given
+    return unit
 
 
 def _unit_of_spans(spans: Spans, axis: TokenAxis, name: str, side: str) -> Unit:

@@ -231,8 +231,8 @@ def _column(trace: Trace, value: str | int, name: str) -> int:
 
 def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> str:
     """Return a note if a token is far more probable with, or without, a space before it; else ""."""
-    other = text[1:] if text.startswith(" ") else f" {text}"
-    ids = _ids(tokenizer_of(trace), other)
+    respelled = text[1:] if text.startswith(" ") else f" {text}"
+    ids = _ids(tokenizer_of(trace), respelled)
     if len(ids) != 1 or ids[0] == index or trace.logits is None:
         return ""
     share, other_share = trace.logits[row].double().softmax(-1)[[index, ids[0]]].tolist()
@@ -240,9 +240,9 @@ def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> 
         return ""
     how = "without" if text.startswith(" ") else "with"
     return (
-        f"{name} {text!r} has probability {share:.2g}, and {other!r}, {how} the space before it, "
+        f"{name} {text!r} has probability {share:.2g}, and {respelled!r}, {how} the space before it, "
         f"{other_share:.2g}: "
-        f"name {other!r} if you mean that token"
+        f"name {respelled!r} if you mean that token"
     )
 
 
@@ -254,9 +254,9 @@ def _predicted_row(trace: Trace, n_rows: int, name: str | None) -> int:
         return -1
     predicted, row = _rows_of(trace)
     masked = (predicted, row) == ("a token", "position")
-    each = "every one, and none is masked" if masked else f"every {row}"
+    rows = "every one, and none is masked" if masked else f"every {row}"
     raise ValueError(
-        f"{name}: which position? This model predicts {predicted} at {each}; "
+        f"{name}: which position? This model predicts {predicted} at {rows}; "
         f"aw.targets.token({predicted.split()[1]}, position=...)."
     )
 

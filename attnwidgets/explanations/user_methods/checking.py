@@ -142,8 +142,8 @@ class Checking:
             return
         self.last, self._last_small = result, small
         if not _is_unchanged(trace, small):
-            said = "it writes into the trace's attention: work on a copy (A = A.clone(), or A = A + ...)"
-            self.failed.setdefault(_KEEPS, Failure(small.words, said, small))
+            message = "it writes into the trace's attention: work on a copy (A = A.clone(), or A = A + ...)"
+            self.failed.setdefault(_KEEPS, Failure(small.words, message, small))
         self._check(result, small.trace(), small.words, small)
 
     def _attempt(self, trace: Any, on: str, small: SmallInput | None) -> Explanation | None:
@@ -165,13 +165,13 @@ class Checking:
     def _fail_to_run(self, error: Exception, on: str, small: SmallInput | None) -> None:
         lines = self._user_lines(error)
         name = f"raises {type(error).__name__}" if lines else _RETURNS
-        said = f"{type(error).__name__}: {error}" if lines else str(error)
-        if small is not None and any(word in said for word in ("NoneType", "model")):
-            said += (
+        message = f"{type(error).__name__}: {error}" if lines else str(error)
+        if small is not None and any(word in message for word in ("NoneType", "model")):
+            message += (
                 " (given attention has no model; a function that needs one is registered with needs='model')"
             )
         self.stopped = name
-        self.failed.setdefault(name, Failure(on, said, small, traceback=lines, error=error))
+        self.failed.setdefault(name, Failure(on, message, small, traceback=lines, error=error))
 
     def _user_lines(self, error: Exception) -> str:
         """Return the traceback from the user's first line on; "" if it has none."""

@@ -1,7 +1,8 @@
 """Invariants of explanations by name, a message for each violation, and small inputs that test them.
 
 The check of an `Invariant` returns a `Violation`, with the wrong numbers, or None. `small_inputs` are
-attentions of one to three tokens, layers and heads. `shrink` reduces a trace to the smallest part that fails.
+attentions of up to three tokens and layers, and two heads. `shrink` reduces a trace to the smallest part that
+fails.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Parts:
         Memory beyond the attention weights is a few chunks. Squares and sums are float64, which keeps the
         cancellation between heads below the rounding of float32 inputs.
         """
-        spans = self._each(spans)
+        spans = self._spans(spans)
         n_heads, n_queries, _ = self.weights.shape
         device = _exact_device(self.weights)
         lengths = torch.zeros(n_queries, len(spans), dtype=torch.float64, device=device)
@@ -186,7 +186,7 @@ class Parts:
         Returns:
             [query, key]; exactly zero (without a shift) where a query does not read a key.
         """
-        spans = self._each(spans)
+        spans = self._spans(spans)
         n_queries = len(self.row)
         size = chunk_size or max(1, _chunk_bytes(to.device) // (to.element_size() * self.dim * n_queries))
         zero_gain = nearer(to, shift - to, power)
@@ -214,11 +214,11 @@ class Parts:
         if spans is not None and any(span != (key,) for key, span in enumerate(spans)):
             read = torch.stack([read[:, list(span)].any(1) for span in spans], dim=1)
         unread = ~read
-        tokens, elements = self.owners(self._each(spans))
+        tokens, elements = self.owners(self._spans(spans))
         unread[tokens, elements] = False
         return unread
 
-    def _each(self, spans: Spans | None) -> Spans:
+    def _spans(self, spans: Spans | None) -> Spans:
         return [(key,) for key in range(self.weights.shape[-1])] if spans is None else spans
 
     def owners(self, spans: Spans) -> tuple[Tensor, Tensor]:
