@@ -48,7 +48,7 @@ class Explanation(Table, Viewable):
         stack: "self", or "encoder", "decoder" or "cross".
         provenance: How the numbers were made: method, options, model, text, paper, `interventions` on the
             model if there were any, and `steps`, the later operations on them in words.
-        trace_id: The trace that the numbers belong to; views of one trace are linked.
+        trace_id: The trace that the numbers belong to; views of the same trace are linked.
         warning: A caution for readers ("512 of 734 tokens"), or "".
         predictions: The model's predictions, for the views.
         dtype: Type of the numbers: "float64" if a model computed in it or they were given in it (as Python's
@@ -103,7 +103,7 @@ class Explanation(Table, Viewable):
         )
 
     def _common(self, step: str = "") -> dict[str, Any]:
-        """Return the arguments of `_set_common` for an explanation derived from this one by `step`."""
+        """Return the arguments of `_set_common` for an explanation derived from this by `step`."""
         history = plain(self.provenance)
         if step:
             history["steps"] = [*history["steps"], step]
@@ -180,7 +180,7 @@ class Explanation(Table, Viewable):
 
     @property
     def note(self) -> str:
-        """Operations on the method's numbers, as one line for a caption."""
+        """Operations on the method's numbers, in a line for a caption."""
         return "; ".join(self.steps)
 
     @property
@@ -209,7 +209,7 @@ class Explanation(Table, Viewable):
         """Return these numbers less those of another text, by the columns in which the texts are aligned.
 
         Elements of two texts are aligned by edit distance; tokens of two models, by the characters that they
-        spell. An element of only one text counts whole, so that the sum of the differences is the difference
+        spell. An element of a single text counts whole, so that the sum of the differences is the difference
         of the sums; the residual is the difference of both. Elements that differ are named by both, as in
         "keys − key".
 
@@ -306,7 +306,7 @@ def _signature_of(cls: type[Explanation]) -> inspect.Signature:
     return inspect.Signature(written)
 
 
-# Modules of upper packages in which kinds of results are defined; imported to open a saved one.
+# Modules of upper packages in which kinds of results are defined; imported to open a saved result.
 _MODULES_BY_KIND = {
     "Scorecard": "attnwidgets.evaluate.scorecards.scorecard",
     "FeatureActivations": "attnwidgets.sae.feature_activations",

@@ -230,7 +230,7 @@ def positions(tokens: Any, name: str, model: Any, stack: str, side: int) -> froz
     """Return positions of tokens.
 
     Args:
-        tokens: A position, several, a range or a slice; negative ones count from the end and need a trace.
+        tokens: A position, several, a range or a slice; negatives count from the end and need a trace.
         name: Name of the argument, for messages.
         model: A model, or a trace, which knows the number of tokens.
         stack: Stack of the tokens.

@@ -137,7 +137,7 @@ class Replay:
                 changed = [0 if of == "encoder" else layer for of, layer in where]
             else:
                 changed = [layer for of, layer in where if of == stack or len(self._names) == 1]
-            # A block that several layers share counts its calls, and one that hands on its keys does more
+            # A block that several layers share counts its calls, and a block that hands on its keys does more
             # than return states: all of them have to run.
             is_skippable = len(set(names)) == len(names) and not any(map(self._hands_on, names))
             counts[stack] = min(changed, default=len(names)) if is_skippable else 0

@@ -95,7 +95,7 @@ def randomized(
             the embeddings.
         stack: Which list of blocks, in models with several (encoder and decoder, towers).
         seed: Seed of the draws. A block gets the same weights whatever else is randomised, so that a longer
-            cascade continues a shorter one.
+            cascade continues a shorter cascade.
 
     Returns:
         A context manager that yields the model and restores its weights, the very same tensors, on exit, even

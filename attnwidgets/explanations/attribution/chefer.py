@@ -136,7 +136,7 @@ def chefer(
             read without a class token (SigLIP, I-JEPA), the mean over the rows of its patches.
         head_reduce: "mean" as published, or "sum".
         order: "output_first" as published: later layers on the left. "input_first" is the other order.
-        start_layer: Number of the layer to start from; negative ones count from the last (-1 is the default
+        start_layer: Number of the layer to start from; negatives count from the last (-1 is the default
             of the authors' notebook for CLIP).
         discard: Tokens from which nothing is drawn: "first", "special" or positions. In every layer their
             columns of A'_l are set to zero and the rest of each row is scaled to its former sum of absolute

@@ -91,8 +91,8 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
 
     The model runs once on a short input without its biases (parameters and numbers that are added; they are
     left out while it runs, and no weight is written), and CP-LRP goes back from its largest logit. If every
-    rule is in place, the relevances sum to that logit at the first block's input and at every later one,
-    whatever the weights; an operation without a rule, or with a wrong one, shows as a difference. If the
+    rule is in place, the relevances sum to that logit at the first block's input and at every later input,
+    whatever the weights; an operation without a rule, or with a wrong rule, shows as a difference. If the
     weights leave nothing but rounding of that logit, random ones of the same architecture are checked.
 
     A verdict that depends on the architecture alone (the class, the classes of its modules and the choices of

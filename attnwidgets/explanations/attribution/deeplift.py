@@ -81,7 +81,7 @@ def deeplift(
         UnsupportedModelError: If an operation has no rule, or the model runs other operations on the baseline
             (a ValueError; the message names the operation).
         ValueError: For an unknown option or baseline; if the target must be named; if gradients are NaN or
-            all zero (the message names the layer) or unavailable; if one text is too long for the available
+            all zero (the message names the layer) or unavailable; if a text is too long for the available
             memory.
         TypeError, IndexError: {no_target}
 

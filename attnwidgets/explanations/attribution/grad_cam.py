@@ -98,7 +98,7 @@ def grad_cam(
         gradcam++    sum_c v_c F_cp,  v_c = sum_p (G_cp)+ G_cp^2 / (2 G_cp^2 + G_cp^3 sum_q F_cq)
         attention    mean over heads h of w_h A_h(class token, p),  w_h = mean over p of the gradient there
 
-    These are the raw numbers. Published pictures set negative ones to zero and then stretch the rest from 0
+    These are the raw numbers. Published pictures set negatives to zero and then stretch the rest from 0
     to 1, which hides the evidence against the target, and is 0/0 where there is none for it.
 
     Args:

@@ -223,7 +223,7 @@ def integrated_gradients(
 
     Raises:
         ValueError: For an unknown option or baseline, fewer than 2 steps, a batch below 1; if the target must
-            be named; if gradients are NaN or all zero (the message names the layer) or unavailable; if one
+            be named; if gradients are NaN or all zero (the message names the layer) or unavailable; if a
             text is too long for the available memory.
         TypeError, IndexError: {no_target}
 

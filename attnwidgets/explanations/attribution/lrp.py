@@ -65,10 +65,8 @@ def _former_layers(function: Callable[..., Any]) -> Callable[..., Any]:
             return result
         deprecated("lrp: layers=... is .map.select(layer=...) of the result now")
         results = result if isinstance(result, list) else [result]
-        selected = [
-            part._derive(part.values, "", map=part.map and part.map.select(layers)) for part in results
-        ]  # noqa: SLF001
-        return selected if isinstance(result, list) else selected[0]
+        some = [part._derive(part.values, "", map=part.map and part.map.select(layers)) for part in results]  # noqa: SLF001
+        return some if isinstance(result, list) else some[0]
 
     return with_former
 

@@ -1,4 +1,4 @@
-"""The relevance of neurons, or of an SAE's features, at one hook point: LRP inside the model.
+"""The relevance of neurons, or of an SAE's features, at a hook point: LRP inside the model.
 
 Achtibat et al. 2024, AttnLRP, section 4.3 (neurons); rules as in `aw.lrp`.
 """

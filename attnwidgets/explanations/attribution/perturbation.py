@@ -183,7 +183,7 @@ def occlusion(
 
     Raises:
         RuntimeError: If captum is not installed.
-        ValueError: If the target is NaN (the message names the layer) or one input is too long for the
+        ValueError: If the target is NaN (the message names the layer) or an input is too long for the
             available memory; for an unknown unit, stack or baseline; if the target must be named.
         TypeError, IndexError: {no_target}
 
@@ -263,7 +263,7 @@ def shapley_sampling(
 
     Raises:
         RuntimeError: If captum is not installed.
-        ValueError: If the target is NaN (the message names the layer) or one input is too long for the
+        ValueError: If the target is NaN (the message names the layer) or an input is too long for the
             available memory; for an unknown unit, stack or baseline, or fewer than one sample; if the target
             must be named.
         TypeError, IndexError: {no_target}

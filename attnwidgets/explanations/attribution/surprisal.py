@@ -40,7 +40,7 @@ def surprisal(
         measure: "bits" (logarithm to base 2) or "nats".
         pseudo: For a masked language model, which predicts no next token: -log p of every token from all
             others, with the token itself masked; the model runs once for each (Salazar et al. 2020). These
-            are not conditional probabilities of one text, and their sum is not its surprisal.
+            are not conditional probabilities of a text, and their sum is not its surprisal.
         batch_size: With `pseudo`, the number of masked copies that run together.
 
     Returns:

@@ -102,7 +102,7 @@ class AttentionRow:
         scaling: The model's factor on the scores.
         scaled: dot * scaling [key].
         softcap: The bound c in c * tanh(score / c), or None.
-        capped: `scaled` after the soft cap [key]; equal to `scaled` without one.
+        capped: `scaled` after the soft cap [key]; equal to `scaled` without a cap.
         bias: Positional term added to the scores [key] (T5's bias, ALiBi), or None.
         masked: Whether a key is hidden from the query [key].
         scores: Input of the softmax [key]; -inf where masked.

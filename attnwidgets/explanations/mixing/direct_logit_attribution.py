@@ -55,7 +55,7 @@ def direct_logit_attribution(
         Attributions [component] (or [target, component]) in logits, signed: "initial" (the input of the first
         block), then for each layer "attention 0" ("mixing 0" if it mixes tokens by something else, too) or
         "head 0.1", "bias 0" (of the layer's mixers, and of norms in post-norm blocks) if not
-        zero, "mlp 0" if it has one, and "final bias" (of the final norm and the head) if not zero. They sum
+        zero, "mlp 0" if any, and "final bias" (of the final norm and the head) if not zero. They sum
         to the logit up to rounding, which is `.residual`. `.map` holds the contributions of each head and the
         tokens it reads [layer, head, target, source].
 

@@ -35,7 +35,7 @@ def discard_positions(discard: Discard, unit: Unit, name: str) -> tuple[int, ...
     """Return the positions that `discard` selects.
 
     Args:
-        discard: "first"; "special" for the special tokens; a list of positions, negative ones counting from
+        discard: "first"; "special" for the special tokens; a list of positions, negatives counting from
             the end; None for none.
         unit: The unit whose elements the positions count.
         name: The method's name, for messages.

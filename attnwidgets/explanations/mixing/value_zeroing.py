@@ -128,7 +128,7 @@ def value_zeroing(
             when a layer is opened, if its kernel takes no values as an argument (MiniMax, xLSTM), or its
             mixers follow each other (Zamba). A ValueError.
         ValueError: For an unknown stack, unit, distance or reduction, a chunk_size below 1, `final_norm` in
-            a model without one, or NaN inside the model (the message names the first layer).
+            a model without a final norm, or NaN inside the model (the message names the first layer).
         IndexError: If a layer is out of range.
 
     Example:
@@ -215,7 +215,7 @@ def _distances(
         result[piece.rows, piece.elements] = distances.T.cpu().numpy()
     eps = float(torch.finfo(plain.dtype).eps)
     unread = (read.double() @ _members(unit, read).T.double() == 0).cpu().numpy()
-    # The cosine distance grows with the square of the relative change, the Euclidean one with the change.
+    # The cosine distance grows with the square of the relative change, the Euclidean with the change.
     if distance == "euclidean":
         lengths = reference.norm(dim=-1).cpu().numpy()
         noise, floor = _UNREAD * eps * lengths, _ROUNDING * eps * lengths

@@ -46,7 +46,7 @@ class Method:
         paper: The publication.
         needs: What the trace must have, in words.
         returns: The kind of result, with its axes.
-        cost: The passes it takes beyond the recorded one, in words.
+        cost: The passes it takes beyond the recorded pass, in words.
         requirements: `needs` as checks.
         by_user: Whether `aw.register` added it.
         beside: The method to compare it with, or "".
@@ -194,7 +194,7 @@ def method(
     takes: Takes | None = None,
     former: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> Callable[[Callable[Concatenate[T, P], R]], OfTraces[T, P, R]]:
-    """Register a function as the method `name`; unknown keywords are refused with the nearest valid one.
+    """Register a function as the method `name`; unknown keywords are refused with the nearest valid keyword.
 
     Called with a list of traces it returns a list of results, in the same order.
     Calls that do not fit into memory are refused as well, unless `force=True`, which every method accepts.
@@ -207,7 +207,7 @@ def method(
         paper: The publication.
         needs: What the trace must have: names in `requirements.NEEDS`, or a new `Need`.
         returns: The kind of result, with its axes; begins with MixingMap or Attributions.
-        cost: The passes it takes beyond the recorded one, in words.
+        cost: The passes it takes beyond the recorded pass, in words.
         speed: About how long they take for a short text: "instant", "seconds" or "minutes".
         takes: Estimates the bytes it takes from sizes; None if it checks its own memory, or takes little.
         former: Lets it take its former keywords, with a warning.

@@ -324,7 +324,7 @@ class Sizes:
         queries: Number of queries.
         keys: Number of keys.
         bytes: Bytes of a number: 4 or 8.
-        device: Device of the model; None without one.
+        device: Device of the model; None without a model.
     """
 
     layers: int

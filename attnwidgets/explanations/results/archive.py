@@ -64,7 +64,7 @@ def save(explanation: Described, path: str | Path) -> Path:
 
     Args:
         explanation: A MixingMap, Attributions, Why, ...
-        path: A name with a suffix (`map.safetensors`) gives one file with the JSON in its metadata; a name
+        path: A name with a suffix (`map.safetensors`) gives a file with the JSON in its metadata; a name
             without one gives a folder of `explanation.json` and `values.safetensors`, which suits git better.
             `.html`, `.pdf`, `.svg`, `.png` and `.csv` are for reading and are not loaded again.
 

@@ -1,4 +1,4 @@
-"""Thumbnails of a map: every layer and head in one matrix."""
+"""Thumbnails of a map: every layer and head in a matrix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _THUMBNAIL = 48  # cells of a side
 
 @dataclass(frozen=True)
 class Atlas:
-    """Thumbnails of every layer and head in one matrix.
+    """Thumbnails of every layer and head in a matrix.
 
     Attributes:
         values: The thumbnails, a row for every layer and a column for every head; NaN between them.
@@ -46,7 +46,7 @@ def atlas_of(
 
     Args:
         shown: A map.
-        common: Whether all thumbnails share one scale.
+        common: Whether all thumbnails share a scale.
         kept: Which queries and which keys they show; None: all.
     """
 

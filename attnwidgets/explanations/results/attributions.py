@@ -160,7 +160,7 @@ class Attributions(Explanation):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets' labels; one empty label if no target was named."""
+        """The targets' labels; an empty label if no target was named."""
         return self.target if isinstance(self.target, tuple) else (self.target or "",)
 
     @property

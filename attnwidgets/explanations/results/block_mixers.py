@@ -57,13 +57,13 @@ class HeadGroup:
 
 @dataclass(frozen=True)
 class BlockMixers:
-    """The heads of one block, in the order of its maps. Its twin is js/src/views/base/mixers.ts."""
+    """The heads of a block, in the order of its maps. Its twin is js/src/views/base/mixers.ts."""
 
     groups: tuple[HeadGroup, ...]
 
     @property
     def n_heads(self) -> int:
-        """Number of matrices: a mixer without heads has a single one."""
+        """Number of matrices: a mixer without heads has one."""
         return sum(max(group.heads, 1) for group in self.groups)
 
     def _of(self, head: int | str) -> tuple[HeadGroup, ...]:

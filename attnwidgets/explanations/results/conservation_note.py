@@ -44,7 +44,7 @@ def balance_of(attributions: Attributions) -> list[tuple[float, float]]:
 
 
 def verdict_of(attributions: Attributions) -> str:
-    """Return why no token has part of the relevance, and the verdict on the architecture; "" without one."""
+    """Return why no token has part of the relevance, and the verdict on the architecture, or ""."""
     conservation: Mapping[str, Any] = attributions.provenance.get("conservation") or {}
     verdict = str(conservation.get("verdict", ""))
     sinks = _other_sinks(attributions.provenance.get("options") or {})
@@ -71,7 +71,7 @@ def _optional_sinks(options: Mapping[str, Any]) -> list[tuple[str, bool]]:
 
 
 def _sums(attributions: Attributions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sum of every target's values and the rest of its score [target]; empty without one."""
+    """Return the sum of every target's values and the rest of its score [target]; or empty."""
     if attributions.residual is None:
         return np.zeros(0), np.zeros(0)
     totals = np.atleast_2d(attributions.values).sum(-1, dtype=np.float64)

@@ -207,7 +207,7 @@ class ContributionGraph(MixingMap):
         return selected if head is not None else self._around(selected, lambda rows: rows)
 
     def _around(self, derived: MixingMap, change: Callable[[Any], Any]) -> ContributionGraph:
-        """Return a graph of a map derived from this one, with the other parts changed in the same way."""
+        """Return a graph of a map derived from this graph, with the other parts changed in the same way."""
 
         def measure(number: int) -> _Shares:
             return _Shares(derived.layer(number), change(self.others(number)), parallel=self.parallel)

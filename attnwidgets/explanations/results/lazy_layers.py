@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Readable = Callable[[int], Any]
     """Takes a layer's number; returns which keys each query may read [query, key], or None if unknown."""
 
-_LARGE = 2**25  # bytes from which a layer is read in blocks rather than kept
+_LARGE = 2**25  # bytes from which a layer is read in blocks rather than cached
 _ROWS_SUM_TO_ONE = 1e-2  # rows in bfloat16 sum to 1 within a few thousandths
 
 
@@ -202,7 +202,7 @@ class LazyLayers(Explanation):
         return None if self._readable is None else self._readable(layer)
 
     def compared(self, layer: int) -> NDArray[np.bool_] | None:
-        """Return `readable`; None also where a query reads all keys, or all but the later ones."""
+        """Return `readable`; None also where a query reads all keys, or all but later keys."""
         allowed = self.readable(layer)
         if allowed is None:
             return None
@@ -237,7 +237,7 @@ class LazyLayers(Explanation):
         """Return a layer [head?, query, key] (read-only), computed on first use. Safe in threads.
 
         Raises:
-            IndexError: If the layer is out of range; negative numbers count from the last one.
+            IndexError: If the layer is out of range; negative numbers count from the last.
             ValueError: If the layer does not fit into memory.
         """
         number = self.layers[position(layer, self.layers, "layer")]
@@ -283,7 +283,7 @@ class LazyLayers(Explanation):
         computed; otherwise the whole layer is computed and cached.
 
         Args:
-            layer: Original layer number; negative ones count from the last.
+            layer: Original layer number; negative numbers count from the last.
             heads: Original head numbers, in the order of the result; all by default. Only with a head axis.
             queries: Rows in the order of the result, or a slice; all by default.
 
@@ -310,7 +310,7 @@ class LazyLayers(Explanation):
     def blocks(
         self, layer: int, heads: Iterable[int] | None = None, limit: int = BLOCK_BYTES
     ) -> Iterator[tuple[slice, Array]]:
-        """Yield a layer in blocks of rows; if `knows_rows`, only one block is in memory at a time.
+        """Yield a layer in blocks of rows; if `knows_rows`, a single block is in memory at a time.
 
         Args:
             layer: Original layer number.
@@ -330,7 +330,7 @@ class LazyLayers(Explanation):
 
     @property
     def _large(self) -> bool:
-        """Whether a layer should be read in blocks rather than computed whole and kept."""
+        """Whether a layer should be read in blocks rather than computed whole and cached."""
         return self.knows_rows and self.shape[-2] * self._row_bytes() > _LARGE
 
     def _row_bytes(self, heads: Sequence[int] | None = None) -> int:
@@ -409,7 +409,7 @@ class LazyLayers(Explanation):
     def to_attributions(
         self, how: Scheme = "column_mean", *, query: int | str | None = None, diagonal: bool = True
     ) -> Attributions:
-        """Return the map as one vector per layer, for comparison with attributions.
+        """Return the map as a vector for every layer, for comparison with attributions.
 
         With A [query, key] of n tokens:
 
@@ -438,7 +438,7 @@ class LazyLayers(Explanation):
         return self._vectors(vector_of(self, how, query, diagonal=diagonal))
 
     def _vectors(self, vector: Vector) -> Attributions:
-        """Return one vector per layer, as `vector` reads it."""
+        """Return a vector for every layer, as `vector` reads it."""
         from attnwidgets.explanations.results.attributions import Attributions
 
         if self.heads is not None and len(self.heads) > 1:

@@ -44,7 +44,7 @@ class MixingMap(ReadByUnits):
     """Matrices [layer, head?, query, key]: rows are queries (being built), columns are keys (drawn from).
 
     Args:
-        values: [layer, head, query, key], [layer, query, key], or one matrix [query, key]; copied.
+        values: [layer, head, query, key], [layer, query, key], or a matrix [query, key]; copied.
         query: The axis of the rows, or their labels.
         key: The axis of the columns, or their labels; the queries' by default.
         layers: Original layer numbers; 0, 1, ... by default.
@@ -391,7 +391,7 @@ class MixingMap(ReadByUnits):
         """Return a matplotlib figure: a heatmap of a matrix, a grid of several, or a row as a strip.
 
         Args:
-            layer: Original layer number. Without a head axis, the last layer by default; with one, all.
+            layer: Original layer number. Without a head axis, the last layer by default, else all.
             head: Original head number, or a reduction over heads; all by default.
             query: Number of the row to show as a strip.
             ax: Axes to draw a heatmap or strip into, instead of a new figure.
@@ -410,7 +410,7 @@ class MixingMap(ReadByUnits):
     def _columns(self) -> Iterator[Columns]:
         """Yield layer, head (if any), query_index, query, key_index, key, value: a part for every layer.
 
-        Where a layer does not compare queries with all keys, or all but the later ones, there is a column
+        Where a layer does not compare queries with all keys, or all but later keys, there is a column
         `compared` as well: if it is False, the value of 0 is not a weight.
         """
         query, key = (np.asarray(names, dtype=object) for names in (self.query_labels, self.key_labels))
@@ -444,7 +444,7 @@ class MixingMap(ReadByUnits):
         return to_bertviz(self, view, force=force)
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return a JSON-able description and one array per layer; lazy layers are computed."""
+        """Return a JSON-able description and an array per layer; lazy layers are computed."""
         described = self._describe_common() | {
             "layers": list(self.layers),
             "heads": None if self.heads is None else list(self.heads),

@@ -1,4 +1,4 @@
-"""The interface of traces that explanations read, and the provenance they take from one."""
+"""The interface of traces that explanations read, and the provenance that they take from it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def new_unit(unit: Unit | Spans, axis: TokenAxis, present: str, side: str) -> Un
     Raises:
         TypeError: For spans that are not pairs of numbers.
         ValueError: If a span is empty or leaves the tokens, a token lies in no span or in several, or the
-            unit has the name of the present one.
+            unit has the name of the present unit.
     """
     if not isinstance(unit, Unit):
         unit = _unit_of_spans(unit, axis, next(name for name in _SPAN_NAMES if name != present), side)
@@ -155,7 +155,7 @@ def token_counts(unit: Unit) -> tuple[int, ...]:
 def sum_groups(values: NDArray[np.floating], groups: Groups, axis: int = -1) -> Float:
     """Sum `values` over groups of indices along `axis`; an empty group gives zero.
 
-    One gather and one `np.add.reduceat` in float64: linear in the size of `values`, for any groups.
+    A gather and a `np.add.reduceat` in float64: linear in the size of `values`, for any groups.
     """
     values = np.moveaxis(np.asarray(values, dtype=np.float64), axis, -1)
     result = np.zeros((*values.shape[:-1], len(groups)))
@@ -215,7 +215,7 @@ class Grid:
 
     @property
     def spans(self) -> tuple[tuple[int, ...], ...] | None:
-        """The tokens of every column; None if each is one token, in order."""
+        """The tokens of every column; None if each is a single token, in order."""
         spans = self.key.units[self.name].spans
         return None if _single(spans) else spans
 
@@ -279,12 +279,12 @@ class ReadByUnits(LazyLayers):
         by_layer: bool = True,
         **changes: Any,
     ) -> MixingMap:
-        """Return the map that `compute` derives from this one, layer by layer."""
+        """Return the map that `compute` derives from this map, layer by layer."""
 
     def available_units(self) -> tuple[str, ...]:
         """Return the units that `to` accepts: the map's unit, and those in which its elements nest.
 
-        A unit of only one axis (words of a transcript, frames of its sound) leaves the other as it is.
+        A unit of a single axis (words of a transcript, frames of its sound) leaves the other as it is.
         """
         names = dict.fromkeys((*self.query.units, *self.key.units))
         return tuple(name for name in names if self._groups(name) is not None)

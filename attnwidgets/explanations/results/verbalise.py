@@ -42,7 +42,7 @@ class Span:
 
     Attributes:
         first: Number of the first element.
-        stop: One past the last.
+        stop: The number after the last.
         share: Their share of the sum, 0 to 1.
     """
 

@@ -42,7 +42,7 @@ _BY_VALUE: dict[str, Callable[[Trace, Any, str, str], Target]] = {
 
 @dataclass(frozen=True)
 class NamedTarget:
-    """A target named before the trace is known, as `token`, `label`, `span` ... return it."""
+    """A target named before the trace is given, as `token`, `label`, `span` ... return it."""
 
     kind: Literal["token", "label", "span", "answer", "norm", "dot", "attention", "function"]
     value: Any = None

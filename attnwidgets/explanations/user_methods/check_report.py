@@ -28,7 +28,7 @@ class Failure:
         attention: The attention of the input, if it is small enough to print.
         violation: The wrong numbers, if there are any.
         labels: Their labels: of rows and columns, or of sources alone.
-        traceback: The user's own lines, if their function raised.
+        traceback: The user's lines, if their function raised.
         error: The exception, if their function raised.
     """
 
@@ -117,7 +117,7 @@ class CheckReport:
         name: The method's name.
         results: Results of the invariants, and of an error or a modified trace.
         inputs: Number of inputs on which it ran.
-        beside: The comparison with its reference, if one was named.
+        beside: The comparison with its reference, if any was named.
         notes: Other remarks.
     """
 
@@ -152,7 +152,7 @@ class CheckReport:
 
     @property
     def headline(self) -> str:
-        """The outcome in one line."""
+        """The outcome in a line."""
         if not self.inputs:
             return f"{self.name}: not run yet"
         on = f"{self.inputs} input{'' if self.inputs == 1 else 's'}"

@@ -217,7 +217,7 @@ class Block:
         return self.norm2(self.last) if self.layout.order == "post" and self.norm2 else self.last
 
     def error(self, output: Tensor | None = None) -> float:
-        """Return the error of an output [token, dim] against the recorded one; above 1 it is too large.
+        """Return the error of an output [token, dim] against the recorded output; above 1 it is too large.
 
         Args:
             output: The output; `recomputed()` by default.

@@ -1,4 +1,4 @@
-"""Queries and keys of a head as functions of the states that it reads, verified on the recorded ones.
+"""Queries and keys of a head as functions of the states that it reads, verified on those that were recorded.
 
 A score is bilinear: with the deviations of norms fixed, queries and keys are linear in the state, and so are
 the steps after them: a norm of queries and keys, a rotation by position. Everything is float64 on the CPU,

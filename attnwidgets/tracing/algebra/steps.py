@@ -76,7 +76,7 @@ def is_norm(module: object) -> bool:
 def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
     """Return a module's norm in the dtype and on the device of `like`; None if it does nothing.
 
-    Whether it subtracts the mean, and whether its weight is the gain or the gain less one (Gemma, Nemotron),
+    Whether it subtracts the mean, and whether its weight is the gain or the gain less 1 (Gemma, Nemotron),
     is determined by its output for one vector.
     """
     if isinstance(module, nn.Identity):
@@ -115,7 +115,7 @@ def _eps(norm: Norm, output: Tensor, probe: Tensor) -> float:
 def read_affine(module: nn.Module, inputs: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return a projection's matrix [input, output] and bias in the dtype and on the device of `like`.
 
-    Plain layers are read; wrapped ones (adapters, quantised weights) are applied to unit vectors.
+    Plain layers are read; wrapped layers (adapters, quantised weights) are applied to unit vectors.
     """
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     plain = type(module) is nn.Linear or type(module).__name__ == "Conv1D"

@@ -561,7 +561,7 @@ class AttentionWeights(Kernel):
 
     @property
     def is_causal(self) -> bool:
-        """Whether the mask is known to hide all later keys."""
+        """Whether the mask certainly hides all later keys."""
         layer = self._layer
         return isinstance(layer, SoftmaxLayer) and layer.hides_later_keys()
 
