@@ -375,7 +375,7 @@ def _layers_with_states(chosen: Mapping[int, Iterable[int]], blocks: Mapping[int
 def drop_tokens(model: Any, tokens: Any, *, stack: str | None = None) -> Intervention:
     """Prevent all other tokens from reading some tokens, in all layers and heads, while a `with` block runs.
 
-    Equivalent to an attention mask that hides them, except for their own rows, which no token reads (a model
+    Equivalent to an attention mask that hides them, except for their rows, which no token reads (a model
     that pools over all tokens, or is read at one of them, still does). States of kernels pass them unchanged,
     as in `aw.suppress` with `forget=True`.
 

@@ -69,7 +69,7 @@ def randomized(
 ) -> Any:
     """Randomise weights of a model while a `with` block runs, or in a copy.
 
-    An explanation that looks the same on a model with random weights does not explain what was learned.
+    An explanation that looks the same on a model with random weights does not explain what the model learned.
     Weights are drawn by the model's initialiser (`_init_weights` of transformers); a weight that it
     does not initialise is drawn from a normal distribution with its mean and standard deviation::
 

@@ -157,7 +157,7 @@ def verdict_on(
 
 
 def _has_hooks(model: nn.Module) -> bool:
-    """Return whether hooks or replaced methods of single modules change what a model computes."""
+    """Return whether hooks or replaced methods of single modules change the numbers of a model."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return any("forward" in vars(part) or any(vars(part)[kind] for kind in kinds) for part in model.modules())
 

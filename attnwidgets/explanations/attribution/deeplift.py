@@ -1,4 +1,4 @@
-"""DeepLIFT: what every token contributes to the difference between a target here and on a baseline.
+"""DeepLIFT: contributions of tokens to the difference between a target here and on a baseline.
 
 Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences.
 """

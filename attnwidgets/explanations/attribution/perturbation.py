@@ -79,7 +79,7 @@ def perturbation_attributions(
     unit: str | None,
     stack: str | None,
 ) -> Attributions:
-    """Return what `attribute` computes for every target; the elements of a unit are perturbed as a whole.
+    """Return attributions that `attribute` computes target by target, by perturbing elements of a unit.
 
     `attribute` returns [1, token, dim or 1], the same number for all tokens of an element; the rest are
     arguments of the method, or name the result.

@@ -101,7 +101,7 @@ def alti(
         chunk_size: Number of source tokens (or elements of the unit) compared at a time; by default the
             number that fits 4 MB (256 MB on an accelerator).
         stack: Stack of a model that has several; the trace's default if omitted. In "cross" the residual
-            connection is a further part, the decoder's own token, whose share is 1 less the sum of the row
+            connection is a further part, the decoder's token itself, whose share is 1 less the sum of the row
             (Ferrando et al. 2022b, Towards Opening the Black Box of Neural Machine Translation).
         layers: Numbers of the layers to include; all by default.
 

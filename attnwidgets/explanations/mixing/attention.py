@@ -84,7 +84,7 @@ def attention(
         sink=trace.has_sinks(stack),
         readable=lambda layer: trace.readable_array(layer, stack),
         signed=trace.is_signed(stack),
-        keep=False,  # the trace keeps layers under its own byte budget
+        keep=False,  # the trace caches layers, within its byte budget
         **provenance_of(trace, stack, "attention", paper=PAPER),
     )
 

@@ -91,7 +91,7 @@ def decompx(
     of experts) are run under the rules of relevance, as the linear map that they are with everything else
     fixed at its value: weights of attention, kernels and experts, deviations, gates of mixers, activations as
     factors. Their biases are distributed together, at the block's output. Each block is checked: without its
-    biases its map must return the output. In a model without biases this equals what a description gives.
+    biases its map must return the output. In a model without biases the result is that of a description.
 
     Args:
         trace: A trace made by `aw.trace`.

@@ -83,7 +83,7 @@ def value_zeroing(
     divided by their sums.
 
     This needs no knowledge of the architecture: the block is called again, on copies of its input, through
-    the model's own code. If a description fits the block and is verified, the values are subtracted from the
+    the model's code. If a description fits the block and is verified, the values are subtracted from the
     attention output instead and the block is finished from there, which gives the same numbers faster. The
     model runs once when the map is created, and a layer's block when that layer is first used; the model
     is left as it was. Changes of the model in between raise an error.
@@ -110,7 +110,7 @@ def value_zeroing(
         normalize: Whether rows are divided by their sums. A row in which nothing moves the output by more
             than rounding stays zero.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default if omitted. Values
-            are only zeroed in the stack's own attention, and outputs of the whole block are compared.
+            are only zeroed in the stack's attention, and outputs of the whole block are compared.
         layers: Numbers of the layers to include; by default all whose mixing was recorded.
         final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
             Mohebbi et al. 2023b and inseq) instead of before it (the context-mixing toolkit).

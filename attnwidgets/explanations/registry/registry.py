@@ -1,4 +1,4 @@
-"""The registry of methods by name; each method registers itself from its own file.
+"""The registry of methods by name; each method registers itself from its file.
 
 `@method` wraps a function so that it takes lists and refuses unknown keywords, missing attention and too
 little memory, and adds it to `_METHODS`. `methods` imports all modules of `_HOMES` first, so that every
@@ -44,14 +44,14 @@ class Method:
         name: Its name in `aw.explain` and the views.
         function: Takes a trace (or a list of traces) and keyword options.
         paper: The publication.
-        needs: What the trace must have, in words.
+        needs: The requirements on the trace, in words.
         returns: The kind of result, with its axes.
         cost: The passes it takes beyond the recorded pass, in words.
         requirements: `needs` as checks.
         by_user: Whether `aw.register` added it.
         beside: The method to compare it with, or "".
         mark: A remark next to the name in menus ("fails: causal"), or "".
-        takes: Estimates its memory from sizes; None if it checks its own memory, or takes little.
+        takes: Estimates its memory from sizes; None if it checks its memory itself, or takes little.
         question: The question that it answers; None: that of its kind of result (see `answers`).
         gist: Its answer in a few words of the reader's; "": its summary (see `reads`).
         speed: About how long it takes: "instant", "seconds" or "minutes".
@@ -205,11 +205,11 @@ def method(
         question: The question that it answers, under which menus list it.
         gist: Its answer in a few words of the reader's: "which words each head reads".
         paper: The publication.
-        needs: What the trace must have: names in `requirements.NEEDS`, or a new `Need`.
+        needs: The requirements on the trace: names in `requirements.NEEDS`, or a new `Need`.
         returns: The kind of result, with its axes; begins with MixingMap or Attributions.
         cost: The passes it takes beyond the recorded pass, in words.
         speed: About how long they take for a short text: "instant", "seconds" or "minutes".
-        takes: Estimates the bytes it takes from sizes; None if it checks its own memory, or takes little.
+        takes: Estimates its bytes from sizes; None if it checks its memory itself, or takes little.
         former: Lets it take its former keywords, with a warning.
 
     Raises:
@@ -370,7 +370,7 @@ class MethodTable:
         by_name: Methods by name.
         refusals: For a given trace: by name, "" or why the method cannot explain it.
         memory: For a given trace: by name, the approximate bytes that the method takes; 0 if it is little, or
-            the method checks its own memory.
+            the method checks its memory itself.
     """
 
     def __init__(

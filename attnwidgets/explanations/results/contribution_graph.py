@@ -25,9 +25,9 @@ _SIDES = ("residual", "mlp", "mlp_residual")
 class ContributionGraph(MixingMap):
     """A map of every head's reading of every token, with the other parts of the same sums.
 
-    The state of a token after attention consists of what heads read (this map) and of the residual connection
+    The state of a token after attention consists of the heads' reading (this map) and the residual connection
     (`residual`): a row summed over heads and keys, plus its residual, is 1. The state after the
-    feed-forward layer consists of that layer (`mlp`) and of what it is added to (`mlp_residual`): they sum to
+    feed-forward layer consists of that layer (`mlp`) and of the state before it (`mlp_residual`): they sum to
     1, too.
 
     Args:

@@ -85,7 +85,7 @@ def _check(axis: TokenAxis) -> None:
 def _fills(unit: Unit) -> bool:
     """Return whether every cell of a unit's grid is one of its elements."""
     rows, columns = unit.grid or (0, 0)
-    if unit.cells is None:  # of an older file, in which patches follow what is special
+    if unit.cells is None:  # of an older file, in which patches follow special tokens
         return rows > 0 < columns and rows * columns <= len(unit)
     return sorted(cell for cell in unit.cells if cell is not None) == list(range(rows * columns))
 

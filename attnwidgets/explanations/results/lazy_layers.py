@@ -55,7 +55,7 @@ class LazyLayers(Explanation):
         layers: Original layer numbers.
         heads: Original head numbers, or None without a head axis.
         runs_model: Whether computing a layer runs the model.
-        on_demand: Whether a layer runs the model or takes long, so that views compute only what they show.
+        on_demand: Whether a layer runs the model or takes long, so that views compute it only to show it.
     """
 
     query: TokenAxis

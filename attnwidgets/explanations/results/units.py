@@ -304,7 +304,7 @@ class ReadByUnits(LazyLayers):
     def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:
         """Return the map in a coarser unit: sum over the pieces of a key, mean over the pieces of a query.
 
-        Going through words to sentences gives what going from tokens to sentences gives.
+        Sentences from words are the same as sentences from tokens.
 
         Args:
             unit: A unit's name (see `available_units`); a Unit, or spans of tokens as pairs (start, end), the

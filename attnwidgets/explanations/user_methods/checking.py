@@ -87,7 +87,7 @@ class Checking:
             self.compare(self.last, self._last_small.trace(), f"{self._last_small.words} (made up)")
 
     def on_trace(self, trace: Any, *, shrink: bool) -> None:
-        """Run it on a real trace; for what fails only there, find the smallest part of it that fails.
+        """Run it on a real trace; for checks that fail only there, find its smallest part that fails.
 
         Args:
             trace: The trace.

@@ -80,7 +80,7 @@ def register(
             sentence of its docstring.
         speed: About how long it takes: "instant", "seconds" or "minutes".
         paper: The publication to cite.
-        needs: What a trace needs: "attention" (recorded or given), "model", "recorded model", "blocks",
+        needs: Required of a trace: "attention" (recorded or given), "model", "recorded model", "blocks",
             "logits", "next token"; menus disable it for others.
         invariants: Properties of the results: "rows_sum_to_one", "nonnegative", "causal" (checked on causal
             attention), "complete" or "sums_to_logit", "equals:rollout" (or any method, with its defaults).

@@ -1,8 +1,8 @@
 """Layouts of transformer blocks, module by module: a family says how it differs from a similar one.
 
 A layout names modules by their path in the block and fits a block that has them all. Whether the block
-computes what the layout says is checked at run time (`blocks.py`), so an architecture that uses the same
-names for other things is rejected rather than trusted.
+follows the layout is checked at run time (`blocks.py`), so an architecture that uses the same names for other
+modules is rejected rather than trusted.
 """
 
 from __future__ import annotations

@@ -390,7 +390,7 @@ def shares_of(
 
 
 def _second_sum(block: Block, middle: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the feed-forward layer's output, what it is added to, and the block's output [query, dim]."""
+    """Return the feed-forward layer's output, the state before it, and the block's output [query, dim]."""
     if block.layout.order != "post":
         return block.output - middle, middle, block.output
     added = block.last - middle

@@ -95,7 +95,7 @@ def fitting(convolutions: Sequence[Convolved], values: Tensor) -> Convolution | 
 
 
 def shifted(module: nn.Module, states: Tensor) -> Tensor | None:
-    """Return what RWKV's tokens add to their value and the next [2, batch, token, channel], or None."""
+    """Return the parts of RWKV's tokens in their value and the next [2, batch, token, channel], or None."""
     share, project = (getattr(module, name, None) for name in ("time_mix_value", "value"))
     if share is None or project is None:
         return None

@@ -264,8 +264,8 @@ class ChunkedScan(Kernel):
 class GatedDeltaRule(Kernel):
     """The delta rule with decay, also Kimi's (Yang et al. 2024, Gated Delta Networks, equation 10), by heads.
 
-    The state S becomes e^g S, and then what its key k reads there is replaced by the share beta of the new
-    value: S + beta k (v - k S). A query reads q S. Followed back from query i, r = q_i:
+    The state S becomes e^g S, and then the value that its key k reads is replaced by the share beta of the
+    new value: S + beta k (v - k S). A query reads q S. Followed back from query i, r = q_i:
     alpha[h, i, k] = beta_k (k_k . r), and then r becomes e^{g_k} (r - alpha[h, i, k] k_k).
 
     Args:

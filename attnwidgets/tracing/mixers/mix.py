@@ -143,7 +143,7 @@ class Mix:
         return 1 if self.convolution is None else self.convolution.weight.shape[1]
 
     def _tap(self, offset: int) -> Tensor:
-        """Return what tokens add to the position `offset` after them [token, channel], before `act`."""
+        """Return the parts of tokens in the position `offset` after them [token, channel], before `act`."""
         if self.shifted is not None:
             taps = self.shifted[offset, 0].to(self.dtype)
         elif self.convolution is None:
