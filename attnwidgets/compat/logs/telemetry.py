@@ -75,7 +75,9 @@ def calls_in(content: Any) -> list[Call]:
             inside = _attributes(event.get("attributes"))
             attributes |= {_WHOLE.get(key, key): value for key, value in inside.items() if "gen_ai" in key}
             if _EVENT.fullmatch(str(event.get("name"))):
-                events.append((str(event["name"]), _body(inside)))
+                # Some programs write an event's message into attributes of the same names.
+                body = {name.removeprefix("gen_ai."): value for name, value in inside.items()}
+                events.append((str(event["name"]), body))
         if any(key.startswith("gen_ai.") for key in attributes):
             calls.append(Call(attributes, events))
             context = item.get("context") or item
@@ -125,11 +127,6 @@ def _parsed(value: Any) -> Any:
         except ValueError:
             return value
     return value
-
-
-def _body(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an event's message, which some programs write into attributes of the same names."""
-    return {name.removeprefix("gen_ai."): value for name, value in attributes.items()}
 
 
 def _numbered(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -189,7 +189,7 @@ def _check_from(trace: Any, endpoint: Place, tolerance: float, purpose: str) -> 
             problem = f"its blocks receive {count} vectors for {expected} tokens; {why}"
             return Conservation(name, float("nan"), {}, problem)
     target = float(relevances.scores[0])
-    if target == 0 and not _has_outputs(trace):
+    if target == 0 and (trace.logits is None or not trace.logits.any()):
         raise ValueError(
             f"{purpose}: the largest output of this {name} is exactly 0, so relevance has nothing to start "
             "from; look at its weights."
@@ -200,11 +200,6 @@ def _check_from(trace: Any, endpoint: Place, tolerance: float, purpose: str) -> 
     }
     problem = _problem(target, sums, tolerance) if target else "without its biases it computes exactly 0"
     return Conservation(name, target, sums, problem)
-
-
-def _has_outputs(trace: Any) -> bool:
-    """Return whether the model, with its biases, computes anything but zeros."""
-    return trace.logits is not None and bool(trace.logits.any())
 
 
 def _is_rounding(verdict: Conservation, trace: Any) -> bool:

@@ -120,11 +120,6 @@ def source_map(
     return source
 
 
-def _reads_much(source: MixingMap) -> bool:
-    """Return whether a layer is so large that views should only compute it when it is shown."""
-    return source.knows_rows and len(source.query) * len(source.key) * len(source.heads or (0,)) > _MUCH
-
-
 def decoder_alone(stack: str) -> str:
     """Return a note for a decoder that is followed through its layers; "" for other stacks."""
     if stack != "decoder":
@@ -189,6 +184,9 @@ def map_fields(
         blocks = f"block{'s' * (len(measured.layers) > 1)} {spoken_range(measured.layers)}"
         steps = [*steps, f"{blocks} by the norms of what tokens add"]
     inherited = [name for name in _INHERITED if measured is None or name != "left_out"]
+    # Views compute a layer this large only when it is shown.
+    size = len(source.query) * len(source.key) * len(source.heads or (0,))
+    is_large = source.knows_rows and size > _MUCH
     warning = source.warning
     if measured is not None:
         warning = without_clause(warning, source.provenance.get("left_out", ""))
@@ -197,7 +195,7 @@ def map_fields(
         "key": source.key,
         "unit": source.unit,
         "runs_model": source.runs_model or measured is not None,
-        "on_demand": source.on_demand or _reads_much(source),
+        "on_demand": source.on_demand or is_large,
         "method": method,
         "stack": source.stack,
         "trace_id": source.trace_id,

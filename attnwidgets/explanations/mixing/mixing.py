@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy as np
-    from torch import Tensor
 
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.explanations.results.trace_protocol import TraceLike
@@ -111,7 +110,8 @@ def mixing(
 
         block = mixed_block(traced, layer, stack, "mixing")
         rows = range(len(trace.axes(stack)[0])) if queries is None else queries
-        return _array(block.by_head(rows, measure), measure)
+        values = block.by_head(rows, measure)
+        return (shares(values) if measure == "share" else values).cpu().numpy()
 
     def some_rows(layer: int, heads: Sequence[int] | None, queries: Sequence[int]) -> np.ndarray[Any, Any]:
         order = sorted(set(queries))
@@ -142,7 +142,3 @@ def _work(table: Stack) -> int:
     """Return the multiplications that the maps of all blocks without attention take."""
     mixes = [mix for block in table.mixing.values() for mix in block.mixes]
     return sum(mix.n_tokens**2 * mix.n_channels * mix.n_channels // mix.n_heads for mix in mixes)
-
-
-def _array(values: Tensor, measure: Measure) -> np.ndarray[Any, Any]:
-    return (shares(values) if measure == "share" else values).cpu().numpy()

@@ -146,14 +146,11 @@ def _fixed(mixer: Mixer, stack: str, is_shifted: bool) -> str:
     if is_shifted:
         return "it is the difference of two heads, which can be knocked out one by one in a map of attention"
     if not mixer.heads:
-        return f"{_article(mixer.kind)} {mixer.kind} has channels and not heads"
+        article = "an" if mixer.kind[0] in "aeiou" else "a"
+        return f"{article} {mixer.kind} has channels and not heads"
     if mixer.stack not in ("", stack):
         return f"it belongs to the stack {mixer.stack!r}, in whose maps it can be knocked out"
     return ""
-
-
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"
 
 
 def mixers_of(explanation: Any) -> dict[int, BlockMixers]:

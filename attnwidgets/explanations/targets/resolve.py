@@ -348,7 +348,8 @@ def answer_target(trace: Trace, bounds: tuple[int, int], name: str, method: str)
     start, stop = bounds
     logits = logits_of(trace, name, method)
     if trace.answer.title != ANSWER_SPAN:
-        raise ValueError(f"{name}: this model finds no answers in a text; it predicts {_predicted(trace)}.")
+        predicted = trace.predictions_title or " at every ".join(_rows_of(trace))
+        raise ValueError(f"{name}: this model finds no answers in a text; it predicts {predicted}.")
     if not 0 <= start < stop <= len(logits):
         raise IndexError(
             f"{name}: answer({start}, {stop}) is not in the text of {len(logits)} tokens, counted from 0, "
@@ -375,13 +376,10 @@ def _told_apart(trace: Trace, label: str, outcome: int, number: str) -> str:
     return f"{label} ({number})" if same and same[0] != outcome else label
 
 
-def _predicted(trace: Trace) -> str:
-    return trace.predictions_title or f"{_rows_of(trace)[0]} at every {_rows_of(trace)[1]}"
-
-
 def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int | None, name: str) -> Target:
     """Return the length of a last hidden state, or its dot product with `vector`, at a token or averaged."""
-    n_tokens = len(trace.axes(_last_stack(trace))[0])
+    last_stack = "decoder" if "decoder" in trace.stacks else trace.default_stack
+    n_tokens = len(trace.axes(last_stack)[0])
     if position is not None and not -n_tokens <= position < n_tokens:
         raise IndexError(f"{name}: position {position} is out of range: the tokens are 0 to {n_tokens - 1}.")
     row = None if position is None else position % n_tokens
@@ -433,10 +431,6 @@ def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Ta
         return scores.reshape(count)
 
     return Target(label, "function", checked)
-
-
-def _last_stack(trace: Trace) -> str:
-    return "decoder" if "decoder" in trace.stacks else trace.default_stack
 
 
 def last_hidden_state(outputs: Any) -> Tensor:
