@@ -108,7 +108,7 @@ def lrp(
 
     A kernel that mixes tokens without a softmax (Mamba, delta rules, recurrences) counts as a whole, linear
     in its values, with its other inputs as constants. Prefer CP-LRP for models with such layers: AttnLRP
-    gives half of the relevance that passes a layer to its output gate, which belongs to the reading token.
+    gives half of their relevance to the output gates, which belong to the reading tokens.
 
     Rules apply by operation while the model runs, so that no architecture's code needs to be known or
     changed; an operation without a rule is refused by name. The first time an architecture is explained,

@@ -337,7 +337,7 @@ class MixingMap(ReadByUnits):
             head: Original head number, or "mean" or "max" over the heads of the layer; optional if there is a
                 single head, or no head axis.
             unit: Unit of the elements, see `to`; None: the map's unit.
-            special: "renormalise" divides by the row's sum over tokens that are not special, as views do
+            special: "renormalise" divides by the row's absolute sum without special tokens, as views do
                 with `hide_special="renormalise"`.
 
         Raises:
