@@ -1,7 +1,7 @@
 """Explanations: labelled numbers computed from a trace, by methods that register themselves by name.
 
 In: a trace. Out: a `MixingMap`, `Attributions` or a `ContributionGraph` (`results/`). Begin with
-`results/mixing_map.py` and `mixing/rollout.py`; `registry/` checks what a method needs before it runs.
+`results/mixing_map.py` and `mixing/rollout.py`; `registry/` checks the needs of a method before it runs.
 Functions are not re-exported here, so that `explanations.rollout` stays the module. Loading this package
 imports neither torch, transformers nor matplotlib.
 """

@@ -1,4 +1,9 @@
-"""Explanation, the base of all results: labelled, immutable numbers with provenance, shown in notebooks."""
+"""Explanation, the base of all results: labelled, immutable numbers with provenance, shown in notebooks.
+
+A constructor sets all attributes once (`_set_common`, `_set`). Every verb makes a new explanation from the
+arguments that `_common` returns, with another step in the provenance. `to_description` and `from_description`
+carry explanations into files and pickles; `restore` chooses the class by `kind`.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +48,11 @@ class Explanation(Table, Viewable):
         stack: "self", or "encoder", "decoder" or "cross".
         provenance: How the numbers were made: method, options, model, text, paper, `interventions` on the
             model if there were any, and `steps`, the later operations on them in words.
-        trace_id: The trace that the numbers belong to; views of one trace are linked.
-        warning: What a reader must know ("512 of 734 tokens"), or "".
+        trace_id: The trace that the numbers belong to; views of the same trace are linked.
+        warning: A caution for readers ("512 of 734 tokens"), or "".
         predictions: The model's predictions, for the views.
         dtype: Type of the numbers: "float64" if a model computed in it or they were given in it (as Python's
-            own floats are), else "float32".
+            floats are), else "float32".
     """
 
     kind: ClassVar[str] = "Explanation"
@@ -98,7 +103,7 @@ class Explanation(Table, Viewable):
         )
 
     def _common(self, step: str = "") -> dict[str, Any]:
-        """Return the arguments of `_set_common` for an explanation derived from this one by `step`."""
+        """Return the arguments of `_set_common` for an explanation derived from this by `step`."""
         history = plain(self.provenance)
         if step:
             history["steps"] = [*history["steps"], step]
@@ -159,7 +164,7 @@ class Explanation(Table, Viewable):
 
     @abstractmethod
     def figure(self) -> Figure:
-        """Return a matplotlib figure; every kind has options of its own."""
+        """Return a matplotlib figure; the options depend on the kind."""
 
     # Shared by all kinds.
 
@@ -175,7 +180,7 @@ class Explanation(Table, Viewable):
 
     @property
     def note(self) -> str:
-        """Operations on the method's numbers, as one line for a caption."""
+        """Operations on the method's numbers, in a line for a caption."""
         return "; ".join(self.steps)
 
     @property
@@ -184,11 +189,11 @@ class Explanation(Table, Viewable):
         return ", ".join([str(self.provenance.get("title") or self.method), *self._short_steps()])
 
     def _short_steps(self) -> list[str]:
-        """Return what a title adds: the operations, and the interventions on the model."""
+        """Return the parts that a title adds: the operations, and the interventions on the model."""
         return [*(step.split(" (")[0] for step in self.steps), *self.provenance.get("interventions", ())]
 
     def describe(self) -> str:
-        """Return one or two sentences about the numbers, computed from nothing else.
+        """Return one or two sentences about the numbers, computed from them alone.
 
         They name the most relevant words with their share and the target; for a map of one layer, the token
         that is read most.
@@ -204,8 +209,9 @@ class Explanation(Table, Viewable):
         """Return these numbers less those of another text, by the columns in which the texts are aligned.
 
         Elements of two texts are aligned by edit distance; tokens of two models, by the characters that they
-        spell. What only one text has counts whole, so that sums differ by what the values differ by; the
-        residual is the difference of both. Elements that differ are named by both: "keys − key".
+        spell. An element of a single text counts whole, so that the sum of the differences is the difference
+        of the sums; the residual is the difference of both. Elements that differ are named by both, as in
+        "keys − key".
 
         Args:
             other: An explanation of the other text, by the same method in the same unit: attributions of the
@@ -269,11 +275,11 @@ class Explanation(Table, Viewable):
         widget = {} if shell is None else self._attempt("widget", self._widget)
         return (data | widget["data"], widget["metadata"]) if widget else data
 
-    def _attempt(self, what: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _attempt(self, part: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         try:
             return make()
         except Exception as error:  # noqa: BLE001 - a picture that fails must not hide the numbers
-            warnings.warn(f"{self.kind} is shown without its {what}: {error}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"{self.kind} is shown without its {part}: {error}", RuntimeWarning, stacklevel=3)
             return {}
 
     def _png(self) -> dict[str, Any]:
@@ -282,17 +288,17 @@ class Explanation(Table, Viewable):
         return {"image/png": base64.b64encode(png(self)).decode("ascii")}
 
     def _widget(self) -> dict[str, Any]:
-        # Views have the same picture of their own; it is drawn once, above.
+        # Views have the same picture: it is drawn once, above.
         data, metadata = self.view()._repr_mimebundle_(exclude={"image/png"})
-        kept = {mime: item for mime, item in data.items() if mime != "text/plain"}
-        return {"data": kept, "metadata": metadata}  # without which Colab draws no widget
+        bundle = {mime: item for mime, item in data.items() if mime != "text/plain"}
+        return {"data": bundle, "metadata": metadata}  # without which Colab draws no widget
 
 
 def _signature_of(cls: type[Explanation]) -> inspect.Signature:
     """Return a constructor's signature with `**common` written out, as Shift-Tab shows it."""
-    own = list(inspect.signature(cls.__init__).parameters.values())[1:]
-    written = [parameter for parameter in own if parameter.kind is not parameter.VAR_KEYWORD]
-    if len(written) < len(own):
+    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    written = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    if len(written) < len(parameters):
         inherited = getattr(super(cls, cls), "__signature__", None) or inspect.signature(cls._set_common)
         names = {"self", *(parameter.name for parameter in written)}
         shared = (parameter for name, parameter in inherited.parameters.items() if name not in names)
@@ -300,7 +306,7 @@ def _signature_of(cls: type[Explanation]) -> inspect.Signature:
     return inspect.Signature(written)
 
 
-# Modules of upper packages in which kinds of results are defined; imported to open a saved one.
+# Modules of upper packages in which kinds of results are defined; imported to open a saved result.
 _MODULES_BY_KIND = {
     "Scorecard": "attnwidgets.evaluate.scorecards.scorecard",
     "FeatureActivations": "attnwidgets.sae.feature_activations",

@@ -17,8 +17,8 @@ class Viewable:
 
     Attributes:
         kind: Name of the kind of result.
-        viewed_by: What shows it, as "module:name" in `attnwidgets.views`, which is imported when it is used;
-            "" of results without a view.
+        viewed_by: The view that shows it, as "module:name" in `attnwidgets.views`, imported on first use; ""
+            for results without a view.
     """
 
     kind: ClassVar[str]
@@ -33,7 +33,7 @@ class Viewable:
             **options: Options of the widget: `aw.Heatmap` for maps, `aw.TokenStrip` or
                 `aw.views.RelevanceMap` for attributions, `aw.views.ScorecardView` for scores,
                 `aw.FeatureStrip` or `aw.FeatureTable` for features, `aw.views.ConceptView`,
-                `aw.views.InfluenceView` or `aw.views.ShapeView` for what many texts say.
+                `aw.views.InfluenceView` or `aw.views.ShapeView` for results of many texts.
 
         Raises:
             TypeError: If no view shows this kind of result.
@@ -53,8 +53,8 @@ class Viewable:
             The path.
 
         Raises:
-            ValueError: If the suffix is another one.
-            TypeError: If it is that of a page, and no view shows this kind of result.
+            ValueError: For any other suffix.
+            TypeError: If the suffix is that of a page, and no view shows this kind of result.
         """
         path = Path(path)
         suffix = path.suffix.lower()

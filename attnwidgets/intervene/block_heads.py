@@ -29,8 +29,8 @@ class KernelModule:
     Attributes:
         name: Its name in the model.
         kind: How it mixes tokens, in words.
-        n_heads: Its number of heads; 0 if every channel has a kernel of its own, or none has. One number
-            then stands for all channels.
+        n_heads: Its number of heads; 0 if every channel has a separate kernel, or none has a kernel. A single
+            number then stands for all channels.
         first: The number of its first head in the block.
         is_convolved: Whether a short convolution makes the values.
         is_convolution: Whether it alone mixes the tokens, without a kernel.
@@ -45,7 +45,7 @@ class KernelModule:
 
     @property
     def numbers(self) -> range:
-        """The numbers of its heads in the block, or the one that stands for all channels."""
+        """The numbers of its heads in the block, or the number that stands for all channels."""
         return range(self.first, self.first + max(self.n_heads, 1))
 
 
@@ -88,8 +88,8 @@ def heads_of_blocks(model: Any, stack: str | None) -> tuple[str, dict[int, Block
     """Return a stack's name and the heads of its blocks, by their numbers.
 
     Args:
-        model: A model, of which only attention is known without a run, or a trace of one.
-        stack: Name of the stack; None for the default one.
+        model: A model, whose attention alone can be read without a run, or a trace of it.
+        stack: Name of the stack; None for the default.
 
     Raises:
         ValueError: If the stack is unknown, or nothing in it can be changed.
@@ -149,7 +149,7 @@ def require_known_kernels(model: Any, purpose: str) -> None:
     """Raise an error if a model may mix tokens by kernels, which only a trace of it knows.
 
     Raises:
-        UnsupportedModelError: The message says what to do instead.
+        UnsupportedModelError: The message names the remedy.
     """
     if not is_trace(model) and watch_kernels(unwrap(model)):
         raise UnsupportedModelError(

@@ -1,4 +1,9 @@
-"""Editing of attention: rows made uniform, permuted or given; tokens suppressed or dropped."""
+"""Editing of attention: rows made uniform, permuted or given; tokens suppressed or dropped.
+
+Each function returns a `HeadIntervention` with two changes: of attention weights (`_Edit` with the new rows
+of `_uniform`, `_OneHot`, `_Permuted` or `_Matrix`; `_Suppression`), and of kernels without a softmax
+(`kernel_rows.py`).
+"""
 
 from __future__ import annotations
 
@@ -59,10 +64,10 @@ def edit_attention(
     the kernel mixes them, with these weights.
 
     Args:
-        model: A transformers model, or a trace of one.
+        model: A transformers model, or a trace of it.
         heads: (layer, head), a list of such pairs, heads by layer, or None for all heads of attention of all
             layers. The number of a map that stands for all channels of a kernel may be named as well.
-        to: "uniform", equal weight on every key that a query may read; "permuted", the row's own weights in
+        to: "uniform", equal weight on every key that a query may read; "permuted", the weights of the row in
             random order on these keys; "one_hot", all weight on `key`, if the query may read it (other rows
             are not changed); or a matrix [query, key] or [head, query, key] (heads as chosen in a layer),
             used as it is. Rows beyond a matrix (of generated tokens) are not changed, columns are zero.
@@ -160,7 +165,7 @@ class _Edit:
     """Replaces attention rows; see `edit_attention`.
 
     Args:
-        new_rows: Returns what rows become.
+        new_rows: Returns the new rows.
         queries: Positions of the rows, or None for all.
     """
 
@@ -173,7 +178,7 @@ class _Edit:
         if not rows:
             return weights
         old = weights[:, heads][:, :, rows]
-        # A mask has one row for all queries (LayoutLM), or one for each head (Parakeet), in some models.
+        # In some models a mask has a single row for all queries (LayoutLM), or for each head (Parakeet).
         readable = seen.readable.expand(weights.shape)[:, heads][:, :, rows]
         new = self.new_rows(seen, old, readable, rows)
         # A row that may read nothing (padding) is not changed.
@@ -234,8 +239,8 @@ class _Matrix:
             if position >= self.matrix.shape[1]:
                 continue
             line = torch.zeros(len(self.matrix), n_keys, dtype=old.dtype, device=old.device)
-            given = self.matrix[:, position, first : first + n_keys].to(old)
-            line[:, : given.shape[-1]] = given
+            part = self.matrix[:, position, first : first + n_keys].to(old)
+            line[:, : part.shape[-1]] = part
             outside = self.matrix[:, position, first + n_keys :]
             refused = (line > 0) & ~readable[:, :, index].all(0)
             if bool(refused.any()) or bool((outside > 0).any()):
@@ -283,24 +288,24 @@ def suppress(
 
     The scores of these pairs are masked before the softmax, so that their weight goes to the other tokens
     that the query reads; a query without any other token takes nothing. Indirect paths between two tokens
-    (through a third one, in another layer) stay open, unless the third is a target as well.
+    (through a third token, in another layer) stay open, unless that token is a target as well.
 
     In blocks that mix tokens without a softmax (state-space models, delta rules, linear attention,
-    recurrences, gated convolutions; `aw.mixing`) a source hands nothing to the targets: what it adds to them
-    is taken away, also where a short convolution hands it on. The state still decays at the source, and a
-    delta rule still erases there: `forget=True` lets the state pass the source unchanged. Gates, queries and
-    keys of other tokens stay what they are, though a short convolution may have mixed the source into them.
+    recurrences, gated convolutions; `aw.mixing`) a source adds nothing to the targets, neither directly nor
+    through a short convolution. The state still decays at the source, and a delta rule still erases there:
+    `forget=True` lets the state pass the source unchanged. Gates, queries and keys of other tokens are not
+    changed, though a short convolution may have mixed the source into them.
 
     Args:
-        model: A transformers model, or a trace of one, which models with such blocks need.
+        model: A transformers model, or a trace of it, which models with such blocks need.
         source: Positions of the tokens that are not read.
         target: Positions of the tokens that do not read them; None for all tokens after the first source.
         heads: Only in these heads; see `aw.ablate_heads`. None for all heads of all layers, and all channels.
             The number of a map that stands for all channels of a kernel may be named as well.
-        renormalize: Whether the rest of a row of attention is scaled to sum to one; else the sources' weights
+        renormalize: Whether the rest of a row of attention is scaled to sum to 1; else the sources' weights
             become zero and the rest is not changed, as always in kernels.
         forget: Whether kernels skip the sources, as if they were not there (step sizes, beta and log decay of
-            zero), and with them what a short convolution had gathered there; by default decay remains.
+            zero), and with them the values of a short convolution there; by default decay remains.
         stack: Which attention, in models with several stacks ("encoder", "decoder", "cross").
 
     Returns:
@@ -337,8 +342,8 @@ def suppress(
             "Leave it out."
         )
     if states:
-        kept = "is not changed" if forget else "still decays"
-        description += f"; the state of layer{'s' * (len(states) > 1)} {spoken(states)} {kept} there"
+        effect = "is not changed" if forget else "still decays"
+        description += f"; the state of layer{'s' * (len(states) > 1)} {spoken(states)} {effect} there"
     return HeadIntervention(
         model,
         "suppress",
@@ -357,9 +362,9 @@ def _kernels_of(
     """Yield the kernels that some heads are of: the layer, the kernel and its numbers."""
     for layer, numbers in chosen.items():
         for kernel in blocks[layer].kernels:
-            own = [number for number in numbers if number in kernel.numbers]
-            if own:
-                yield layer, kernel, own
+            of_kernel = [number for number in numbers if number in kernel.numbers]
+            if of_kernel:
+                yield layer, kernel, of_kernel
 
 
 def _layers_with_states(chosen: Mapping[int, Iterable[int]], blocks: Mapping[int, BlockHeads]) -> list[int]:
@@ -370,12 +375,12 @@ def _layers_with_states(chosen: Mapping[int, Iterable[int]], blocks: Mapping[int
 def drop_tokens(model: Any, tokens: Any, *, stack: str | None = None) -> Intervention:
     """Prevent all other tokens from reading some tokens, in all layers and heads, while a `with` block runs.
 
-    Equivalent to an attention mask that hides them, except for their own rows, which no token reads (a model
+    Equivalent to an attention mask that hides them, except for their rows, which no token reads (a model
     that pools over all tokens, or is read at one of them, still does). States of kernels pass them unchanged,
     as in `aw.suppress` with `forget=True`.
 
     Args:
-        model: A transformers model, or a trace of one.
+        model: A transformers model, or a trace of it.
         tokens: Positions of the tokens.
         stack: Which attention, in models with several stacks ("encoder", "decoder", "cross").
 
@@ -415,7 +420,7 @@ class _Suppression:
         sources: Positions of the tokens that are not read.
         targets: Positions of the tokens that do not read them; None for all.
         after: Only tokens after this position do not read them, or None.
-        renormalize: Whether the rest of a row is scaled to sum to one, a sink's share included.
+        renormalize: Whether the rest of a row is scaled to sum to 1, a sink's share included.
     """
 
     sources: frozenset[int]

@@ -1,4 +1,9 @@
-"""Chosen heads: their selection, and their outputs set to zero, to a mean, or to those of other texts."""
+"""Chosen heads: their selection, and their outputs set to zero, to a mean, or to those of other texts.
+
+`chosen_heads` and `positions` read the arguments that interventions share. `HeadIntervention` changes the
+weights or outputs of chosen heads of attention, and calls of kernels (`kernel_runs.py`). `ablate_heads` is
+built on it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
 
 How = Literal["zero", "mean", "resample", "patch"]
 HOWS: tuple[How, ...] = ("zero", "mean", "resample", "patch")
-_SAID = {
+_EFFECT = {
     "zero": "set to zero",
     "mean": "replaced by their mean over {n} text{s}",
     "resample": "replaced by those of random tokens of {n} text{s}",
@@ -49,9 +54,9 @@ class HeadIntervention(Intervention):
     """An intervention on some heads of a stack.
 
     Args:
-        model: A model, or a trace of one.
+        model: A model, or a trace of it.
         kind: Name of the public function that makes it.
-        said: What it does, in words.
+        description: Its effect, in words.
         stack: Name of the stack.
         heads: Heads by layer, or all of them by their numbers in the maps of `blocks`.
         blocks: The heads of every block, if some of these heads are those of kernels.
@@ -60,14 +65,14 @@ class HeadIntervention(Intervention):
         run: Changes calls of kernels.
 
     Raises:
-        UnsupportedModelError: If one module is the kernel of several blocks.
+        UnsupportedModelError: If a module is the kernel of several blocks.
     """
 
     def __init__(
         self,
         model: Any,
         kind: str,
-        said: str,
+        description: str,
         stack: str,
         heads: Mapping[int, Iterable[int]],
         *,
@@ -77,22 +82,22 @@ class HeadIntervention(Intervention):
         run: KernelChange | None = None,
     ) -> None:
         by_layer = {layer: list(numbers) for layer, numbers in heads.items()}
-        known = blocks or {}
+        heads_by_block = blocks or {}
         self._heads = {
-            layer: known[layer].of_attention(numbers) if layer in known else numbers
+            layer: heads_by_block[layer].of_attention(numbers) if layer in heads_by_block else numbers
             for layer, numbers in by_layer.items()
         }
         self._kernels: list[tuple[KernelModule, list[int], KernelChange]] = [
             (kernel, chosen, run)
             for layer, numbers in by_layer.items()
-            for kernel in (known[layer].kernels if layer in known else ())
+            for kernel in (heads_by_block[layer].kernels if layer in heads_by_block else ())
             if run is not None
             and (chosen := [number - kernel.first for number in numbers if number in kernel.numbers])
         ]
-        _require_one_block_each(self._kernels, known)
+        _require_one_block_each(self._kernels, heads_by_block)
         where = frozenset((stack, layer) for layer, numbers in by_layer.items() if numbers)
         only_kernels = bool(self._kernels) and not any(self._heads.values())
-        super().__init__(model, kind, said, where, {} if only_kernels else None)
+        super().__init__(model, kind, description, where, {} if only_kernels else None)
         self._weigh, self._write = weigh, write
         self._only_kernels = only_kernels
 
@@ -164,15 +169,15 @@ def chosen_heads(
     Raises:
         IndexError: If the layer or head is out of range.
         TypeError: If `heads` has another form.
-        UnsupportedModelError: If what was chosen are channels and not heads (a ValueError).
+        UnsupportedModelError: If channels were chosen instead of heads (a ValueError).
     """
-    every = {
+    present = {
         layer: block if isinstance(block, BlockHeads) else BlockHeads(block)
         for layer, block in blocks.items()
     }
     pairs = heads
     if heads is None:
-        pairs = [(layer, "all") for layer, block in every.items() if block.numbers(channels=channels) != ()]
+        pairs = [(layer, "all") for layer, block in present.items() if block.numbers(channels=channels) != ()]
     elif isinstance(heads, Mapping):
         pairs = heads.items()
     elif isinstance(heads, tuple) and heads and not isinstance(heads[0], tuple):
@@ -183,27 +188,27 @@ def chosen_heads(
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:  # noqa: PLR2004 - layer and head
             raise TypeError(_EXPECTED.format(heads))
-        layer = pick(pair[0], tuple(every), "layer")[0]
-        by_layer.setdefault(layer, set()).update(_heads(pair[1], every[layer], layer, channels))
+        layer = pick(pair[0], tuple(present), "layer")[0]
+        by_layer.setdefault(layer, set()).update(_heads(pair[1], present[layer], layer, channels))
     return {layer: tuple(sorted(numbers)) for layer, numbers in sorted(by_layer.items())}
 
 
 _EXPECTED = "heads must be (layer, head), a list of such pairs, or {{layer: heads}}, not {!r}."
 
 
-def _heads(wanted: Any, block: BlockHeads, layer: int, channels: bool) -> tuple[int, ...]:
+def _heads(selection: Any, block: BlockHeads, layer: int, channels: bool) -> tuple[int, ...]:
     numbers = block.numbers(channels=channels)
-    if isinstance(wanted, str) and wanted != "all":
-        raise TypeError(_EXPECTED.format({layer: wanted}))
-    if isinstance(wanted, (list, tuple, set, range)) and not wanted:
+    if isinstance(selection, str) and selection != "all":
+        raise TypeError(_EXPECTED.format({layer: selection}))
+    if isinstance(selection, (list, tuple, set, range)) and not selection:
         return ()
-    if isinstance(wanted, str) and numbers is None:
+    if isinstance(selection, str) and numbers is None:
         raise ValueError(f"the number of heads of layer {layer} is only known from a trace: pass a trace.")
     chosen = numbers or ()
-    if not isinstance(wanted, str):
+    if not isinstance(selection, str):
         try:
-            every = block.numbers(channels=True)
-            chosen = pick(wanted, range(10**6) if every is None else every, "head")
+            all_numbers = block.numbers(channels=True)
+            chosen = pick(selection, range(10**6) if all_numbers is None else all_numbers, "head")
         except IndexError as error:
             raise IndexError(f"layer {layer}: {error}") from error
     for kernel in block.kernels if not channels else ():
@@ -225,7 +230,7 @@ def positions(tokens: Any, name: str, model: Any, stack: str, side: int) -> froz
     """Return positions of tokens.
 
     Args:
-        tokens: A position, several, a range or a slice; negative ones count from the end and need a trace.
+        tokens: A position, several, a range or a slice; negatives count from the end and need a trace.
         name: Name of the argument, for messages.
         model: A model, or a trace, which knows the number of tokens.
         stack: Stack of the tokens.
@@ -297,16 +302,16 @@ def ablate_heads(
     attention, mLSTM), by the number of the block. In a block that attends as well (Falcon-H1), they are
     counted on from the heads of attention, as in `aw.mixing`. They are zero as the kernel returns them. Where
     a norm over all heads follows (Mamba 2, MiniMax), the others grow, as they would if the model had no such
-    head; contributions of heads, which hold the norm fixed, do not count that::
+    head; contributions of heads, which fix the norm, do not count that::
 
         with aw.ablate_heads(model, {3: [1, 4]}):
             model.generate(...)
         trace.rerun(aw.ablate_heads(trace, (3, 1)))
 
     Args:
-        model: A transformers model, or a trace of one.
+        model: A transformers model, or a trace of it.
         heads: (layer, head), a list of such pairs, or heads by layer: `{3: [1, 4], 5: "all"}`.
-        how: "zero", the only one for kernels; "mean", the mean over all tokens of `reference`; "resample", at
+        how: "zero" (kernels allow no other); "mean", the mean over all tokens of `reference`; "resample", at
             every position the outputs at a random token of `reference`, the same token for all heads and
             layers; "patch", the outputs at the same position of `reference`, a single trace (later positions
             are not changed).
@@ -322,7 +327,7 @@ def ablate_heads(
             model.
         IndexError: If the layer or head is out of range.
         TypeError: If `heads` has another form.
-        UnsupportedModelError: If a layer has no heads (its channels have kernels of their own), or `how` is
+        UnsupportedModelError: If a layer has no heads (its channels have separate kernels), or `how` is
             not for kernels (a ValueError).
 
     Source: Michel et al. 2019, section 2.3 (zero); Wang et al. 2023, section 3 (mean); Chan et al.
@@ -351,8 +356,8 @@ def ablate_heads(
             f"{spoken(kernels)} mix{'es' * (len(kernels) == 1)} tokens without: use how='zero' there."
         )
     traces = list(reference) if isinstance(reference, (list, tuple)) else [reference]
-    known = None if reference is None else _reference_outputs(model, traces, how, stack, tuple(chosen))
-    description = f"{describe_heads(chosen)} {_SAID[how].format(n=len(traces), s='s' * (len(traces) != 1))}"
+    outputs = None if reference is None else _reference_outputs(model, traces, how, stack, tuple(chosen))
+    description = f"{describe_heads(chosen)} {_EFFECT[how].format(n=len(traces), s='s' * (len(traces) != 1))}"
     return HeadIntervention(
         model,
         "ablate_heads",
@@ -360,7 +365,7 @@ def ablate_heads(
         stack,
         chosen,
         blocks=blocks,
-        write=_Ablation(how, known, seed),
+        write=_Ablation(how, outputs, seed),
         run=_silenced,
     )
 
@@ -375,35 +380,37 @@ class _Ablation:
     """Replaces the outputs of heads; see `ablate_heads`.
 
     Args:
-        how: One of `HOWS`.
-        known: Outputs of heads in the reference, by layer [head, token, dim]; None for "zero".
+        how: A name in `HOWS`.
+        reference: Outputs of heads in the reference, by layer [head, token, dim]; None for "zero".
         seed: Seed of "resample".
     """
 
     how: How
-    known: Mapping[int, Tensor] | None
+    reference: Mapping[int, Tensor] | None
     seed: int
 
     def __call__(self, seen: Seen, output: Tensor, heads: list[int]) -> Tensor:
         """Return outputs [batch, head, query, dim] with those of some heads replaced."""
         output = output.clone()
-        if self.known is None:
+        if self.reference is None:
             output[:, heads] = 0
             return output
-        known = self.known[seen.layer][heads].to(output)
+        reference = self.reference[seen.layer][heads].to(output)
         positions = range(seen.first_query, seen.first_query + output.shape[2])
         if self.how == "mean":
-            output[:, heads] = known.mean(1, keepdim=True)
+            output[:, heads] = reference.mean(1, keepdim=True)
         elif self.how == "resample":
-            output[:, heads] = known[:, [self._drawn(position, known.shape[1]) for position in positions]]
+            output[:, heads] = reference[
+                :, [self._drawn(position, reference.shape[1]) for position in positions]
+            ]
         else:
-            rows = [row for row, position in enumerate(positions) if position < known.shape[1]]
-            for head, of_head in zip(heads, known, strict=True):
+            rows = [row for row, position in enumerate(positions) if position < reference.shape[1]]
+            for head, of_head in zip(heads, reference, strict=True):
                 output[:, head, rows] = of_head[[positions[row] for row in rows]]
         return output
 
     def _drawn(self, position: int, n: int) -> int:
-        """Return the reference token drawn for a position, always the same one."""
+        """Return the reference token drawn for a position, always the same."""
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + position)
         return int(torch.randint(n, (1,), generator=generator))
 
@@ -414,7 +421,7 @@ def _reference_outputs(
     """Return the outputs of heads in the reference, by layer [head, token, dim].
 
     Raises:
-        ValueError: If the reference is missing, several for "patch", or one by another model.
+        ValueError: If the reference is missing, is several traces for "patch", or is by another model.
     """
     inner = unwrap(model.model if isinstance(model, Trace) else model)
     if not traces or (how == "patch" and len(traces) > 1):

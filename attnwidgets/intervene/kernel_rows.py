@@ -54,7 +54,7 @@ class RowEdit:
         return output
 
     def _changes(self, position: int) -> bool:
-        """Return whether the row of a position is replaced: one cannot be set to a later token."""
+        """Return whether the row of a position is replaced: a row cannot be set to a later token."""
         return position >= self.column if self.matrix is None else position < self.matrix.shape[1]
 
     def _weights(self, position: int, length: int) -> Tensor:
@@ -74,7 +74,7 @@ class RowEdit:
 
 @dataclass(frozen=True)
 class Suppression:
-    """Takes what tokens hand to kernels away from others; see `suppress` and `drop_tokens`.
+    """Removes the values of tokens in kernels from the outputs of others; see `suppress` and `drop_tokens`.
 
     Args:
         kind: The intervention, for messages.
@@ -91,7 +91,7 @@ class Suppression:
     forget: bool
 
     def __call__(self, run: KernelRun, heads: list[int]) -> Tensor | None:
-        """Return outputs [batch, position, head, dim] without what some tokens hand to others."""
+        """Return outputs [batch, position, head, dim] without the values that some tokens pass to others."""
         hidden = self._hidden(run)
         if not hidden:
             return None
@@ -106,7 +106,7 @@ class Suppression:
     def _hidden(self, run: KernelRun) -> dict[tuple[Positions, Positions], list[int]]:
         """Return rows by the positions that are hidden from them, and by those that the kernel passes.
 
-        A causal kernel has rows alone with what comes before them.
+        Rows before all hidden positions are left out: these kernels are causal.
         """
         hidden: dict[tuple[Positions, Positions], list[int]] = {}
         rows = run.queries(self.targets, self.kind)
@@ -121,6 +121,6 @@ class Suppression:
             if run.first is None or sources[0] < first:
                 run.inputs(self.kind)  # raises: they are in a state
             at = tuple(source - first for source in sources if source - first < run.output.shape[1])
-            removed = tuple(place for place in at if place != row) if self.forget else ()
+            removed = tuple(index for index in at if index != row) if self.forget else ()
             hidden.setdefault((at, removed), []).append(row)
         return hidden

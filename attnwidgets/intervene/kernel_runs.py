@@ -1,4 +1,10 @@
-"""Calls of kernels that mix tokens without a softmax, as interventions see and change them."""
+"""Calls of kernels that mix tokens without a softmax, as interventions see and change them.
+
+`changed_kernels` hooks mixing modules. While a module runs, its `_Watch` sees the calls of kernels
+(`tracing/mixers/calls.py`) and passes each as a `KernelRun` to the intervention's change, which returns other
+outputs. `KernelRun.inputs` has values and gate of the call; it is refused if the kernel continues from a
+state, in which tokens cannot be told apart.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.intervene.block_heads import KernelModule
 
-    # A call, heads of it -> outputs [batch, position, head, dim] to continue with, or None for its own.
+    # A call, heads of it -> outputs [batch, position, head, dim] to continue with, or None for no change.
     KernelChange = Callable[["KernelRun", list[int]], Tensor | None]
 
 _TEXTS = ("cu_seqlens", "seq_idx")  # arguments that join several texts in one row
@@ -57,10 +63,10 @@ _TEXTS = ("cu_seqlens", "seq_idx")  # arguments that join several texts in one r
 
 @dataclass(frozen=True)
 class KernelInputs:
-    """What a kernel reads, and the kernel itself.
+    """The inputs of a kernel, and the kernel itself.
 
     Attributes:
-        values: What it mixes [batch, position, head, dim].
+        values: Its values [batch, position, head, dim].
         gate: A factor of its output that it applies itself, of the same shape; None if it has none.
     """
 
@@ -71,9 +77,9 @@ class KernelInputs:
     _kernel: Callable[[Tensor, Tensor | None], Tensor]
 
     def handed(self, positions: Sequence[int]) -> Tensor:
-        """Return what some tokens hand to the kernel, a part of its values.
+        """Return the part of the kernel's values that comes from some tokens.
 
-        A short convolution hands a token to several positions; its activation is held as a factor.
+        A short convolution adds a token to several positions; its activation is fixed as a factor.
         """
         batch, length = self.values.shape[:2]
         tokens = self.values.new_zeros(1, length)
@@ -82,7 +88,7 @@ class KernelInputs:
         return torch.cat(parts).to(self.values).reshape(self.values.shape)
 
     def outputs(self, values: Tensor, removed: Sequence[int] = ()) -> Tensor:
-        """Return what the kernel makes of other values [batch, position, head, dim].
+        """Return the kernel's output for other values [batch, position, head, dim].
 
         Args:
             values: [batch, position, head, dim].
@@ -91,8 +97,8 @@ class KernelInputs:
         if not removed:
             return self._kernel(values, None)
         left = [position for position in range(values.shape[1]) if position not in removed]
-        kept = torch.tensor(left, dtype=torch.long, device=values.device)
-        return torch.zeros_like(values).index_copy(1, kept, self._kernel(values[:, kept], kept).to(values))
+        index = torch.tensor(left, dtype=torch.long, device=values.device)
+        return torch.zeros_like(values).index_copy(1, index, self._kernel(values[:, index], index).to(values))
 
 
 @dataclass(frozen=True)
@@ -101,10 +107,10 @@ class KernelRun:
 
     Attributes:
         name: The module's name in the model.
-        output: What the kernel returns [batch, position, head, dim]; where channels have kernels of their
-            own, one head holds them all.
-        first: Position of its first token in the text; None if a state tells only that there are earlier
-            ones.
+        output: The kernel's output [batch, position, head, dim]; if channels have separate kernels, a single
+            head has them all.
+        first: Position of its first token in the text; None if only a state shows that there are earlier
+            tokens.
     """
 
     name: str
@@ -127,7 +133,7 @@ class KernelRun:
         return [row for row in range(self.output.shape[1]) if row + first in positions]
 
     def inputs(self, kind: str) -> KernelInputs:
-        """Return what the kernel reads.
+        """Return the inputs of the kernel.
 
         Args:
             kind: The intervention, for the message.
@@ -149,11 +155,11 @@ def _read_lightning(arguments: Mapping[str, Any], output: Tensor) -> KernelCall:
 
 
 def _read_memory(arguments: Mapping[str, Any], output: Any) -> KernelCall:
-    # The constant in its denominator changes neither values nor what tokens hand to them.
+    # The constant in its denominator changes neither values nor the parts of tokens in them.
     return matrix_memory(arguments, output[0] if isinstance(output, tuple) else output, 0.0)
 
 
-# How modules that are kernels are read, by the end of their class's name.
+# Readers of modules that are kernels, by the end of their class's name.
 _MODULES = {"LightningAttention": _read_lightning, "xLSTMBackend": _read_memory}
 
 
@@ -161,23 +167,23 @@ _MODULES = {"LightningAttention": _read_lightning, "xLSTMBackend": _read_memory}
 def changed_kernels(
     model: nn.Module,
     changes: Sequence[tuple[KernelModule, Sequence[int], KernelChange]],
-    own: Callable[[], bool],
+    is_active: Callable[[], bool],
     applied: Callable[[], None],
 ) -> Iterator[None]:
-    """Change what kernels return, before what follows them (a gate, a norm over heads).
+    """Change the outputs of kernels, before the steps after them (a gate, a norm over heads).
 
     Args:
         model: The model.
         changes: Mixing modules, their heads, and how they are changed.
-        own: Whether the call that a hook sees is to be changed.
+        is_active: Whether the call that a hook sees is to be changed.
         applied: Called at every change.
     """
     watch_kernels(model)
     with ExitStack() as exits:
         for kernel, heads, change in changes:
             module = model.get_submodule(kernel.name)
-            watch = _Watch(kernel, module, list(heads), change, own, applied)
-            # What was entered last begins first and ends last: so it is farther from the kernel.
+            watch = _Watch(kernel, module, list(heads), change, is_active, applied)
+            # The change entered last begins first and ends last: it is farther from the kernel.
             begin = module.register_forward_pre_hook(watch.begin, prepend=True, with_kwargs=True)
             exits.callback(begin.remove)
             exits.callback(module.register_forward_hook(watch.end, always_call=True).remove)
@@ -188,7 +194,7 @@ def changed_kernels(
 
 
 def _attached(part: Any, watch: _Watch) -> Iterator[Callable[[], None]]:
-    """Attach a watch to a module that is a convolution, or a kernel itself; yield what detaches it."""
+    """Attach a watch to a module that is a convolution or a kernel; yield functions that detach it."""
     name = type(part).__name__
     if isinstance(part, nn.Conv1d):
         yield part.register_forward_hook(watch.see_convolution).remove
@@ -205,11 +211,11 @@ class _Call:
     """A running call of a mixing module.
 
     Attributes:
-        states: What it reads [batch, position, dim]; None if it reads no states.
+        states: Its input [batch, position, dim]; None if it reads no states.
         continues: Whether earlier tokens left a state.
         convolutions: Its convolutions so far.
-        convolution: The one that made the values of its last kernel, or None.
-        projected: What lightning attention has projected, or None.
+        convolution: The convolution that computed the values of its last kernel, or None.
+        projected: The projections of lightning attention, or None.
     """
 
     states: Tensor | None
@@ -226,7 +232,7 @@ class _Call:
 
 
 class _Watch(threading.local):
-    """Changes the calls of kernels that one module makes, in each thread that runs it."""
+    """Changes the calls of kernels that a module makes, in each thread that runs it."""
 
     def __init__(
         self,
@@ -234,21 +240,21 @@ class _Watch(threading.local):
         module: nn.Module,
         heads: list[int],
         change: KernelChange,
-        own: Callable[[], bool],
+        is_active: Callable[[], bool],
         applied: Callable[[], None],
     ) -> None:
         super().__init__()
         self._kernel, self._module, self._heads, self._change = kernel, module, heads, change
-        self._own, self._applied = own, applied
+        self._is_active, self._applied = is_active, applied
         self._calls: list[_Call] = []
         # Tokens of the running text that earlier calls have read; None before its beginning was seen.
         self._read: int | None = None
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Watch the kernels that a module calls: a forward pre-hook."""
-        given = (*args, *kwargs.values())
-        call = _Call(next(floating(given), None), any(_has_past(value, module) for value in given))
-        if self._own():
+        arguments = (*args, *kwargs.values())
+        call = _Call(next(floating(arguments), None), any(_has_past(value, module) for value in arguments))
+        if self._is_active():
             call.exits.enter_context(handling(self._handle, steps=True, first=True))
         self._calls.append(call)
 
@@ -258,28 +264,28 @@ class _Watch(threading.local):
             return
         call = self._calls.pop()
         call.exits.close()
-        if self._own():
+        if self._is_active():
             before = self._read if call.continues else 0
             self._read = None if before is None else before + call.length
 
     def see_convolution(self, module: nn.Conv1d, args: tuple[Any, ...], _: Any) -> None:
         """Note a convolution that is a module: a forward hook."""
-        if self._calls and self._own():
+        if self._calls and self._is_active():
             self._calls[-1].convolutions += module_convolution(module, args)
 
     def see_cache(self, module: Any, _: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Note whether lightning attention, which keeps its state in its own way, continues from one."""
+        """Note whether lightning attention, whose cache is of a separate kind, continues from a state."""
         read = getattr(kwargs.get("cache"), "get_linear_cache", None)
         if self._calls and read is not None:
             self._calls[-1].continues = read(module.layer_idx) is not None
 
     def see_projection(self, _: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
-        """Note what lightning attention projects: a forward hook."""
+        """Note the projections of lightning attention: a forward hook."""
         if self._calls:
             self._calls[-1].projected = output
 
     def change_lightning(self, module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Change what the norm of lightning attention reads: a forward pre-hook."""
+        """Change the input of lightning attention's norm: a forward pre-hook."""
         if not self._is_last() or self._calls[-1].projected is None:
             return None
         mixed = args[0]
@@ -300,20 +306,20 @@ class _Watch(threading.local):
         return (run_handled(step_handlers.get(), "LightningAttention", kernel, arguments), *args[1:])
 
     def change_module(self, module: Any, _: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        """Change what a module that is a kernel returns: a forward hook."""
+        """Change the output of a module that is a kernel: a forward hook."""
         if not self._is_last():
             return output
         name = next(end for end in MODULE_VALUES if type(module).__name__.endswith(end))
         values = kwargs[MODULE_VALUES[name]]
 
-        def kernel(**given: Any) -> Any:
-            return output if given[MODULE_VALUES[name]] is values else module.forward(**given)
+        def kernel(**arguments: Any) -> Any:
+            return output if arguments[MODULE_VALUES[name]] is values else module.forward(**arguments)
 
         return run_handled(step_handlers.get(), name, kernel, kwargs)
 
     def _is_last(self) -> bool:
         """Return whether this watch is farther from the kernel than all in force: it runs them."""
-        return bool(self._calls) and self._own() and step_handlers.get()[-1:] == (self._handle,)
+        return bool(self._calls) and self._is_active() and step_handlers.get()[-1:] == (self._handle,)
 
     def _handle(self, name: str, go_on: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """See a watched call: a handler."""
@@ -334,7 +340,7 @@ class _Watch(threading.local):
         return self._changed_call(name, go_on, arguments, output, read, VALUES[name])
 
     def _note_state(self, arguments: Mapping[str, Any]) -> None:
-        """Note whether a kernel is given a state, even one of zeros: earlier tokens may be in it."""
+        """Note whether a kernel has a state, even of zeros: earlier tokens may be in it."""
         call = self._calls[-1]
         if has_state(arguments) and not call.continues:
             call.continues, self._read = True, None
@@ -342,17 +348,17 @@ class _Watch(threading.local):
     def _changed_convolution(self, arguments: Mapping[str, Any], output: Tensor) -> Tensor:
         """Return the output of a convolution that alone mixes the tokens, changed."""
         call = self._calls[-1]
-        # It may begin with what earlier tokens left, or with nothing.
+        # The output may begin with positions of earlier tokens, which are not changed.
         before = output.shape[2] - call.length
-        own = output[..., before:]
+        current = output[..., before:]
 
         def read() -> KernelCall:
-            (made,) = function_convolution(arguments, output)
-            convolved = last_positions(made, call.length)
+            (whole,) = function_convolution(arguments, output)
+            convolved = last_positions(whole, call.length)
             call.convolution = convolved.convolution
             return KernelCall(Identity(convolved.output), convolved.output, convolved.output)
 
-        changed = self._changed(own, 2, read, lambda values, _: values)
+        changed = self._changed(current, 2, read, lambda values, _: values)
         return torch.cat([output[..., :before], changed], 2) if before else changed
 
     def _changed_call(
@@ -364,21 +370,21 @@ class _Watch(threading.local):
         read: Callable[[], KernelCall],
         values_name: str,
     ) -> Any:
-        """Return what a kernel returns, changed."""
+        """Return the output of a kernel, changed."""
         axis = position_axis(name)
 
-        def kernel(values: Tensor, kept: Tensor | None) -> Tensor:
-            given = dict(arguments)
-            if kept is not None:
+        def kernel(values: Tensor, remaining: Tensor | None) -> Tensor:
+            new_arguments = dict(arguments)
+            if remaining is not None:
                 if any(arguments.get(texts) is not None for texts in _TEXTS):
                     raise UnsupportedModelError(
                         f"{self._kernel.name} reads several texts in one row, of which no position can be "
                         "left out: pass them as rows of their own."
                     )
                 positioned = (part for part in POSITIONED[name] if arguments.get(part) is not None)
-                given |= {part: _at(arguments[part], kept, axis) for part in positioned}
-            given[values_name] = _as_before(values, given[values_name], axis)
-            again = go_on(**given)
+                new_arguments |= {part: _at(arguments[part], remaining, axis) for part in positioned}
+            new_arguments[values_name] = _as_before(values, new_arguments[values_name], axis)
+            again = go_on(**new_arguments)
             return self._by_head(again[0] if isinstance(again, tuple) else again, axis)
 
         if isinstance(output, tuple):
@@ -408,14 +414,14 @@ class _Watch(threading.local):
         call = self._calls[-1]
         values = read.values
         if self._kernel.is_convolved and not self._kernel.is_convolution:
-            # Values that another intervention has changed are not the convolution's, which made them before.
-            made = fitting(call.convolutions, values) or call.convolution
-            if made is None or made.states.shape != values.shape:
+            # If another intervention changed the values, the convolution that was noted before computed them.
+            convolution = fitting(call.convolutions, values) or call.convolution
+            if convolution is None or convolution.states.shape != values.shape:
                 raise UnsupportedModelError(
                     f"what tokens hand to {self._kernel.name} is unknown: its values are not those of the "
                     "convolution in front of it."
                 )
-            call.convolution = made
+            call.convolution = convolution
         handed_on = None
         if isinstance(read.kernel, TimeMix) and call.states is not None:
             handed_on = shifted(self._module, call.states)
@@ -435,20 +441,20 @@ class _Watch(threading.local):
         return KernelInputs(self._by_head(values, 1), gate, mix, kernel)
 
     def _by_head(self, states: Tensor, axis: int | None) -> Tensor:
-        """Return what a kernel returns, or mixes, as [batch, position, head, dim]."""
+        """Return the output or the values of a kernel as [batch, position, head, dim]."""
         moved = states[:, None] if axis is None else states.movedim(axis, 1)
         return moved.flatten(2).unflatten(2, (max(self._kernel.n_heads, 1), -1))
 
 
 def _as_before(by_head: Tensor, like: Tensor, axis: int | None) -> Tensor:
-    """Return states [batch, position, head, dim] with the axes of others."""
+    """Return states [batch, position, head, dim] with the axes of `like`."""
     if axis is None:
         return by_head.reshape(like.shape)
     return by_head.reshape(like.movedim(axis, 1).shape).movedim(1, axis)
 
 
-def _at(states: Tensor, kept: Tensor, axis: int | None) -> Tensor:
-    return states.index_select(1 if axis is None else axis, kept)
+def _at(states: Tensor, index: Tensor, axis: int | None) -> Tensor:
+    return states.index_select(1 if axis is None else axis, index)
 
 
 def _unread() -> KernelCall:

@@ -56,7 +56,7 @@ class Preview:
 
 
 def preview(trace: Trace, *interventions: Intervention) -> Preview:
-    """Return predictions under interventions; only the layers from the first changed one on run.
+    """Return predictions under interventions; layers below the first changed layer do not run.
 
     Args:
         trace: A trace with its model.
@@ -112,7 +112,7 @@ class Replay:
         skipped = self._skipped({call for intervention in interventions for call in intervention.where})
         options = pass_options(self._model)
         if target is not None and target.reads:
-            # What skipped layers return would be missing.
+            # The outputs of skipped layers would be missing.
             options, skipped = options | dict.fromkeys(target.reads, True), {}
         inputs = {name: copies_of(value, copies) for name, value in self._trace.inputs.items()}
         outputs = self._outputs(skipped, copies)
@@ -137,7 +137,7 @@ class Replay:
                 changed = [0 if of == "encoder" else layer for of, layer in where]
             else:
                 changed = [layer for of, layer in where if of == stack or len(self._names) == 1]
-            # A block that several layers share counts its calls, and one that hands on its keys does more
+            # A block that several layers share counts its calls, and a block that hands on its keys does more
             # than return states: all of them have to run.
             is_skippable = len(set(names)) == len(names) and not any(map(self._hands_on, names))
             counts[stack] = min(changed, default=len(names)) if is_skippable else 0
@@ -233,7 +233,7 @@ class Changed:
 
 
 def changed(trace: Trace, *interventions: Intervention) -> Changed:
-    """Return predictions before and after interventions; layers below the first changed one do not run.
+    """Return predictions before and after interventions; layers below the first changed layer do not run.
 
     Args:
         trace: A trace with its model.

@@ -69,7 +69,7 @@ def randomized(
 ) -> Any:
     """Randomise weights of a model while a `with` block runs, or in a copy.
 
-    An explanation that looks the same on a model with random weights does not explain what was learned.
+    An explanation that looks the same on a model with random weights does not explain what the model learned.
     Weights are drawn by the model's initialiser (`_init_weights` of transformers); a weight that it
     does not initialise is drawn from a normal distribution with its mean and standard deviation::
 
@@ -80,7 +80,7 @@ def randomized(
         fresh = aw.randomized(model, copy=True)   # another model; yours is not changed
 
     Inside the block the model has these weights for every caller, also in other threads; use a copy if it has
-    others.
+    other callers.
 
     Args:
         model: A transformers model, or any module with a list of blocks.
@@ -95,7 +95,7 @@ def randomized(
             the embeddings.
         stack: Which list of blocks, in models with several (encoder and decoder, towers).
         seed: Seed of the draws. A block gets the same weights whatever else is randomised, so that a longer
-            cascade continues a shorter one.
+            cascade continues a shorter cascade.
 
     Returns:
         A context manager that yields the model and restores its weights, the very same tensors, on exit, even
@@ -247,7 +247,7 @@ def _locations(model: nn.Module, path: str) -> dict[int, _Location]:
     """Return the location of every parameter, by its id."""
     from attnwidgets.tracing.anatomy.block_names import block_lists
 
-    others = tuple(f"{other}." for other in block_lists(model) if other != path)
+    other_lists = tuple(f"{other}." for other in block_lists(model) if other != path)
     named = list(model.named_parameters(remove_duplicate=False))
     start = next(index for index, (name, _) in enumerate(named) if name.startswith(f"{path}."))
     locations: dict[int, _Location] = {}
@@ -256,7 +256,7 @@ def _locations(model: nn.Module, path: str) -> dict[int, _Location]:
         blocks, side = before.blocks, before.side
         if name.startswith(f"{path}."):
             blocks |= {int(name.removeprefix(f"{path}.").split(".")[0])}
-        elif not name.startswith(others):
+        elif not name.startswith(other_lists):
             # Modules are declared from input to output; names identify the exceptions. A parameter that is
             # tied to a parameter below the blocks is below them.
             is_below = _EMBEDDING.search(name) or (index < start and not _FINAL.search(name))

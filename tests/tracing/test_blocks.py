@@ -100,7 +100,7 @@ def test_a_prefix_of_keys_is_nobodys_own() -> None:
     own = parts_of(block, "attn").norms().diagonal(3)
     assert (norms.diagonal(3) - own).abs().min() > 1e-3
     assert torch.allclose(norms[:, :3], parts_of(block, "attn").norms()[:, :3])
-    assert torch.allclose(parts.kept().norm(dim=-1).double(), norms.diagonal(3), rtol=1e-5)
+    assert torch.allclose(parts.from_self().norm(dim=-1).double(), norms.diagonal(3), rtol=1e-5)
     vectors = torch.einsum("hij,hjv,hvd->ijd", parts.weights, parts.values, parts.matrix)
     vectors[range(len(IDS)), range(3, 3 + len(IDS))] += block.hidden
     near = block.middle.abs().sum(-1)[:, None] - (vectors - block.middle[:, None]).abs().sum(-1)

@@ -185,7 +185,7 @@ def test_attention_that_is_described_has_the_same_vectors_when_it_is_read_off(na
         described = parts_of(block_of(trace, layer, "self", "a test"), "res")
         measured = mixed_parts(runs[layer], "res")
         torch.testing.assert_close(measured.norms(), described.norms(), atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(measured.kept(), described.kept(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(measured.from_self(), described.from_self(), atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(measured.total(), described.total(), atol=1e-5, rtol=1e-4)
         assert measured.reference is not None
         assert described.reference is not None

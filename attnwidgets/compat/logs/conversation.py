@@ -20,11 +20,11 @@ class Conversation(Sequence[dict[str, Any]]):
 
     Attributes:
         messages: The messages.
-        model: The model that the log names, "" if it names none. Explained with another model, numbers say
-            what that one would have needed.
+        model: The model that the log names, "" if it names none. If another model is traced, explanations are
+            of that model.
         format: The format of the log.
         tools: The tools that the log lists, for `aw.trace(..., tools=...)`.
-        left_out: What was not read, in words: pictures, sound, files.
+        left_out: Parts that were not read, in words: pictures, sound, files.
     """
 
     messages: tuple[dict[str, Any], ...]
@@ -51,7 +51,7 @@ class Conversation(Sequence[dict[str, Any]]):
 
 
 class Reader:
-    """Messages of any of the formats, one after another, in one form."""
+    """Messages of any of the formats, in sequence, in a common form."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -59,12 +59,12 @@ class Reader:
         self._tools: dict[str, str] = {}
 
     def add(self, message: Mapping[str, Any], role: str = "") -> None:
-        """Add a message with a content or parts; results of tools in it become messages of their own."""
+        """Add a message with a content or parts; results of tools in it become separate messages."""
         role = str(message.get("role") or role or "user")
         role = _ROLES.get(role, role)
         content = message["parts"] if "parts" in message else message.get("content")
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if isinstance(parts, Mapping):  # what a tool gave
+        if isinstance(parts, Mapping):  # the result of a tool
             parts = [{"type": "text", "text": json.dumps(parts, ensure_ascii=False)}]
         texts: list[str] = []
         thoughts = [
@@ -88,7 +88,7 @@ class Reader:
             self.messages.append(new)
 
     def _part(self, part: Any, texts: list[str], thoughts: list[str], calls: list[Any]) -> None:
-        """Sort one part of a content."""
+        """Sort a part of a content."""
         if isinstance(part, str):
             texts.append(part)
             return
@@ -96,10 +96,10 @@ class Reader:
         if kind in _TEXTS:
             texts.append(str(part.get("text", part.get("refusal", part.get("content", "")))))
         elif kind in _THOUGHTS:
-            said = part.get("thinking", part.get("reasoning", part.get("content", part.get("text"))))
+            text = part.get("thinking", part.get("reasoning", part.get("content", part.get("text"))))
             summary = part.get("summary")
-            thoughts += [said] if isinstance(said, str) else []
-            thoughts += [each["text"] for each in (*(summary or ()), *(said or ())) if isinstance(each, dict)]
+            thoughts += [text] if isinstance(text, str) else []
+            thoughts += [item["text"] for item in (*(summary or ()), *(text or ())) if isinstance(item, dict)]
         elif kind in _CALLS:
             calls.append(part)
         elif kind in _RESULTS:
@@ -124,7 +124,7 @@ class Reader:
         return {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
 
     def _result(self, part: Mapping[str, Any]) -> None:
-        """Add what a tool gave."""
+        """Add the result of a tool."""
         number = part.get("tool_use_id") or part.get("call_id") or part.get("tool_call_id") or part.get("id")
         names = ("content", "output", "response", "result")
         value = next((part[name] for name in names if part.get(name) is not None), "")
@@ -133,7 +133,7 @@ class Reader:
         self.add({"role": "tool", "content": content, "tool_call_id": number})
 
     def item(self, item: Mapping[str, Any]) -> None:
-        """Add an item of OpenAI's Responses; the assistant's items between two others are one message."""
+        """Add an item of OpenAI's Responses; consecutive items of the assistant become a single message."""
         kind = item.get("type", "message")
         if kind in _RESULTS:
             self._result(item)
@@ -158,7 +158,7 @@ class Reader:
                     before[name] = f"{before[name]}\n{value}" if before.get(name) else value
 
     def conversation(self, form: str, model: Any, tools: Any = None) -> Conversation:
-        """Return what was read.
+        """Return the messages that were read.
 
         Args:
             form: The format of the log.

@@ -1,4 +1,4 @@
-"""aw.compat.read_log: the messages of a log, in whichever of the known formats it is."""
+"""aw.compat.read_log: the messages of a log in any of several formats."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def read_log(log: Any, call: int = -1) -> Conversation:
     tools messages, thoughts `reasoning_content`. Text alone is read; `.left_out` counts the rest.
 
     Args:
-        log: A path (.json, .jsonl, .eval), or what such a file holds.
+        log: A path (.json, .jsonl, .eval), or the content of such a file.
         call: Which of several: a line of a .jsonl, a sample of Inspect, a call that OpenTelemetry recorded;
             by default the last. A call holds the messages before it.
 
     Raises:
-        ValueError: If the log is in no known format, or holds no messages (content is not captured by
+        ValueError: If the log has another format, or holds no messages (content is not captured by
             default in OpenTelemetry).
         IndexError: If the log has fewer calls.
 
@@ -45,13 +45,13 @@ def read_log(log: Any, call: int = -1) -> Conversation:
         <Conversation of 1 message; OpenAI; by gpt-4o>
     """
     content = _opened(Path(log)) if isinstance(log, (str, Path)) else log
-    found = _calls(content)
-    if not found:
+    calls = _calls(content)
+    if not calls:
         raise ValueError(f"log must hold {_FORMATS}; this one holds {_named(content)}.")
     try:
-        result = found[call]()
+        result = calls[call]()
     except IndexError as error:
-        raise IndexError(f"call {call} is out of range: the log holds {len(found)}.") from error
+        raise IndexError(f"call {call} is out of range: the log holds {len(calls)}.") from error
     if not result.messages:
         raise ValueError(
             f"no content was captured in this log ({result.format}): the program that wrote it leaves "
@@ -67,7 +67,7 @@ def _named(content: Any) -> str:
 
 
 def _opened(path: Path) -> Any:
-    """Return what a file holds; a file of lines as a list, an archive of Inspect as its samples."""
+    """Return the content of a file; a file of lines as a list, an archive of Inspect as its samples."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -87,12 +87,12 @@ def _opened(path: Path) -> Any:
 
 
 def _calls(content: Any) -> list[Callable[[], Conversation]]:
-    """Return what reads each call of a log."""
+    """Return a reader for each call of a log."""
     if isinstance(content, Mapping) and "samples" in content:
         model = (content.get("eval") or {}).get("model")
         return [partial(_of_inspect, sample, model) for sample in content["samples"] or ()]
     if isinstance(content, Mapping) and isinstance(content.get("events"), list) and "messages" in content:
-        return [partial(_of_inspect, content, None)]  # one sample
+        return [partial(_of_inspect, content, None)]  # a single sample
     if recorded := calls_in(content):
         return [call.conversation for call in recorded]
     items = content if isinstance(content, list) else []
@@ -104,7 +104,7 @@ def _calls(content: Any) -> list[Callable[[], Conversation]]:
 
 
 def _of_api(log: Mapping[str, Any]) -> list[Callable[[], Conversation]]:
-    """Return what reads a request, with its response if there is one; nothing for another object."""
+    """Return a reader of a request, with its response if there is one; [] for another object."""
     request = log.get("request") if isinstance(log.get("request"), Mapping) else log
     request = request.get("body", request) if request is not None else log
     response = log.get("response") if isinstance(log.get("response"), Mapping) else log
@@ -144,7 +144,7 @@ def _has_blocks(request: Mapping[str, Any]) -> bool:
 
 
 def _of_inspect(sample: Mapping[str, Any], model: Any) -> Conversation:
-    """Return what the last call of a sample saw, and what it answered; else the sample's messages."""
+    """Return the messages of a sample's last call, with its answer; else the sample's messages."""
     attached = sample.get("attachments") or {}
     events = [event for event in sample.get("events") or () if event.get("event") == "model"]
     last = events[-1] if events else {}

@@ -25,7 +25,7 @@ _INSIDE = (
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a model that was recorded.
+    """A recorded call of a model.
 
     Attributes:
         attributes: Attributes of its span, and of its events.
@@ -75,7 +75,9 @@ def calls_in(content: Any) -> list[Call]:
             inside = _attributes(event.get("attributes"))
             attributes |= {_WHOLE.get(key, key): value for key, value in inside.items() if "gen_ai" in key}
             if _EVENT.fullmatch(str(event.get("name"))):
-                events.append((str(event["name"]), _body(inside)))
+                # Some programs write an event's message into attributes of the same names.
+                body = {name.removeprefix("gen_ai."): value for name, value in inside.items()}
+                events.append((str(event["name"]), body))
         if any(key.startswith("gen_ai.") for key in attributes):
             calls.append(Call(attributes, events))
             context = item.get("context") or item
@@ -98,15 +100,15 @@ def _items(content: Any) -> Iterator[Mapping[str, Any]]:
             yield from _items(item)
 
 
-def _attributes(given: Any) -> dict[str, Any]:
+def _attributes(attributes: Any) -> dict[str, Any]:
     """Return attributes as an object, with values that are JSON read."""
-    if isinstance(given, list):
-        given = {item["key"]: _value(item.get("value")) for item in given}
-    return {str(name): _parsed(value) for name, value in (given or {}).items()}
+    if isinstance(attributes, list):
+        attributes = {item["key"]: _value(item.get("value")) for item in attributes}
+    return {str(name): _parsed(value) for name, value in (attributes or {}).items()}
 
 
 def _value(value: Any) -> Any:
-    """Return a value of OTLP's JSON as a plain one."""
+    """Return a value of OTLP's JSON as a plain value."""
     if not isinstance(value, Mapping) or len(value) != 1:
         return _parsed(value)
     ((kind, inside),) = value.items()
@@ -127,26 +129,21 @@ def _parsed(value: Any) -> Any:
     return value
 
 
-def _body(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an event's message, which some programs write into attributes of the same names."""
-    return {name.removeprefix("gen_ai."): value for name, value in attributes.items()}
-
-
 def _numbered(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return messages that are spelled as one attribute a field: gen_ai.prompt.0.role."""
-    found: dict[tuple[bool, int], dict[str, Any]] = {}
+    """Return messages that are spelled with an attribute for each field: gen_ai.prompt.0.role."""
+    messages: dict[tuple[bool, int], dict[str, Any]] = {}
     for key, value in attributes.items():
         match = _NUMBERED.fullmatch(key)
         if match is None:
             continue
-        message = found.setdefault((match[1] == "completion", int(match[2])), {})
+        message = messages.setdefault((match[1] == "completion", int(match[2])), {})
         if match[4] is None:
             message[match[3]] = value
         else:
             calls = message.setdefault(match[3], {})
             calls.setdefault(int(match[4]), {})[match[5]] = value
-    for (is_answer, _), message in found.items():
+    for (is_answer, _), message in messages.items():
         message.setdefault("role", "assistant" if is_answer else "user")
         if isinstance(message.get("tool_calls"), dict):
             message["tool_calls"] = [call for _, call in sorted(message["tool_calls"].items())]
-    return [message for _, message in sorted(found.items())]
+    return [message for _, message in sorted(messages.items())]

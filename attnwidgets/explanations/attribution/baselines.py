@@ -53,13 +53,13 @@ def baseline_embeddings(
     if isinstance(baseline, str) or (is_number and not hasattr(baseline, "shape")):
         index = _token(trace, baseline) if isinstance(baseline, str) else int(baseline)
         return _row(table, index, embeddings, method), f"token {baseline!r}"
-    given = torch.as_tensor(baseline, dtype=embeddings.dtype, device=embeddings.device)
-    if given.shape not in (embeddings.shape, embeddings.shape[1:]):
+    values = torch.as_tensor(baseline, dtype=embeddings.dtype, device=embeddings.device)
+    if values.shape not in (embeddings.shape, embeddings.shape[1:]):
         raise ValueError(
-            f"baseline has shape {tuple(given.shape)}; accepted shapes are [dim] and [token, dim], here "
+            f"baseline has shape {tuple(values.shape)}; accepted shapes are [dim] and [token, dim], here "
             f"({embeddings.shape[1]},) and {tuple(embeddings.shape)}."
         )
-    return given.expand_as(embeddings), "given"
+    return values.expand_as(embeddings), "given"
 
 
 def _token(trace: Trace, baseline: str) -> int:
@@ -108,7 +108,7 @@ def _special(trace: Trace, name: str) -> int | None:
 
 
 def _rows(table: Any, ids: Tensor, like: Tensor) -> Tensor:
-    # On the device of the embeddings: an offloaded table has none of its own.
+    # On the device of the embeddings: an offloaded table is on none.
     return table(ids.to(like.device).unsqueeze(0))[0].detach().to(like)
 
 

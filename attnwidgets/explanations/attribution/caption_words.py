@@ -1,7 +1,7 @@
 """The words of a caption, and where each is seen in the picture, in models that compare (CLIP, SigLIP).
 
-They have no attention between words and patches. What links the two is the similarity of two vectors, and
-Chefer's rule follows the part of it that a word brings into the picture.
+These models have no attention between words and patches: only the similarity of two vectors links them. The
+part of the similarity that a word brings is followed into the picture by Chefer's rule.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def caption_words(trace: Trace, *, start_layer: int = 0) -> MixingMap:
     """
     require_compared(trace, "caption_words")
     unit = trace.axes("text")[0].units["word"]
-    places = [index for index, special in enumerate(unit.special) if not special]
-    words = [unit.labels[position] for position in places]
-    parts, picture = _parts(trace, [unit.spans[place] for place in places])
+    positions = [index for index, special in enumerate(unit.special) if not special]
+    words = [unit.labels[position] for position in positions]
+    parts, picture = _parts(trace, [unit.spans[position] for position in positions])
     rows = []
     for part in progress(parts, "words of the caption"):
         result = chefer(trace, _along(part), stack="vision", start_layer=start_layer)
@@ -120,7 +120,7 @@ def require_compared(trace: Any, name: str) -> None:
 
 
 def _parts(trace: Trace, spans: Sequence[Sequence[int]]) -> tuple[list[Tensor], Tensor]:
-    """Return what each word brings to the caption's vector, times the model's scale, and the picture's."""
+    """Return each word's part of the caption's vector, times the model's scale, and the picture's vector."""
     from attnwidgets.tracing.gradients.differentiable import differentiable
 
     scale = getattr(trace.model, "logit_scale", None)

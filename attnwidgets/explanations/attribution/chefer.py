@@ -51,13 +51,13 @@ class _Rules:
     discarded: tuple[int, ...] = ()
 
     def reduce_heads(self, products: Float) -> Float:
-        """Return one matrix [query, key] from gradient times attention [head, query, key] (equation 5)."""
+        """Return a matrix [query, key] from gradient times attention [head, query, key] (equation 5)."""
         products = products.clip(min=0) if self.clamp else products
         matrix: Float = products.sum(0) if self.head_reduce == "sum" else products.mean(0)
         if not self.discarded:
             return matrix
         rest = drop_columns(matrix, self.discarded)
-        # These rows are not shares: they keep their size instead of summing to one.
+        # These rows are not shares: they keep their size instead of summing to 1.
         before, after = np.abs(matrix).sum(-1, keepdims=True), np.abs(rest).sum(-1, keepdims=True)
         return rest * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
 
@@ -119,7 +119,7 @@ def chefer(
 
     The earlier form (CVPR 2021, Transformer Interpretability Beyond Attention Visualization, equations 13 and
     14) weights the gradient with the attention's relevance R_l instead of attention, A'_l = mean of (dA_l *
-    R_l)+, in the same product. Its authors take R_l from propagation rules of their own, "relevance"
+    R_l)+, in the same product. Its authors take R_l from other propagation rules, "relevance"
     "alpha_beta"; by default it is AttnLRP's (`aw.lrp`), which conserve more, and the result says so.
 
     Args:
@@ -136,7 +136,7 @@ def chefer(
             read without a class token (SigLIP, I-JEPA), the mean over the rows of its patches.
         head_reduce: "mean" as published, or "sum".
         order: "output_first" as published: later layers on the left. "input_first" is the other order.
-        start_layer: Number of the layer to start from; negative ones count from the last (-1 is the default
+        start_layer: Number of the layer to start from; negatives count from the last (-1 is the default
             of the authors' notebook for CLIP).
         discard: Tokens from which nothing is drawn: "first", "special" or positions. In every layer their
             columns of A'_l are set to zero and the rest of each row is scaled to its former sum of absolute
@@ -148,7 +148,7 @@ def chefer(
 
     Returns:
         Attributions [source]: not negative if the rule clamps. With the identity, the token from which the
-        target is read is among its own sources, with 1 for the residual connection. `.map` [layer, query,
+        target is read is among its sources, with 1 for the residual connection. `.map` [layer, query,
         key] is R up to every layer (for an encoder-decoder's source, R_c up to every layer of the decoder).
 
     Raises:
@@ -206,14 +206,14 @@ def chefer(
         facts={"steps": _departures(options, name, relevance, rules, key_unit.name)},
     )
     query, key = trace.axes(source)
-    own = next(iter(key.units))
+    unit_name = next(iter(key.units))
     of_target = common["provenance"] | {"target": targets.names()["target"]}
     layers = MixingMap(
         np.stack(by_layer),
         query=query,
         key=key,
         layers=trace.layers(source)[-len(by_layer) :],
-        unit=own,
+        unit=unit_name,
         stochastic=False,
         **(common | {"stack": source, "provenance": of_target}),
     )
@@ -221,7 +221,7 @@ def chefer(
     attributions = Attributions(
         last.mean(axis=0) if row is None else last[row],
         axis=key,
-        unit=own,
+        unit=unit_name,
         map=layers,
         **targets.names(),
         **common,
@@ -270,7 +270,7 @@ def _across(gradients: AttentionGradients, rules: _Rules) -> list[Float]:
     relevance = np.zeros((len(decoder), len(encoder)))
     by_layer = []
     for layer in range(len(gradients.weights["cross"])):
-        # Discarded tokens are the source's, and here the decoder reads its own.
+        # Discarded tokens are the source's, and these are the decoder's.
         step = replace(rules, discarded=()).reduce_heads(gradients.product("decoder", layer))
         decoder = rules.pass_layer(step, decoder)
         relevance = relevance + step @ relevance

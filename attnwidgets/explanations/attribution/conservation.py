@@ -1,4 +1,10 @@
-"""The check that LRP conserves relevance in an architecture, made before its results are trusted."""
+"""The check that LRP conserves relevance in an architecture, made before its results are trusted.
+
+CP-LRP runs on a short input without the model's biases, and the total relevance at every block is compared
+with the explained output (`_problem`). Verdicts that depend on the architecture alone are cached in
+`_verdicts`. If the weights leave nothing but rounding of the output, a model of the same architecture with
+random weights is checked instead.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +38,7 @@ _CANDIDATES = 64
 
 @dataclass(frozen=True)
 class Conservation:
-    """The verdict on one architecture.
+    """The verdict on an architecture.
 
     Attributes:
         architecture: The model's class.
@@ -85,12 +91,12 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
 
     The model runs once on a short input without its biases (parameters and numbers that are added; they are
     left out while it runs, and no weight is written), and CP-LRP goes back from its largest logit. If every
-    rule is in place, the relevances sum to that logit at the first block's input and at every later one,
-    whatever the weights; an operation without a rule, or with a wrong one, shows as a difference. If the
+    rule is in place, the relevances sum to that logit at the first block's input and at every later input,
+    whatever the weights; an operation without a rule, or with a wrong rule, shows as a difference. If the
     weights leave nothing but rounding of that logit, random ones of the same architecture are checked.
 
     A verdict that depends on the architecture alone (the class, the classes of its modules and the choices of
-    its config, whatever its size or weights) is kept: that it conserves relevance, or has an operation
+    its config, whatever its size or weights) is cached: that it conserves relevance, or has an operation
     without a rule. Sums that differ may be due to the weights and are checked again every time, and so is any
     model with hooks.
 
@@ -111,7 +117,7 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
             message names the layer), or an output of exactly zero.
         UnsupportedModelError: If the model cannot be traced.
 
-    Source: Ali et al. 2022, proposition 1; the check is attnwidgets' own.
+    Source: Ali et al. 2022, proposition 1, on which this check is built.
 
     Example:
         >>> bool(aw.check_conservation(aw.demo_model("classifier")[0]))
@@ -120,15 +126,15 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
     from attnwidgets.tracing.gradients.gradient_hooks import require_gradients
     from attnwidgets.tracing.recording.borrow import unwrap
 
-    given = model if hasattr(model, "stack_table") else None
+    trace = model if hasattr(model, "stack_table") else None
     if isinstance(model, (str, PathLike)):
         raise TypeError(
             f"check_conservation takes a model or a trace, not the name {str(model)!r}; load it, or give "
             "it aw.trace(name, None, text)."
         )
-    inner = unwrap(model if given is None else model.model)
+    inner = unwrap(model if trace is None else model.model)
     require_gradients(inner, "check_conservation")
-    return verdict_on(inner, given, "check_conservation", tolerance=tolerance, again=again)
+    return verdict_on(inner, trace, "check_conservation", tolerance=tolerance, again=again)
 
 
 def verdict_on(
@@ -137,12 +143,12 @@ def verdict_on(
     """Return the verdict of `check_conservation`; its messages name `purpose`."""
     key = None if _has_hooks(model) else (*architecture(model), tolerance)
     with _guard:
-        known = None if key is None else _verdicts.get(key)
-    if known is not None and not again:
-        return known
+        cached = None if key is None else _verdicts.get(key)
+    if cached is not None and not again:
+        return cached
     short = _short_trace(model, trace)
     verdict = _check(short, tolerance, purpose)
-    if key is not None and not verdict and _says_nothing(verdict, short):
+    if key is not None and not verdict and _is_rounding(verdict, short):
         verdict = _check_with_random_weights(model, tolerance, purpose) or verdict
     if key is not None and (verdict or not verdict.sums):
         with _guard:
@@ -151,7 +157,7 @@ def verdict_on(
 
 
 def _has_hooks(model: nn.Module) -> bool:
-    """Return whether hooks or replaced methods of single modules change what a model computes."""
+    """Return whether hooks or replaced methods of single modules change the numbers of a model."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return any("forward" in vars(part) or any(vars(part)[kind] for kind in kinds) for part in model.modules())
 
@@ -164,14 +170,14 @@ def _check(trace: Any, tolerance: float, purpose: str) -> Conservation:
     return _check_from(trace, "embedding", tolerance, purpose) or verdict
 
 
-def _check_from(trace: Any, place: Place, tolerance: float, purpose: str) -> Conservation:
-    """Return the verdict on a trace's model, with gradients that end at a place; see `differentiable`."""
+def _check_from(trace: Any, endpoint: Place, tolerance: float, purpose: str) -> Conservation:
+    """Return the verdict on a trace's model, with gradients that end at `endpoint`; see `differentiable`."""
     from attnwidgets.relevance.rules import propagate
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     name = type(trace.model).__name__
     try:
-        relevances = propagate(trace, _largest_output, purpose, rule="cp_lrp", bias="drop", place=place)
+        relevances = propagate(trace, _largest_output, purpose, rule="cp_lrp", bias="drop", place=endpoint)
     except UnsupportedModelError as error:
         return Conservation(name, float("nan"), {}, str(error).removeprefix(f"{purpose}: "))
     for stack, states in relevances.states.items():
@@ -183,7 +189,7 @@ def _check_from(trace: Any, place: Place, tolerance: float, purpose: str) -> Con
             problem = f"its blocks receive {count} vectors for {expected} tokens; {why}"
             return Conservation(name, float("nan"), {}, problem)
     target = float(relevances.scores[0])
-    if target == 0 and not _has_outputs(trace):
+    if target == 0 and (trace.logits is None or not trace.logits.any()):
         raise ValueError(
             f"{purpose}: the largest output of this {name} is exactly 0, so relevance has nothing to start "
             "from; look at its weights."
@@ -196,21 +202,16 @@ def _check_from(trace: Any, place: Place, tolerance: float, purpose: str) -> Con
     return Conservation(name, target, sums, problem)
 
 
-def _has_outputs(trace: Any) -> bool:
-    """Return whether the model, with its biases, computes anything but zeros."""
-    return trace.logits is not None and bool(trace.logits.any())
-
-
-def _says_nothing(verdict: Conservation, trace: Any) -> bool:
+def _is_rounding(verdict: Conservation, trace: Any) -> bool:
     """Return whether the target is nothing but rounding, so that sums cannot be compared with it."""
     scale = max(1.0, 0.0 if trace.logits is None else float(trace.logits.abs().max()))
     return bool(verdict.sums) and abs(verdict.target) <= _NOISE * scale
 
 
 def _check_with_random_weights(model: nn.Module, tolerance: float, purpose: str) -> Conservation | None:
-    """Return the verdict on a model of the same architecture with random weights; None if none can be made.
+    """Return the verdict on a model of the same architecture with random weights; None if it cannot be built.
 
-    Some weights say nothing about the rules: without its biases, a model may compute 0 for every input.
+    Some weights cannot test the rules: without its biases, a model may compute 0 for every input.
     """
     import torch
 
@@ -222,13 +223,13 @@ def _check_with_random_weights(model: nn.Module, tolerance: float, purpose: str)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            made: Any = type(model)
-            born: nn.Module = made(config).float().eval()
+            model_class: Any = type(model)
+            random_model: nn.Module = model_class(config).float().eval()
     except (AttributeError, TypeError, ValueError):
         return None
-    if architecture(born)[:2] != architecture(model)[:2]:
+    if architecture(random_model)[:2] != architecture(model)[:2]:
         return None  # modules were replaced: a new model would not have them
-    return _check(_short_trace(born, None), tolerance, purpose)
+    return _check(_short_trace(random_model, None), tolerance, purpose)
 
 
 def _problem(target: float, sums: dict[str, tuple[float, ...]], tolerance: float) -> str:
@@ -258,12 +259,12 @@ def _largest_output(outputs: Any) -> list[Tensor]:
         raise ValueError("the model returns no numbers to explain")
     row = (output if output.dim() == len(("batch", "class")) else output[:, -1]).flatten(1)
     sizes = row.detach()[0].abs()
-    # Two classes may be as far from zero as each other: the first one, not the one that rounding prefers.
+    # Two classes may be equally far from zero: the first is taken, whatever rounding prefers.
     return [row[:, int((sizes >= sizes.max() * (1 - _AS_LARGE)).to(torch.uint8).argmax())]]
 
 
 def _short_trace(model: nn.Module, trace: Any) -> Any:
-    """Return a short trace: the given one, its first tokens, or one of a made-up input."""
+    """Return a short trace: `trace`, its first tokens, or that of a made-up input."""
     from attnwidgets.tracing.failed_pass import FailedPassError
     from attnwidgets.tracing.recording.run import trace as run
 

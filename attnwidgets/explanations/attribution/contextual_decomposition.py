@@ -1,4 +1,4 @@
-"""Contextual decomposition: what of a logit comes from a token, carried through every layer as two parts.
+"""Contextual decomposition: a token's part of a logit, carried with the rest through every layer.
 
 Murdoch, Liu and Yu 2018, Beyond Word Importance; Hsu et al. 2025, Efficient Automated Circuit Discovery in
 Transformers using Contextual Decomposition (CD-T), section 3.
@@ -34,7 +34,7 @@ PAPER = (
     "Murdoch et al. 2018, Beyond Word Importance"
 )
 _NAME = "contextual_decomposition"
-_OFF, _OFF_IN_HALF = 0.01, 0.1  # largest error of the sum of both parts, relative to the logit, or to 1
+_ERROR, _ERROR_IN_HALF = 0.01, 0.1  # largest error of the sum of both parts, relative to the logit, or to 1
 _AT_ONCE = 16  # sources that are carried through the blocks together, unless a number is given
 
 
@@ -69,22 +69,22 @@ def contextual_decomposition(
         function   f(b + g) - f(g) is relevant, f(g) irrelevant
 
     Of a gated feed-forward layer f(v) u, which the paper does not cover, half follows the parts of f(v) and
-    half those of u, as in `aw.decompx`: as a function of both, parts grow beyond all bounds. Where
-    attention looks is treated as fixed, so that a token which only decides that receives nothing. The values
-    of several tokens need not sum to the logit: what two of them do only together is relevant to both.
+    half those of u, as in `aw.decompx`: as a function of both, parts grow beyond all bounds. Weights of
+    attention are treated as fixed, so that a token which only changes them receives nothing. The values of
+    several tokens need not sum to the logit: an effect that two have only together is relevant to both.
 
     Published for BERT and GPT-2. All follows from descriptions of blocks and head, which are verified on the
     numbers of the pass. Blocks that no description fits (state spaces and other kernels, latent attention,
     mixtures of experts) are run with both parts, operation by operation under these rules; weights of kernels
     and experts and the gates of mixers are fixed, like those of attention, and so is the activation of a
-    short convolution, as a factor. Each block is checked: if all that it reads is relevant, all that it
-    returns has to be. The authors' code also moves all of a component to the larger part where both differ
+    short convolution, as a factor. Each block is checked: if its whole input is relevant, its whole output
+    must be. The authors' code also moves all of a component to the larger part where both differ
     in sign; this is left out, for results then jump with rounding.
 
     Args:
         trace: A trace made by `aw.trace`.
-        target: The logit: a class by name or index, a token by string or id (the next one, or the one at a
-            mask), or `aw.targets.token(token, position=...)`; by default the model's prediction. A list of
+        target: The logit: a class by name or index, a token by string or id (the next token, or the token at
+            a mask), or `aw.targets.token(token, position=...)`; by default the model's prediction. A list of
             them gives [target, source].
         foil: A class or token to contrast the target with, for the parts of target - foil.
         unit: Unit of the sources: tokens by default; a name ("word") or a Unit makes all tokens of an element
@@ -94,7 +94,7 @@ def contextual_decomposition(
 
     Returns:
         Attributions [source] (or [target, source]), signed: the relevant part of the logit, in logits.
-        `.residual` is the logit less their sum: biases, and what tokens do together.
+        `.residual` is the logit less their sum: biases, and joint effects of tokens.
 
     Raises:
         ValueError: For an unknown unit, a chunk_size below 1, a target that is not a single logit, a model
@@ -164,32 +164,32 @@ def logit_parts_in_two(trace: Trace, logits: TargetLogits, parts: TwoParts, meth
     from attnwidgets.tracing.anatomy.output_heads import head_of
 
     cells = dict.fromkeys((*logits.cells, *logits.foil_cells))
-    of: dict[Any, TwoParts] = {}
+    by_cell: dict[Any, TwoParts] = {}
     for position in dict.fromkeys(position for position, _ in cells):
         head = head_of(trace, logits.stack, method, position)
-        columns = [index for other, index in cells if other == position]
+        columns = [index for head_position, index in cells if head_position == position]
         both = through_head_in_two(head, position, columns, parts)
         _require_sum(trace, both.whole, [(position, index) for index in columns], method)
         for number, index in enumerate(columns):
-            of[position, index] = TwoParts(both.relevant[:, number], both.irrelevant[:, number])
+            by_cell[position, index] = TwoParts(both.relevant[:, number], both.irrelevant[:, number])
 
-    def stacked(wanted: Any) -> TwoParts:
+    def stacked(chosen: Any) -> TwoParts:
         return TwoParts(
-            torch.stack([of[cell].relevant for cell in wanted], dim=1),
-            torch.stack([of[cell].irrelevant for cell in wanted], dim=1),
+            torch.stack([by_cell[cell].relevant for cell in chosen], dim=1),
+            torch.stack([by_cell[cell].irrelevant for cell in chosen], dim=1),
         )
 
-    own = stacked(logits.cells)
-    return own + stacked(logits.foil_cells).map(torch.neg) if logits.foil_cells else own
+    target_parts = stacked(logits.cells)
+    return target_parts + stacked(logits.foil_cells).map(torch.neg) if logits.foil_cells else target_parts
 
 
-def _require_sum(trace: Trace, found: Tensor, cells: list[Cell], method: str) -> None:
+def _require_sum(trace: Trace, sums: Tensor, cells: list[Cell], method: str) -> None:
     """Raise if the sums of both parts [copy, cell] are not the logits."""
     logits = cast("Tensor", trace.logits)
     scores = [float((logits if row is None else logits[row])[index]) for row, index in cells]
-    expected = found.new_tensor(scores)
-    off = (found - expected).abs() / expected.abs().clamp_min(1)
-    if not bool((off <= (_OFF_IN_HALF if is_half(logits) else _OFF)).all()):  # NaN is refused, too
+    expected = sums.new_tensor(scores)
+    errors = (sums - expected).abs() / expected.abs().clamp_min(1)
+    if not bool((errors <= (_ERROR_IN_HALF if is_half(logits) else _ERROR)).all()):  # NaN is refused, too
         raise ValueError(
             f"{method}: the two parts of the states grew so large that they no longer add up to the logit. "
             "Choose a reference that differs in fewer tokens, or leave it out; for tokens, use aw.alti_logit "

@@ -1,4 +1,4 @@
-"""DeepLIFT: what every token contributes to the difference between a target here and on a baseline.
+"""DeepLIFT: contributions of tokens to the difference between a target here and on a baseline.
 
 Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PAPER = "Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences"
 
-# The sum may miss this share of the change from the baseline before the result warns of it.
+# Share of the change from the baseline that the sum may miss before the result warns of it.
 _LARGE_GAP = 0.01
 
 
@@ -55,14 +55,14 @@ def deeplift(
 ) -> Attributions:
     """What every token contributes to the difference between the target here and on a baseline.
 
-    The model runs on the baseline, then on the input. Every operation hands the difference of its output to
-    its inputs, all of it: a linear one by its weights; a function of one number by the quotient of the two
+    The model runs on the baseline, then on the input. Every operation distributes the whole difference of its
+    output among its inputs: a linear one by its weights; a function of one number by the quotient of the two
     differences (the rescale rule); a product by each factor's difference times the other's mean; a norm and a
     softmax by the rules of the operations that they consist of. So the sum over tokens is f(x) - f(baseline),
-    without the many steps that Integrated Gradients needs; `residual` is what rounding leaves.
+    without the many steps that Integrated Gradients needs; `residual` is the error of rounding.
 
-    Operations are recognised while the model runs, as for `aw.lrp`; one without a rule (the choice of experts
-    among them) is refused by name.
+    Operations are recognised while the model runs, as for `aw.lrp`; those without a rule (such as the choice
+    of experts) are refused by name.
 
     Args:
         trace: {trace}
@@ -81,7 +81,7 @@ def deeplift(
         UnsupportedModelError: If an operation has no rule, or the model runs other operations on the baseline
             (a ValueError; the message names the operation).
         ValueError: For an unknown option or baseline; if the target must be named; if gradients are NaN or
-            all zero (the message names the layer) or unavailable; if one text is too long for the available
+            all zero (the message names the layer) or unavailable; if a text is too long for the available
             memory.
         TypeError, IndexError: {no_target}
 
@@ -90,8 +90,8 @@ def deeplift(
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
-        >>> found = aw.deeplift(trace)
-        >>> bool(np.isclose(found.values.sum(), found.provenance["change"], rtol=1e-4))
+        >>> scores = aw.deeplift(trace)
+        >>> bool(np.isclose(scores.values.sum(), scores.provenance["change"], rtol=1e-4))
         True
     """
     targets = resolve_target_set(trace, target, foil, "deeplift")
@@ -108,19 +108,19 @@ def deeplift(
         room_for_pass(run.model, trace, "deeplift", 2),
     ):
         with no_grad():
-            own = leaf_of(run(reads=targets.reads), stack, "deeplift", trace).detach()
-        start, baseline = baseline_embeddings(trace, run.model, own[0], baseline, "deeplift")
+            embeddings = leaf_of(run(reads=targets.reads), stack, "deeplift", trace).detach()
+        start, baseline = baseline_embeddings(trace, run.model, embeddings[0], baseline, "deeplift")
         rules = differences(insist=force)
         with rescaled_activations(run.model, rules):
             before = [score.detach() for score in _scores(run, targets, {stack: start[None]}, rules)[1]]
             rules.compare()
-            graph, scores = _scores(run, targets, {stack: own}, rules)
+            graph, scores = _scores(run, targets, {stack: embeddings}, rules)
         leaf = leaf_of(graph, stack, "deeplift", trace)
         for score in scores:
             multipliers = gradients(score, [leaf], again=True)[0]
             if not usable([multipliers], graph):
                 raise ValueError(diagnosis(score, graph, stack, "deeplift"))
-            contributions = (multipliers.double() * (own - start).double())[0].sum(-1).cpu()
+            contributions = (multipliers.double() * (embeddings - start).double())[0].sum(-1).cpu()
             rows.append(contributions)
             sums.append(contributions.sum())
         change = torch.stack(
@@ -144,14 +144,14 @@ def deeplift(
 def _scores(
     run: Runner, targets: TargetSet, embeddings: dict[str, Tensor], rules: Differences
 ) -> tuple[Graph, list[Tensor]]:
-    """Return one pass and its scores, both under the rules: a target is the last operation."""
+    """Return a pass and its scores, both under the rules: a target is the last operation."""
     graph = run(embeddings, reads=targets.reads, during=lambda: rules)
     with rules:
         return graph, targets.scores(graph.outputs)
 
 
 def _gap_note(gap: Tensor, change: Tensor) -> str:
-    """Return a warning about what sums miss [target], or "" if it is little."""
+    """Return a warning about the gaps of sums [target], or "" if they are small."""
     excess = gap.abs() - _LARGE_GAP * change.abs()
     worst = int(excess.argmax())
     if float(excess[worst]) <= 0:

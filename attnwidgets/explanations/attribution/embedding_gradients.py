@@ -1,4 +1,9 @@
-"""Gradients of targets by the embeddings of a stack's tokens, checked; for every gradient method."""
+"""Gradients of targets by the embeddings of a stack's tokens, checked; for every gradient method.
+
+`embedding_gradients` borrows a trace's model and yields `EmbeddingGradients`, which runs it at any embeddings
+and returns checked gradients. `gradient_attributions` is a complete method for gradients of a single pass;
+`target_attributions` makes its result, and those of other methods.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +51,8 @@ _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "mean_square": lambda values: values.square().mean(-1),
 }
 
-# Bytes of mean gradients held at a time; for more targets than fit, the points run again.
-_HELD = 1 << 28
+# Bytes of mean gradients in memory at a time; for more targets than fit, the points run again.
+_MEAN_BYTES = 1 << 28
 
 
 def reduce_dimensions(values: Tensor, how: Reduce) -> Tensor:
@@ -69,7 +74,7 @@ def require_reduction(how: str) -> None:
 class EmbeddingGradients:
     """A traced model that returns every target's gradients at any embeddings of a stack.
 
-    Made by `embedding_gradients`, which holds the model while it is in use. Each gradient is checked: NaN and
+    Made by `embedding_gradients`, which borrows the model. Each gradient is checked: NaN and
     infinity are refused, and so are zeros everywhere, with the layer where they arise. A pass that does not
     fit into memory is refused before it runs.
 
@@ -89,14 +94,14 @@ class EmbeddingGradients:
 
     @property
     def embeddings(self) -> Tensor:
-        """Embeddings of the text's own tokens [token, dim]."""
+        """Embeddings of the text's tokens [token, dim]."""
         return leaf_of(self._plain, self.stack, self.run.purpose, self.run.trace).detach()[0]
 
     def scores(self, embeddings: Tensor | None = None) -> Tensor:
         """Return the score of every target [target], in float64; without gradients.
 
         Args:
-            embeddings: [token, dim]; the text's own by default.
+            embeddings: [token, dim]; those of the text by default.
         """
         import torch
 
@@ -111,10 +116,10 @@ class EmbeddingGradients:
     def at(
         self, embeddings: Tensor | None = None, *, allow_zero: Sequence[bool] = ()
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the gradients of one target after the other, from one forward pass.
+        """Yield the gradients of each target in turn, from a single forward pass.
 
         Args:
-            embeddings: [batch, token, dim]; the text's own, in a batch of one, by default.
+            embeddings: [batch, token, dim]; by default those of the text, in a batch of 1.
             allow_zero: For each target, whether its gradients may be zero everywhere; not, by default.
 
         Yields:
@@ -126,8 +131,8 @@ class EmbeddingGradients:
         """
         from attnwidgets.tracing.gradients.differentiable import diagnosis, gradients, usable
 
-        given = None if embeddings is None else {self.stack: embeddings}
-        graph = self.run(given, reads=self.targets.reads)
+        replaced = None if embeddings is None else {self.stack: embeddings}
+        graph = self.run(replaced, reads=self.targets.reads)
         leaf = leaf_of(graph, self.stack, self.run.purpose, self.run.trace)
         for number, score in enumerate(self.targets.scores(graph.outputs)):
             gradient = gradients(score, [leaf], again=True)[0]
@@ -158,10 +163,12 @@ class EmbeddingGradients:
 
         from attnwidgets.tracing.pass_memory import together
 
-        own, share = self.embeddings, torch.as_tensor(weights, dtype=torch.float64)
+        embeddings, share = self.embeddings, torch.as_tensor(weights, dtype=torch.float64)
         size = together(self.run.model, self.run.trace, batch_size)
-        for targets in self.targets.parts(max(1, _HELD // (8 * own.numel()))):
-            mean = torch.zeros(len(targets.targets), *own.shape, dtype=torch.float64, device=own.device)
+        for targets in self.targets.parts(max(1, _MEAN_BYTES // (8 * embeddings.numel()))):
+            mean = torch.zeros(
+                len(targets.targets), *embeddings.shape, dtype=torch.float64, device=embeddings.device
+            )
             for first in progress(range(0, len(share), size), desc=self.run.purpose.replace("_", " ")):
                 batch = slice(first, first + size)
                 allowed = [batch.stop < len(share) or bool(so_far.any()) for so_far in mean]
@@ -175,7 +182,7 @@ class EmbeddingGradients:
 def embedding_gradients(
     trace: Trace, targets: TargetSet, method: str, stack: str
 ) -> Iterator[EmbeddingGradients]:
-    """Borrow a trace's model and yield what takes gradients at embeddings of a stack.
+    """Borrow a trace's model and yield its `EmbeddingGradients` at a stack.
 
     Args:
         trace: A trace.
@@ -193,7 +200,7 @@ def embedding_gradients(
 
 
 def embedding_stack(trace: TraceLike, stack: str | None) -> str:
-    """Return the stack whose tokens are explained; "cross" has none of its own.
+    """Return the stack whose tokens are explained; "cross" has no tokens.
 
     Raises:
         ValueError: If the trace lacks the stack.
@@ -274,11 +281,11 @@ def gradient_attributions(
     stack: str | None,
     at: At = "embedding",
 ) -> Attributions:
-    """Return attributions made of the gradients of one pass.
+    """Return attributions made of the gradients of a single pass.
 
-    `read` takes gradients and embeddings [1, token, dim] and returns what is reduced to one number per token;
-    everything else is an argument of the method, or says what the result is called. With `at` "input" it
-    takes gradients and the model's numeric input instead.
+    `read` takes gradients and embeddings [1, token, dim] and returns the numbers that are reduced to a number
+    for every token; the rest are arguments of the method, or name the result. With `at` "input" it takes
+    gradients and the model's numeric input instead.
     """
     require_reduction(reduce)
     require_choice("at", at, AT)

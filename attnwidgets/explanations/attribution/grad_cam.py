@@ -98,7 +98,7 @@ def grad_cam(
         gradcam++    sum_c v_c F_cp,  v_c = sum_p (G_cp)+ G_cp^2 / (2 G_cp^2 + G_cp^3 sum_q F_cq)
         attention    mean over heads h of w_h A_h(class token, p),  w_h = mean over p of the gradient there
 
-    These are the raw numbers. Published pictures set negative ones to zero and then stretch the rest from 0
+    These are the raw numbers. Published pictures set negatives to zero and then stretch the rest from 0
     to 1, which hides the evidence against the target, and is 0/0 where there is none for it.
 
     Args:
@@ -109,7 +109,7 @@ def grad_cam(
             whether or not it attends: after the last block's attention, patches have no gradient if the head
             reads the class token alone. In a convolutional model, the layers are the last maps of each size,
             so that -1 is the map before pooling.
-        variant: One of the above.
+        variant: Name of a formula above.
         foil: {foil}
 
     Returns:
@@ -205,8 +205,8 @@ def _at_layer(
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
     from attnwidgets.tracing.media.feature_maps import lists_places, size_of
 
-    place: Any = "embedding" if trace.has_attention(stack) else "input"
-    with differentiable(trace, "grad_cam", place=place) as run, ExitStack() as undo:
+    endpoint: Any = "embedding" if trace.has_attention(stack) else "input"
+    with differentiable(trace, "grad_cam", place=endpoint) as run, ExitStack() as undo:
         captured: list[tuple[str, Tensor]] = []
         for name in _modules(trace, run.model, layer, stack):
             module = run.model.get_submodule(name)
@@ -219,16 +219,16 @@ def _at_layer(
         gradient = gradients(score, [states], again=True)[0]
         _require_gradient(gradient, score, name)
         size = size_of(trace.inputs)
-        both = [
-            _as_places(each.detach(), unit, size, places=lists_places(run.model))
-            for each in (states, gradient)
+        converted = [
+            _feature_map(tensor.detach(), unit, size, places=lists_places(run.model))
+            for tensor in (states, gradient)
         ]
-    if both[0] is None or both[1] is None:
+    if converted[0] is None or converted[1] is None:
         raise ValueError(
             f"layer {name!r} returns {list(states.shape)}, which is not a map of the picture: name a module "
             "that returns [batch, channel, row, column], or the patches [batch, token, width]."
         )
-    maps, slopes = (each[0].double().cpu().numpy() for each in both if each is not None)
+    maps, slopes = (tensor[0].double().cpu().numpy() for tensor in converted if tensor is not None)
     return maps, slopes, name
 
 
@@ -260,7 +260,7 @@ def _capture(captured: list[tuple[str, Tensor]], name: str) -> Any:
 
 
 def _modules(trace: Trace, model: Any, layer: int | str, stack: str) -> list[str]:
-    """Return the modules of which the first to run is read, by a layer's number or a module's path."""
+    """Return candidates by a layer's number or a module's path; the first module to run is read."""
     from attnwidgets._errors import suggest
     from attnwidgets.tracing.anatomy.block_names import block_names
     from attnwidgets.tracing.media.feature_maps import (
@@ -308,7 +308,7 @@ def _require_gradient(gradient: Tensor, score: Tensor, name: str) -> None:
         )
 
 
-def _as_places(states: Tensor, unit: Unit, size: Grid | None, *, places: bool) -> Tensor | None:
+def _feature_map(states: Tensor, unit: Unit, size: Grid | None, *, places: bool) -> Tensor | None:
     """Return states as a map [batch, channel, row, column]; None if they have another shape.
 
     Args:
@@ -361,8 +361,8 @@ def _of_attention(
         "grad_cam",
         reads=targets.reads,
     )
-    held = sorted((cell, place) for place, cell in enumerate(unit.cells or ()) if cell is not None)
-    columns = [place for _, place in held]
+    in_grid = sorted((cell, number) for number, cell in enumerate(unit.cells or ()) if cell is not None)
+    columns = [number for _, number in in_grid]
     weights = result.weights[stack][index][:, row][:, columns]
     slopes = result.gradients[stack][index][:, row][:, columns]
     name = f"attention of layer {trace.layers(stack)[index]}"
@@ -370,5 +370,5 @@ def _of_attention(
 
 
 def class_token(unit: Unit) -> int | None:
-    """Return the place of the class token among a picture's patches; None if there is none."""
+    """Return the index of the class token among a picture's patches; None if there is none."""
     return next((index for index, label in enumerate(unit.labels) if label == "[CLS]"), None)

@@ -1,18 +1,14 @@
 """Saliency, input x gradient and Integrated Gradients: derivatives of a target by the embeddings.
 
-Saliency: the gradient of a target by every token's embedding.
+`saliency`, the gradient of a target by every token's embedding: Simonyan et al. 2014, Deep Inside
+Convolutional Networks; for text Li et al. 2016, Visualizing and Understanding Neural Models in NLP.
 
-Simonyan et al. 2014, Deep Inside Convolutional Networks; for text Li et al. 2016, Visualizing and
-Understanding Neural Models in NLP.
+`input_x_gradient`, the embedding times its gradient, which is exact if the target is linear: Shrikumar et al.
+2017, Learning Important Features Through Propagating Activation Differences, section 2; for text Denil et al.
+2014, Extraction of Salient Sentences from Labelled Documents.
 
-Input x gradient: what every token's embedding adds to a target, as far as the target is linear.
-
-Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences, section 2; for
-text Denil et al. 2014, Extraction of Salient Sentences from Labelled Documents.
-
-Integrated Gradients: gradients averaged on the straight line from a baseline to the input.
-
-Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks, equation 1.
+`integrated_gradients`, gradients averaged on the straight line from a baseline to the input: Sundararajan et
+al. 2017, Axiomatic Attribution for Deep Networks, equation 1.
 """
 
 from __future__ import annotations
@@ -51,7 +47,7 @@ INPUT_X_GRADIENT_PAPER = (
 )
 
 INTEGRATED_GRADIENTS_PAPER = "Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks"
-# The sum may miss this share of the change from the baseline before the result warns of it.
+# Share of the change from the baseline that the sum may miss before the result warns of it.
 _LARGE_DELTA = 0.05
 # Changes below this share of the score are rounding.
 _ROUNDING = 1e-5
@@ -203,8 +199,8 @@ def integrated_gradients(
     """What every token adds to the target between a baseline and the input, along a straight line.
 
     With x the tokens' embeddings and b the baseline's: (x - b) times the mean gradient at b + a (x - b), a
-    from 0 to 1. The full integral sums to f(x) - f(b) over the tokens; what finitely many steps miss, the
-    delta, is the result's `residual`, and the result warns if it is large.
+    from 0 to 1. The full integral sums to f(x) - f(b) over the tokens; the delta, by which finitely many
+    steps miss this, is the result's `residual`, and the result warns if it is large.
 
     A baseline of zeros is far from any input a model has seen: norms make the model flat around it, and the
     sum unreliable. It is not the default.
@@ -227,15 +223,15 @@ def integrated_gradients(
 
     Raises:
         ValueError: For an unknown option or baseline, fewer than 2 steps, a batch below 1; if the target must
-            be named; if gradients are NaN or all zero (the message names the layer) or unavailable; if one
+            be named; if gradients are NaN or all zero (the message names the layer) or unavailable; if a
             text is too long for the available memory.
         TypeError, IndexError: {no_target}
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
-        >>> found = aw.integrated_gradients(trace, steps=20)
-        >>> total = float(found.values.sum()) + found.residual
-        >>> bool(np.isclose(total, found.provenance["change"], atol=1e-4))
+        >>> scores = aw.integrated_gradients(trace, steps=20)
+        >>> total = float(scores.values.sum()) + scores.residual
+        >>> bool(np.isclose(total, scores.provenance["change"], atol=1e-4))
         True
     """
     require_reduction(reduce)
@@ -289,7 +285,7 @@ def _delta_note(delta: Tensor, change: Tensor, scores: Tensor, steps: int) -> st
 
 
 def _quadrature(steps: int, rule: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return positions from 0 to 1 at which gradients are computed, and their weights, which sum to one."""
+    """Return positions from 0 to 1 at which gradients are computed, and their weights, which sum to 1."""
     if rule == "trapezoid":
         weights = np.ones(steps)
         weights[[0, -1]] = 0.5

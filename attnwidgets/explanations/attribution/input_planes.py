@@ -1,6 +1,6 @@
 """A model's numeric input as elements: the pixels of a picture, or the cells of a spectrogram.
 
-Both are planes [row, column]. Their elements are a unit of their own ("pixel"; "bin" for bands and columns
+Both are planes [row, column]. Their elements are a unit of the plane ("pixel"; "bin" for bands and columns
 of a spectrogram), and the patches or frames of the trace are sums over them.
 """
 
@@ -30,7 +30,7 @@ At = Literal["embedding", "input"]
 AT: tuple[At, ...] = ("embedding", "input")
 _PICTURES, _SPECTRA = "pixel_values", "input_features"
 _FINE = ("pixel", "bin")
-"""Units of the planes' own elements."""
+"""Units of the planes' elements."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class InputPlane:
     def over_tokens(self, values: Float, count: int) -> Float:
         """Return sums over the cells of every token [target, token] of values [target, row, column]."""
         sums = np.zeros((len(values), count))
-        held = self.part >= 0
+        is_read = self.part >= 0
         for row, plane in zip(sums, values, strict=True):
-            np.add.at(row, self.part[held], plane[held])
+            np.add.at(row, self.part[is_read], plane[is_read])
         return sums
 
     def axis(self, trace: Trace) -> TokenAxis:
@@ -80,24 +80,24 @@ class InputPlane:
             starts = np.flatnonzero(np.diff(owners, prepend=-1))
             spans = tuple(tuple(map(int, part)) for part in np.split(order, starts[1:]))
             whole = trace.axes(self.stack)[0].units["patch" if self.unit == "pixel" else "frame"]
-            kept = [int(owner) for owner in owners[starts]]
+            tokens = [int(owner) for owner in owners[starts]]
             units[whole.name] = Unit(
                 whole.name,
-                tuple(whole.labels[i] for i in kept),
+                tuple(whole.labels[i] for i in tokens),
                 spans,
-                tuple(whole.special[i] for i in kept),
+                tuple(whole.special[i] for i in tokens),
                 grid=whole.grid,
-                times=None if whole.times is None else tuple(whole.times[i] for i in kept),
-                cells=None if whole.cells is None else tuple(whole.cells[i] for i in kept),
+                times=None if whole.times is None else tuple(whole.times[i] for i in tokens),
+                cells=None if whole.cells is None else tuple(whole.cells[i] for i in tokens),
             )
         return TokenAxis(labels, units)
 
 
 def input_plane(trace: Trace) -> InputPlane | None:
-    """Return the plane that a trace's model reads; None if it reads something else.
+    """Return the plane that a trace's model reads; None for any other input.
 
-    A picture is a plane if it is one picture whose patches the trace knows; a spectrogram, if the trace knows
-    the times of its frames.
+    The input is a plane if it is a single picture whose patches are units of the trace, or a spectrogram
+    whose frames have times in the trace.
     """
     for stack in trace.stacks:
         if stack == "cross":
@@ -119,11 +119,11 @@ def input_plane(trace: Trace) -> InputPlane | None:
 def _patch_of(unit: Unit, high: int, wide: int) -> NDArray[np.intp]:
     """Return the patch that every pixel [row, column] belongs to."""
     rows, columns = unit.grid or (1, 1)
-    place = np.full(rows * columns, -1)
+    patches = np.full(rows * columns, -1)
     for number, cell in enumerate(unit.cells or ()):
         if cell is not None:
-            place[cell] = number
-    return place[(np.arange(high) * rows // high)[:, None] * columns + np.arange(wide) * columns // wide]
+            patches[cell] = number
+    return patches[(np.arange(high) * rows // high)[:, None] * columns + np.arange(wide) * columns // wide]
 
 
 def _bands_first(trace: Trace, features: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ def _bands_first(trace: Trace, features: Tensor) -> Tensor:
 
 
 def plane_values(trace: Trace, plane: InputPlane, values: Tensor, reduce: Reduce) -> Float:
-    """Return values of a model's input [batch, ...] as one number per cell [batch, row, column]."""
+    """Return values of a model's input [batch, ...] as a number for every cell [batch, row, column]."""
     from attnwidgets.explanations.attribution.embedding_gradients import reduce_dimensions
 
     colours = plane.unit == "pixel"
@@ -146,7 +146,7 @@ def plane_values(trace: Trace, plane: InputPlane, values: Tensor, reduce: Reduce
 
 
 def require_plane(trace: Trace, purpose: str, inputs: Iterable[str] = ()) -> InputPlane:
-    """Return the plane that a trace's model reads, or raise a ValueError that says what it reads."""
+    """Return the plane that a trace's model reads, or raise a ValueError that names its input."""
     plane = input_plane(trace)
     if plane is None:
         read = listed(inputs or trace.inputs)

@@ -65,7 +65,7 @@ def _former_layers(function: Callable[..., Any]) -> Callable[..., Any]:
             return result
         deprecated("lrp: layers=... is .map.select(layer=...) of the result now")
         results = result if isinstance(result, list) else [result]
-        some = [one._derive(one.values, "", map=one.map and one.map.select(layers)) for one in results]  # noqa: SLF001
+        some = [part._derive(part.values, "", map=part.map and part.map.select(layers)) for part in results]  # noqa: SLF001
         return some if isinstance(result, list) else some[0]
 
     return with_former
@@ -98,7 +98,7 @@ def lrp(
 ) -> Attributions:
     """How much every token speaks for a target: relevance, propagated back from it through every operation.
 
-    Relevance goes back from the target operation by operation, each with its own rule; everywhere it is a
+    Relevance goes back from the target operation by operation, each with a rule; everywhere it is a
     number times the gradient under these rules. A linear operation passes it on unchanged; a product of two
     numbers that both depend on the input halves it; a norm's scale counts as a constant; an activation passes
     it on. AttnLRP uses the first-order expansion of the softmax. CP-LRP treats attention weights and gates as
@@ -107,14 +107,14 @@ def lrp(
     `provenance["conservation"]` holds target, sum and the verdict of the check below.
 
     A kernel that mixes tokens without a softmax (Mamba, delta rules, recurrences) counts as a whole, linear
-    in its values, the rest of what it reads as constants. Prefer CP-LRP for models with such layers: AttnLRP
-    gives half of what passes one to its output gate, which is the reading token's own.
+    in its values, with its other inputs as constants. Prefer CP-LRP for models with such layers: AttnLRP
+    gives half of their relevance to the output gates, which belong to the reading tokens.
 
     Rules apply by operation while the model runs, so that no architecture's code needs to be known or
     changed; an operation without a rule is refused by name. The first time an architecture is explained,
-    `aw.check_conservation` tests it (the verdict is kept), and an architecture that fails is refused.
+    `aw.check_conservation` tests it (the verdict is cached), and an architecture that fails is refused.
 
-    The target's own function of the outputs is differentiated as it is: a logit or a difference of logits
+    The target's function of the outputs is differentiated as it is: a logit or a difference of logits
     starts with all its relevance, a probability with its gradient.
 
     Args:
@@ -130,12 +130,12 @@ def lrp(
             spectrogram, summed over every patch or frame (unit="pixel" or "bin" keeps single numbers).
             Pictures and sound have no word embedding: they are read at the first block; models without
             attention over patches, at the input.
-        of: What `.map` shows for every layer: "states", the tokens' relevance there, or "heads", what every
-            head writes at every token.
+        of: Content of `.map`: "states", the tokens' relevance in every layer, or "heads", that of every
+            head's output at every token.
         unit: Unit of the result: "token" by default, "word", "patch" or a Unit; sums over tokens.
         stack: {stack} Relevance goes to both stacks, and the `residual` counts both.
         precision: Whether a half-precision model is computed in "float32", on a copy of its weights, or in
-            its own precision ("model").
+            the model's precision ("model").
         force: Whether to go on if this architecture does not conserve relevance or an operation has no rule;
             its plain gradient is used then.
 
@@ -258,7 +258,7 @@ def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservat
 
 
 def _by_source(relevances: Relevances, stack: str) -> Float:
-    """Return relevances [target, source] at the place where tokens are read."""
+    """Return relevances [target, source] where tokens are read."""
     if stack in relevances.inputs:
         return relevances.inputs[stack].numpy()
     raise ValueError(

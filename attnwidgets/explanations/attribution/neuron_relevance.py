@@ -1,4 +1,4 @@
-"""The relevance of neurons, or of an SAE's features, at one hook point: LRP inside the model.
+"""The relevance of neurons, or of an SAE's features, at a hook point: LRP inside the model.
 
 Achtibat et al. 2024, AttnLRP, section 4.3 (neurons); rules as in `aw.lrp`.
 """
@@ -42,14 +42,14 @@ def neuron_relevance(
     """How much every neuron at a hook point, or every SAE feature there, speaks for a target, token by token.
 
     A neuron's relevance is its value times its gradient under the rules; a feature's is its activation times
-    that gradient along the feature's direction. What the SAE does not reconstruct, and its bias, belong to no
-    feature: `provenance["conservation"]` has them as "unexplained".
+    that gradient along the feature's direction. The part that the SAE does not reconstruct, and its bias,
+    belong to no feature: `provenance["conservation"]` has them as "unexplained".
 
     Args:
         trace: Trace returned by `aw.trace`, or `aw.trace_module`.
         site: The hook point: a hook's name ("blocks.3.mlp.hook_post", "blocks.5.hook_resid_post") or the path
             of a module, with ".input" for its input.
-        target: {target} One target only.
+        target: {target} A single target only.
         foil: {foil}
         sae: An `aw.SAE`, whose features are shown instead of neurons; anything with `encode(h)` and
             `decode(a, h)`.

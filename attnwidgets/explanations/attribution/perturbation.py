@@ -1,14 +1,12 @@
 """Occlusion and sampled Shapley values: parts of the input are replaced by a baseline. Computed by captum.
 
-Occlusion: how much a target drops when a part of the input is removed.
+`occlusion`, how much a target drops when a part of the input is removed: Zeiler and Fergus 2014, Visualizing
+and Understanding Convolutional Networks, section 4.2; for text Li et al. 2016, Understanding Neural Networks
+through Representation Erasure.
 
-Zeiler and Fergus 2014, Visualizing and Understanding Convolutional Networks, section 4.2; for text Li et al.
-2016, Understanding Neural Networks through Representation Erasure.
-
-Shapley values by sampling: what an element adds to a target, averaged over orders of adding elements.
-
-Castro, Gomez and Tejada 2009, Polynomial Calculation of the Shapley Value Based on Sampling; Strumbelj and
-Kononenko 2010.
+`shapley_sampling`, the effect of an element on a target, averaged over orders of adding elements: Castro,
+Gomez and Tejada 2009, Polynomial Calculation of the Shapley Value Based on Sampling; Strumbelj and Kononenko
+2010.
 """
 
 from __future__ import annotations
@@ -81,10 +79,10 @@ def perturbation_attributions(
     unit: str | None,
     stack: str | None,
 ) -> Attributions:
-    """Return what `attribute` computes for every target; the elements of a unit are perturbed as a whole.
+    """Return attributions that `attribute` computes target by target, by perturbing elements of a unit.
 
-    `attribute` returns [1, token, dim or 1], the same number for all tokens of an element; everything else is
-    an argument of the method, or says what the result is called.
+    `attribute` returns [1, token, dim or 1], the same number for all tokens of an element; the rest are
+    arguments of the method, or name the result.
 
     Raises:
         RuntimeError: If captum is not installed.
@@ -176,7 +174,7 @@ def occlusion(
         foil: {foil}
         baseline: {baseline}
         batch_size: {batch_size}
-        unit: What is removed as a whole: "token" by default, "word", "sentence". The value of a word is not
+        unit: Unit to remove as a whole: "token" by default, "word", "sentence". The value of a word is not
             the sum over its tokens.
         stack: {stack}
 
@@ -185,7 +183,7 @@ def occlusion(
 
     Raises:
         RuntimeError: If captum is not installed.
-        ValueError: If the target is NaN (the message names the layer) or one input is too long for the
+        ValueError: If the target is NaN (the message names the layer) or an input is too long for the
             available memory; for an unknown unit, stack or baseline; if the target must be named.
         TypeError, IndexError: {no_target}
 
@@ -196,13 +194,13 @@ def occlusion(
     """
     require_positive(batch_size=batch_size)
 
-    def attribute(given: Perturbed) -> Tensor:
+    def attribute(inputs: Perturbed) -> Tensor:
         from captum.attr import FeatureAblation
 
-        return FeatureAblation(given.scores).attribute(
-            given.embeddings,
-            baselines=given.baseline,
-            feature_mask=given.features,
+        return FeatureAblation(inputs.scores).attribute(
+            inputs.embeddings,
+            baselines=inputs.baseline,
+            feature_mask=inputs.features,
             perturbations_per_eval=batch_size,
         )
 
@@ -257,7 +255,7 @@ def shapley_sampling(
         samples: Number of random orders.
         seed: Seed of the orders; torch's global generator is left as it was.
         batch_size: {batch_size}
-        unit: What is added as a whole: "token" by default, "word", "sentence".
+        unit: Unit to add as a whole: "token" by default, "word", "sentence".
         stack: {stack}
 
     Returns:
@@ -265,7 +263,7 @@ def shapley_sampling(
 
     Raises:
         RuntimeError: If captum is not installed.
-        ValueError: If the target is NaN (the message names the layer) or one input is too long for the
+        ValueError: If the target is NaN (the message names the layer) or an input is too long for the
             available memory; for an unknown unit, stack or baseline, or fewer than one sample; if the target
             must be named.
         TypeError, IndexError: {no_target}
@@ -277,16 +275,16 @@ def shapley_sampling(
     """
     require_positive(samples=samples, batch_size=batch_size)
 
-    def attribute(given: Perturbed) -> Tensor:
+    def attribute(inputs: Perturbed) -> Tensor:
         import torch
         from captum.attr import ShapleyValueSampling
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return ShapleyValueSampling(given.scores).attribute(
-                given.embeddings,
-                baselines=given.baseline,
-                feature_mask=given.features,
+            return ShapleyValueSampling(inputs.scores).attribute(
+                inputs.embeddings,
+                baselines=inputs.baseline,
+                feature_mask=inputs.features,
                 n_samples=samples,
                 perturbations_per_eval=batch_size,
             )

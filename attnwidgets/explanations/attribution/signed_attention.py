@@ -63,8 +63,7 @@ def signed_attention(
         stack: {any_stack}
 
     Returns:
-        A map [layer, head, query, key], signed; zero where attention is zero. Rows sum to nothing in
-        particular.
+        A map [layer, head, query, key], signed; zero where attention is zero. Rows have no common sum.
 
     Raises:
         ValueError: For an unknown option or stack; if the target must be named, or is a list; if gradients
@@ -127,7 +126,7 @@ class AttentionGradients:
     score: float
 
     def product(self, stack: str, layer: int) -> NDArray[np.float64]:
-        """Return gradient times attention [head, query, key] of one layer."""
+        """Return gradient times attention [head, query, key] of a layer."""
         return self.gradients[stack][layer] * self.weights[stack][layer]
 
 
@@ -143,9 +142,9 @@ def attention_gradients(
 
     Args:
         trace: A trace whose attention was recorded.
-        score_of: Takes the model's outputs for a batch of one and returns the score, [1].
+        score_of: Takes the model's outputs for a batch of 1 and returns the score, [1].
         method: The method's name, for messages.
-        reads: What the score reads of the outputs besides logits; see `Target`.
+        reads: Options of a call for outputs that the score reads besides logits; see `Target`.
         relevance: Take gradients under rules of relevance: those of AttnLRP, so that attention times gradient
             is the attention's relevance, or "alpha_beta", under which the gradient itself is.
 

@@ -40,7 +40,7 @@ def surprisal(
         measure: "bits" (logarithm to base 2) or "nats".
         pseudo: For a masked language model, which predicts no next token: -log p of every token from all
             others, with the token itself masked; the model runs once for each (Salazar et al. 2020). These
-            are not conditional probabilities of one text, and their sum is not its surprisal.
+            are not conditional probabilities of a text, and their sum is not its surprisal.
         batch_size: With `pseudo`, the number of masked copies that run together.
 
     Returns:
@@ -134,11 +134,11 @@ def _pseudo_surprisals(trace: Trace, batch_size: int) -> NDArray[np.float64]:
             "(AutoModelForMaskedLM)"
         )
     special = trace.units["token"].special
-    wanted = [position for position in range(len(trace.input_ids)) if not special[position]]
+    in_text = [position for position in range(len(trace.input_ids)) if not special[position]]
     surprisal = np.zeros(len(trace.input_ids))
     with borrowed(unwrap(trace.model)) as model:
-        for start in progress(range(0, len(wanted), batch_size), desc="masking one token after the other"):
-            positions = wanted[start : start + batch_size]
+        for start in progress(range(0, len(in_text), batch_size), desc="masking one token after the other"):
+            positions = in_text[start : start + batch_size]
             inputs = in_copies(trace.inputs, len(positions))
             masked = inputs["input_ids"].clone()
             cells = torch.arange(len(positions)), torch.tensor(positions)

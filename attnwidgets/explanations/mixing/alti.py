@@ -1,10 +1,10 @@
 """ALTI and ALTI-Logit: how close each token's vector is to the sum of all of them, up to a logit.
 
-Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer, sections 3 and 4.
+ALTI: Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer, sections 3
+and 4.
 
-ALTI-Logit: contributions of input tokens to a logit through attention, layer by layer.
-
-Ferrando et al. 2023, Explaining How Transformers Use Context to Build Predictions, sections 2 and 3.
+ALTI-Logit, the contributions of input tokens to a logit through attention, layer by layer: Ferrando et al.
+2023, Explaining How Transformers Use Context to Build Predictions, sections 2 and 3.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def alti(
 
     With t_ij the vector of token j in token i after norm 1 (`aw.attention_norm`, "res_ln") and y_i the real
     output of norm 1, with all biases: the contribution is max(0, |y_i| - |t_ij - y_i|), each row divided by
-    its sum (equations 9 and 10). Pre-norm blocks have no norm there: t_ij is what j adds to the residual sum
-    and y_i is that sum. Feed-forward layers do not mix tokens and are left out.
+    its sum (equations 9 and 10). Pre-norm blocks have no norm there: t_ij is the term of j in the residual
+    sum and y_i is that sum. Feed-forward layers do not mix tokens and are left out.
 
     Args:
         trace: A trace made by `aw.trace`.
@@ -101,17 +101,17 @@ def alti(
         chunk_size: Number of source tokens (or elements of the unit) compared at a time; by default the
             number that fits 4 MB (256 MB on an accelerator).
         stack: Stack of a model that has several; the trace's default if omitted. In "cross" the residual
-            connection is a further part, the decoder's own token, whose share is one minus the sum of the row
+            connection is a further part, the decoder's token itself, whose share is 1 less the sum of the row
             (Ferrando et al. 2022b, Towards Opening the Black Box of Neural Machine Translation).
         layers: Numbers of the layers to include; all by default.
 
     Returns:
-        A lazy map [layer, query, key] in the requested unit, 0 to 1. Rows sum to one; a row in which every
+        A lazy map [layer, query, key] in the requested unit, 0 to 1. Rows sum to 1; a row in which every
         vector is farther from the sum than a zero vector is zero.
 
     Raises:
         ValueError: For an unknown option or unit; as `UnsupportedModelError`, if no description fits the
-            model's blocks or they do not compute what it says (the message names the methods that work).
+            model's blocks or they differ from it (the message names the methods that work).
         IndexError: If a layer is out of range.
 
     Example:
@@ -219,8 +219,8 @@ def alti_logit(
     deviation of the real state. A head with an activation (a masked-language or a class head) or a soft cap
     is replaced by a line through the origin and its real value, and the result's `warning` says so.
 
-    What a state space, a delta rule or a gated convolution adds is a sum over tokens, too, exactly, with its
-    kernel, gates and norms held fixed (`aw.mixing`). So is attention that no description fits (latent
+    The output of a state space, a delta rule or a gated convolution is a sum over tokens, too, exactly, with
+    its kernel, gates and norms fixed (`aw.mixing`). So is attention that no description fits (latent
     attention, experts around it). Such blocks must add to the residual stream without a norm after the sum.
 
     Args:
@@ -231,7 +231,7 @@ def alti_logit(
         tracked: Whether contributions are tracked down to the input (ALTI-Logit). Otherwise a layer's reading
             of a position counts for that position, as if layers did not mix (the paper's "Logit").
         initial: "own" adds the initial embedding's contribution to the token that the head reads, the last
-            one of a language model, as in the authors' evaluation; "apart" leaves it to the `residual`.
+            token of a language model, as in the authors' evaluation; "apart" leaves it to the `residual`.
         biases: Where the contributions of norm 1's shift and the bias of the values go: "shared" distributes
             them among tokens by attention, as published; "apart" leaves them to the `residual` and needs a
             description of the blocks.
@@ -251,8 +251,8 @@ def alti_logit(
 
     Raises:
         ValueError: For an unknown option; if the model has no head, or a target is not a single logit (a
-            string of several tokens) or is its own foil; as `UnsupportedModelError`, if no description fits
-            the head, or what a block adds to its input is unknown (the message says why).
+            string of several tokens) or equals its foil; as `UnsupportedModelError`, if no description fits
+            the head, or a block's output is not a known sum (the message says why).
         IndexError: If the token, position or layer is out of range.
         TypeError: If `target` or `foil` cannot name a logit.
 

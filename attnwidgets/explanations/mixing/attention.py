@@ -54,7 +54,7 @@ def attention(
     Returns:
         A lazy map [layer, head, query, key]. A layer is fetched from the trace when it is used; `.rows`,
         `.blocks` and `.matrix` fetch single rows and heads if the trace does not keep the layer. Rows sum to
-        one; to less in a model with sinks (`trace.sink_share` has the rest), and to anything if
+        1; to less in a model with sinks (`trace.sink_share` has the rest), and to anything if
         `aw.from_attentions` was given other numbers (see `.stochastic`).
 
     Raises:
@@ -84,14 +84,14 @@ def attention(
         sink=trace.has_sinks(stack),
         readable=lambda layer: trace.readable_array(layer, stack),
         signed=trace.is_signed(stack),
-        keep=False,  # the trace keeps layers under its own byte budget
+        keep=False,  # the trace caches layers, within its byte budget
         **provenance_of(trace, stack, "attention", paper=PAPER),
     )
 
 
 @dataclass(frozen=True)
 class AttentionRow:
-    """One query of one head, in float64; each array follows from those before it.
+    """A query of a head, in float64; each array follows from those before it.
 
     Attributes:
         query: q [dim], after any rotary embedding.
@@ -102,12 +102,12 @@ class AttentionRow:
         scaling: The model's factor on the scores.
         scaled: dot * scaling [key].
         softcap: The bound c in c * tanh(score / c), or None.
-        capped: `scaled` after the soft cap [key]; equal to `scaled` without one.
+        capped: `scaled` after the soft cap [key]; equal to `scaled` without a cap.
         bias: Positional term added to the scores [key] (T5's bias, ALiBi), or None.
         masked: Whether a key is hidden from the query [key].
         scores: Input of the softmax [key]; -inf where masked.
-        sink: One more score of the softmax, which no key has; None without a sink.
-        weights: softmax(scores) [key]; with a sink they sum to one less its share.
+        sink: An additional score of the softmax, which belongs to no key; None without a sink.
+        weights: softmax(scores) [key]; with a sink they sum to 1 less its share.
         recorded: The weights in the trace [key].
         dtype: The model's precision: "float32", "bfloat16", ... In half precision the model rounds at every
             step, so its weights differ from these.
@@ -134,7 +134,7 @@ class AttentionRow:
 def attention_row(
     trace: Trace, layer: int, head: int, query: int, *, stack: str | None = None
 ) -> AttentionRow:
-    """Return one row of attention step by step, from recorded queries and keys.
+    """Return a row of attention step by step, from recorded queries and keys.
 
     Args:
         trace: A trace made by `aw.trace` or `aw.from_qkv`.

@@ -38,7 +38,7 @@ LIMIT = 64
 """Number of tokens above which `force=True` is required."""
 
 SCALE = 10**9
-"""Integer capacity of a weight of one; capacities have 32 bits, and a token passes on at most one."""
+"""Integer capacity of a weight of 1; capacities have 32 bits, and a token passes on at most 1."""
 
 _PROBES = 5
 
@@ -96,8 +96,8 @@ def attention_flow(
 
     Raises:
         ValueError: Beyond 64 tokens without `force` (the message estimates the time of the last layer), for
-            a signed map or one from one sequence to another, a weight outside 0 to 1, or a `discard` that
-            matches nothing or leaves nothing; in a model that also mixes tokens by what is not recorded,
+            a signed map or a map from one sequence to another, a weight outside 0 to 1, or a `discard` that
+            matches nothing or leaves nothing; in a model in which other mixing of tokens was not recorded,
             without `partial`.
         IndexError: If a position in `discard` does not exist.
 

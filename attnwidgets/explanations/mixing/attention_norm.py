@@ -1,18 +1,15 @@
-"""Norm-based analysis: norms of the vectors that tokens add to each other; mixing ratios, and GlobEnc.
+"""Norms of the vectors that tokens add to each other: norm-based analysis, GlobEnc and the mixing ratio.
 
-Kobayashi et al. 2020, Attention is Not Only a Weight, equation 3; Kobayashi et al. 2021, Incorporating
-Residual and Normalization Layers into Analysis of Masked Language Models, section 3. The variant "enc" is
-GlobEnc's.
+`attention_norm`: Kobayashi et al. 2020, Attention is Not Only a Weight, equation 3; Kobayashi et al. 2021,
+Incorporating Residual and Normalization Layers into Analysis of Masked Language Models, section 3. The
+variant "enc" is GlobEnc's.
 
-GlobEnc: norms of the vectors after whole blocks, multiplied through the layers.
+`globenc`, norms of the vectors after whole blocks, multiplied through the layers: Modarressi et al. 2022,
+GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole Encoder Layer in Transformers,
+section 3.
 
-Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole Encoder
-Layer in Transformers, section 3.
-
-Mixing ratio: how much of a token comes from other tokens, layer by layer.
-
-Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of Masked Language
-Models, section 4.1.
+`mixing_ratio`, how much of a token comes from other tokens, layer by layer: Kobayashi et al. 2021, section
+4.1.
 """
 
 from __future__ import annotations
@@ -131,7 +128,7 @@ def attention_norm(
 
     Raises:
         ValueError: For an unknown option or unit; as `UnsupportedModelError`, if no description fits the
-            model's blocks or they do not compute what it says (the message names the methods that work).
+            model's blocks or they differ from it (the message names the methods that work).
         IndexError: If a layer is out of range.
 
     Example:
@@ -202,7 +199,7 @@ def globenc(
     Args:
         trace: A trace made by `aw.trace`.
         normalize: "none" is the published GlobEnc, a product of plain norms, which grows from layer to layer
-            and whose rows do not sum to one. "row" divides each row of N_l by its sum before the product, as
+            and whose rows do not sum to 1. "row" divides each row of N_l by its sum before the product, as
             later toolkits do; the two are different measures and order tokens differently. A row of zeros
             stays zero.
         unit: Unit of every N_l (see `aw.attention_norm`) and of their product.
@@ -312,10 +309,10 @@ def mixing_ratio(
     with no_grad():
         for layer in chosen:
             parts = parts_at(trace, layer, stack, variant, "mixing_ratio")
-            kept = parts.kept()
-            others = (parts.total() - kept).norm(dim=-1)
-            total = others + kept.norm(dim=-1)
-            rows.append(as_floats(others / total.masked_fill(total == 0, 1.0)))
+            from_itself = parts.from_self()
+            from_others = (parts.total() - from_itself).norm(dim=-1)
+            total = from_others + from_itself.norm(dim=-1)
+            rows.append(as_floats(from_others / total.masked_fill(total == 0, 1.0)))
     query = trace.axes(stack)[0]
     notes = [no_norm_note(trace, stack, "mixing_ratio")] if variant in ("res_ln", "enc") else []
     options = {"variant": variant}

@@ -71,7 +71,7 @@ def chosen_layers(
 
 
 def measured_stack(trace: TraceLike, stack: str | None, method: str, *, alone: str = "") -> str:
-    """Return the stack to use, whose blocks are described, or mix tokens by what was recorded.
+    """Return the stack to use, whose blocks are described, or whose mixing of tokens was recorded.
 
     Arguments and errors are those of `described_stack`.
     """
@@ -124,7 +124,7 @@ def no_norm_note(trace: TraceLike, stack: str, method: str) -> str:
     from attnwidgets.tracing.algebra.block_runs import norms_last
     from attnwidgets.tracing.mixers.runs import is_described
 
-    # Of other blocks, `mixed_parts` refuses those in which a norm follows.
+    # `mixed_parts` refuses other blocks in which a norm follows.
     return "" if is_described(trace, stack) and norms_last(trace, stack, method) else NO_NORM_AFTER
 
 

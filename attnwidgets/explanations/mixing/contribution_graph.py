@@ -55,7 +55,7 @@ def contribution_graph(
     summed, and the residual is a separate part.
 
     Beyond the models of the paper: in post-norm blocks (BERT) parts are measured after the norm, with the
-    real state's deviation held fixed, and likewise after a norm on the attention output (Gemma); in parallel
+    real state's deviation fixed, and likewise after a norm on the attention output (Gemma); in parallel
     blocks (GPT-NeoX) the feed-forward layer reads the block's input.
 
     Args:
@@ -71,12 +71,12 @@ def contribution_graph(
 
     Returns:
         A lazy map [layer, head, query, key], 0 to 1, with `.residual`, `.mlp` and `.mlp_residual` [layer,
-        query]. A row summed over heads and keys plus its residual is one, and so is `.mlp` plus
+        query]. A row summed over heads and keys plus its residual is 1, and so is `.mlp` plus
         `.mlp_residual`. `.routes(target, threshold)` gives the edges along which information reaches a token.
 
     Raises:
         ValueError: For an unknown option; as `UnsupportedModelError`, if no description fits the model's
-            blocks or they do not compute what it says (the message names the methods that work).
+            blocks or they differ from it (the message names the methods that work).
         IndexError: If a layer is out of range.
 
     Example:

@@ -40,10 +40,10 @@ PAPER = (
 TOGETHER = "no description fits the blocks: the biases of each are distributed together, where it returns"
 
 LIMIT = 2**32
-"""Bytes of vectors held at once above which `force=True` is required."""
+"""Bytes of vectors in memory at once above which `force=True` is required."""
 
-# The largest error of the sum of all parts in blocks without a description, relative to the logit, or to 1.
-_OFF, _OFF_IN_HALF = 1e-3, 1e-1
+# Largest error of the sum of all parts in blocks without a description, relative to the logit, or to 1.
+_SUM_ERROR, _SUM_ERROR_IN_HALF = 1e-3, 1e-1
 
 _BIASES = ("absdot", "abssim", "norm", "equal", "cls", "dot", None)
 _ACTIVATIONS = ("zero_origin", "linear_approximation", "relu")
@@ -89,14 +89,14 @@ def decompx(
 
     Blocks that no description fits (state spaces, delta rules and other kernels, latent attention, mixtures
     of experts) are run under the rules of relevance, as the linear map that they are with everything else
-    held at its value: weights of attention, kernels and experts, deviations, gates of mixers, activations as
-    factors. Their biases are distributed together, where a block returns. Each block is checked: without its
-    biases its map has to return all of it. In a model without biases this equals what a description gives.
+    fixed at its value: weights of attention, kernels and experts, deviations, gates of mixers, activations as
+    factors. Their biases are distributed together, at the block's output. Each block is checked: without its
+    biases its map must return the output. In a model without biases the result is that of a description.
 
     Args:
         trace: A trace made by `aw.trace`.
-        target: The logit: a class by name or index, a token by string or id (the next one, or the one at a
-            mask), or `aw.targets.token(token, position=...)`; by default the model's prediction. A list of
+        target: The logit: a class by name or index, a token by string or id (the next token, or the token at
+            a mask), or `aw.targets.token(token, position=...)`; by default the model's prediction. A list of
             them gives [target, source].
         foil: A class or token to contrast the target with, for the scores of target - foil.
         bias: How a bias b is distributed among the vectors t_j of a token: by |t_j b| ("absdot", published),
@@ -108,7 +108,7 @@ def decompx(
             keeps the parts where x is positive, which does not sum to the logit unless the model uses ReLU.
             The latter two need described blocks.
         gate: How gated feed-forward layers f(g(x)) u(x) are treated, which the paper does not cover: "half"
-            averages the parts with u held fixed and with f(g) held fixed, the Shapley value of the product;
+            averages the parts with u fixed and with f(g) fixed, the Shapley value of the product;
             "fixed" holds f(g) fixed, like attention weights.
         ffn: Whether vectors pass through the feed-forward layers; without them, which needs described blocks,
             they do not sum to the logit.
@@ -118,17 +118,17 @@ def decompx(
         stack: Stack that the head reads, or "encoder" of an encoder-decoder, which only has a map.
         chunk_size: Number of sources propagated at a time. It requires that no bias is distributed among the
             sources (a model without biases, or bias=None); otherwise all are propagated at once.
-        force: Whether to run if more than 4 GB are held at once.
+        force: Whether to run if more than 4 GB are in memory at once.
 
     Returns:
         Attributions [source] (or [target, source]) in logits, signed, that sum to the logit; `.residual` is
         the difference (rounding, unless an option above drops something). `.map` is a lazy MixingMap [layer,
-        query, key] of the norms |T[i, j]| (the authors' `aggregated`; rows do not sum to one), each layer
+        query, key] of the norms |T[i, j]| (the authors' `aggregated`; rows do not sum to 1), each layer
         cumulative from the input; rows of a coarser unit are means over its tokens. Only that map is returned
         if no target is given and the model has no single prediction: without a head, without a mask for a
         masked-language head, and for the encoder of an encoder-decoder; its `.map` is the map itself.
 
-        A vector and a value vector are held for every pair of token and source, 4 (width + width of the
+        A vector and a value vector are stored for every pair of token and source, 4 (width + width of the
         values) bytes each in float32 (8 in float64; half precision is computed in float32): 50 MB for 128
         tokens of MiniLM. The norms of all layers are computed together on first use. For the vectors
         themselves see `attnwidgets.tracing.algebra.propagation.Propagation`.
@@ -137,7 +137,7 @@ def decompx(
         ValueError: For an unknown option or unit, an unsupported chunk_size, more than 4 GB without `force`,
             a target that is not a single logit, a target for a model without a head, or NaN inside the model
             (the message names the layer); as `UnsupportedModelError`, if no description fits the head, or a
-            block is not a linear map of what it reads and its biases (the message names it).
+            block is not a linear map of its input and its biases (the message names it).
         IndexError: If the class, token or position does not exist.
         TypeError: If `target` or `foil` cannot name a logit.
 
@@ -195,7 +195,7 @@ def _require_sums(values: Float, logits: TargetLogits, *, half: bool) -> None:
 
     for total, score in zip(values.sum(-1), logits.scores, strict=True):
         # Written so that NaN fails.
-        if not abs(total - score) <= (_OFF_IN_HALF if half else _OFF) * max(1.0, abs(score)):
+        if not abs(total - score) <= (_SUM_ERROR_IN_HALF if half else _SUM_ERROR) * max(1.0, abs(score)):
             raise UnsupportedModelError(
                 f"decompx is not available: the parts of the last block's output sum to {total:.5g} in a "
                 f"logit of {score:.5g}. Gradients and relevance still work."
@@ -210,10 +210,10 @@ def _require_memory(propagation: Propagation, chunk_size: int | None, *, force: 
             f"chunk_size={chunk_size}: biases are distributed among all sources here, which requires all of "
             "them at once; omit chunk_size, or pass bias=None. unit='word' needs less memory."
         )
-    held = propagation.held_bytes(None if together else 1)
-    if held > LIMIT and not force:
+    n_bytes = propagation.held_bytes(None if together else 1)
+    if n_bytes > LIMIT and not force:
         raise ValueError(
-            f"decompx holds a vector for every pair of tokens, {held / 2**30:.1f} GB for these "
+            f"decompx holds a vector for every pair of tokens, {n_bytes / 2**30:.1f} GB for these "
             f"{propagation.n_tokens} tokens; pass force=True to run it, unit='word' to propagate words, "
             "bias=None to leave biases out, or shorten the text."
         )
@@ -234,7 +234,7 @@ def _scores(propagation: Propagation, logits: TargetLogits, chunk_size: int | No
         vectors = propagation.run(rows, chunk_size=chunk_size)
     scores: dict[Cell, Float] = {}
     for position, head in heads.items():
-        indices = [index for other, index in cells if other == position]
+        indices = [index for head_position, index in cells if head_position == position]
         read = vectors[[rows.index(row) for row in head.rows(position)]]
         with no_grad():
             by_target = through_head(head, position, indices, read, propagation.rules).cpu().double().numpy()

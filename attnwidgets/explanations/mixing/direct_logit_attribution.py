@@ -40,29 +40,29 @@ def direct_logit_attribution(
     A logit is the sum of all terms added to the residual stream, each passed through the final norm (with the
     real state's deviation) and the token's column of the unembedding. Effects of a component through later
     layers count for these layers. See `aw.alti_logit` for the algebra and its linear approximations. State
-    spaces, delta rules and convolutions are components as attention is: with their gates and norms held
-    fixed, what they add is a sum over tokens, exactly (`aw.mixing`).
+    spaces, delta rules and convolutions are components as attention is: with their gates and norms
+    fixed, their output is a sum over tokens, exactly (`aw.mixing`).
 
     Args:
         trace: A trace made by `aw.trace`, of a model with a head.
         target: The logit: a token by string or id, a class, or `aw.targets.token(token, position=...)`; by
             default the model's prediction. A list of them gives [target, component].
         foil: A token or class to contrast the target with, for the contributions to target - foil.
-        by: "layer" makes each layer's attention one component, "head" each of its heads.
+        by: "layer" makes each layer's attention a component, "head" each of its heads.
         stack: Stack that the head reads, if the model has several.
 
     Returns:
         Attributions [component] (or [target, component]) in logits, signed: "initial" (the input of the first
         block), then for each layer "attention 0" ("mixing 0" if it mixes tokens by something else, too) or
-        "head 0.1", "bias 0" (of what the layer's mixers return, and of norms in post-norm blocks) if not
-        zero, "mlp 0" if it has one, and "final bias" (of the final norm and the head) if not zero. They sum
+        "head 0.1", "bias 0" (of the layer's mixers, and of norms in post-norm blocks) if not
+        zero, "mlp 0" if any, and "final bias" (of the final norm and the head) if not zero. They sum
         to the logit up to rounding, which is `.residual`. `.map` holds the contributions of each head and the
         tokens it reads [layer, head, target, source].
 
     Raises:
         ValueError: For an unknown option; if the model has no head, or a target is not a single logit (a
-            string of several tokens) or is its own foil; as `UnsupportedModelError`, if no description fits
-            the head, or what a block adds to its input is unknown (the message says why).
+            string of several tokens) or equals its foil; as `UnsupportedModelError`, if no description fits
+            the head, or a block's output is not a known sum (the message says why).
         IndexError: If the token or position is out of range.
         TypeError: If `target` or `foil` cannot name a logit.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Discard: TypeAlias = Literal["first", "special"] | Sequence[int] | None
 
 MOST = 0.9
-"""Share of the rows held by the first token above which a note says so."""
+"""Share of the rows that goes to the first token, above which a note says so."""
 
 _NAMES = ("first", "special")
 
@@ -35,7 +35,7 @@ def discard_positions(discard: Discard, unit: Unit, name: str) -> tuple[int, ...
     """Return the positions that `discard` selects.
 
     Args:
-        discard: "first"; "special" for the special tokens; a list of positions, negative ones counting from
+        discard: "first"; "special" for the special tokens; a list of positions, negatives counting from
             the end; None for none.
         unit: The unit whose elements the positions count.
         name: The method's name, for messages.
@@ -91,7 +91,7 @@ def drop_lowest(matrix: Float, share: float) -> Float:
     """Return a matrix [query, key] whose lowest weights, a share of all of them, are zero.
 
     The first token's weight to itself stays, as in vit-explain, where this comes from. Of equal weights the
-    earlier ones go first.
+    earlier weights go first.
     """
     count = int(matrix.size * share)
     if not count:
@@ -112,9 +112,9 @@ def discard_note(discard: Discard, unit: str) -> str:
 
 
 def taken_by_first(mixing: MixingMap) -> str:
-    """Return a note if one element holds most of a map of a method that has `discard`; otherwise "".
+    """Return a note if a single element has most of a map of a method that has `discard`; otherwise "".
 
-    That element is the first, or the first remaining one. Its share is that of its column in the absolute
+    That element is the first, or the first that remains. Its share is that of its column in the absolute
     values of a row, averaged over the queries after it. Only layers that are already computed are read.
     """
     options = mixing.provenance["options"]
@@ -131,7 +131,7 @@ def taken_by_first(mixing: MixingMap) -> str:
 
 
 def _share(matrix: Any) -> tuple[int, float]:
-    """Return the first element that another one reads, and its mean share of the rows after it."""
+    """Return the first element that another element reads, and its mean share of the rows after it."""
     sizes = np.abs(np.asarray(matrix, dtype=np.float64))
     totals = sizes.sum(-1)
     square = len(sizes) == sizes.shape[-1]

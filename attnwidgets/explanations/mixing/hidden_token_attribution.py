@@ -1,4 +1,4 @@
-"""Hidden token attribution: the norm of the derivative of one hidden token by another.
+"""Hidden token attribution: the norm of the derivative of a hidden token by another.
 
 Brunner et al. 2020, On Identifiability in Transformers, section 5.
 """
@@ -89,7 +89,7 @@ def hidden_token_attribution(
     output of token i by e_j, the input of token j to the first layer ("global") or to layer l itself
     ("local"). Rows are divided by their sums. The result is exact: all tokens * width directional derivatives
     are computed (forward mode, vectorised by `torch.func`), instead of a gradient of sums, whose norm is a
-    different number. One sweep through the layers serves all of them.
+    different number. A single sweep through the layers serves all of them.
 
     Args:
         trace: A trace made by `aw.trace`.
@@ -189,7 +189,7 @@ def _norms(
     *,
     times_input: bool,
 ) -> dict[int, NDArray[np.float64]]:
-    """Return by layer the norms [query, key] of its output's derivative by the input of the first one."""
+    """Return by layer the norms [query, key] of its output's derivative by the input of the first layer."""
     import torch
 
     first = layers[0]
@@ -241,7 +241,7 @@ def _start(blocks: RecordedBlocks, layer: int) -> Tensor:
 
 
 def _require_chain(trace: Any, stack: str, blocks: RecordedBlocks, last: int) -> None:
-    """Raise unless each block reads the output of the one before, along which derivatives are multiplied.
+    """Raise unless each block reads the output of the block before, along which derivatives are multiplied.
 
     A block that attends may mix tokens in other ways as well: the derivative is that of the whole block.
     """

@@ -1,4 +1,4 @@
-"""A row of a kernel's weights, and how each of them comes about, step by step."""
+"""A row of a kernel's weights, and the steps that give each of them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
-_TOLERANCE = 1e-9  # of a weight that is computed twice in float64, relative to the row
+_TOLERANCE = 1e-9  # error of a weight that is computed twice in float64, relative to the row
 
 
 @dataclass(frozen=True)
 class KernelRow:
-    """One query of one head, or one channel, of a block that mixes tokens without attention.
+    """A query of a head or channel of a block that mixes tokens without attention.
 
     Attributes:
         kind: How the head mixes tokens: "state space", "gated delta rule", ...
         kernel: The kernel with its recorded arguments.
         group: Number of the head or channel among those of the kernel.
         query: The position that reads.
-        channels: Number of channels, if each has a kernel of its own; 0 if heads have.
-        reach: How many tokens a convolution in front of the kernel mixes into a position, its own included.
+        channels: Number of channels, if each has a separate kernel; 0 if each head has.
+        reach: How many tokens a convolution in front of the kernel mixes into a position, itself included.
         weights: alpha of the query [position], up to the query.
     """
 
@@ -46,7 +46,7 @@ class KernelRow:
     weights: Float
 
     def chain(self, key: int) -> Chain:
-        """Return how the weight of a position comes about.
+        """Return the steps that give the weight of a position.
 
         Raises:
             IndexError: If the position is not up to the query.
@@ -65,7 +65,7 @@ class KernelRow:
 
 
 def mixer_at(trace: Any, layer: int, head: int, stack: str) -> tuple[str, Mix | None, int]:
-    """Return the kind of a head of a block's map, its mixing, None for attention, and its number in that.
+    """Return a head's kind of mixer, its mixing (None for attention) and its number in that mixer.
 
     Raises:
         IndexError: If the block has no such head.
@@ -93,22 +93,22 @@ def mixer_at(trace: Any, layer: int, head: int, stack: str) -> tuple[str, Mix | 
 def kernel_row(
     trace: Trace, layer: int, head: int, query: int, *, channel: int | None = None, stack: str | None = None
 ) -> KernelRow | None:
-    """Return one row of a kernel's weights; None of a head that attends (see `attention_row`).
+    """Return a row of a kernel's weights; None for a head that attends (see `attention_row`).
 
     Args:
         trace: A trace made by `aw.trace`, or by `aw.from_qkv` with `rule=`.
         layer: Number of the block.
         head: Number of the head, as in `aw.mixing`.
         query: Index of the query's token.
-        channel: Number of the channel, where each has a kernel of its own; None: the one with the largest
+        channel: Number of the channel, if each has a separate kernel; None: the channel with the largest
             weights in this row.
         stack: Stack of a model that has several; the trace's default if omitted.
 
     Raises:
         IndexError: If the head, query or channel is out of range.
         ValueError: If the stack is unknown.
-        UnsupportedModelError: If the block's mixing was not recorded, is a convolution, or is not what the
-            kernel returns (under an intervention on its rows).
+        UnsupportedModelError: If the block's mixing was not recorded, is a convolution, or differs from the
+            output of the kernel (under an intervention on its rows).
     """
     require_trace(trace, "kernel_row")
     stack = resolve_stack(trace, stack)
@@ -122,13 +122,13 @@ def kernel_row(
         )
     if not 0 <= query < mix.n_tokens:
         raise IndexError(f"query {query} is out of range: layer {layer} has query 0 to {mix.n_tokens - 1}")
-    every = mix.proved.kernel.rows([query])[:, 0].detach().cpu().numpy()
-    channels = len(every) if len(every) == mix.n_channels else 0
+    weights = mix.proved.kernel.rows([query])[:, 0].detach().cpu().numpy()
+    channels = len(weights) if len(weights) == mix.n_channels else 0
     if channels:
-        read = np.abs(every[:, : max(query, 1)]).sum(axis=1)
+        read = np.abs(weights[:, : max(query, 1)]).sum(axis=1)
         number = int(read.argmax()) if channel is None else channel
         if not 0 <= number < channels:
             raise IndexError(
                 f"channel {number} is out of range: layer {layer} has channel 0 to {channels - 1}"
             )
-    return KernelRow(kind, mix.kernel, number, query, channels, mix.reach, every[number])
+    return KernelRow(kind, mix.kernel, number, query, channels, mix.reach, weights[number])

@@ -28,7 +28,7 @@ DEFAULT_WEIGHT = 0.5
 
 _MUCH = 2**22
 """Values in a layer above which it is large."""
-_KEPT = ("model", "text", "stack", "words", "left_out", "interventions")
+_INHERITED = ("model", "text", "stack", "words", "left_out", "interventions")
 
 
 def measured_steps(
@@ -36,7 +36,7 @@ def measured_steps(
 ) -> MixingMap | None:
     """Return the steps of a trace's blocks that mix tokens without attention; None if none are followed.
 
-    A step is the norm of what each token adds, its residual connection included (`aw.attention_norm`, "res"),
+    A step holds the norms of the vectors that tokens add, with the residual (`aw.attention_norm`, "res"),
     which are divided by the sums of their rows.
 
     Args:
@@ -73,7 +73,7 @@ def source_map(
     partial: bool = False,
     measured: MixingMap | None = None,
 ) -> MixingMap:
-    """Return the map to follow through the layers: the given one, or a trace's attention.
+    """Return the map to follow through the layers: `trace` if it is a map, else its attention.
 
     Args:
         trace: A trace, or a map of a stack with self-attention.
@@ -84,7 +84,7 @@ def source_map(
 
     Raises:
         ValueError: For a map from one sequence to another, gaps between layers, or a stack other than the
-            map's; if blocks mix tokens by what was not recorded, unless `partial`.
+            map's; if mixing of tokens was not recorded in some blocks, unless `partial`.
     """
     if isinstance(trace, MixingMap):
         if stack is not None and stack != trace.stack:
@@ -120,11 +120,6 @@ def source_map(
     return source
 
 
-def _reads_much(source: MixingMap) -> bool:
-    """Return whether a layer is so large that views should only compute it when it is shown."""
-    return source.knows_rows and len(source.query) * len(source.key) * len(source.heads or (0,)) > _MUCH
-
-
 def decoder_alone(stack: str) -> str:
     """Return a note for a decoder that is followed through its layers; "" for other stacks."""
     if stack != "decoder":
@@ -139,7 +134,7 @@ def require_share(residual_weight: float) -> None:
 
 
 def mix_residual(matrix: NDArray[np.float64], residual_weight: float) -> NDArray[np.float64]:
-    """Return (1 - w) A + w I of one layer [query, key]."""
+    """Return (1 - w) A + w I of a layer [query, key]."""
     mixture: NDArray[np.float64] = (1.0 - residual_weight) * matrix
     mixture[np.diag_indices(len(mixture))] += residual_weight
     return mixture
@@ -188,7 +183,10 @@ def map_fields(
     if measured is not None:
         blocks = f"block{'s' * (len(measured.layers) > 1)} {spoken_range(measured.layers)}"
         steps = [*steps, f"{blocks} by the norms of what tokens add"]
-    kept = [name for name in _KEPT if measured is None or name != "left_out"]
+    inherited = [name for name in _INHERITED if measured is None or name != "left_out"]
+    # Views compute a layer this large only when it is shown.
+    size = len(source.query) * len(source.key) * len(source.heads or (0,))
+    is_large = source.knows_rows and size > _MUCH
     warning = source.warning
     if measured is not None:
         warning = without_clause(warning, source.provenance.get("left_out", ""))
@@ -197,7 +195,7 @@ def map_fields(
         "key": source.key,
         "unit": source.unit,
         "runs_model": source.runs_model or measured is not None,
-        "on_demand": source.on_demand or _reads_much(source),
+        "on_demand": source.on_demand or is_large,
         "method": method,
         "stack": source.stack,
         "trace_id": source.trace_id,
@@ -205,7 +203,7 @@ def map_fields(
         "dtype": source.dtype,
         "predictions": source.predictions,
         "provenance": {
-            **{name: source.provenance[name] for name in kept if name in source.provenance},
+            **{name: source.provenance[name] for name in inherited if name in source.provenance},
             "method": method,
             "title": title
             if source.method == "attention" or source is measured

@@ -1,4 +1,9 @@
-"""The logits that ALTI-Logit, DecompX and direct logit attribution explain, and their results."""
+"""The logits that ALTI-Logit, DecompX and direct logit attribution explain, and their results.
+
+`target_logits` resolves targets and foils to rows and columns of the logits. `decompose_logits` adds the
+parts that sum to them (`tracing/algebra/logit_parts.py`). `TargetLogits.attributions` and `layer_map` make
+the results.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,7 @@ _OF_A_LOGIT: tuple[str | Need, ...] = (
     Need("one sequence", "a model whose tokens read each other only", _reads_another),
 )
 LOGIT_NEEDS = ("itself", "every mixer", "every state", *_OF_A_LOGIT)
-"""Requirements of taking a logit apart into the terms that blocks add."""
+"""Requirements of decomposing a logit into the terms that blocks add."""
 
 PROPAGATION_NEEDS = ("own sequence", "every mixer", *_OF_A_LOGIT)
 """Requirements of propagating vectors through all blocks to a logit."""
@@ -86,7 +91,7 @@ class TargetLogits:
 
     @property
     def labels(self) -> Any:
-        """The targets' labels: one, or a tuple for a list of targets."""
+        """The targets' labels: a string, or a tuple for a list of targets."""
         labels = tuple(target.label for target in self.targets)
         return labels if self.several else labels[0]
 
@@ -97,7 +102,7 @@ class TargetLogits:
         return tuple(target.note for target in (*self.targets, *foil))
 
     def numbers(self, by_target: Tensor | Float) -> Any:
-        """Return numbers [target] as a list, or as one number for a single target."""
+        """Return numbers [target] as a list, or as a float for a single target."""
         return by_target.tolist() if self.several else float(by_target[0])
 
     def attributions(self, values: Float, **fields: Any) -> Attributions:
@@ -145,7 +150,7 @@ class DecomposedLogits(TargetLogits):
 def decompose_logits(
     trace: TraceLike, target: Any, foil: Any, *, method: str, stack: str | None, value_bias: bool
 ) -> DecomposedLogits:
-    """Return the logits to explain, with their parts. Runs the model once, unless its blocks are known.
+    """Return the logits to explain, with their parts. Runs the model once, unless its blocks are cached.
 
     Raises:
         ValueError, TypeError, IndexError: see `target_logits`.
@@ -174,7 +179,7 @@ def target_logits(
     `stack_of` resolves the stack: `described_stack`, or `measured_stack` if descriptions are not needed.
 
     Raises:
-        ValueError: If a target is not a single logit or is its own foil, or the model has no head; as
+        ValueError: If a target is not a single logit or equals its foil, or the model has no head; as
             `UnsupportedModelError`, if no description fits its blocks or head.
         TypeError, IndexError: see `resolve_target`.
     """
@@ -199,27 +204,27 @@ def target_logits(
     if surplus:
         raise ValueError(f"{method} follows a text's tokens, and {surplus}.")
     targets = resolve_targets(traced, target, method=method, logit=True)
-    cells = tuple(_cell(item) for item in targets)
-    against = (
+    cells = tuple(_cell(resolved) for resolved in targets)
+    foils = (
         ()
         if foil is None
         else tuple(
-            resolve_target(traced, foil, method=method, name="foil", logit=True, like=item)
-            for item in targets
+            resolve_target(traced, foil, method=method, name="foil", logit=True, like=resolved)
+            for resolved in targets
         )
     )
-    foil_cells = tuple(_cell(item) for item in against)
-    for item, cell, foil_cell in zip(targets, cells, foil_cells, strict=False):
+    foil_cells = tuple(_cell(item) for item in foils)
+    for resolved, cell, foil_cell in zip(targets, cells, foil_cells, strict=False):
         if cell == foil_cell:
             raise ValueError(
-                f"foil {item.label!r} is the target itself, so every contribution would be zero; choose "
+                f"foil {resolved.label!r} is the target itself, so every contribution would be zero; choose "
                 "another one, or leave it out."
             )
     scores = [_score(traced, cell) for cell in cells]
     for number, cell in enumerate(foil_cells):
         scores[number] -= _score(traced, cell)
     several = isinstance(target, (list, tuple))
-    return TargetLogits(stack, targets, cells, next(iter(against), None), foil_cells, tuple(scores), several)
+    return TargetLogits(stack, targets, cells, next(iter(foils), None), foil_cells, tuple(scores), several)
 
 
 def _cell(target: Target) -> Cell:

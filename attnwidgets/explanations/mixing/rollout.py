@@ -77,7 +77,7 @@ def rollout(
 
         A'_l = (1 - w) A_l + w I, each row divided by its sum;   R_0 = A'_0;   R_l = A'_l R_{l-1}
 
-    For w = 0.5 this is the published (A + I) / rowsum, even if rows of A do not sum to one. It is computed in
+    For w = 0.5 this is the published (A + I) / rowsum, even if rows of A do not sum to 1. It is computed in
     float64, in the unit of the given map; tokens for a trace. `.to("word")` aggregates the result, while
     `aw.rollout(aw.attention(trace).to("word"))` rolls out over words, which gives different numbers; the
     result says which.
@@ -88,7 +88,7 @@ def rollout(
         start_layer: Number of the layer to start from; earlier layers are left out.
         head_reduce: How heads are combined: "mean", "max", "sum", or a function of [head, query, key].
         normalize: Whether rows are divided by their sum. A row that sums to zero stays zero, meaning that
-            nothing is known of that token (not with a residual).
+            that token has no shares (not with a residual).
         residual: "mix" as above; "add" for I + A without weights, as in some lectures; None for maps that
             already include the residual (ALTI, value zeroing).
         order: "output_first" as published, R_l = A'_l R_{l-1}; "input_first" is the product
@@ -104,18 +104,18 @@ def rollout(
         stack: Stack of an encoder-decoder trace; "cross" is not supported.
         partial: Whether to follow attention alone in a model whose blocks also mix tokens otherwise (state
             space, gated delta rule, convolution; `trace.anatomy`). The numbers are then not shares of the
-            input tokens. By default such a block takes part with the norms of what each token adds to each
+            input tokens. By default such a block takes part with the norms of the vectors that tokens add
             (`aw.attention_norm`, "res"), rows divided by their sums, as long as they were recorded.
 
     Returns:
-        A lazy map [layer, query, key], cumulative to each layer, numbered as in the model. Rows sum to one
+        A lazy map [layer, query, key], cumulative to each layer, numbered as in the model. Rows sum to 1
         with `normalize`. `.note` says if the first token holds over 0.9 of the rows, as is common in causal
         models.
 
     Raises:
         ValueError: For a map from one sequence to another, a signed map with `normalize`, an option out of
             range, a `discard` that matches nothing or leaves nothing, or a stack passed with a map; without
-            `partial`, for a model that also mixes tokens by what is not recorded.
+            `partial`, for a model in which other mixing was not recorded.
         IndexError: If the layer or position is out of range.
 
     Example:
@@ -147,7 +147,7 @@ def rollout(
     def step(number: int) -> NDArray[np.float64]:
         if measured is not None and number in without_attention:
             return shares(np.array(measured.layer(number), dtype=np.float64))
-        # Only the product is kept, not the mean over heads.
+        # The mean over heads is not cached: only the product is read again.
         if source.heads is not None and isinstance(head_reduce, str):
             matrix = np.array(source.matrix(number, head_reduce), dtype=np.float64)
         else:
@@ -185,16 +185,16 @@ def rollout(
         f"rolled out at {source.unit} level": source.unit != next(iter(source.query.units)),
     }
     steps = [phrase for phrase, holds in departures.items() if holds]
-    own_reduction = callable(head_reduce) and source.heads is not None
+    custom_reduction = callable(head_reduce) and source.heads is not None
     convex = residual != "add" and (source.heads is None or head_reduce == "mean")
     return MixingMap.lazy(
         _Cumulative(step, layers, order, source.dtype),
         layers=layers,
         # Products of lower triangular matrices are lower triangular, in either order.
-        causal=None if own_reduction else source.known("causal"),
-        # Rows of zeros, the exception, only show in the numbers, so a normalised map checks its own.
+        causal=None if custom_reduction else source.known("causal"),
+        # Rows of zeros, the exception, only show in the numbers, so normalised maps are checked later.
         stochastic=None if normalize or convex else False,
-        signed=None if own_reduction else source.known("signed"),
+        signed=None if custom_reduction else source.known("signed"),
         keep=False,
         **map_fields(
             source, "rollout", title="rollout", paper=PAPER, options=options, steps=steps, measured=measured
@@ -216,7 +216,7 @@ class BeyondPrecisionError(ValueError):
 
 
 class _Cumulative:
-    """Computes cumulative products; keeps each in the map's precision, and the last one in float64."""
+    """Computes cumulative products; keeps each in the map's precision, and the last in float64."""
 
     def __init__(self, step: Any, layers: tuple[int, ...], order: str, dtype: str) -> None:
         self._step = step

@@ -1,4 +1,4 @@
-"""Information flow routes: the edges of a contribution graph that lead to one token.
+"""Information flow routes: the edges of a contribution graph that lead to a token.
 
 Ferrando and Voita 2024, Information Flow Routes: Automatically Interpreting Language Models at Scale,
 section 2.
@@ -33,7 +33,7 @@ Kind = Literal["attention", "residual", "mlp", "mlp_residual"]
 
 
 class Node(NamedTuple):
-    """One state of one token.
+    """A state of a token.
 
     Attributes:
         layer: Number of the layer.
@@ -48,7 +48,7 @@ class Node(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """One part of a state.
+    """A part of a state.
 
     Attributes:
         kind: The path of the part: "attention", the "residual" around it, the feed-forward layer ("mlp"),
@@ -68,14 +68,14 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Routes(Table):
-    """The edges that lead to one token's state, from the top down.
+    """The edges that lead to a token's state, from the top down.
 
     Attributes:
         target: The state they lead to.
         edges: All edges on a path to it; those of later layers first.
         labels: Display strings of the tokens.
         threshold: Weight that edges exceed.
-        renormalized: Whether the threshold applied to single parts, with the rest renormalised to one.
+        renormalized: Whether the threshold applied to single parts, with the rest renormalised to 1.
     """
 
     target: Node
@@ -109,7 +109,7 @@ class Routes(Table):
         return first_rows(self.to_rows(), _SHOWN)
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield the columns of a table with one edge per row.
+        """Yield the columns of a table with an edge in every row.
 
         Columns: layer, kind, head (missing if heads are summed), source_layer, source_stage, source_index,
         source, target_stage, target_index, target, weight. `source` and `target` are tokens; `layer` is the
@@ -130,7 +130,7 @@ class Routes(Table):
         }
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with one edge per row; `head` is missing if heads are summed."""
+        """Return a pandas DataFrame with an edge in every row; `head` is missing if heads are summed."""
         return super().to_dataframe().astype({"head": "Int64"})
 
 
@@ -189,17 +189,17 @@ def find_routes(
     reached[token] = True
     edges: list[Edge] = []
     for number, sums in reversed(layers):
-        kept = sums.above(threshold) if renormalize else sums
+        remaining = sums.above(threshold) if renormalize else sums
         limit = 0.0 if renormalize else threshold
         below: Stage = "input" if number == first else "output"
-        step = _Step(kept, limit, number, number if below == "input" else number - 1, below)
+        step = _Step(remaining, limit, number, number if below == "input" else number - 1, below)
         reached = step.follow(reached, edges, per_head=per_head, parallel=parallel)
     return Routes(Node(last, "output", token), tuple(edges), labels, threshold, renormalize)
 
 
 @dataclass(frozen=True)
 class _Step:
-    """One layer, traversed from its outputs to its inputs."""
+    """A layer, traversed from its outputs to its inputs."""
 
     sums: Sums
     limit: float

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
 DISTANCES = ("cosine", "euclidean", "cosine_5_decimals")
-# Size of what runs at once when blocks are called again: on a CPU, exceeding its caches gains nothing.
+# Bytes of states that run at once when blocks are called again: on a CPU, exceeding its caches gains nothing.
 _CACHE_BYTES = 24_000_000
 _DEVICE_BYTES = 256_000_000
-# A kernel holds and computes several times what the rest of a block does, so that more copies gain nothing.
+# A kernel takes several times the memory and time of the rest of a block: more copies gain nothing.
 _OF_KERNELS = 8
 # Relative changes of an output, in units of its precision, that count as rounding: of the output itself, and
 # for tokens that no head reads, of another batch size.
@@ -83,16 +83,16 @@ def value_zeroing(
     divided by their sums.
 
     This needs no knowledge of the architecture: the block is called again, on copies of its input, through
-    the model's own code. If a description fits the block and is verified, the values are subtracted from the
+    the model's code. If a description fits the block and is verified, the values are subtracted from the
     attention output instead and the block is finished from there, which gives the same numbers faster. The
     model runs once when the map is created, and a layer's block when that layer is first used; the model
     is left as it was. Changes of the model in between raise an error.
 
-    In a block without attention (state spaces, delta rules, gated convolutions: `aw.mixing`), what j hands to
-    the kernel by its values is taken away, also that which a short convolution hands to the positions after
+    In a block without attention (state spaces, delta rules, gated convolutions: `aw.mixing`), the values of j
+    in the kernel are taken away, also those that a short convolution moves to the positions after
     it. The kernel's weights stay, and so does the convolution's activation, as a factor; norm, gate, output
-    projection and the rest of the block run again. What j erases or lets decay stays, too, as j's key does in
-    a softmax. In a block with both, j loses its values in both.
+    projection and the rest of the block run again. The effect of j on earlier states (erasing, decay) stays,
+    too, as j's key does in a softmax. In a block with both, j loses its values in both.
 
     Cosine distances go down to 1e-10, where 1 - cos is noise in float32 (errors up to 0.33 after
     normalising); they are computed as 0.5 * ||a/|a| - b/|b|||^2, which keeps every digit. A layer in half
@@ -110,7 +110,7 @@ def value_zeroing(
         normalize: Whether rows are divided by their sums. A row in which nothing moves the output by more
             than rounding stays zero.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default if omitted. Values
-            are only zeroed in the stack's own attention, and outputs of the whole block are compared.
+            are only zeroed in the stack's attention, and outputs of the whole block are compared.
         layers: Numbers of the layers to include; by default all whose mixing was recorded.
         final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
             Mohebbi et al. 2023b and inseq) instead of before it (the context-mixing toolkit).
@@ -128,7 +128,7 @@ def value_zeroing(
             when a layer is opened, if its kernel takes no values as an argument (MiniMax, xLSTM), or its
             mixers follow each other (Zamba). A ValueError.
         ValueError: For an unknown stack, unit, distance or reduction, a chunk_size below 1, `final_norm` in
-            a model without one, or NaN inside the model (the message names the first layer).
+            a model without a final norm, or NaN inside the model (the message names the first layer).
         IndexError: If a layer is out of range.
 
     Example:
@@ -215,7 +215,7 @@ def _distances(
         result[piece.rows, piece.elements] = distances.T.cpu().numpy()
     eps = float(torch.finfo(plain.dtype).eps)
     unread = (read.double() @ _members(unit, read).T.double() == 0).cpu().numpy()
-    # The cosine distance grows with the square of the relative change, the Euclidean one with the change.
+    # The cosine distance grows with the square of the relative change, the Euclidean with the change.
     if distance == "euclidean":
         lengths = reference.norm(dim=-1).cpu().numpy()
         noise, floor = _UNREAD * eps * lengths, _ROUNDING * eps * lengths
@@ -317,6 +317,6 @@ def _distance(states: Tensor, reference: Tensor, distance: str) -> Tensor:
 
 def _shares(rows: NDArray[np.floating], floor: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return rows divided by their sums; rows that stay below `floor` [row, 1] become zero."""
-    known = rows.max(axis=1, keepdims=True, initial=0.0) > floor
+    moved = rows.max(axis=1, keepdims=True, initial=0.0) > floor
     totals = rows.sum(axis=1, keepdims=True)
-    return np.divide(rows, totals, out=np.zeros(rows.shape), where=known & (totals > 0))
+    return np.divide(rows, totals, out=np.zeros(rows.shape), where=moved & (totals > 0))

@@ -1,1 +1,1 @@
-"""The methods by name: what each requires of a trace, and the result that it returns."""
+"""The methods by name: the requirements of each on a trace, and its result."""

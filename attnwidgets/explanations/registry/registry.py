@@ -1,4 +1,9 @@
-"""The registry of methods by name; each method registers itself from its own file."""
+"""The registry of methods by name; each method registers itself from its file.
+
+`@method` wraps a function so that it takes lists and refuses unknown keywords, missing attention and too
+little memory, and adds it to `_METHODS`. `methods` imports all modules of `_HOMES` first, so that every
+method of the package has registered itself.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +44,15 @@ class Method:
         name: Its name in `aw.explain` and the views.
         function: Takes a trace (or a list of traces) and keyword options.
         paper: The publication.
-        needs: What the trace must have, in words.
+        needs: The requirements on the trace, in words.
         returns: The kind of result, with its axes.
-        cost: The passes it takes beyond the recorded one, in words.
+        cost: The passes it takes beyond the recorded pass, in words.
         requirements: `needs` as checks.
         by_user: Whether `aw.register` added it.
         beside: The method to compare it with, or "".
         mark: A remark next to the name in menus ("fails: causal"), or "".
-        takes: Estimates its memory from sizes; None if it checks its own memory, or takes little.
-        question: The question that it answers; None: what its kind of result suggests (see `answers`).
+        takes: Estimates its memory from sizes; None if it checks its memory itself, or takes little.
+        question: The question that it answers; None: that of its kind of result (see `answers`).
         gist: Its answer in a few words of the reader's; "": its summary (see `reads`).
         speed: About how long it takes: "instant", "seconds" or "minutes".
     """
@@ -118,7 +123,7 @@ class Method:
         return _parameters_of(self.function)
 
     def memory(self, trace: Any, stack: str | None = None) -> float:
-        """Return the approximate bytes that this method holds at once; 0 if it checks its own, or takes few.
+        """Return the approximate bytes that this method takes; 0 if few, or if it checks its memory itself.
 
         Args:
             trace: Trace returned by `aw.trace` or `aw.from_attentions`, or a MixingMap.
@@ -129,7 +134,7 @@ class Method:
 
     @contextmanager
     def in_room(self, trace: Any, stack: str | None, *, force: bool) -> Iterator[None]:
-        """Raise ValueError, with what to do, if memory is too short, before the method runs or when it fails.
+        """Raise ValueError, with a remedy, if memory is too short, before the method runs or when it fails.
 
         With `force`, nothing is refused for its memory.
         """
@@ -166,7 +171,7 @@ def default_stack(trace: Any) -> str:
     return str(getattr(trace, "default_stack", None) or getattr(trace, "stack", "self"))
 
 
-# Packages of methods; the last stands above this one, on the removal of elements.
+# Packages of methods; the last, on the removal of elements, is in a layer above this package.
 _HOMES = (
     "attnwidgets.explanations.mixing",
     "attnwidgets.explanations.attribution",
@@ -189,7 +194,7 @@ def method(
     takes: Takes | None = None,
     former: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> Callable[[Callable[Concatenate[T, P], R]], OfTraces[T, P, R]]:
-    """Register a function as the method `name`; unknown keywords are refused with the nearest valid one.
+    """Register a function as the method `name`; unknown keywords are refused with the nearest valid keyword.
 
     Called with a list of traces it returns a list of results, in the same order.
     Calls that do not fit into memory are refused as well, unless `force=True`, which every method accepts.
@@ -200,11 +205,11 @@ def method(
         question: The question that it answers, under which menus list it.
         gist: Its answer in a few words of the reader's: "which words each head reads".
         paper: The publication.
-        needs: What the trace must have: names in `requirements.NEEDS`, or a `Need` of the method's own.
+        needs: The requirements on the trace: names in `requirements.NEEDS`, or a new `Need`.
         returns: The kind of result, with its axes; begins with MixingMap or Attributions.
-        cost: The passes it takes beyond the recorded one, in words.
+        cost: The passes it takes beyond the recorded pass, in words.
         speed: About how long they take for a short text: "instant", "seconds" or "minutes".
-        takes: Estimates the bytes held at once from sizes; None if it checks its own memory, or takes little.
+        takes: Estimates its bytes from sizes; None if it checks its memory itself, or takes little.
         former: Lets it take its former keywords, with a warning.
 
     Raises:
@@ -213,7 +218,7 @@ def method(
 
     def register(function: Callable[Concatenate[T, P], R]) -> OfTraces[T, P, R]:
         @functools.wraps(documented(function))
-        def of_one(*args: Any, **kwargs: Any) -> R:
+        def checked_call(*args: Any, **kwargs: Any) -> R:
             takes_force = "force" in inspect.signature(function).parameters
             force = bool(kwargs.get("force") if takes_force else kwargs.pop("force", False))
             require_known(name, function, kwargs)
@@ -222,12 +227,12 @@ def method(
             with entry.in_room(trace, stack if isinstance(stack, str) else None, force=force):
                 return function(*args, **kwargs)
 
-        checked: Any = takes_lists(of_one)  # the signature of `function`
+        checked: Any = takes_lists(checked_call)  # the signature of `function`
         checked = checked if former is None else former(checked)
-        other = _METHODS.get(name)
-        if other is not None and other.function.__module__ != function.__module__:
+        earlier = _METHODS.get(name)
+        if earlier is not None and earlier.function.__module__ != function.__module__:
             raise ValueError(
-                f"method {name!r} is registered by {other.function.__module__}; choose another name."
+                f"method {name!r} is registered by {earlier.function.__module__}; choose another name."
             )
         requirements = resolve_needs(needs)
         words = "; ".join(need.words for need in requirements)
@@ -258,14 +263,14 @@ def require_known(name: str, function: Callable[..., Any], keywords: Iterable[st
 
 
 def require_attention(entry: Method, trace: Any) -> None:
-    """Raise UnsupportedModelError if a method needs attention and a trace has none; says what needs none."""
+    """Raise UnsupportedModelError if a method needs attention and a trace has none; lists the others."""
     table = getattr(trace, "stack_table", None)
     if not table or any(stack.layers for stack in table.values()):
         return
     reason = entry.refusal(trace)
     if not reason or all(need.name not in OF_ATTENTION for need in entry.requirements):
         return
-    able = [other.name for other in methods(trace) if not other.refusal(trace)]
+    able = [candidate.name for candidate in methods(trace) if not candidate.refusal(trace)]
     raise UnsupportedModelError(
         f"{entry.name} {reason}; {listed(able) or 'no method'} {'need' if len(able) > 1 else 'needs'} "
         f"no attention"
@@ -273,7 +278,7 @@ def require_attention(entry: Method, trace: Any) -> None:
 
 
 def put(entry: Method) -> None:
-    """Add a user's method, in place of one of the same name."""
+    """Add a user's method, which replaces a method of the same name."""
     _METHODS[entry.name] = entry
 
 
@@ -337,11 +342,11 @@ def explain(trace: Any, name: str, /, **options: Any) -> Explanation | list[Expl
     Args:
         trace: Trace returned by `aw.trace`; methods that read a map also accept a MixingMap.
         name: A name in `aw.methods()`.
-        options: The method's own keywords, and `force=True` to run it even if memory may be too short.
+        options: The method's keywords, and `force=True` to run it even if memory may be too short.
 
     Returns:
-        What the method returns: a MixingMap or Attributions; for a list of traces, a list of them in the same
-        order. So does every method of `aw.methods()` that is called by its own name.
+        The method's result: a MixingMap or Attributions; for a list of traces, a list of results in the same
+        order. The functions of `aw.methods()` return the same when they are called directly.
 
     Raises:
         ValueError: If the method is unknown (the message names the nearest and lists all), or memory is too
@@ -365,7 +370,7 @@ class MethodTable:
         by_name: Methods by name.
         refusals: For a given trace: by name, "" or why the method cannot explain it.
         memory: For a given trace: by name, the approximate bytes that the method takes; 0 if it is little, or
-            the method checks its own memory.
+            the method checks its memory itself.
     """
 
     def __init__(

@@ -1,4 +1,9 @@
-"""Requirements of methods on a trace, by name, and estimates of their memory from its sizes."""
+"""Requirements of methods on a trace, by name, and estimates of their memory from its sizes.
+
+The check of a `Need` takes a trace and a stack and returns the missing part in words, or "". Checks build on
+each other by `_after`: the second runs only if the first finds nothing missing. `NEEDS` lists the
+requirements by name.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,7 @@ _DOUBLE = 8
 
 @dataclass(frozen=True)
 class Need:
-    """One requirement of a method.
+    """A requirement of a method.
 
     Attributes:
         name: Its name in `@method(needs=...)`.
@@ -50,7 +55,7 @@ def resolve_needs(needs: str | Need | tuple[str | Need, ...]) -> tuple[Need, ...
     """Return requirements by name; a `Need` stays as it is.
 
     Raises:
-        ValueError: For an unknown name; the message lists the names there are.
+        ValueError: For an unknown name; the message lists the names.
     """
     return tuple(_resolve(need) for need in (needs if isinstance(needs, tuple) else (needs,)))
 
@@ -97,7 +102,7 @@ def is_map(shown: Any) -> bool:
 
 
 def _after(first: Check) -> Callable[[Check], Check]:
-    """Let a check run only if another one finds nothing missing."""
+    """Let a check run only if `first` finds nothing missing."""
     return lambda check: lambda trace, stack: first(trace, stack) or check(trace, stack)
 
 
@@ -236,15 +241,15 @@ def _every_state(trace: Any, stack: str) -> str:
 
 
 @_after(_attends_to_itself)
-def _own_sequence(trace: Any, stack: str) -> str:
+def _one_sequence(trace: Any, stack: str) -> str:
     reads_other = stack == "decoder" and "cross" in trace.stacks
     return "and the blocks of stack 'decoder' also read another sequence" if reads_other else ""
 
 
-_own_blocks = _after(_blocks)(_own_sequence)
+_one_sequence_blocks = _after(_blocks)(_one_sequence)
 
 
-def _own_tokens(_: Any, stack: str) -> str:
+def _stack_tokens(_: Any, stack: str) -> str:
     return "and those of stack 'cross' are another's" if stack == "cross" else ""
 
 
@@ -284,15 +289,15 @@ NEEDS = {
         Need("model", "the model", _model),
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
         Need("every block", "a model that mixes tokens by recorded attention alone", _every_block),
-        Need("own sequence", "a stack whose blocks read one sequence", _own_sequence),
+        Need("own sequence", "a stack whose blocks read one sequence", _one_sequence),
         Need("recorded mixing", "the model, with its attention or other mixing recorded", _recorded_mixing),
         Need("mixing", "a model whose mixing of tokens was recorded", _mixing),
         Need("mixers", "blocks that mix tokens without attention", _mixers),
         Need("every mixer", "a model of which all mixing of tokens was recorded", _every_mixer),
         Need("every state", "a model in which every block mixes tokens", _every_state),
         Need("blocks", "a model whose blocks are described", _blocks),
-        Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
-        Need("own tokens", "a stack with tokens of its own", _own_tokens),
+        Need("own blocks", "a model whose blocks are described and read one sequence", _one_sequence_blocks),
+        Need("own tokens", "a stack with tokens of its own", _stack_tokens),
         Need("embeddings", "embeddings of its tokens", _embeddings),
         Need("logits", "a model with a head", _logits),
         Need("target", "a target", _target),
@@ -318,8 +323,8 @@ class Sizes:
         heads: Largest number of heads of a layer; 1 without a head axis.
         queries: Number of queries.
         keys: Number of keys.
-        bytes: Bytes of one number: 4 or 8.
-        device: Device of the model; None without one.
+        bytes: Bytes of a number: 4 or 8.
+        device: Device of the model; None without a model.
     """
 
     layers: int
@@ -331,12 +336,12 @@ class Sizes:
 
     @property
     def matrix(self) -> int:
-        """Bytes of one matrix [query, key]."""
+        """Bytes of a matrix [query, key]."""
         return self.queries * self.keys * self.bytes
 
     @property
     def double(self) -> int:
-        """Bytes of one matrix [query, key] in float64."""
+        """Bytes of a matrix [query, key] in float64."""
         return self.queries * self.keys * _DOUBLE
 
 

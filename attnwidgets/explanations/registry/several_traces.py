@@ -35,36 +35,36 @@ def takes_lists(function: Callable[Concatenate[T_contra, P], R]) -> OfTraces[T_c
     first = next(iter(inspect.signature(function).parameters))
 
     @functools.wraps(function)
-    def of_one_or_several(*args: Any, **kwargs: Any) -> Any:
-        given = args[0] if args else kwargs.get(first)
-        if not are_several(given):
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        traces = args[0] if args else kwargs.get(first)
+        if not are_several(traces):
             return function(*args, **kwargs)
         options = {name: value for name, value in kwargs.items() if name != first}
-        return for_each(function.__name__, lambda one: function(one, *args[1:], **options), given)
+        return for_each(function.__name__, lambda trace: function(trace, *args[1:], **options), traces)
 
-    made: OfTraces[T_contra, P, R] = of_one_or_several
-    return made
+    takes_either: OfTraces[T_contra, P, R] = wrapper
+    return takes_either
 
 
-def are_several(given: Any) -> TypeGuard[Sequence[Any]]:
-    """Return whether a function of a trace was given a list of them, or of explanations."""
-    return isinstance(given, (list, tuple)) and (not given or any(map(_is_one, given)))
+def are_several(value: Any) -> TypeGuard[Sequence[Any]]:
+    """Return whether an argument is a list of traces, or of explanations."""
+    return isinstance(value, (list, tuple)) and (not value or any(map(_is_explained, value)))
 
 
 def for_each(name: str, function: Callable[[Any], R], traces: Sequence[Any]) -> list[R]:
-    """Return what a function returns for each of several traces, under a progress bar.
+    """Return the results of a function for several traces, under a progress bar.
 
     Args:
-        name: What the bar says.
-        function: Takes one trace.
+        name: Label of the bar.
+        function: Takes a trace.
         traces: Traces or explanations.
 
     Raises:
-        TypeError: If one is neither; the message names its index.
-        Exception: What the function raises, with the index of the trace before its message.
+        TypeError: If an element is neither; the message names its index.
+        Exception: The function's error, with the index of the trace before its message.
     """
     for number, trace in enumerate(traces):
-        if not _is_one(trace):
+        if not _is_explained(trace):
             raise TypeError(f"traces[{number}] is a {type(trace).__name__}, not a trace")
     return [_result(function, trace, number) for number, trace in enumerate(progress(traces, desc=name))]
 
@@ -78,5 +78,5 @@ def _result(function: Callable[[Any], R], trace: Any, number: int) -> R:
         raise
 
 
-def _is_one(given: Any) -> bool:
-    return is_trace(given) or isinstance(given, Explanation)
+def _is_explained(value: Any) -> bool:
+    return is_trace(value) or isinstance(value, Explanation)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
-_OF_ONE = ("conservation", "parts", "change")
-"""What the provenance says of the numbers of one text."""
+_SINGLE_TEXT = ("conservation", "parts", "change")
+"""Entries of the provenance that describe the numbers of a single text."""
 
 
 class Aligned:
@@ -35,7 +35,7 @@ class Aligned:
 
     Args:
         first: A MixingMap or Attributions.
-        other: The same of another text.
+        other: A result of the same kind, of another text.
 
     Raises:
         TypeError: They are of different kinds.
@@ -45,9 +45,11 @@ class Aligned:
     def __init__(self, first: Any, other: Any) -> None:
         if not isinstance(other, type(first)):
             raise TypeError(f"other is {type(other).__name__}; a {first.kind} is compared with another one.")
-        for name, item, two in _traits(first, other):
-            if item != two:
-                raise ValueError(f"other has the {name} {_said(two)}, this one {_said(item)}{_hint(name)}.")
+        for name, trait, other_trait in _traits(first, other):
+            if trait != other_trait:
+                raise ValueError(
+                    f"other has the {name} {_spoken(other_trait)}, this one {_spoken(trait)}{_hint(name)}."
+                )
         self.sides = (first, other)
         self._by: Any = "character" if _models(first) != _models(other) else "element"
 
@@ -66,7 +68,7 @@ class Aligned:
         return align(first.query, other.query, first.unit, by=self._by)
 
     def vectors(self) -> tuple[Float, Float]:
-        """Return the values of two attributions by column [target?, column]; 0 where a text has nothing."""
+        """Return the values of two attributions by column [target?, column]; 0 where a text lacks one."""
         first, other = (
             sum_groups(item.values, self.keys.groups(side)) for side, item in enumerate(self.sides)
         )
@@ -90,7 +92,7 @@ class Aligned:
         members = [i for column in columns for i in groups[column]]
         ends = np.cumsum([0, *(len(groups[column]) for column in columns)]).tolist()
         pieces = tuple(tuple(range(*span)) for span in pairwise(ends))
-        # Without a query there, the row of any other gives the shape.
+        # Without a query in these columns, row 0 gives the shape.
         values = self.sides[side].rows(layer, heads, members or [0])
         if not members:
             values = values[..., :0, :]
@@ -100,7 +102,7 @@ class Aligned:
         """Return the first less the other, as an explanation whose elements are the columns."""
         first, other = self.sides
         history = plain(first.provenance)
-        for name in _OF_ONE:
+        for name in _SINGLE_TEXT:
             history.pop(name, None)
         if all("conservation" in side.provenance for side in self.sides):
             history["conservation"] = {}
@@ -116,21 +118,21 @@ class Aligned:
         }
         keys = axis_of(self.keys)
         if isinstance(first, Attributions):
-            one, two = self.vectors()
+            values, other_values = self.vectors()
             rests = (first.residual, other.residual)
-            known = None not in rests
+            has_residuals = None not in rests
             return Attributions(
-                one - two,
+                values - other_values,
                 axis=keys,
                 target=first.target,
                 foil=first.foil,
-                residual=np.subtract(*map(np.asarray, rests)).tolist() if known else None,
+                residual=np.subtract(*map(np.asarray, rests)).tolist() if has_residuals else None,
                 **common,
             )
 
         def rows(layer: int, heads: Sequence[int] | None, columns: Sequence[int]) -> Float:
-            one, two = self.rows(layer, heads, columns)
-            return one - two
+            values, other_values = self.rows(layer, heads, columns)
+            return values - other_values
 
         everything = range(len(self.queries))
         queries = keys if self.queries is self.keys else axis_of(self.queries)
@@ -166,13 +168,13 @@ def _label(alignment: Alignment, column: int) -> str:
 
 
 def _traits(first: Any, other: Any) -> list[tuple[str, Any, Any]]:
-    """Return what two explanations must have in common, by name."""
+    """Return the properties in which two explanations must agree, as (name, of the first, of the other)."""
     names = ["method", "unit", "stack"]
     names += ["targets", "foil"] if isinstance(first, Attributions) else ["layers", "heads"]
     return [(name.rstrip("s"), getattr(first, name), getattr(other, name)) for name in names]
 
 
-def _said(value: Any) -> str:
+def _spoken(value: Any) -> str:
     return listed(value) if isinstance(value, tuple) else repr(value)
 
 

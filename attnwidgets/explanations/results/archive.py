@@ -1,4 +1,9 @@
-"""Saved explanations: safetensors and JSON, checked and opened again without pickle, torch or the model."""
+"""Saved explanations: safetensors and JSON, checked and opened again without pickle, torch or the model.
+
+`save` writes the JSON and the arrays of `to_description`, and `load` reads both. Before an explanation is
+restored, `require_described` compares the JSON with the typed dictionaries below, so that the error about a
+damaged file names the field.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +53,7 @@ class ArchiveError(ValueError):
 
 
 class Described(Protocol):
-    """A result that a file can hold."""
+    """A result that can be saved."""
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and its arrays."""
@@ -59,7 +64,7 @@ def save(explanation: Described, path: str | Path) -> Path:
 
     Args:
         explanation: A MixingMap, Attributions, Why, ...
-        path: A name with a suffix (`map.safetensors`) gives one file with the JSON in its metadata; a name
+        path: A name with a suffix (`map.safetensors`) gives a file with the JSON in its metadata; a name
             without one gives a folder of `explanation.json` and `values.safetensors`, which suits git better.
             `.html`, `.pdf`, `.svg`, `.png` and `.csv` are for reading and are not loaded again.
 
@@ -313,36 +318,36 @@ def require_described(described: Mapping[str, Any]) -> None:
     _require(described, _Described, "the description")
 
 
-def _require(value: Any, hint: Any, place: str) -> None:
+def _require(value: Any, hint: Any, field: str) -> None:
     """Raise a ValueError if a value from JSON does not have the hinted type."""
     if get_origin(hint) in (Union, UnionType):
-        _require_any(value, get_args(hint), place)
+        _require_any(value, get_args(hint), field)
     elif not _is(value, hint):
-        raise ValueError(f"{place} is {value!r:.60}")
+        raise ValueError(f"{field} is {value!r:.60}")
     elif is_typeddict(hint):
         for name, part in get_type_hints(hint).items():
             if name in value or name in hint.__required_keys__:
-                _require(value.get(name), part, f"{name!r} of {place}")
+                _require(value.get(name), part, f"{name!r} of {field}")
     elif get_origin(hint) is Mapping:
         for name, item in value.items():
-            _require(item, get_args(hint)[1], f"{name!r:.40} of {place}")
+            _require(item, get_args(hint)[1], f"{name!r:.40} of {field}")
     elif get_origin(hint) is tuple:
-        _require_items(value, get_args(hint), place)
+        _require_items(value, get_args(hint), field)
 
 
-def _require_items(values: list[Any], hints: tuple[Any, ...], place: str) -> None:
+def _require_items(values: list[Any], hints: tuple[Any, ...], field: str) -> None:
     hints = hints[:1] * len(values) if hints[-1] is ... else hints
     if len(hints) != len(values):
-        raise ValueError(f"{place} has {len(values)} entries instead of {len(hints)}")
+        raise ValueError(f"{field} has {len(values)} entries instead of {len(hints)}")
     for index, (value, hint) in enumerate(zip(values, hints, strict=True)):
-        _require(value, hint, f"{place}[{index}]")
+        _require(value, hint, f"{field}[{index}]")
 
 
-def _require_any(value: Any, hints: tuple[Any, ...], place: str) -> None:
+def _require_any(value: Any, hints: tuple[Any, ...], field: str) -> None:
     for hint in hints[:-1]:
         with suppress(ValueError):
-            return _require(value, hint, place)
-    return _require(value, hints[-1], place)
+            return _require(value, hint, field)
+    return _require(value, hints[-1], field)
 
 
 def _is(value: Any, hint: Any) -> bool:

@@ -1,9 +1,8 @@
 """Arrays from any library as numpy, without torch; reductions over heads, layers, rows and columns.
 
-Vectors of a matrix: one row, or columns or rows reduced, with or without the diagonal.
-
-They make maps comparable with attributions: the row of the token that predicts, how much every token is read
-by all others (column sum or mean), how much every token draws in (row sum).
+A matrix [query, key] becomes a vector by a single row, or by a reduction of its rows or columns, with or
+without the diagonal. Vectors make maps comparable with attributions: the row of the token that predicts, how
+much every token is read by all others (column sum or mean), how much every token draws in (row sum).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def as_floats(array: Any, dtype: str | None = None) -> Array:
 
     Args:
         array: The numbers; an array or CPU tensor that has the dtype already is not copied.
-        dtype: "float32" or "float64"; by default float64 if the numbers are float64 already (as Python's own
+        dtype: "float32" or "float64"; by default float64 if the numbers are float64 already (as Python's
             floats are), else float32.
     """
     array = as_array(array)
@@ -61,14 +60,14 @@ def read_only(array: Array) -> Array:
     return view
 
 
-def require_finite(array: Array, what: str) -> None:
+def require_finite(array: Array, name: str) -> None:
     """Raise ValueError if `array` holds NaN or infinity; the message counts them and names the first."""
     finite = np.isfinite(array)
     if not finite.all():
         bad = np.argwhere(~finite)
-        place = ", ".join(str(int(i)) for i in bad[0])
+        index = ", ".join(str(int(i)) for i in bad[0])
         raise ValueError(
-            f"{what} holds {len(bad)} values that are NaN or infinite (first at [{place}]); "
+            f"{name} holds {len(bad)} values that are NaN or infinite (first at [{index}]); "
             "check the model's output or mask before explaining it."
         )
 
@@ -80,7 +79,7 @@ def reduce_first(array: Any, how: Reduction) -> Any:
     reduction, array = reduction_name(how), np.asarray(array)
     if reduction == "max":
         return array.max(axis=0).astype(np.float64)
-    # Added up in float64, without a copy of all of it.
+    # Summed in float64, without a copy of the whole array in it.
     return getattr(array, reduction)(axis=0, dtype=np.float64)
 
 
@@ -88,7 +87,7 @@ def reduction_name(how: Reduction) -> str:
     """Return the name of a reduction.
 
     Raises:
-        ValueError: If it is neither known nor a function.
+        ValueError: If it is neither a reduction's name nor a function.
     """
     if callable(how):
         return str(getattr(how, "__name__", type(how).__name__))
@@ -126,7 +125,7 @@ def vector_of(source: LazyLayers, how: Scheme, query: int | str | None, *, diago
 
 
 def row(source: LazyLayers, query: int | str | None, *, diagonal: bool) -> Vector:
-    """Return how to read one query's row.
+    """Return the vector that reads the row of a query.
 
     Raises:
         ValueError: If no query is named, none or several have the label, or the matrix has no diagonal.
@@ -148,7 +147,7 @@ def row(source: LazyLayers, query: int | str | None, *, diagonal: bool) -> Vecto
 
 
 def reduced(source: LazyLayers, axis: Literal["query", "key"], how: Reduction, *, diagonal: bool) -> Vector:
-    """Return how to reduce queries (to one value per key) or keys (to one value per query).
+    """Return the vector that reduces queries (a value for every key) or keys (a value for every query).
 
     Raises:
         ValueError: If the reduction is unknown, or the matrix has no diagonal.

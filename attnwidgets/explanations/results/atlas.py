@@ -1,4 +1,4 @@
-"""Thumbnails of a map: every layer and head in one matrix."""
+"""Thumbnails of a map: every layer and head in a matrix."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _THUMBNAIL = 48  # cells of a side
 
 @dataclass(frozen=True)
 class Atlas:
-    """Thumbnails of every layer and head in one matrix.
+    """Thumbnails of every layer and head in a matrix.
 
     Attributes:
         values: The thumbnails, a row for every layer and a column for every head; NaN between them.
-        rows: Places of the layers.
-        columns: Places of the heads.
+        rows: Row of the centre of each layer's thumbnails [layer].
+        columns: Column of the centre of each head's thumbnails [head].
         ratio: Height of a thumbnail by its width.
         note: How they are scaled, in words.
     """
@@ -40,13 +40,13 @@ def atlas_of(
     common: bool = False,
     kept: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None,
 ) -> Atlas:
-    """Return thumbnails, max-pooled and each scaled to its own largest value, so that patterns show.
+    """Return thumbnails, max-pooled and each scaled to its largest value, so that patterns show.
 
     Masked cells, keys that were not compared and pruned heads stay empty.
 
     Args:
         shown: A map.
-        common: Whether all thumbnails share one scale.
+        common: Whether all thumbnails share a scale.
         kept: Which queries and which keys they show; None: all.
     """
 

@@ -1,4 +1,8 @@
-"""Attributions: how much every element of the input speaks for a target."""
+"""Attributions: how much every element of the input speaks for a target.
+
+`select`, `reduce` and `to` return new attributions, made by `_derive`. A coarser unit sums the values of its
+pieces (`units.py`). The map of every layer, if the method has a map, goes along.
+"""
 
 from __future__ import annotations
 
@@ -44,16 +48,16 @@ class Attributions(Explanation):
 
     Args:
         values: [source] or [target, source]; copied.
-        axis: The axis of the sources, or their labels.
-        target: What the values speak for, in words ("positive", " Paris"); a sequence of them if values has
+        target: Label of the explained target ("positive", " Paris"); a sequence of labels if values has a
+            target axis.
             a target axis.
-        foil: What the target is contrasted with, if anything.
-        residual: The target's score less the sum of the values, if the method is meant to conserve it; one
+        foil: Label of the alternative that the target is contrasted with, or None.
+        residual: The target's score less the sum of the values, if the method is meant to conserve it; a
             number, or one for each target.
-        map: The method's map of every layer, if it has one; saved and read by coarser units along with the
+        map: The method's map of every layer, or None; saved and read by coarser units along with the
             values.
         reach: How many of the axis' first tokens each target depends on, if others follow (as in generated
-            text): one number, or one for each target. Values beyond it are 0, and no view paints them.
+            text): a number, or one for each target. Values beyond it are 0, and no view paints them.
         unit: The unit of the axis.
         method: Name of the method.
         stack, provenance, trace_id, warning, predictions, dtype: See `Explanation`.
@@ -156,7 +160,7 @@ class Attributions(Explanation):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets' labels; one empty label if no target was named."""
+        """The targets' labels; an empty label if no target was named."""
         return self.target if isinstance(self.target, tuple) else (self.target or "",)
 
     @property
@@ -184,7 +188,7 @@ class Attributions(Explanation):
         return [*(sums if len(sums) == 1 else []), *super()._remarks()]
 
     def select(self, target: int | str) -> Attributions:
-        """Return the attributions of one target, by its number or its label.
+        """Return the attributions of a target, by its number or its label.
 
         Raises:
             IndexError: If the target does not exist; the message lists the targets.
@@ -203,7 +207,7 @@ class Attributions(Explanation):
         return self._derive(self._values[row], "", target=self.targets[row], residual=residual, reach=reach)
 
     def reduce(self, axis: Literal["target"], how: Reduction) -> Attributions:
-        """Return one row of attributions reduced over the targets.
+        """Return a row of attributions reduced over the targets.
 
         Raises:
             ValueError: Without a target axis, or if the reduction is unknown.
@@ -250,8 +254,8 @@ class Attributions(Explanation):
 
         Raises:
             TypeError: For spans that are not pairs of numbers.
-            ValueError: If the unit is unknown, finer than the present one, or does not divide the tokens: one
-                lies in no span or in several, or a span leaves the axis.
+            ValueError: If the unit is unknown, finer than the present one, or does not divide the tokens: a
+                token lies in no span or in several, or a span leaves the axis.
         """
         if not isinstance(unit, str):
             unit = new_unit(unit, self.axis, self.unit, "source")
@@ -269,13 +273,13 @@ class Attributions(Explanation):
         return self._derive(sum_groups(self._values, groups), step, unit=unit, map=coarser)
 
     def value(self, source: int | str, *, target: int | str | None = None, unit: str | None = None) -> float:
-        """Return one number, the one that a view shows for this element.
+        """Return the number that a view shows for an element.
 
         Args:
             source: Number of the element, from 0, counted in `unit`; negative numbers count from the last. Or
                 its label, if it occurs once, or "first", "last" or "cls".
-            target: Number or label of the target; may be left out if there is only one.
-            unit: Unit of the elements, see `to`; None: these attributions' own.
+            target: Number or label of the target; optional if there is a single target.
+            unit: Unit of the elements, see `to`; None: the attributions' unit.
 
         Raises:
             IndexError: If the element or target does not exist.
@@ -306,7 +310,7 @@ class Attributions(Explanation):
         """Return a matplotlib figure: a strip of highlighted tokens for every target.
 
         Args:
-            target: Number or label of one target; all by default.
+            target: Number or label of a target; all by default.
             ax: Axes to draw into, instead of a new figure.
             title: Heading; by default the method and the operations on its numbers.
             cmap: Colour map; by default paper to ink; for signed values orange (for) and violet (against).
@@ -368,9 +372,9 @@ class Attributions(Explanation):
 
 def _coarser(by_layer: MixingMap, unit: Unit) -> MixingMap:
     """Return a map by a given unit of its keys, and of its queries if they are the same tokens."""
-    own = by_layer.query_unit
-    same = own.spans == by_layer.key_unit.spans
-    return by_layer.to(unit if same else (dataclasses.replace(own, name=unit.name), unit))
+    query_unit = by_layer.query_unit
+    same = query_unit.spans == by_layer.key_unit.spans
+    return by_layer.to(unit if same else (dataclasses.replace(query_unit, name=unit.name), unit))
 
 
 def _numbers(residual: Any) -> float | tuple[float, ...] | None:

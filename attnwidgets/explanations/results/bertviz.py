@@ -40,7 +40,7 @@ def to_bertviz(
         not 0, 1, ..., also include_layers, so that they keep their numbers. bertviz counts heads from 0.
 
     Raises:
-        ValueError: If the map is too large (says what to do), has negative values, or its layers have
+        ValueError: If the map is too large, has negative values, or its layers have
             different numbers of heads.
     """
     import torch

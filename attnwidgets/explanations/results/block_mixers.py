@@ -1,4 +1,4 @@
-"""What the layers and heads of a map stand for, in models whose blocks do not all mix tokens by attention."""
+"""The token mixers behind a map's layers and heads, in models whose blocks do not all use attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Group = tuple[str, int, int, str]
 
 ALL_CHANNELS = "all channels"
-"""The name of what stands in the place of a head, in a block without heads."""
+"""Label of a mixer without heads, which has a single matrix in a map."""
 
 _FORGETTING = "forgetting by tokens in between is part of each value"
 _VALUES = {
@@ -30,13 +30,13 @@ _DIFFERENCE = "weight of one softmax less a multiple of that of another; a row d
 
 @dataclass(frozen=True)
 class HeadGroup:
-    """Some heads of a block, or what stands in their place.
+    """Heads of a block that mix tokens alike, or a mixer without heads.
 
     Attributes:
         kind: How they mix tokens: "attention", "gated delta rule", ...
-        heads: Their number; 0 for a mixer without heads, which takes the place of one.
+        heads: Number of heads; 0 for a mixer without heads, which has a single matrix.
         reach: How many tokens back a convolution reads; 0 for any other mixer.
-        fixed: Why they cannot be ablated one by one, by the numbers of the map, or "".
+        fixed: Why single heads cannot be ablated by their numbers in the map, or "".
     """
 
     kind: str
@@ -57,13 +57,13 @@ class HeadGroup:
 
 @dataclass(frozen=True)
 class BlockMixers:
-    """The heads of one block, in the order of its maps. Its twin is js/src/views/base/mixers.ts."""
+    """The heads of a block, in the order of its maps. Its twin is js/src/views/base/mixers.ts."""
 
     groups: tuple[HeadGroup, ...]
 
     @property
     def n_heads(self) -> int:
-        """Number of its matrices: one for each head, and one for each mixer without heads."""
+        """Number of matrices: a mixer without heads has one."""
         return sum(max(group.heads, 1) for group in self.groups)
 
     def _of(self, head: int | str) -> tuple[HeadGroup, ...]:
@@ -78,7 +78,7 @@ class BlockMixers:
         return " and ".join(dict.fromkeys(group.name for group in self._of(head)))
 
     def is_headless(self, head: int | str) -> bool:
-        """Return whether all channels of a mixer stand in the place of a head."""
+        """Return whether a matrix of the block belongs to a mixer without heads."""
         return all(not group.heads for group in self._of(head))
 
     def fixed(self, head: int) -> str:
@@ -86,15 +86,15 @@ class BlockMixers:
         return self._of(head)[0].fixed
 
     def attends(self, head: int) -> bool:
-        """Return whether a head is one of attention."""
+        """Return whether a head is an attention head."""
         return self._of(head)[0].attends
 
     def words(self, head: int | str, base: int = 0) -> str:
-        """Return "head 3", or what stands in its place; "" for "-"."""
+        """Return "head 3", or the label of a mixer without heads; "" for "-"."""
         return ALL_CHANNELS if head != "-" and self.is_headless(head) else head_words(head, base)
 
     def meaning(self, head: int | str, measure: str) -> str:
-        """Return what a value of `mixing` is, in words; "" for attention weights, which are shares of a row.
+        """Return the meaning of a value of `mixing`; "" for attention weights, which are shares of a row.
 
         Args:
             head: The head, or a reduction over heads.
@@ -146,18 +146,15 @@ def _fixed(mixer: Mixer, stack: str, is_shifted: bool) -> str:
     if is_shifted:
         return "it is the difference of two heads, which can be knocked out one by one in a map of attention"
     if not mixer.heads:
-        return f"{_article(mixer.kind)} {mixer.kind} has channels and not heads"
+        article = "an" if mixer.kind[0] in "aeiou" else "a"
+        return f"{article} {mixer.kind} has channels and not heads"
     if mixer.stack not in ("", stack):
         return f"it belongs to the stack {mixer.stack!r}, in whose maps it can be knocked out"
     return ""
 
 
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"
-
-
 def mixers_of(explanation: Any) -> dict[int, BlockMixers]:
-    """Return what the heads of every layer of a map are, by the layer's number; {} for ordinary models."""
+    """Return the mixers of every layer of a map, by the layer's number; {} if all are attention."""
     described: Mapping[str, Any] = getattr(explanation, "provenance", {}).get("mixers") or {}
     return {
         int(number): BlockMixers(tuple(HeadGroup(*group) for group in groups))

@@ -32,19 +32,19 @@ def sums_of(attributions: Attributions) -> list[str]:
 
 
 def accounts_of(attributions: Attributions) -> list[str]:
-    """Return in a sentence for every target how much of it the elements have; [] if nothing is conserved."""
+    """Return a sentence for every target on how much of it the elements have; [] without a residual."""
     totals, rests = _sums(attributions)
     others = _other_stack(attributions, totals)
     return [_account(*parts, attributions) for parts in zip(totals, rests, others, strict=True)]
 
 
 def balance_of(attributions: Attributions) -> list[tuple[float, float]]:
-    """Return for every target what the tokens hold and what no token holds; [] if nothing is conserved."""
+    """Return for every target the sum over its tokens and the rest; [] if nothing is conserved."""
     return [(float(total), float(rest)) for total, rest in zip(*_sums(attributions), strict=True)]
 
 
 def verdict_of(attributions: Attributions) -> str:
-    """Return why no token has part of the relevance, and the verdict on the architecture; "" without one."""
+    """Return why no token has part of the relevance, and the verdict on the architecture, or ""."""
     conservation: Mapping[str, Any] = attributions.provenance.get("conservation") or {}
     verdict = str(conservation.get("verdict", ""))
     sinks = _other_sinks(attributions.provenance.get("options") or {})
@@ -56,14 +56,14 @@ def verdict_of(attributions: Attributions) -> str:
 
 
 def _other_sinks(options: Mapping[str, Any]) -> str:
-    """Return what receives relevance besides tokens under the options of `aw.lrp`, or ""."""
+    """Return the sinks of relevance other than tokens under the options of `aw.lrp`, or ""."""
     some = " and ".join(name for name, receives in _optional_sinks(options) if receives)
     always = "the softmax of attention" if options.get("rule") == "attnlrp" else ""
     return ", and ".join(filter(None, (always, f"{some}, where a model has them," if some else "")))
 
 
 def _optional_sinks(options: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """Return what receives relevance in some models, and whether it does under these options."""
+    """Return parts that only some models have, and whether they receive relevance under these options."""
     return [
         ("biases", options.get("bias") == "absorb"),
         ("position embeddings", options.get("at") == "embedding"),
@@ -71,7 +71,7 @@ def _optional_sinks(options: Mapping[str, Any]) -> list[tuple[str, bool]]:
 
 
 def _sums(attributions: Attributions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sum of every target's values and the rest of its score [target]; empty without one."""
+    """Return the sum of every target's values and the rest of its score [target]; or empty."""
     if attributions.residual is None:
         return np.zeros(0), np.zeros(0)
     totals = np.atleast_2d(attributions.values).sum(-1, dtype=np.float64)
@@ -115,21 +115,21 @@ def _account(total: float, rest: float, other: float | None, attributions: Attri
 
 def _line(total: float, rest: float, other: float | None, attributions: Attributions) -> str:
     about = attributions.provenance
-    what = "change from the baseline" if "change" in about else "target"
+    explained = "change from the baseline" if "change" in about else "target"
     # Relevance that no token has is in the model; other methods miss a part.
     lacking = "with no token" if "conservation" in about else "missing"
     tokens = f"sum of the {_units(attributions)}"
     if other is None:
         return f"{_number(total)} ({tokens}); {_number(rest)} ({lacking})"
     if not other and _complete(total, rest):
-        return f"sums to the {what}, {_number(total + rest)} (missing {_number(rest, 1)})"
+        return f"sums to the {explained}, {_number(total + rest)} (missing {_number(rest, 1)})"
     terms = [(total, tokens), (rest, lacking)]
     if other:
         terms.insert(1, (other, "the other stack's tokens"))
     written = f"{_number(total)} ({tokens})" + "".join(
         f" {'−' if value < 0 else '+'} {_number(abs(value))} ({name})" for value, name in terms[1:]
     )
-    return f"{written} = {_number(total + other + rest)} ({what})"
+    return f"{written} = {_number(total + other + rest)} ({explained})"
 
 
 def _units(attributions: Attributions) -> str:

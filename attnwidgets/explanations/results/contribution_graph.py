@@ -25,10 +25,10 @@ _SIDES = ("residual", "mlp", "mlp_residual")
 class ContributionGraph(MixingMap):
     """A map of every head's reading of every token, with the other parts of the same sums.
 
-    The state of a token after attention consists of what heads read (this map) and of the residual connection
-    (`residual`): a row summed over heads and keys, plus its residual, is one. The state after the
-    feed-forward layer consists of that layer (`mlp`) and of what it is added to (`mlp_residual`): they sum to
-    one, too.
+    The state of a token after attention consists of the heads' reading (this map) and the residual connection
+    (`residual`): a row summed over heads and keys, plus its residual, is 1. The state after the
+    feed-forward layer consists of that layer (`mlp`) and of the state before it (`mlp_residual`): they sum to
+    1, too.
 
     Args:
         values: [layer, head, query, key]; copied.
@@ -61,8 +61,8 @@ class ContributionGraph(MixingMap):
         if self.heads is None:
             raise ValueError(f"values has shape {self.shape}; a graph needs [layer, head, query, key].")
         sides = []
-        for name, given in zip(_SIDES, (residual, mlp, mlp_residual), strict=True):
-            array = as_floats(given, self.dtype)
+        for name, shares in zip(_SIDES, (residual, mlp, mlp_residual), strict=True):
+            array = as_floats(shares, self.dtype)
             if array.shape != (n_layers, n_queries):
                 raise ValueError(
                     f"{name} has shape {array.shape}, and needs one number for every layer and query, "
@@ -81,7 +81,7 @@ class ContributionGraph(MixingMap):
         """Return a graph whose layers are computed on first use.
 
         Args:
-            layer_fn: Takes an original layer number, returns something with `attention` [head, query, key],
+            layer_fn: Takes an original layer number, returns an object with `attention` [head, query, key],
                 `residual`, `mlp` and `mlp_residual` [query], and `parallel`.
             **options: See `MixingMap.lazy`.
         """
@@ -103,7 +103,7 @@ class ContributionGraph(MixingMap):
         return read_only(np.stack([self.others(number)[_SIDES.index(name)] for number in self.layers]))
 
     def others(self, layer: int) -> Array:
-        """Return the residual, the feed-forward layer and its residual of one layer [3, query]."""
+        """Return the residual, the feed-forward layer and its residual of a layer [3, query]."""
         number = self.layers[position(layer, self.layers, "layer")]
         self.layer(number)
         return self._others[number]
@@ -145,16 +145,16 @@ class ContributionGraph(MixingMap):
 
         Args:
             target: The token, by its position in this graph's unit (negative: from the end) or its label if
-                it occurs once, or "first" or "cls"; by default the last one, which predicts the next.
+                it occurs once, or "first" or "cls"; by default the last token, which predicts the next.
             threshold: Smallest share of an edge, 0 to 1.
             renormalize: Whether the threshold applies to single parts (a head's reading of a token), the rest
-                of every sum is scaled to one, and every remaining edge counts; the default of the authors'
+                of every sum is scaled to 1, and every remaining edge counts; the default of the authors'
                 tool. Otherwise the threshold applies to edges.
-            per_head: Whether every head has an edge of its own; else heads are summed, as the authors do.
-            layer: Layer from whose output to follow; the last one by default.
+            per_head: Whether every head has a separate edge; else heads are summed, as the authors do.
+            layer: Layer from whose output to follow; the last by default.
 
         Returns:
-            Routes, with `nodes` (states of tokens), `edges`, and `.to_dataframe()` with one edge a row.
+            Routes, with `nodes` (states of tokens), `edges`, and `.to_dataframe()` with an edge in every row.
 
         Raises:
             IndexError: If the token or layer is out of range.
@@ -207,7 +207,7 @@ class ContributionGraph(MixingMap):
         return selected if head is not None else self._around(selected, lambda rows: rows)
 
     def _around(self, derived: MixingMap, change: Callable[[Any], Any]) -> ContributionGraph:
-        """Return a graph of a map derived from this one, with the other parts changed in the same way."""
+        """Return a graph of a map derived from this graph, with the other parts changed in the same way."""
 
         def measure(number: int) -> _Shares:
             return _Shares(derived.layer(number), change(self.others(number)), parallel=self.parallel)
@@ -240,7 +240,7 @@ class ContributionGraph(MixingMap):
 
 
 class _Shares:
-    """One layer's parts, as `ContributionGraph.lazy` reads them."""
+    """The parts of a layer, as `ContributionGraph.lazy` reads them."""
 
     def __init__(self, attention: Any, rows: Any, *, parallel: bool) -> None:
         self.attention = attention

@@ -54,16 +54,16 @@ def _describe_fields(item: TokenAxis | Unit | Message) -> dict[str, Any]:
 
 def restore_axis(described: Mapping[str, Any]) -> TokenAxis:
     """Return the axis that `describe_axis` described, without fields of a later version."""
-    units = {name: Unit(**_known_fields(Unit, unit)) for name, unit in described["units"].items()}
-    messages = tuple(Message(**_known_fields(Message, message)) for message in described.get("messages", ()))
-    axis = TokenAxis(**(_known_fields(TokenAxis, described) | {"units": units, "messages": messages}))
+    units = {name: Unit(**_fields_of(Unit, unit)) for name, unit in described["units"].items()}
+    messages = tuple(Message(**_fields_of(Message, message)) for message in described.get("messages", ()))
+    axis = TokenAxis(**(_fields_of(TokenAxis, described) | {"units": units, "messages": messages}))
     _check(axis)
     return axis
 
 
-def _known_fields(cls: type[TokenAxis | Unit | Message], described: Mapping[str, Any]) -> dict[str, Any]:
-    known = {field.name for field in dataclasses.fields(cls)}
-    return {name: _tuples(value) for name, value in described.items() if name in known}
+def _fields_of(cls: type[TokenAxis | Unit | Message], described: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(cls)}
+    return {name: _tuples(value) for name, value in described.items() if name in names}
 
 
 def _check(axis: TokenAxis) -> None:
@@ -85,7 +85,7 @@ def _check(axis: TokenAxis) -> None:
 def _fills(unit: Unit) -> bool:
     """Return whether every cell of a unit's grid is one of its elements."""
     rows, columns = unit.grid or (0, 0)
-    if unit.cells is None:  # of an older file, in which patches follow what is special
+    if unit.cells is None:  # of an older file, in which patches follow special tokens
         return rows > 0 < columns and rows * columns <= len(unit)
     return sorted(cell for cell in unit.cells if cell is not None) == list(range(rows * columns))
 
@@ -97,13 +97,13 @@ def _tuples(value: Any) -> Any:
 
 
 class AxisWords(NamedTuple):
-    """Words about a map's rows and columns, kept in `provenance["axes"]` where they are others than these.
+    """Words for a map's rows and columns; `provenance["axes"]` stores those that differ from `READING`.
 
     Attributes:
-        row: What a row is.
-        column: What a column is.
-        verb: What an element of a row does to one of a column.
-        back: The same, seen from the column.
+        row: Noun for a row.
+        column: Noun for a column.
+        verb: Verb from an element of a row to an element of a column.
+        back: Verb in the other direction.
         question: A question about an element {} of a row.
         question_back: A question about an element {} of a column.
     """
@@ -117,7 +117,7 @@ class AxisWords(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, str]:
-        """The labels of a figure's rows and columns, with where a query takes from."""
+        """The labels of a figure's rows and columns, with the direction of attention."""
         return ("query (to)", "key (from)") if self == READING else self[:2]
 
 
@@ -126,5 +126,5 @@ TARGETS = AxisWords("target", "source", "draws on", "goes to", "What does {} dra
 
 
 def axis_words(shown: Explanation, default: AxisWords = READING) -> AxisWords:
-    """Return the words of a map, or `default` if it has none of its own."""
+    """Return the words of a map, or `default` if its provenance has none."""
     return AxisWords(*shown.provenance.get("axes", default))

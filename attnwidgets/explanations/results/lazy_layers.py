@@ -1,4 +1,9 @@
-"""LazyLayers, the base of MixingMap: layers that are computed on first use."""
+"""LazyLayers, the base of MixingMap: layers that are computed on first use.
+
+A function computes a layer by its number; layers are cached under a lock, so that each is computed once. If
+rows can be computed alone, large layers are read in blocks of rows, which are not cached. Facts that a method
+does not state (causal, stochastic, signed) are read from the values when they are needed first.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +42,8 @@ if TYPE_CHECKING:
     Readable = Callable[[int], Any]
     """Takes a layer's number; returns which keys each query may read [query, key], or None if unknown."""
 
-_LARGE = 2**25  # bytes from which a layer is read in blocks rather than kept
-_ROWS_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
+_LARGE = 2**25  # bytes from which a layer is read in blocks rather than cached
+_ROWS_SUM_TO_ONE = 1e-2  # rows in bfloat16 sum to 1 within a few thousandths
 
 
 class LazyLayers(Explanation):
@@ -50,7 +55,7 @@ class LazyLayers(Explanation):
         layers: Original layer numbers.
         heads: Original head numbers, or None without a head axis.
         runs_model: Whether computing a layer runs the model.
-        on_demand: Whether a layer runs the model or takes long, so that views compute only what they show.
+        on_demand: Whether a layer runs the model or takes long, so that views compute it only to show it.
     """
 
     query: TokenAxis
@@ -168,7 +173,7 @@ class LazyLayers(Explanation):
 
     @property
     def stochastic(self) -> bool:
-        """Whether values are shares: not negative, and rows sum to one (checked in one layer)."""
+        """Whether values are shares: not negative, and rows sum to 1 (checked in a single layer)."""
         if "stochastic" not in self._facts:
             first = self.layer((self.computed_layers or self.layers)[0])
             errors = np.abs(first.sum(axis=-1, dtype=np.float64) - 1.0)
@@ -186,7 +191,7 @@ class LazyLayers(Explanation):
 
     @property
     def sink(self) -> bool:
-        """Whether values are shares, and what a row lacks to one goes to a sink: to no element."""
+        """Whether values are shares of a row whose rest (1 less their sum) goes to no element."""
         return self._facts["sink"]
 
     def readable(self, layer: int) -> NDArray[np.bool_] | None:
@@ -197,7 +202,7 @@ class LazyLayers(Explanation):
         return None if self._readable is None else self._readable(layer)
 
     def compared(self, layer: int) -> NDArray[np.bool_] | None:
-        """Return `readable`; None also where a query reads all keys, or all but the later ones."""
+        """Return `readable`; None also where a query reads all keys, or all but later keys."""
         allowed = self.readable(layer)
         if allowed is None:
             return None
@@ -205,23 +210,23 @@ class LazyLayers(Explanation):
         return None if (allowed.sum(axis=1) == most).all() else allowed
 
     def known(self, fact: str) -> bool | None:
-        """Return "causal", "stochastic", "signed" or "sink", None if it is not known; computes no layer."""
+        """Return "causal", "stochastic", "signed" or "sink"; None if undecided. Computes no layer."""
         return self._facts.get(fact)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `MixingMap.lazy` for a map with the same axes and facts."""
         names = ("query", "key", "layers", "heads", "unit", "runs_model", "on_demand")
         facts = ("causal", "stochastic", "signed", "sink")
-        own = {name: getattr(self, name) for name in names} | {"readable": self._readable}
-        return own | {fact: self.known(fact) for fact in facts}
+        arguments = {name: getattr(self, name) for name in names} | {"readable": self._readable}
+        return arguments | {fact: self.known(fact) for fact in facts}
 
     @property
     def computed_layers(self) -> tuple[int, ...]:
         """The layers that are available at once; all, if the map is not `on_demand`."""
         if not self.on_demand:
             return self.layers
-        held = {*self._done, *(() if self._base is None else self._base.computed_layers)}
-        return tuple(number for number in self.layers if number in held)
+        available = {*self._done, *(() if self._base is None else self._base.computed_layers)}
+        return tuple(number for number in self.layers if number in available)
 
     @property
     def held_layers(self) -> tuple[int, ...]:
@@ -229,10 +234,10 @@ class LazyLayers(Explanation):
         return tuple(number for number in self.layers if number in self._done)
 
     def layer(self, layer: int) -> Array:
-        """Return one layer [head?, query, key] (read-only), computed on first use. Safe in threads.
+        """Return a layer [head?, query, key] (read-only), computed on first use. Safe in threads.
 
         Raises:
-            IndexError: If the layer is out of range; negative numbers count from the last one.
+            IndexError: If the layer is out of range; negative numbers count from the last.
             ValueError: If the layer does not fit into memory.
         """
         number = self.layers[position(layer, self.layers, "layer")]
@@ -274,11 +279,11 @@ class LazyLayers(Explanation):
     ) -> Array:
         """Return some rows of some heads [head?, query, key] (read-only).
 
-        They equal those of `layer(layer)`. If `knows_rows` and that layer is not kept, only these rows are
-        computed; otherwise the whole layer is computed and kept.
+        They equal those of `layer(layer)`. If `knows_rows` and that layer is not cached, only these rows are
+        computed; otherwise the whole layer is computed and cached.
 
         Args:
-            layer: Original layer number; negative ones count from the last.
+            layer: Original layer number; negative numbers count from the last.
             heads: Original head numbers, in the order of the result; all by default. Only with a head axis.
             queries: Rows in the order of the result, or a slice; all by default.
 
@@ -289,21 +294,23 @@ class LazyLayers(Explanation):
         rows = positions(queries, self.shape[-2], "query")
         if heads is not None and self.heads is None:
             raise IndexError("heads cannot be chosen: this map has no head axis.")
-        known = self.heads or ()
-        chosen_heads = None if heads is None else [known[position(head, known, "head")] for head in heads]
+        all_heads = self.heads or ()
+        chosen_heads = (
+            None if heads is None else [all_heads[position(head, all_heads, "head")] for head in heads]
+        )
         if self._rows is not None and number not in self._cache:
             values = as_floats(self._rows(number, chosen_heads, numbers(rows)), self.dtype)
             return self._require_fit(number, values, len(numbers(rows)))
         values = self.layer(number)
         if chosen_heads is not None:
-            present = [position(head, known[: len(values)], "head") for head in chosen_heads]
+            present = [position(head, all_heads[: len(values)], "head") for head in chosen_heads]
             values = values[present[0] : present[0] + 1] if len(present) == 1 else values[present]
         return read_only(values[..., rows, :])
 
     def blocks(
         self, layer: int, heads: Iterable[int] | None = None, limit: int = BLOCK_BYTES
     ) -> Iterator[tuple[slice, Array]]:
-        """Yield a layer in blocks of rows; if `knows_rows`, only one block is in memory at a time.
+        """Yield a layer in blocks of rows; if `knows_rows`, a single block is in memory at a time.
 
         Args:
             layer: Original layer number.
@@ -323,11 +330,11 @@ class LazyLayers(Explanation):
 
     @property
     def _large(self) -> bool:
-        """Whether a layer should be read in blocks rather than computed whole and kept."""
+        """Whether a layer should be read in blocks rather than computed whole and cached."""
         return self.knows_rows and self.shape[-2] * self._row_bytes() > _LARGE
 
     def _row_bytes(self, heads: Sequence[int] | None = None) -> int:
-        """Return the bytes of one row of some heads; of all by default."""
+        """Return the bytes of a row of some heads; of all heads by default."""
         count = len((self.heads or (0,)) if heads is None else heads)
         return count * self.shape[-1] * np.dtype(self.dtype).itemsize
 
@@ -374,11 +381,11 @@ class LazyLayers(Explanation):
     def matrix(
         self, layer: int | None = None, head: int | Literal["mean", "max", "sum"] | None = None
     ) -> Array:
-        """Return one matrix [query, key].
+        """Return a matrix [query, key].
 
         Args:
-            layer: Original layer number; optional if there is one layer.
-            head: Original head number or a reduction over heads; optional if there is one head.
+            layer: Original layer number; optional for a map of a single layer.
+            head: Original head number or a reduction over heads; optional for a single head.
 
         Raises:
             IndexError: If the layer or head is out of range.
@@ -402,26 +409,26 @@ class LazyLayers(Explanation):
     def to_attributions(
         self, how: Scheme = "column_mean", *, query: int | str | None = None, diagonal: bool = True
     ) -> Attributions:
-        """Return the map as one vector per layer, for comparison with attributions.
+        """Return the map as a vector for every layer, for comparison with attributions.
 
         With A [query, key] of n tokens:
 
-            row          A[q, j]: what the chosen query draws from every token
+            row          A[q, j]: how much the chosen query draws from every token
             column_mean  1/n sum_i A[i, j]: how much every token is read, on average (also _sum, _max)
             row_sum      sum_j A[i, j]: how much every token draws in (also _mean, _max); 1 if rows are
                          shares, so that without the diagonal it is the part from other tokens
 
         Args:
-            how: One of these.
+            how: Name of the scheme.
             query: For "row": a number (negative from the end), "cls", "first", "last", or a label.
-            diagonal: Whether to count what a token draws from itself. Without it, the row's own entry is
+            diagonal: Whether to count the share that a token draws from itself. Without it, that entry is
                 zero, means are over the other n - 1 tokens, and a single token gives zero; rows are not
                 rescaled.
 
         Returns:
-            Attributions [source] for a map with one layer, else [layer, source] with a target "layer l" for
-            each; use `.select(layer=-1)` first for one layer. Sources are keys, or queries for "row_...". The
-            unit is the map's; lazy layers are computed.
+            Attributions [source] for a map with a single layer, else [layer, source] with a target "layer l"
+            for each; use `.select(layer=-1)` first for a single layer. Sources are keys, or queries for
+            "row_...". The unit is the map's; lazy layers are computed.
 
         Raises:
             ValueError: For an unknown scheme; a query that is missing, unknown, ambiguous or given to another
@@ -431,7 +438,7 @@ class LazyLayers(Explanation):
         return self._vectors(vector_of(self, how, query, diagonal=diagonal))
 
     def _vectors(self, vector: Vector) -> Attributions:
-        """Return one vector per layer, as `vector` reads it."""
+        """Return a vector for every layer, as `vector` reads it."""
         from attnwidgets.explanations.results.attributions import Attributions
 
         if self.heads is not None and len(self.heads) > 1:

@@ -1,4 +1,8 @@
-"""MixingMap: how much of every key is in every query, layer by layer."""
+"""MixingMap: how much of every key is in every query, layer by layer.
+
+Layers are computed and cached in `lazy_layers.py`, and read in coarser units in `units.py`. `select` and
+`reduce` derive lazy maps (`_derive`), which compute their layers from those of this map.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +44,14 @@ class MixingMap(ReadByUnits):
     """Matrices [layer, head?, query, key]: rows are queries (being built), columns are keys (drawn from).
 
     Args:
-        values: [layer, head, query, key], [layer, query, key], or one matrix [query, key]; copied.
+        values: [layer, head, query, key], [layer, query, key], or a matrix [query, key]; copied.
         query: The axis of the rows, or their labels.
         key: The axis of the columns, or their labels; the queries' by default.
         layers: Original layer numbers; 0, 1, ... by default.
         heads: Original head numbers; 0, 1, ... by default. Ignored without a head axis.
         unit: The unit of both axes.
         causal: Whether no query sees a later key; read from the numbers by default.
-        stochastic: Whether rows sum to one; read from the first layer by default.
+        stochastic: Whether rows sum to 1; read from the first layer by default.
         signed: Whether values may be negative; read from the numbers by default (with `lazy`: no).
         method: Name of the method.
         stack, provenance, trace_id, warning, predictions, dtype: See `Explanation`.
@@ -142,16 +146,16 @@ class MixingMap(ReadByUnits):
             heads: Original head numbers, or None without a head axis.
             unit: The unit of both axes.
             causal: Whether no query sees a later key; None: read from the numbers on first use.
-            stochastic: Whether rows sum to one; None: read from the first layer on first use.
+            stochastic: Whether rows sum to 1; None: read from the first layer on first use.
             signed: Whether values may be negative; None: read from the numbers on first use.
             keep: Whether to keep computed layers; False if `layer_fn` keeps them itself.
-            runs_model: Whether `layer_fn` runs the model; maps derived from this one then do as well.
+            runs_model: Whether `layer_fn` runs the model; maps derived from it then do as well.
             on_demand: Whether `layer_fn` takes long without running the model.
             row_fn: If rows can be computed alone: takes an original layer number, original head numbers
                 (None: all) and numbers of queries, returns their [head, query, key].
-            sink: Whether values are shares, and what a row lacks to one goes to no element.
-            readable: If this is known: takes an original layer number, returns which keys each query may read
-                [query, key].
+            sink: Whether values are shares of a row whose rest (1 less their sum) goes to no element.
+            readable: Takes an original layer number, returns which keys each query may read [query, key], or
+                None.
             method: Name of the method.
             **common: stack, provenance, trace_id, warning, predictions, dtype: see `Explanation`.
         """
@@ -208,7 +212,7 @@ class MixingMap(ReadByUnits):
         return [*self._taken(), *super()._remarks()]
 
     def select(self, layer: Index = None, head: Index = None) -> MixingMap:
-        """Return a map of some layers and heads. Axes are kept: `.select(layer=3)` has one layer, number 3.
+        """Return a map of some layers and heads, with all axes: `.select(layer=3)` has one layer.
 
         Args:
             layer: An original layer number, several, or a slice; negative numbers count from the last.
@@ -245,14 +249,14 @@ class MixingMap(ReadByUnits):
     def reduce(self, axis: str, how: Reduction, *, diagonal: bool = True) -> MixingMap | Attributions:
         """Return the map reduced over an axis: a map over heads or layers, a vector over queries or keys.
 
-        Reducing heads removes the head axis; reducing layers leaves one layer, under the last one's number.
-        Reducing queries leaves one value per key, reducing keys one value per query, for each layer.
+        Reducing heads removes the head axis; reducing layers leaves a single layer, under the last number.
+        Reducing queries leaves a value for every key, reducing keys a value for every query, in each layer.
 
         Args:
             axis: "head", "layer", "query" or "key".
             how: "mean", "max", "sum", or a function of [reduced, ..., query, key] (float64; of [reduced,
-                kept] over queries or keys) that removes the first axis.
-            diagonal: Over queries or keys, whether to count what a token draws from itself.
+                remaining] over queries or keys) that removes the first axis.
+            diagonal: Over queries or keys, whether to count the share that a token draws from itself.
 
         Raises:
             ValueError: If the axis or the reduction is unknown, the map has no heads, or several heads would
@@ -300,7 +304,7 @@ class MixingMap(ReadByUnits):
         return array
 
     def mean(self, axis: Literal["head", "layer"] = "head") -> MixingMap:
-        """Return the mean over heads or layers; rows that sum to one keep doing so."""
+        """Return the mean over heads or layers; rows that sum to 1 still do."""
         return self.reduce(axis, "mean")
 
     def max(self, axis: Literal["head", "layer"] = "head") -> MixingMap:
@@ -321,19 +325,19 @@ class MixingMap(ReadByUnits):
         unit: str | None = None,
         special: Literal["show", "renormalise"] = "show",
     ) -> float:
-        """Return one number, the one that a view shows for this cell.
+        """Return the number that a view shows for a cell.
 
-        Where a map computes its rows one by one, only this row is computed.
+        If `knows_rows`, only the cell's row is computed.
 
         Args:
             query: Number of the row, from 0, counted in `unit`; negative numbers count from the last. Or its
                 label, if it occurs once, or "first", "last" or "cls".
             key: Number of the column, likewise.
-            layer: Original layer number (negative: from the last); may be left out if there is only one.
-            head: Original head number, or "mean" or "max" over the heads of the layer; may be left out if
-                there is only one, or no head axis.
-            unit: Unit of the elements, see `to`; None: this map's own.
-            special: "renormalise" divides by what the row gives to other than special tokens, as views do
+            layer: Original layer number (negative: from the last); optional if there is a single layer.
+            head: Original head number, or "mean" or "max" over the heads of the layer; optional if there is a
+                single head, or no head axis.
+            unit: Unit of the elements, see `to`; None: the map's unit.
+            special: "renormalise" divides by the row's absolute sum without special tokens, as views do
                 with `hide_special="renormalise"`.
 
         Raises:
@@ -384,10 +388,10 @@ class MixingMap(ReadByUnits):
         vmin: float | None = None,
         vmax: float | None = None,
     ) -> Figure:
-        """Return a matplotlib figure: a heatmap of one matrix, a grid of several, or one row as a strip.
+        """Return a matplotlib figure: a heatmap of a matrix, a grid of several, or a row as a strip.
 
         Args:
-            layer: Original layer number. Without a head axis, the last layer by default; with one, all.
+            layer: Original layer number. Without a head axis, the last layer by default, else all.
             head: Original head number, or a reduction over heads; all by default.
             query: Number of the row to show as a strip.
             ax: Axes to draw a heatmap or strip into, instead of a new figure.
@@ -406,8 +410,8 @@ class MixingMap(ReadByUnits):
     def _columns(self) -> Iterator[Columns]:
         """Yield layer, head (if any), query_index, query, key_index, key, value: a part for every layer.
 
-        And compared, where a layer does not compare queries with all keys, or all but the later ones: where
-        it is False, the value of 0 is not a weight.
+        Where a layer does not compare queries with all keys, or all but later keys, there is a column
+        `compared` as well: if it is False, the value of 0 is not a weight.
         """
         query, key = (np.asarray(names, dtype=object) for names in (self.query_labels, self.key_labels))
         tells = any(self.compared(number) is not None for number in self.layers)
@@ -433,14 +437,14 @@ class MixingMap(ReadByUnits):
             view: bertviz' view: "head" or "model".
             force: Whether to return more than bertviz can show in reasonable time.
 
-        See `attnwidgets.explanations.results.bertviz.to_bertviz` for what is returned and raised.
+        See `attnwidgets.explanations.results.bertviz.to_bertviz` for the returned arguments and the errors.
         """
         from attnwidgets.explanations.results.bertviz import to_bertviz
 
         return to_bertviz(self, view, force=force)
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return a JSON-able description and one array per layer; lazy layers are computed."""
+        """Return a JSON-able description and an array per layer; lazy layers are computed."""
         described = self._describe_common() | {
             "layers": list(self.layers),
             "heads": None if self.heads is None else list(self.heads),

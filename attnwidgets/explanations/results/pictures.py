@@ -48,7 +48,7 @@ def plot_map(
         matrix = np.where(allowed, matrix, np.nan)  # no weights, rather than weights of zero
     has_sink = shown.sink and head not in ("max", "sum")
     sink = (1.0 - np.nansum(matrix, axis=1, dtype=np.float64)).clip(0.0, 1.0)
-    title = f"{shown.title}, {_place(shown, layer, head)}" if title is None else title
+    title = f"{shown.title}, {_layer_and_head(shown, layer, head)}" if title is None else title
     if query is not None:
         labels = shown.query_labels
         if not -len(labels) <= query < len(labels):
@@ -117,9 +117,9 @@ def png(explanation: Explanation, *, dpi: int = 80) -> bytes:
     return small_png(explanation.figure(explanation.layers[-1], head), dpi=dpi)
 
 
-def _place(shown: MixingMap, layer: int, head: int | str | None) -> str:
+def _layer_and_head(shown: MixingMap, layer: int, head: int | str | None) -> str:
     names_layer = len(shown.layers) > 1 or layer != shown.layers[0] or shown.heads
-    place = [f"layer {layer}"] if names_layer else []
+    words = [f"layer {layer}"] if names_layer else []
     if head is not None:
-        place.append(f"{head} over heads" if isinstance(head, str) else f"head {head}")
-    return ", ".join(place) or f"layer {layer}"
+        words.append(f"{head} over heads" if isinstance(head, str) else f"head {head}")
+    return ", ".join(words) or f"layer {layer}"

@@ -1,4 +1,4 @@
-"""The interface of traces that explanations read, and the provenance they take from one."""
+"""The interface of traces that explanations read, and the provenance that they take from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TraceLike(Protocol):
 
     @property
     def warning(self) -> str:
-        """What a reader must know, or ""."""
+        """A caution for readers of the numbers, or ""."""
 
     @property
     def dtype(self) -> Literal["float32", "float64"]:
@@ -50,11 +50,11 @@ class TraceLike(Protocol):
 
     @property
     def answer(self) -> Any:
-        """What the logits mean (`is_distribution`, `names`, ...)."""
+        """The meaning of the logits (`is_distribution`, `names`, ...)."""
 
     @property
     def predictions_title(self) -> str:
-        """What `predictions` are about, or ""."""
+        """Title of `predictions`, or ""."""
 
     def predictions(self, k: int = 10) -> Sequence[Any]:
         """Return the most probable outputs (label, probability, id)."""
@@ -66,10 +66,10 @@ class TraceLike(Protocol):
         """Return the number of layers."""
 
     def mixing_layers(self, stack: str) -> tuple[int, ...]:
-        """Return the numbers of all blocks whose mixing is known, by attention or otherwise."""
+        """Return the numbers of all blocks whose mixing of tokens was recorded, by attention or otherwise."""
 
     def left_out(self, stack: str, *, attention: bool = True) -> str:
-        """Return a clause on what mixes tokens of a stack and is not in its maps; "" if nothing."""
+        """Return a clause on the mixers of a stack that its maps do not show; "" if there are none."""
 
     def n_heads(self, stack: str) -> Any:
         """Return the number of heads; a sequence of numbers if layers differ."""
@@ -84,13 +84,13 @@ class TraceLike(Protocol):
         """Return some heads and queries of a layer [head, query, key] in `dtype`, without the rest."""
 
     def rows_sum_to_one(self, stack: str) -> bool | None:
-        """Return whether rows are known to sum to one; None if only the numbers can tell."""
+        """Return whether rows sum to 1; None if only the values can tell."""
 
     def has_sinks(self, stack: str) -> bool:
-        """Return whether what rows lack to one goes to a sink: to no key."""
+        """Return whether the rest of each row (1 less its sum) goes to a sink: to no key."""
 
     def readable_array(self, layer: int, stack: str) -> NDArray[np.bool_] | None:
-        """Return which keys each query of a layer may read [query, key]; None if that is not known."""
+        """Return which keys each query of a layer may read [query, key]; None if the trace cannot tell."""
 
     def is_causal(self, stack: str) -> bool:
         """Return whether no query sees a later key."""
@@ -99,9 +99,9 @@ class TraceLike(Protocol):
         """Return whether a weight may be negative."""
 
 
-def is_trace(given: Any) -> bool:
-    """Return whether an object is a trace, recorded or given."""
-    return hasattr(given, "attention_layer")
+def is_trace(value: Any) -> bool:
+    """Return whether an object is a trace, recorded or made of attention arrays."""
+    return hasattr(value, "attention_layer")
 
 
 def reruns_of(trace: Any) -> Any:
@@ -112,7 +112,7 @@ def reruns_of(trace: Any) -> Any:
 def elements_of(trace: Any, stack: str) -> TokenAxis:
     """Return the axis of the tokens that a stack reads and that can be removed.
 
-    These are its queries, which attend to themselves; of a user's own model what its attention reads.
+    These are its queries, which attend to themselves; for a user's model (`rerun=`), its keys.
     """
     query, key = trace.axes(stack)
     read: TokenAxis = query if reruns_of(trace) is None else key
@@ -171,7 +171,7 @@ def provenance_of(
         paper: The method's paper.
         title: Heading of pictures; the method's name by default.
         options: The method's options.
-        notes: Warnings to add to the trace's own; "" is left out.
+        notes: Warnings to add to that of the trace; "" is left out.
         facts: Other entries of the provenance.
         attention: Whether the method reads attention alone, of the ways in which tokens mix.
     """
@@ -208,6 +208,6 @@ def provenance_of(
 
 
 def without_clause(warning: str, clause: str, instead: str = "") -> str:
-    """Return warnings, which are joined by semicolons, with one of them replaced."""
-    clauses = (instead if each == clause else each for each in warning.split("; "))
+    """Return warnings, which are joined by semicolons, with a clause replaced."""
+    clauses = (instead if part == clause else part for part in warning.split("; "))
     return "; ".join(filter(None, clauses))

@@ -1,9 +1,7 @@
 """Maps and attributions by coarser units: tokens joined into words, sentences or any spans.
 
-Aggregation of tokens into words, sentences or any spans.
-
 Clark et al. 2019 (What Does BERT Look At?, section 3): attention *to* a split word is the sum over its
-pieces, attention *from* a split word is the mean over its pieces. Rows that sum to one keep doing so.
+pieces, attention *from* a split word is the mean over its pieces. Rows that sum to 1 still do.
 For a word s of a pieces and a word t this is A[s, t] = 1/a * sum_i sum_j A[s_i, t_j].
 Attributions add up: the attribution of a word is the sum over its pieces.
 """
@@ -47,11 +45,11 @@ Float = NDArray[np.float64]
 _SPAN_NAMES = ("span", "spans")
 
 
-def new_unit(given: Unit | Spans, axis: TokenAxis, present: str, side: str) -> Unit:
+def new_unit(unit: Unit | Spans, axis: TokenAxis, present: str, side: str) -> Unit:
     """Return the unit that a user gave for an axis, checked.
 
     Args:
-        given: A Unit, or spans of tokens as pairs (start, end), the end not included.
+        unit: A Unit, or spans of tokens as pairs (start, end), the end not included.
         axis: The axis that it divides.
         present: Name of the axis' present unit.
         side: Name of the axis in errors.
@@ -59,14 +57,14 @@ def new_unit(given: Unit | Spans, axis: TokenAxis, present: str, side: str) -> U
     Raises:
         TypeError: For spans that are not pairs of numbers.
         ValueError: If a span is empty or leaves the tokens, a token lies in no span or in several, or the
-            unit has the name of the present one.
+            unit has the name of the present unit.
     """
-    if not isinstance(given, Unit):
-        given = _unit_of_spans(given, axis, next(name for name in _SPAN_NAMES if name != present), side)
-    check_partition(given, len(axis), side)
-    if given.name == present:
+    if not isinstance(unit, Unit):
+        unit = _unit_of_spans(unit, axis, next(name for name in _SPAN_NAMES if name != present), side)
+    check_partition(unit, len(axis), side)
+    if unit.name == present:
         raise ValueError(f"unit {present!r} is the present unit; give the new Unit another name.")
-    return given
+    return unit
 
 
 def _unit_of_spans(spans: Spans, axis: TokenAxis, name: str, side: str) -> Unit:
@@ -112,7 +110,7 @@ def add_units(query: TokenAxis, key: TokenAxis, units: tuple[Unit, Unit]) -> tup
 
 
 def check_partition(unit: Unit, n_tokens: int, side: str) -> None:
-    """Raise ValueError unless every one of `n_tokens` tokens lies in exactly one element of `unit`."""
+    """Raise ValueError unless each of `n_tokens` tokens lies in exactly one element of `unit`."""
     counts = [0] * n_tokens
     for span in unit.spans:
         for token in span:
@@ -157,7 +155,7 @@ def token_counts(unit: Unit) -> tuple[int, ...]:
 def sum_groups(values: NDArray[np.floating], groups: Groups, axis: int = -1) -> Float:
     """Sum `values` over groups of indices along `axis`; an empty group gives zero.
 
-    One gather and one `np.add.reduceat` in float64: linear in the size of `values`, for any groups.
+    A gather and a `np.add.reduceat` in float64: linear in the size of `values`, for any groups.
     """
     values = np.moveaxis(np.asarray(values, dtype=np.float64), axis, -1)
     result = np.zeros((*values.shape[:-1], len(groups)))
@@ -217,7 +215,7 @@ class Grid:
 
     @property
     def spans(self) -> tuple[tuple[int, ...], ...] | None:
-        """The tokens of every column; None if each is one token, in order."""
+        """The tokens of every column; None if each is a single token, in order."""
         spans = self.key.units[self.name].spans
         return None if _single(spans) else spans
 
@@ -281,12 +279,12 @@ class ReadByUnits(LazyLayers):
         by_layer: bool = True,
         **changes: Any,
     ) -> MixingMap:
-        """Return the map that `compute` derives from this one, layer by layer."""
+        """Return the map that `compute` derives from this map, layer by layer."""
 
     def available_units(self) -> tuple[str, ...]:
-        """Return the units that `to` accepts: this map's own, and those in which its elements nest.
+        """Return the units that `to` accepts: the map's unit, and those in which its elements nest.
 
-        A unit of only one axis (words of a transcript, frames of its sound) leaves the other as it is.
+        A unit of a single axis (words of a transcript, frames of its sound) leaves the other as it is.
         """
         names = dict.fromkeys((*self.query.units, *self.key.units))
         return tuple(name for name in names if self._groups(name) is not None)
@@ -306,7 +304,7 @@ class ReadByUnits(LazyLayers):
     def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:
         """Return the map in a coarser unit: sum over the pieces of a key, mean over the pieces of a query.
 
-        Going through words to sentences gives what going from tokens to sentences gives.
+        Sentences from words are the same as sentences from tokens.
 
         Args:
             unit: A unit's name (see `available_units`); a Unit, or spans of tokens as pairs (start, end), the
@@ -315,8 +313,8 @@ class ReadByUnits(LazyLayers):
 
         Raises:
             TypeError: For spans that are not pairs of numbers.
-            ValueError: If the unit is unknown, finer than this map's, or does not divide the tokens: one lies
-                in no span or in several, or a span leaves the axis.
+            ValueError: If the unit is unknown, finer than this map's, or does not divide the tokens: a token
+                lies in no span or in several, or a span leaves the axis.
 
         Source: Clark et al. 2019, section 3.
         """
@@ -374,9 +372,9 @@ class ReadByUnits(LazyLayers):
         return extended.to(query_unit.name)
 
 
-def _is_pair_of_sides(given: Any) -> bool:
-    """Return whether a tuple holds one unit for queries and one for keys, rather than spans."""
-    pair = isinstance(given, tuple) and len(given) == len(("query", "key"))
+def _is_pair_of_sides(unit: Any) -> bool:
+    """Return whether `unit` is a pair of units, for queries and for keys, rather than spans."""
+    pair = isinstance(unit, tuple) and len(unit) == len(("query", "key"))
     return pair and all(
-        isinstance(side, Unit) or (np.iterable(side) and np.ndim(next(iter(side), 0)) > 0) for side in given
+        isinstance(side, Unit) or (np.iterable(side) and np.ndim(next(iter(side), 0)) > 0) for side in unit
     )

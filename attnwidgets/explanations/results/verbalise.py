@@ -31,7 +31,7 @@ SPANS = 3
 ENOUGH = 0.5
 """Share that they should reach together."""
 SINK_NAME = "no token (sink)"
-"""Name of where attention goes that no key gets."""
+"""Name of the part of a row that no key receives."""
 _LONGEST = 48  # characters of a quotation
 _FEWEST = 2  # words, of which the strongest can be named
 
@@ -42,7 +42,7 @@ class Span:
 
     Attributes:
         first: Number of the first element.
-        stop: One past the last.
+        stop: The number after the last.
         share: Their share of the sum, 0 to 1.
     """
 
@@ -81,7 +81,7 @@ def in_words(explanation: Any) -> str:
     """Return an explanation in one or two sentences.
 
     Args:
-        explanation: Attributions, or a MixingMap of one layer and one head (or their mean).
+        explanation: Attributions, or a MixingMap of a single layer and head (or their mean).
 
     Raises:
         TypeError: For tables of scores or statistics.
@@ -120,10 +120,10 @@ def row_words(
 
     Args:
         name: Beginning of the sentences.
-        row: [element]; NaN where nothing is shown.
+        row: [element]; NaN where no value is shown.
         labels: Labels of the elements.
-        target: What the values speak for.
-        foil: What the target is contrasted with.
+        target: Label of the explained target.
+        foil: Label of the alternative that the target is contrasted with.
         unit: Name of an element.
     """
     values = np.nan_to_num(np.asarray(row, dtype=np.float64))
@@ -228,15 +228,15 @@ def findings_of(shown: Attributions) -> list[str]:
         foil = row_foil or shown.foil
         about = f" for {quoted([target], [target])}" if target else ""
         about += f" rather than {quoted([foil], [foil])}" if foil else ""
-        order = [int(place) for place in np.argsort(-row, kind="stable")[:SPANS]]
-        most = [place for place in order if row[place] > 0 and row[place] >= ENOUGH * row[order[0]]]
+        order = [int(index) for index in np.argsort(-row, kind="stable")[:SPANS]]
+        most = [index for index in order if row[index] > 0 and row[index] >= ENOUGH * row[order[0]]]
         if not most:
             findings.append(f"No {whole.unit} speaks{about}." if row.any() else "")
             continue
-        named = list(dict.fromkeys(quoted(unit.labels[place : place + 1], unit.labels) for place in most))
+        named = list(dict.fromkeys(quoted(unit.labels[index : index + 1], unit.labels) for index in most))
         is_one = len(named) == 1  # a word may occur several times
         words = _enumeration(named)
-        numbers = _enumeration([_number(row[place]) for place in most])
+        numbers = _enumeration([_number(row[index]) for index in most])
         numbers += f" of {_number(score)}" if score > row[order[0]] else ""
         verb = ("matters most" if is_one else "matter most") if np.isnan(score) else f"speak{'s' * is_one}"
         findings.append(f"{words} {verb}{about} ({numbers}).")
@@ -270,13 +270,13 @@ def matrix_words(
 
     Args:
         begin: Beginning of the sentences.
-        matrix: [query, key]; NaN where nothing is shown.
+        matrix: [query, key]; NaN where no value is shown.
         queries: Names of the rows.
         keys: Names of the columns.
         shares: Whether values are shares of a row already (of which some may be left out); otherwise rows
             are divided by the sum of their magnitudes.
         sink: The share of a row that goes to no key, on average; None without a sink.
-        words: What rows do to columns.
+        words: Words for the relation of rows to columns.
     """
     sizes = np.nan_to_num(np.abs(np.asarray(matrix, dtype=np.float64)))
     totals = sizes.sum(axis=1, keepdims=True)
@@ -316,7 +316,7 @@ def _name(explanation: Any) -> str:
 
 
 def _listing(spans: Sequence[Span], labels: Sequence[str]) -> list[str]:
-    """Return spans as text, every one after the first with its share."""
+    """Return spans as text, all after the first with their share."""
     texts = [quoted(labels[span.first : span.stop], labels) for span in spans]
     return [
         f"{text} ({_percent(span.share)})" if number else text

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 OF = ("log-odds", "log", "weight")
 _TWO = 2
-_HELD_BY = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
+_ATTRIBUTES = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
 
-# The outputs' attribute and index that hold a layer's weights, by stack and layer.
-_places: weakref.WeakKeyDictionary[Trace, dict[tuple[str, int], tuple[str, int]]] = (
+# Attribute of the outputs, and index in it, that return a layer's weights, by stack and layer.
+_attributes: weakref.WeakKeyDictionary[Trace, dict[tuple[str, int], tuple[str, int]]] = (
     weakref.WeakKeyDictionary()
 )
 
@@ -43,8 +43,8 @@ def attention_target(trace: Trace, named: Weight, name: str, method: str) -> Tar
     """Return a weight of attention, or its logarithm or log-odds, as a target.
 
     Raises:
-        ValueError, IndexError, TypeError: If there is none such, or the weight is 0.
-        UnsupportedModelError: If the model's outputs do not hold the weights of the layer.
+        ValueError, IndexError, TypeError: If it does not exist, or the weight is 0.
+        UnsupportedModelError: If the model's outputs do not include the weights of the layer.
     """
     require_choice("of", named.of, OF)
     stack = resolve_stack(trace, named.stack)
@@ -64,14 +64,14 @@ def attention_target(trace: Trace, named: Weight, name: str, method: str) -> Tar
             f"{name}: {quoted(queries[query])} reads no other key in head {layer}.{head}, so that its weight "
             'has no odds; name another query, or of="weight".'
         )
-    held, index = _place_of(trace, stack, layer, method)
+    attribute, index = _attribute_of(trace, stack, layer, method)
 
     def score(outputs: Any) -> Tensor:
         import torch
 
         from attnwidgets._tensors import widened
 
-        layers = getattr(outputs, held, None)
+        layers = getattr(outputs, attribute, None)
         if layers is None or layers[index] is None:
             raise ValueError(
                 f"{method} runs the model where it returns no attention weights, so that {name} cannot be "
@@ -92,14 +92,14 @@ def attention_target(trace: Trace, named: Weight, name: str, method: str) -> Tar
     return Target(label, "attention", score, reads=(ATTENTIONS,), reading="none")
 
 
-def _place_of(trace: Trace, stack: str, layer: int, method: str) -> tuple[str, int]:
-    """Return where a model's outputs hold the weights of a layer, found in one pass by their values.
+def _attribute_of(trace: Trace, stack: str, layer: int, method: str) -> tuple[str, int]:
+    """Return the attribute of a model's outputs, and the index in it, with the weights of a layer.
 
     Raises:
-        UnsupportedModelError: If they hold them nowhere.
+        UnsupportedModelError: If the outputs do not include them.
     """
-    places = _places.setdefault(trace, {})
-    if (stack, layer) not in places:
+    attributes = _attributes.setdefault(trace, {})
+    if (stack, layer) not in attributes:
         import torch
 
         from attnwidgets.tracing.gradients.differentiable import differentiable
@@ -107,12 +107,12 @@ def _place_of(trace: Trace, stack: str, layer: int, method: str) -> tuple[str, i
         number = trace.layers(stack).index(layer)
         with differentiable(trace, method) as run:
             graph = run(keep=("weights",), reads=(ATTENTIONS,))
-        every = graph.weights.get(stack) or []
+        recorded = graph.weights.get(stack) or []
         same = [
-            (held, index)
-            for held in _HELD_BY
-            for index, weights in enumerate(getattr(graph.outputs, held, None) or ())
-            if number < len(every) and weights is not None and torch.equal(weights, every[number])
+            (attribute, index)
+            for attribute in _ATTRIBUTES
+            for index, weights in enumerate(getattr(graph.outputs, attribute, None) or ())
+            if number < len(recorded) and weights is not None and torch.equal(weights, recorded[number])
         ]
         if not same:
             raise UnsupportedModelError(
@@ -120,5 +120,5 @@ def _place_of(trace: Trace, stack: str, layer: int, method: str) -> tuple[str, i
                 f"not return those of layer {layer} among its outputs."
             )
         # Layers that attend alike are told apart by their order.
-        places[stack, layer] = next((place for place in same if place[1] == number), same[0])
-    return places[stack, layer]
+        attributes[stack, layer] = next((match for match in same if match[1] == number), same[0])
+    return attributes[stack, layer]

@@ -42,7 +42,7 @@ _BY_VALUE: dict[str, Callable[[Trace, Any, str, str], Target]] = {
 
 @dataclass(frozen=True)
 class NamedTarget:
-    """A target named before the trace is known, as `token`, `label`, `span` ... return it."""
+    """A target named before the trace is given, as `token`, `label`, `span` ... return it."""
 
     kind: Literal["token", "label", "span", "answer", "norm", "dot", "attention", "function"]
     value: Any = None
@@ -54,10 +54,10 @@ def token(token: str | int, *, position: int | None = None) -> NamedTarget:
     """Return the logit of a token, as a target.
 
     Args:
-        token: Its string, which must be one token, or its id. A leading space is part of a token, so that
-            " Paris" and "Paris" are two; where the other one is at least ten times as probable there, the
-            result's `warning` names it, with both probabilities.
-        position: Row of the logits to read; by default the last one (the next token), or the first mask.
+        token: Its string, which must be a single token, or its id. A leading space is part of a token, so
+            that " Paris" and "Paris" differ; if the other spelling is at least ten times as probable there,
+            the result's `warning` names it, with both probabilities.
+        position: Row of the logits to read; by default the last (the next token), or the first mask.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("decoder"), "The capital of France is")
@@ -72,8 +72,8 @@ def label(name: str | int, *, position: int | None = None) -> NamedTarget:
 
     Args:
         name: Its name in the model's `id2label`, or its index.
-        position: Of a model that classifies every token, the token; by default the one that is most probably
-            of this class, which the result's `warning` names.
+        position: Number of the token, for a model that classifies every token; by default the token that is
+            most probably of this class, which the result's `warning` names.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
@@ -179,7 +179,7 @@ def function(score: Callable[[Any], Tensor], name: str = "") -> NamedTarget:
     """Return any function of the model's outputs, as a target.
 
     Args:
-        score: Takes the outputs of a batch and returns one number for each input, [batch], differentiably.
+        score: Takes the outputs of a batch and returns a number for each input, [batch], differentiably.
             Wherever a target is accepted, a plain function is as well.
         name: Its label; by default the function's name.
 
@@ -195,7 +195,7 @@ def function(score: Callable[[Any], Tensor], name: str = "") -> NamedTarget:
 def generated(trace: Trace) -> list[NamedTarget]:
     """Return the logits of the generated tokens, each at the position that predicted it, as targets.
 
-    They give one row for every token of the answer: `aw.lrp(trace, target=aw.targets.generated(trace))` is
+    They give a row for every token of the answer: `aw.lrp(trace, target=aw.targets.generated(trace))` is
     [target, source].
 
     Args:
@@ -228,7 +228,7 @@ def generated(trace: Trace) -> list[NamedTarget]:
 def resolve_targets(
     trace: Trace, target: Any, *, method: str, name: str = "target", logit: bool = False
 ) -> tuple[Target, ...]:
-    """Return the targets that a user means: one, or several for a list or tuple.
+    """Return the targets that `target` names: a single target, or several for a list or tuple.
 
     Raises:
         ValueError, TypeError: See `resolve_target`; also for an empty list.
@@ -251,7 +251,7 @@ def resolve_target(
     logit: bool = False,
     like: Target | None = None,
 ) -> Target:
-    """Return the target that a user means.
+    """Return the target that `target` names.
 
     Args:
         trace: Trace returned by `aw.trace`.
@@ -261,11 +261,12 @@ def resolve_target(
         method: Name of the method, for messages.
         name: Name of the argument, for messages.
         logit: Whether the method explains single logits only.
-        like: The target that this one is a foil of: a token is read at the same position.
+        like: The target of this foil: a token is read at the same position.
 
     Raises:
-        ValueError: If the model does not predict such a thing, a string is not a class or not one token, or
-            the number is not a logit and `logit` is set. The message names the nearest and the choices.
+        ValueError: If the model does not predict such an outcome, a string is not a class or not a single
+            token, or the number is not a logit and `logit` is set. The message names the nearest and the
+            choices.
         TypeError: If `target` cannot name a target.
         IndexError: If the class, token or position does not exist.
     """
@@ -295,12 +296,12 @@ def resolve_target(
 
 
 def _position(named: NamedTarget, like: Target | None) -> int | None:
-    """Return the row that a target names; by default that of the target which it is a foil of."""
+    """Return the row that a target names; by default, for a foil, that of its target."""
     return like.position if named.position is None and like is not None else named.position
 
 
 def _by_value(trace: Trace, value: str | int, name: str, method: str) -> NamedTarget:
-    """Return what a string or a number names: a class or a token, or the number of a predicted answer."""
+    """Return the target that a string or number names: a class, a token, or a predicted answer."""
     logits = logits_of(trace, name, method)
     if trace.answer.title == ANSWER_SPAN and isinstance(value, int):
         first, last = divmod(value, len(logits))

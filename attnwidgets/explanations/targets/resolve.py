@@ -1,4 +1,9 @@
-"""Targets in a model's outputs: the score of a class, a token, a span, an embedding, or a function."""
+"""Targets in a model's outputs: the score of a class, a token, a span, an embedding, or a function.
+
+Each function `..._target` takes a trace and the name of a target and returns a `Target`: a function of the
+outputs of a batch, with row and column if it is a single logit. `named.py` chooses the function by the kind
+of target. Errors name the classes, tokens or positions that the model has.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,7 @@ _SHOWN = 12  # class names an error lists
 
 @dataclass(frozen=True)
 class Target:
-    """One number that a model returns for an input.
+    """A number that a model returns for an input.
 
     Attributes:
         label: Its name: "positive", " Paris". Where it is also the name of another class or answer, or of the
@@ -41,9 +46,9 @@ class Target:
             differentiably.
         position: Row of logits [token, vocabulary]; None for [class], and for other numbers.
         index: Column of the logits; None if the number is not a single logit.
-        reads: Names of the options of a call by which the outputs hold what `score` reads besides logits:
+        reads: Options of a call that make the model return the tensors that `score` reads besides logits:
             "output_hidden_states", "output_attentions".
-        note: What a reader should know about how it was named, or "".
+        note: A remark on how the target was named, or "".
         reading: How a single logit becomes a probability: "softmax" over its row, "sigmoid" of it alone, or
             "none".
     """
@@ -99,7 +104,7 @@ def predicted_target(trace: Trace, name: str, method: str) -> Target:
 def class_target(
     trace: Trace, value: str | int, name: str, method: str, *, position: int | None = None
 ) -> Target:
-    """Return the logit of a class, by name or index; of a token, by default the one most probably of it."""
+    """Return the logit of a class, by name or index; by default at the token where it is most probable."""
     logits = logits_of(trace, name, method)
     if logits.dim() != CLASSES and trace.answer.names:
         if position is not None:
@@ -182,7 +187,7 @@ def _rows_of(trace: Trace) -> tuple[str, str]:
 
 
 def token_target(trace: Trace, value: str | int, position: int | None, name: str, method: str) -> Target:
-    """Return the logit of a token, by string or id, in the row `position` or the predicted one."""
+    """Return the logit of a token, by string or id, in the row `position` or that of the prediction."""
     logits = logits_of(trace, name, method)
     if logits.dim() != TOKENS:
         raise ValueError(f"{name}: this model predicts classes, not tokens; use aw.targets.label(...).")
@@ -226,17 +231,18 @@ def _column(trace: Trace, value: str | int, name: str) -> int:
 
 def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> str:
     """Return a note if a token is far more probable with, or without, a space before it; else ""."""
-    other = text[1:] if text.startswith(" ") else f" {text}"
-    ids = _ids(tokenizer_of(trace), other)
+    respelled = text[1:] if text.startswith(" ") else f" {text}"
+    ids = _ids(tokenizer_of(trace), respelled)
     if len(ids) != 1 or ids[0] == index or trace.logits is None:
         return ""
-    given, twin = trace.logits[row].double().softmax(-1)[[index, ids[0]]].tolist()
-    if not twin >= FAR * given:
+    share, other_share = trace.logits[row].double().softmax(-1)[[index, ids[0]]].tolist()
+    if not other_share >= FAR * share:
         return ""
     how = "without" if text.startswith(" ") else "with"
     return (
-        f"{name} {text!r} has probability {given:.2g}, and {other!r}, {how} the space before it, {twin:.2g}: "
-        f"name {other!r} if you mean that token"
+        f"{name} {text!r} has probability {share:.2g}, and {respelled!r}, {how} the space before it, "
+        f"{other_share:.2g}: "
+        f"name {respelled!r} if you mean that token"
     )
 
 
@@ -248,9 +254,9 @@ def _predicted_row(trace: Trace, n_rows: int, name: str | None) -> int:
         return -1
     predicted, row = _rows_of(trace)
     masked = (predicted, row) == ("a token", "position")
-    each = "every one, and none is masked" if masked else f"every {row}"
+    rows = "every one, and none is masked" if masked else f"every {row}"
     raise ValueError(
-        f"{name}: which position? This model predicts {predicted} at {each}; "
+        f"{name}: which position? This model predicts {predicted} at {rows}; "
         f"aw.targets.token({predicted.split()[1]}, position=...)."
     )
 
@@ -263,7 +269,7 @@ def tokenizer_of(trace: Trace) -> Any:
 
 
 def token_id(trace: Trace, text: str, name: str) -> int:
-    """Return the id of a string that is one token; at the start of a word without a leading space."""
+    """Return the id of a string that is a single token; at the start of a word without a leading space."""
     from attnwidgets.tracing.recording.inputs import display_tokens
 
     tokenizer = tokenizer_of(trace)
@@ -342,7 +348,8 @@ def answer_target(trace: Trace, bounds: tuple[int, int], name: str, method: str)
     start, stop = bounds
     logits = logits_of(trace, name, method)
     if trace.answer.title != ANSWER_SPAN:
-        raise ValueError(f"{name}: this model finds no answers in a text; it predicts {_said(trace)}.")
+        predicted = trace.predictions_title or " at every ".join(_rows_of(trace))
+        raise ValueError(f"{name}: this model finds no answers in a text; it predicts {predicted}.")
     if not 0 <= start < stop <= len(logits):
         raise IndexError(
             f"{name}: answer({start}, {stop}) is not in the text of {len(logits)} tokens, counted from 0, "
@@ -350,8 +357,8 @@ def answer_target(trace: Trace, bounds: tuple[int, int], name: str, method: str)
         )
 
     def score(outputs: Any) -> Tensor:
-        both = head_of(outputs)
-        return both[:, start, 0] + both[:, stop - 1, 1]
+        span_logits = head_of(outputs)
+        return span_logits[:, start, 0] + span_logits[:, stop - 1, 1]
 
     from attnwidgets.tracing.predictions import spelled_span
 
@@ -365,17 +372,14 @@ def _told_apart(trace: Trace, label: str, outcome: int, number: str) -> str:
     """Return an outcome's label, with its number if a more probable outcome has the same label."""
     from attnwidgets.tracing.predictions import MOST
 
-    same = [other.id for other in trace.predictions(MOST) if other.name == label]
+    same = [prediction.id for prediction in trace.predictions(MOST) if prediction.name == label]
     return f"{label} ({number})" if same and same[0] != outcome else label
-
-
-def _said(trace: Trace) -> str:
-    return trace.predictions_title or f"{_rows_of(trace)[0]} at every {_rows_of(trace)[1]}"
 
 
 def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int | None, name: str) -> Target:
     """Return the length of a last hidden state, or its dot product with `vector`, at a token or averaged."""
-    n_tokens = len(trace.axes(_last_stack(trace))[0])
+    last_stack = "decoder" if "decoder" in trace.stacks else trace.default_stack
+    n_tokens = len(trace.axes(last_stack)[0])
     if position is not None and not -n_tokens <= position < n_tokens:
         raise IndexError(f"{name}: position {position} is out of range: the tokens are 0 to {n_tokens - 1}.")
     row = None if position is None else position % n_tokens
@@ -427,10 +431,6 @@ def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Ta
         return scores.reshape(count)
 
     return Target(label, "function", checked)
-
-
-def _last_stack(trace: Trace) -> str:
-    return "decoder" if "decoder" in trace.stacks else trace.default_stack
 
 
 def last_hidden_state(outputs: Any) -> Tensor:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TargetSet:
-    """Targets to explain, each less its foil if there is one.
+    """Targets to explain, each less its foil, if any.
 
     Attributes:
         targets: The targets.
-        foils: What each is contrasted with; None for nothing.
+        foils: The foil of each target; None without foils.
         several: Whether the user gave a list of targets, so that results have a target axis.
     """
 
@@ -38,12 +38,12 @@ class TargetSet:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What the outputs must hold besides logits; see `Target`."""
+        """Options of a call for the outputs that scores read besides logits; see `Target`."""
         return tuple(dict.fromkeys(name for target in self._members for name in target.reads))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know about how targets and foils were named."""
+        """Remarks on how targets and foils were named."""
         return tuple(target.note for target in self._members)
 
     def scores(self, outputs: Any) -> list[Tensor]:
@@ -58,10 +58,10 @@ class TargetSet:
         numbers = [number(target) for target in self.targets]
         if self.foils is None:
             return numbers
-        return [own - number(foil) for own, foil in zip(numbers, self.foils, strict=True)]
+        return [score - number(foil) for score, foil in zip(numbers, self.foils, strict=True)]
 
     def single(self, method: str) -> TargetSet:
-        """Return this set if it holds the one target that the user gave.
+        """Return this set if it has a single target that was not given in a list.
 
         Raises:
             ValueError: If the user gave a list.
@@ -84,7 +84,7 @@ class TargetSet:
         return values if self.several else values[0]
 
     def reach(self, trace: Trace, stack: str) -> tuple[int, ...] | None:
-        """Return the number of a stack's first tokens that each target depends on; None if it is all of them.
+        """Return the number of a stack's first tokens that each target depends on; None if all.
 
         A logit at a position of a causal model depends on the tokens up to that position.
         """
@@ -119,10 +119,10 @@ def _loss(target: Target, outputs: Any) -> Tensor:
 
 
 def resolve_target_set(trace: Any, target: Any, foil: Any, method: str) -> TargetSet:
-    """Return the targets that a user means, with their foils.
+    """Return the targets that `target` names, with their foils.
 
     Raises:
-        ValueError: If a target is its own foil; see also `resolve_target`.
+        ValueError: If a target equals its foil; see also `resolve_target`.
         TypeError, IndexError: See `resolve_target`.
     """
     require_trace(trace, method)
@@ -131,10 +131,13 @@ def resolve_target_set(trace: Any, target: Any, foil: Any, method: str) -> Targe
     foils = None
     if foil is not None:
         foils = tuple(resolve_target(traced, foil, method=method, name="foil", like=item) for item in targets)
-        for one, other in zip(targets, foils, strict=True):
-            if one.index is not None and (one.index, one.position) == (other.index, other.position):
+        for item, contrast in zip(targets, foils, strict=True):
+            if item.index is not None and (item.index, item.position) == (
+                contrast.index,
+                contrast.position,
+            ):
                 raise ValueError(
-                    f"foil {other.label!r} is the target itself, so that every number would be zero; name "
+                    f"foil {contrast.label!r} is the target itself, so that every number would be zero; name "
                     "another one, or leave it out."
                 )
     return TargetSet(targets, foils, isinstance(target, (list, tuple)))

@@ -1,1 +1,1 @@
-"""Methods of users: registered, checked on small inputs, with a report of what fails."""
+"""Methods of users: registered, checked on small inputs, with a report of failures."""

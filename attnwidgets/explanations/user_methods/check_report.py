@@ -24,11 +24,11 @@ class Failure:
 
     Attributes:
         on: The input in words.
-        said: What is wrong.
-        attention: The attention that was given, if it is small enough to print.
+        said: Description of the failure.
+        attention: The attention of the input, if it is small enough to print.
         violation: The wrong numbers, if there are any.
         labels: Their labels: of rows and columns, or of sources alone.
-        traceback: The user's own lines, if their function raised.
+        traceback: The user's lines, if their function raised.
         error: The exception, if their function raised.
     """
 
@@ -60,11 +60,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one invariant.
+    """The result of an invariant.
 
     Attributes:
         name: The invariant's name.
-        words: What must hold.
+        words: The invariant as a sentence.
         inputs: Number of inputs on which it was checked.
         failure: The failure, or None.
         unasked: Why it was not checked, or "".
@@ -115,9 +115,9 @@ class CheckReport:
 
     Attributes:
         name: The method's name.
-        results: One for each invariant, and one for an error or a trace that was modified.
+        results: Results of the invariants, and of an error or a modified trace.
         inputs: Number of inputs on which it ran.
-        beside: The comparison with its reference, if one was named.
+        beside: The comparison with its reference, if any was named.
         notes: Other remarks.
     """
 
@@ -152,7 +152,7 @@ class CheckReport:
 
     @property
     def headline(self) -> str:
-        """The outcome in one line."""
+        """The outcome in a line."""
         if not self.inputs:
             return f"{self.name}: not run yet"
         on = f"{self.inputs} input{'' if self.inputs == 1 else 's'}"

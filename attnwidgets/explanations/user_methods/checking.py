@@ -45,7 +45,7 @@ _STOPS = "numbers that fit the trace, a MixingMap or Attributions are returned"
 
 @dataclass
 class Checking:
-    """One check of one function.
+    """A check of a function.
 
     Args:
         name: The method's name.
@@ -53,7 +53,7 @@ class Checking:
         invariants: The declared invariants.
         tolerance: Tolerated numerical error.
         reference: Name of the reference, or "".
-        own_file: File of the user's function, whose lines of a traceback are kept.
+        user_file: File of the user's function, whose lines of a traceback are reported.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Checking:
     invariants: Sequence[Invariant]
     tolerance: float
     reference: str = ""
-    own_file: str = ""
+    user_file: str = ""
     last: Explanation | None = None
     needs_model: bool = False
     stopped: str = ""
@@ -87,7 +87,7 @@ class Checking:
             self.compare(self.last, self._last_small.trace(), f"{self._last_small.words} (made up)")
 
     def on_trace(self, trace: Any, *, shrink: bool) -> None:
-        """Run it on a real trace; for what fails only there, find the smallest part of it that fails.
+        """Run it on a real trace; for checks that fail only there, find its smallest part that fails.
 
         Args:
             trace: The trace.
@@ -134,7 +134,7 @@ class Checking:
         return invariant.unasked(small_inputs()[0].trace()) or "it has not run yet"
 
     def on_small(self, small: SmallInput) -> None:
-        """Run it on one small input."""
+        """Run it on a small input."""
         trace = small.trace()
         with contextlib.redirect_stdout(io.StringIO()):  # not every print of dozens of runs
             result = self._attempt(trace, small.words, small)
@@ -142,8 +142,8 @@ class Checking:
             return
         self.last, self._last_small = result, small
         if not _is_unchanged(trace, small):
-            said = "it writes into the trace's attention: work on a copy (A = A.clone(), or A = A + ...)"
-            self.failed.setdefault(_KEEPS, Failure(small.words, said, small))
+            message = "it writes into the trace's attention: work on a copy (A = A.clone(), or A = A + ...)"
+            self.failed.setdefault(_KEEPS, Failure(small.words, message, small))
         self._check(result, small.trace(), small.words, small)
 
     def _attempt(self, trace: Any, on: str, small: SmallInput | None) -> Explanation | None:
@@ -163,21 +163,21 @@ class Checking:
         return None
 
     def _fail_to_run(self, error: Exception, on: str, small: SmallInput | None) -> None:
-        lines = self._own_lines(error)
+        lines = self._user_lines(error)
         name = f"raises {type(error).__name__}" if lines else _RETURNS
-        said = f"{type(error).__name__}: {error}" if lines else str(error)
-        if small is not None and any(word in said for word in ("NoneType", "model")):
-            said += (
+        message = f"{type(error).__name__}: {error}" if lines else str(error)
+        if small is not None and any(word in message for word in ("NoneType", "model")):
+            message += (
                 " (given attention has no model; a function that needs one is registered with needs='model')"
             )
         self.stopped = name
-        self.failed.setdefault(name, Failure(on, said, small, traceback=lines, error=error))
+        self.failed.setdefault(name, Failure(on, message, small, traceback=lines, error=error))
 
-    def _own_lines(self, error: Exception) -> str:
-        """Return the traceback from the user's first line on; "" if it holds none of theirs."""
+    def _user_lines(self, error: Exception) -> str:
+        """Return the traceback from the user's first line on; "" if it has none."""
         frames = traceback.extract_tb(error.__traceback__)
-        own = [number for number, frame in enumerate(frames) if frame.filename == self.own_file]
-        return "".join(traceback.format_list(frames[own[0] :])) if own else ""
+        user_frames = [number for number, frame in enumerate(frames) if frame.filename == self.user_file]
+        return "".join(traceback.format_list(frames[user_frames[0] :])) if user_frames else ""
 
     def _check(self, result: Explanation, trace: Any, on: str, small: SmallInput | None) -> None:
         for invariant in self.invariants:
@@ -197,7 +197,7 @@ class Checking:
             return
 
         def tried(small: SmallInput) -> Checking:
-            again = Checking(self.name, self.run, self.invariants, self.tolerance, own_file=self.own_file)
+            again = Checking(self.name, self.run, self.invariants, self.tolerance, user_file=self.user_file)
             again.on_small(small)
             return again
 
@@ -227,9 +227,9 @@ def _labels(result: Explanation) -> tuple[tuple[str, ...], ...]:
 
 
 def _is_unchanged(trace: Any, small: SmallInput) -> bool:
-    given = small.attention.astype(np.float32)
+    attention = small.attention.astype(np.float32)
     return all(
-        np.array_equal(trace.attention_layer(number, "self"), layer) for number, layer in enumerate(given)
+        np.array_equal(trace.attention_layer(number, "self"), layer) for number, layer in enumerate(attention)
     )
 
 

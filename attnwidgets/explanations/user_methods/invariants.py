@@ -1,4 +1,9 @@
-"""Invariants of explanations by name, a message for each violation, and small inputs that test them."""
+"""Invariants of explanations by name, a message for each violation, and small inputs that test them.
+
+The check of an `Invariant` returns a `Violation`, with the wrong numbers, or None. `small_inputs` are
+attentions of up to three tokens and layers, and two heads. `shrink` reduces a trace to the smallest part that
+fails.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +55,10 @@ class Violation:
     """A violation of an invariant.
 
     Attributes:
-        said: What is wrong and where, in words.
+        said: Description of the violation and its position.
         layer: Number of the layer, for a map.
         returned: The returned values there: [query, key], or [source].
-        expected: The right values; None where only a property of them is checked.
+        expected: The right values; None if only a property of them is checked.
     """
 
     said: str
@@ -83,7 +88,7 @@ def resolve_invariants(names: str | tuple[str, ...]) -> tuple[Invariant, ...]:
     """Return invariants by name.
 
     Raises:
-        ValueError: For an unknown name or reference; the message lists the names there are.
+        ValueError: For an unknown name or reference; the message lists the names.
     """
     return tuple(_invariant(str(name)) for name in ((names,) if isinstance(names, str) else tuple(names)))
 
@@ -195,7 +200,7 @@ def _complete_unasked(trace: Any) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest difference of two explanations in one layer (or for one target).
+    """The largest difference of two explanations in a layer (or for a target).
 
     Attributes:
         matrix: The layer or target, in words.
@@ -219,7 +224,7 @@ class Difference:
 
 
 def differences(result: Explanation, other: Explanation) -> list[Difference]:
-    """Return where `result` differs most from `other`, for every matrix of it.
+    """Return the largest difference of `result` from `other`, for every matrix.
 
     Raises:
         ValueError: If the two cannot be compared; the message says why.
@@ -279,12 +284,12 @@ INVARIANTS = {
         Invariant("sums_to_logit", "the values sum to the target's logit", _complete_unasked, _complete),
     )
 }
-"""Invariants by name; "equals:<method>" is one for every method."""
+"""Invariants by name; "equals:<method>" exists for every method."""
 
 
 @dataclass(frozen=True)
 class SmallInput:
-    """Attention [layer, head, query, key] with its tokens; rows sum to one."""
+    """Attention [layer, head, query, key] with its tokens; rows sum to 1."""
 
     attention: NDArray[np.float64]
     tokens: tuple[str, ...]
@@ -339,8 +344,8 @@ def _shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 def shrink(trace: Any, stack: str, fails: Callable[[SmallInput], bool]) -> SmallInput | None:
     """Return the smallest part of a trace's attention that still fails, or None if no part does.
 
-    Parts are the first tokens, layers and heads, with rows rescaled to one. Each number is halved, then
-    lowered by one, as long as the rest still fails.
+    Parts are the first tokens, layers and heads, with rows rescaled to sum to 1. Each number is halved, then
+    lowered by 1, as long as the rest still fails.
 
     Args:
         trace: A trace whose stack attends to itself.

@@ -1,4 +1,9 @@
-"""aw.register: a user's own function of a trace as a method, checked, with its numbers as an explanation."""
+"""aw.register: a user's own function of a trace as a method, checked, with its numbers as an explanation.
+
+`register` wraps the function in a `UserMethod`, which labels its numbers (`as_explanation`), checks it on
+small inputs and a trace (`checking.py`) and has the entry of the registry. A function that needs a model is
+checked when it first runs.
+"""
 
 from __future__ import annotations
 
@@ -58,11 +63,11 @@ def register(
     returns numbers (numpy, torch or lists) or a MixingMap or Attributions:
 
         [layer, head, query, key], [layer, query, key]    a map
-        [query, key]                                      a map of one layer, numbered as the last
+        [query, key]                                      a map of the last layer
         [source]                                          attributions of the keys
 
     Its invariants are checked at once on about a hundred made-up attentions, the smallest first (one token,
-    one layer, one head, up to three of each; some causal), and on `trace` if one is given. The smallest input
+    one layer, one head, up to three of each; some causal), and on `trace`, if any. The smallest input
     that fails is shown with the returned values: as a box in a notebook, as a warning elsewhere. The method
     is registered all the same, and menus mark it "fails: ...". A function that needs a model is checked when
     it first runs, or by `aw.check(name, trace)`.
@@ -74,19 +79,19 @@ def register(
         gist: Its answer in a few words, for menus: "which words each head reads". By default the first
             sentence of its docstring.
         speed: About how long it takes: "instant", "seconds" or "minutes".
-        paper: What to cite.
-        needs: What the trace must have: "attention" (recorded or given), "model", "recorded model", "blocks",
+        paper: The publication to cite.
+        needs: Required of a trace: "attention" (recorded or given), "model", "recorded model", "blocks",
             "logits", "next token"; menus disable it for others.
-        invariants: What must hold: "rows_sum_to_one", "nonnegative", "causal" (checked on causal attention),
-            "complete" or "sums_to_logit", "equals:rollout" (or any other method, with its defaults).
+        invariants: Properties of the results: "rows_sum_to_one", "nonnegative", "causal" (checked on causal
+            attention), "complete" or "sums_to_logit", "equals:rollout" (or any method, with its defaults).
         beside: A method to compare it with in the report: the largest difference in each layer, and where.
         trace: A real trace to check it on as well.
         tolerance: Tolerated numerical error.
         strict: Whether a failing check raises; the method is then not registered.
 
     Raises:
-        ValueError: For a name of the package's own; for an unknown question, speed, requirement, invariant or
-            reference.
+        ValueError: For the name of a method of the package; for an unknown question, speed, requirement,
+            invariant or reference.
         TypeError: If it does not decorate a function that takes a trace.
         InvariantError: If a check fails and `strict` is on (a ValueError with a `.report`).
 
@@ -136,7 +141,7 @@ def check(name: str, trace: Any = None) -> CheckReport:
         A `CheckReport`: text in a terminal, a box in a notebook.
 
     Raises:
-        ValueError: If the method is unknown, it is the package's own, or the trace does not meet its needs.
+        ValueError: If the method is unknown, it belongs to the package, or the trace does not meet its needs.
 
     Example:
         >>> aw.check("rollout")
@@ -159,8 +164,8 @@ class UserMethod:
     Args:
         name: The method's name.
         function: Takes a trace and keyword options.
-        paper: What to cite.
-        needs: What the trace must have.
+        paper: The publication to cite.
+        needs: Requirements on the trace.
         invariants: The properties of its results.
         reference: Name of the reference, or "".
         tolerance: Tolerated numerical error.
@@ -190,24 +195,24 @@ class UserMethod:
             needs="; ".join(need.words for need in needs),
             returns="MixingMap or Attributions",
             cost="what your function takes",
-            requirements=(*needs, *self._own_stack()),
+            requirements=(*needs, *self._stack_need()),
             by_user=True,
             beside=reference,
         )
 
-    def _own_stack(self) -> tuple[Need, ...]:
+    def _stack_need(self) -> tuple[Need, ...]:
         if "stack" in inspect.signature(self._function).parameters:
             return ()
 
-        def other(trace: Any, stack: str) -> str:
+        def refuse_other(trace: Any, stack: str) -> str:
             return "" if stack == default_stack(trace) else f"and this is stack {stack!r}"
 
-        return (Need("default stack", "a keyword stack= for other stacks than the default", other),)
+        return (Need("default stack", "a keyword stack= for other stacks than the default", refuse_other),)
 
     def __call__(self, trace: Any, **options: Any) -> Any:
         """Return the function's labelled result, of several traces a list.
 
-        The first one is checked if no check was possible before.
+        The first result is checked if no check was possible before.
         """
         if are_several(trace):
             return for_each(self._name, lambda single: self(single, **options), trace)
@@ -230,16 +235,16 @@ class UserMethod:
             if refusal:
                 raise ValueError(f"trace does not suit {self._name!r}, which {refusal}.")
         checking = self._checking()
-        on_given = not self.entry.refusal(small_inputs()[0].trace())
-        if on_given:
+        on_attention = not self.entry.refusal(small_inputs()[0].trace())
+        if on_attention:
             checking.on_small_inputs()
         if checking.needs_model:
-            on_given = False
+            on_attention = False
             requirements = (*resolve_needs("recorded model"), *self.entry.requirements)
             self.entry = replace(self.entry, requirements=requirements)
         if trace is not None:
-            checking.on_trace(trace, shrink=on_given)
-        self._unchecked = not on_given and trace is None
+            checking.on_trace(trace, shrink=on_attention)
+        self._unchecked = not on_attention and trace is None
         if self._unchecked:
             checking.note(
                 f"it needs a model: checked when it first runs, or by aw.check({self._name!r}, trace)"
@@ -297,7 +302,7 @@ def as_explanation(returned: Any, trace: Any, stack: str, common: dict[str, Any]
     """Return a function's result as an explanation of its trace.
 
     Args:
-        returned: Numbers (numpy, torch, lists; a list may hold one array per layer) in one of `SHAPES`, or a
+        returned: Numbers (numpy, torch, lists; a list may have an array per layer) in one of `SHAPES`, or a
             MixingMap or Attributions. [query, key] is numbered as the last layer.
         trace: The explained trace.
         stack: Name of the stack.

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.steps import Function, Norm, Step
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-# Number of tokens an MLP is checked on, and the relative error allowed: above rounding, since models norm in
-# single precision whatever their own, and far below the difference to another MLP.
-_TRIED = 8
+# Number of tokens an MLP is checked on, and the relative error allowed: above rounding, since models compute
+# norms in single precision, and far below the difference to another MLP.
+_CHECKED_TOKENS = 8
 _TOLERANCE = 1e-4
-# Size of what passes through the hidden layer at once.
+# Bytes of the states that pass through the hidden layer at once.
 _CACHE_BYTES = 2**21
 _DEVICE_BYTES = 2**26
-# Up to this size, the vectors of all keys are kept while a layer is computed.
-_KEPT_BYTES = 2**26
+# Up to this size, the vectors of all keys are cached while a layer is computed.
+_CACHED_BYTES = 2**26
 # Blocks whose MLP passed the check, with their structure at that time.
-_believed: weakref.WeakKeyDictionary[nn.Module, tuple[Any, ...]] = weakref.WeakKeyDictionary()
+_verified: weakref.WeakKeyDictionary[nn.Module, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ def read_mlp(block: Block, x: Tensor) -> MLP | None:
             return None
     module = origin(block.module)
     structure = structure_of(module)
-    if _believed.get(module) != structure:
-        x = x[:_TRIED]
+    if _verified.get(module) != structure:
+        x = x[:_CHECKED_TOKENS]
         expected = block.through(block.layout.mlp, x)
         error = mlp.finish([first(x) for first in mlp.first]) - expected
         if not error.norm() <= _TOLERANCE * expected.norm():
             return None
-        _believed[module] = structure
+        _verified[module] = structure
     return mlp
 
 
@@ -179,7 +179,7 @@ class Tail:
             keys: The keys of each element [element, key].
         """
         flat = keys.flatten()
-        of_keys = self._vectors(flat) if self._all is None else [kept[flat] for kept in self._all]
+        of_keys = self._vectors(flat) if self._all is None else [tensor[flat] for tensor in self._all]
         vectors, *removed = [tensor.reshape(len(keys), -1, tensor.shape[-1]) for tensor in of_keys]
         return self._finish(_subtract(self._whole[rows], weights, vectors), rows, weights, removed)
 
@@ -197,10 +197,10 @@ class Tail:
 
     @cached_property
     def _all(self) -> list[Tensor] | None:
-        """The vectors of all keys; None if they are too large to keep."""
+        """The vectors of all keys; None if they are too large to cache."""
         n_heads, n_keys, _ = self._values.shape
         width = self._whole.shape[-1] + sum(len(layer.bias) for layer in self._layers)
-        if n_heads * n_keys * width * self._whole.element_size() > _KEPT_BYTES:
+        if n_heads * n_keys * width * self._whole.element_size() > _CACHED_BYTES:
             return None
         return [vectors.contiguous() for vectors in self._vectors(slice(None))]
 

@@ -1,4 +1,9 @@
-"""A second run of a traced model that keeps what its blocks read, mixed and returned."""
+"""A second run of a traced model that records the inputs, values and outputs of its blocks.
+
+`_blocks` runs the model once for a stack and stores its blocks with the trace, under every layout that fits.
+`block_of` returns a block under the layout that recomputes its output, and refuses it if the weights have
+changed since.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     Fit = tuple[Layout, str, nn.Module]
 
 # Blocks hold no reference to their trace, so they are freed with it.
-_runs: weakref.WeakKeyDictionary[Trace, dict[str, dict[int, _Kept]]] = weakref.WeakKeyDictionary()
+_runs: weakref.WeakKeyDictionary[Trace, dict[str, dict[int, _BlockRun]]] = weakref.WeakKeyDictionary()
 # The layout verified for each module: once per model, not once per trace.
 _layout_of: weakref.WeakKeyDictionary[nn.Module, tuple[Layout, tuple[Any, ...]]] = weakref.WeakKeyDictionary()
 # The layouts that fit, stack by stack.
@@ -37,8 +42,8 @@ _SURE = 0.05
 
 
 @dataclass
-class _Kept:
-    """One block of one pass, under each layout that fits it.
+class _BlockRun:
+    """A block of a pass, under each layout that fits it.
 
     Attributes:
         candidates: The block under each layout that fits.
@@ -52,7 +57,7 @@ class _Kept:
 
 
 def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
-    """Return one block of a trace, its layout verified on first use. The first call runs the model once.
+    """Return a block of a trace, its layout verified on first use. The first call runs the model once.
 
     Args:
         trace: Trace returned by `aw.trace`.
@@ -61,27 +66,27 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
         method: The method's name, for messages.
 
     Raises:
-        UnsupportedModelError: If no layout describes the block, or it does not compute what its layout says.
+        UnsupportedModelError: If no layout describes the block, or its output differs from the layout's.
         ValueError: If a block returned NaN or infinite numbers; the message names the first such block.
     """
     with _lock:
-        kept = _blocks(trace, stack, method)[layer]
-        if kept.weights != _weights(origin(kept.candidates[0].module)):
+        block_run = _blocks(trace, stack, method)[layer]
+        if block_run.weights != _weights(origin(block_run.candidates[0].module)):
             raise UnsupportedModelError(
                 f"{method} is not available: the model changed after it was traced (the weights of layer "
                 f"{layer} differ); trace it again, or restore them."
             )
-        if kept.verified is None:
+        if block_run.verified is None:
             with no_grad():
-                block = _verify(kept.candidates, layer, method)
+                block = _verify(block_run.candidates, layer, method)
                 attention = block.beyond if stack == "cross" else block
             if attention is None:
                 raise UnsupportedModelError(
                     f"{method} is not available: no description of {type(block.module).__name__} names its "
                     f"cross-attention. {WITHOUT}"
                 )
-            kept.verified = attention
-        return kept.verified
+            block_run.verified = attention
+        return block_run.verified
 
 
 def require_whole(trace: Any, stack: str, method: str, *, attention: bool = True) -> None:
@@ -102,20 +107,20 @@ def require_every_block(trace: Any, stack: str, method: str, *, attention: bool 
 
     With `attention` they are read around recorded attention, otherwise around all mixing that was recorded.
     """
-    known = trace.layers(stack) if attention else trace.mixing_layers(stack)
-    if not all(block.number in known for block in trace.anatomy.stacks[stack]):
+    recorded = trace.layers(stack) if attention else trace.mixing_layers(stack)
+    if not all(block.number in recorded for block in trace.anatomy.stacks[stack]):
         raise UnsupportedModelError(
             f"{method} is not available: it reads the states of every block, and in this model only those "
-            f"that {'attend' if attention else 'mix tokens'} are recorded ({spoken_range(known)}). "
+            f"that {'attend' if attention else 'mix tokens'} are recorded ({spoken_range(recorded)}). "
             "print(trace.anatomy) shows the others."
         )
 
 
 def chain_of(trace: Any, stack: str, method: str) -> list[Block]:
-    """Return all blocks of a stack, each reading what the one before returned.
+    """Return all blocks of a stack, each reading the output of the block before.
 
     Raises:
-        UnsupportedModelError: If blocks mix tokens by what was not recorded, no description fits one, or
+        UnsupportedModelError: If some mixing of tokens was not recorded, no description fits a block, or
             something unknown lies between them.
     """
     require_whole(trace, stack, method)
@@ -128,8 +133,8 @@ def _verify(candidates: tuple[Block, ...], layer: int, method: str) -> Block:
     """Return the block under the layout that recomputes its output best, if that is close enough."""
     module = origin(candidates[0].module)
     structure = structure_of(module)
-    layout, known_structure = _layout_of.get(module, (None, None))
-    if known_structure == structure:
+    layout, verified_structure = _layout_of.get(module, (None, None))
+    if verified_structure == structure:
         for block in candidates:
             if block.layout == layout:
                 return block
@@ -201,7 +206,7 @@ def has_description(trace: Any, stack: str) -> bool:
 
 
 def norms_last(trace: Any, stack: str, method: str) -> bool:
-    """Return whether a stack's blocks are post-norm, normalising what they mixed instead of what they read.
+    """Return whether a stack's blocks are post-norm, with norms of the sums instead of the inputs.
 
     If the layouts that fit disagree (OPT), the first block is run to decide.
     """
@@ -252,11 +257,11 @@ def owner(model: nn.Module, name: str) -> str:
     return type(model.get_submodule(path)).__name__
 
 
-def _blocks(trace: Any, stack: str, method: str) -> dict[int, _Kept]:
+def _blocks(trace: Any, stack: str, method: str) -> dict[int, _BlockRun]:
     with _lock:
-        kept = _runs.get(trace) if isinstance(trace, Trace) else None
-        if kept is not None and stack in kept:
-            return kept[stack]
+        by_stack = _runs.get(trace) if isinstance(trace, Trace) else None
+        if by_stack is not None and stack in by_stack:
+            return by_stack[stack]
         layouts = _layouts(trace, stack, method)
         recorded = captured(trace, stack, method)
         blocks = {}
@@ -269,13 +274,13 @@ def _blocks(trace: Any, stack: str, method: str) -> dict[int, _Kept]:
                     f"layer {number} differs); trace it again."
                 )
             candidates = _candidates(recorded.model, fits, block, method)
-            blocks[number] = _Kept(candidates, _weights(origin(candidates[0].module)))
+            blocks[number] = _BlockRun(candidates, _weights(origin(candidates[0].module)))
         _runs.setdefault(trace, {})[stack] = blocks
         return blocks
 
 
 def _candidates(model: nn.Module, fits: list[Fit], recorded: RecordedBlock, method: str) -> tuple[Block, ...]:
-    """Return a recorded block under each layout whose attention modules are those it called.
+    """Return a recorded block under each layout whose attention modules are those that it called.
 
     Raises:
         UnsupportedModelError: If there is none: the block attends more than once, or in another order.

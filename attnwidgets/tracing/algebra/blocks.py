@@ -1,4 +1,8 @@
-"""Transformer blocks as algebra, verified on the numbers of a real forward pass."""
+"""Transformer blocks as algebra, verified on the numbers of a real forward pass.
+
+A `Block` has a layout and the recorded tensors of a pass; `branch`, `middle` and `last` recompute the states
+between them. `error` compares the recomputed output with the recorded output.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ _ROUNDINGS = 2
 
 
 def tail_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the precision to compute in: float32 for half precision, else the model's own."""
+    """Return the precision to compute in: float32 for half precision, else that of the model."""
     return dtype if dtype in _TOLERANCE else torch.float32
 
 
@@ -44,13 +48,13 @@ def tolerance(dtype: torch.dtype) -> float:
 
 @dataclass(frozen=True)
 class Block:
-    """One attention of one block in one recorded pass. Tensors are in the model's `tail_dtype`.
+    """An attention of a block in a recorded pass. Tensors are in the model's `tail_dtype`.
 
     Args:
         model: The twin of the model that was run.
         module: The block in it.
         layout: The block's layout.
-        call: Its attention call, with a batch of one.
+        call: Its attention call, with a batch of 1.
         hidden: The states to which the attention output is added [token, dim]: the block's input, or for a
             cross-attention the states after the self-attention.
         values: Value vectors [kv head, key, head dim].
@@ -94,14 +98,14 @@ class Block:
 
     @property
     def own_key(self) -> int | None:
-        """Index of the first query's own token among the keys, 3 after a prefix of 3; None if `crosses`."""
+        """Index of the first query's token among the keys, 3 after a prefix of 3; None if `crosses`."""
         return None if self.crosses else self.call.shape[3] - self.call.shape[2]
 
     def weights(self) -> Tensor:
         """Return the attention weights [head, query, key], computed in the precision of the tail."""
         with no_grad():
             weights = self.call.rows(self.hidden.dtype)
-            # The weights are too large to keep; what the heads mix is small and always needed too.
+            # The weights are too large to cache; the mixed values are small and always needed too.
             if "_mixed" not in vars(self):
                 vars(self)["_mixed"] = torch.matmul(weights, self.head_values())
         return weights
@@ -140,7 +144,7 @@ class Block:
         return joined if bias is None else joined + bias
 
     def branch(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the attention branch as a linear map of the values, the statistics of `after` held fixed.
+        """Return the attention branch as a linear map of the values, with the statistics of `after` fixed.
 
         These are matrix [head, head dim, dim], row [query] and bias [query, dim]: attention adds
         row_i * sum_j sum_h A^h_ij v^h_j matrix^h + bias_i to token i.
@@ -184,7 +188,7 @@ class Block:
 
     @property
     def start(self) -> Tensor:
-        """What the MLP of a post-norm block is added to [token, dim]: `middle` after norm 1."""
+        """The state that the MLP of a post-norm block is added to [token, dim]: `middle` after norm 1."""
         return self.middle if self.norm1 is None else self.norm1(self.middle)
 
     @cached_property
@@ -209,11 +213,11 @@ class Block:
         return states
 
     def recomputed(self) -> Tensor:
-        """Return the block's output [token, dim], computed as its layout says."""
+        """Return the block's output [token, dim], computed by its layout."""
         return self.norm2(self.last) if self.layout.order == "post" and self.norm2 else self.last
 
     def error(self, output: Tensor | None = None) -> float:
-        """Return the error of an output [token, dim] against the recorded one; above 1 it is too large.
+        """Return the error of an output [token, dim] against the recorded output; above 1 it is too large.
 
         Args:
             output: The output; `recomputed()` by default.
@@ -263,7 +267,7 @@ class Block:
 
 
 def require_chain(blocks: Sequence[Block], method: str) -> None:
-    """Raise UnsupportedModelError unless each block reads the output of the one before."""
+    """Raise UnsupportedModelError unless each block reads the output of the block before."""
     for number, (before, after) in enumerate(pairwise(blocks)):
         difference = (after.hidden - before.output).norm()
         if not difference <= tolerance(before.call.dtype) * before.output.norm():
@@ -292,7 +296,7 @@ def fitting(model: nn.Module, name: str) -> Iterator[tuple[Layout, str, nn.Modul
 
 
 def resolve_path(block: nn.Module, path: str) -> Any:
-    """Return what a path names in a block: a module, a vector or number that scales, or None.
+    """Return the object that a path names in a block: a module, a vector or number that scales, or None.
 
     Raises:
         AttributeError: If the block lacks the attribute.

@@ -1,10 +1,10 @@
-"""The vectors that tokens contribute to each other in a block, never all held at once.
+"""The vectors that tokens contribute to each other in a block, never all in memory at once.
 
 The vector from token j to token i is row_i * sum_h A^h_ij u^h_j with u^h_j = v^h_j matrix^h; the residual
 connection is added on the diagonal, and in cross-attention belongs to no key. Heads are summed before
 anything is measured. Lengths come from the Gram matrix G of the heads' vectors u^h_j of one token j,
-|sum_h a_h u_h|^2 = a^T G a, so nothing of size [query, key, dim] is allocated for them. Keys that count as
-one span add more vectors to the same sum.
+|sum_h a_h u_h|^2 = a^T G a, so nothing of size [query, key, dim] is allocated for them. Keys that are joined
+in a span add more vectors to the same sum.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.blocks import Block
     from attnwidgets.tracing.algebra.steps import Norm
 
-    # For each span, the keys that count as one.
+    # For each span, the keys that it joins.
     Spans = Sequence[Sequence[int]]
 
 Stage = Literal["attn", "res", "res_ln", "enc"]
@@ -38,7 +38,7 @@ _ACCELERATOR_CHUNK_BYTES = 2**28
 
 @dataclass(frozen=True)
 class Parts:
-    """The vectors of one block at one stage.
+    """The vectors of a block at a stage.
 
     Methods that take `spans` add the vectors of a span's keys before measuring them and return a column per
     span; by default each key is a span.
@@ -49,7 +49,7 @@ class Parts:
         matrix: Map from a head's values to the stage's vectors [head, head dim, dim].
         row: Factor of each query's vectors [query].
         residual: The residual connection at this stage [query, dim]; None if it is left out.
-        own_key: Index of the first query's own token among the keys, whose vector includes `residual` (the
+        own_key: Index of the first query's token among the keys, whose vector includes `residual` (the
             next query's is the next key); None if the keys belong to another sequence.
         state: Computes the sum of the parts and biases, if that is a state of the model.
     """
@@ -83,7 +83,7 @@ class Parts:
         return self.own_key == 0 and not bool(self.read.triu(1).any())
 
     def of_head(self, head: int) -> Parts:
-        """Return the vectors of one head, without the residual connection."""
+        """Return the vectors of a head, without the residual connection."""
         weights, values, matrix = (
             tensor[head : head + 1] for tensor in (self.weights, self.values, self.matrix)
         )
@@ -95,7 +95,7 @@ class Parts:
         Memory beyond the attention weights is a few chunks. Squares and sums are float64, which keeps the
         cancellation between heads below the rounding of float32 inputs.
         """
-        spans = self._each(spans)
+        spans = self._spans(spans)
         n_heads, n_queries, _ = self.weights.shape
         device = _exact_device(self.weights)
         lengths = torch.zeros(n_queries, len(spans), dtype=torch.float64, device=device)
@@ -108,7 +108,7 @@ class Parts:
             own_queries = tokens - chunk.queries.start
             if by_gram:
                 u, a = chunk.sources(), chunk.weights()
-                kept = (
+                from_self = (
                     None
                     if self.residual is None
                     else torch.bmm(a[span_numbers, :, own_queries][:, None], u[span_numbers])[:, 0]
@@ -117,12 +117,12 @@ class Parts:
                 square = torch.bmm(torch.bmm(u, u.transpose(1, 2)), a).mul_(a).sum(1)
             else:
                 vectors = chunk.vectors()
-                kept = None if self.residual is None else vectors[span_numbers, own_queries]
+                from_self = None if self.residual is None else vectors[span_numbers, own_queries]
                 square = vectors.to(device).double().square_().sum(-1)
             square = square.clamp_(min=0).sqrt_() * row[chunk.queries]
-            if self.residual is not None and kept is not None:
-                kept = (kept * self.row[tokens, None] + self.residual[tokens]).to(device).double()
-                square[span_numbers.to(device), own_queries.to(device)] = kept.norm(dim=-1)
+            if self.residual is not None and from_self is not None:
+                from_self = (from_self * self.row[tokens, None] + self.residual[tokens]).to(device).double()
+                square[span_numbers.to(device), own_queries.to(device)] = from_self.norm(dim=-1)
             lengths[chunk.queries, chunk.elements] = square.T
         return lengths
 
@@ -135,7 +135,7 @@ class Parts:
         )  # [head, key], one head's vectors at a time
         return self.weights * value_norms[:, None] * self.row[:, None]
 
-    def kept(self, spans: Spans | None = None) -> Tensor:
+    def from_self(self, spans: Spans | None = None) -> Tensor:
         """Return each token's vector to itself, including the residual connection [query, dim].
 
         With `spans`, the vector from the span the token lies in.
@@ -177,16 +177,16 @@ class Parts:
         sums of absolute values would be dominated by rounding.
 
         Args:
-            to: One target vector per query [query, dim].
+            to: The target vector of every query [query, dim].
             power: 1 or 2, the norm of the difference.
             shift: Added to every component of the difference.
             chunk_size: Keys or spans at a time; None for the number that fits a chunk.
-            spans: Keys that count as one.
+            spans: Keys that are joined.
 
         Returns:
             [query, key]; exactly zero (without a shift) where a query does not read a key.
         """
-        spans = self._each(spans)
+        spans = self._spans(spans)
         n_queries = len(self.row)
         size = chunk_size or max(1, _chunk_bytes(to.device) // (to.element_size() * self.dim * n_queries))
         zero_gain = nearer(to, shift - to, power)
@@ -214,15 +214,15 @@ class Parts:
         if spans is not None and any(span != (key,) for key, span in enumerate(spans)):
             read = torch.stack([read[:, list(span)].any(1) for span in spans], dim=1)
         unread = ~read
-        tokens, elements = self.owners(self._each(spans))
+        tokens, elements = self.owners(self._spans(spans))
         unread[tokens, elements] = False
         return unread
 
-    def _each(self, spans: Spans | None) -> Spans:
+    def _spans(self, spans: Spans | None) -> Spans:
         return [(key,) for key in range(self.weights.shape[-1])] if spans is None else spans
 
     def owners(self, spans: Spans) -> tuple[Tensor, Tensor]:
-        """Return the queries whose own tokens lie in spans, and the numbers of these spans [match] each."""
+        """Return the queries whose tokens lie in spans, and the numbers of these spans [match] each."""
         first = self.weights.shape[-1] if self.own_key is None else self.own_key
         pairs = [(key - first, element) for element, span in enumerate(spans) for key in span if key >= first]
         tokens, elements = torch.tensor(pairs, device=self.row.device).long().reshape(-1, 2).unbind(1)
@@ -264,7 +264,7 @@ class _Chunk:
 
     @cached_property
     def owners(self) -> tuple[Tensor, Tensor]:
-        """The queries whose own tokens lie in these spans, and the places of these spans [match] each."""
+        """The queries whose tokens lie in these spans, and the numbers of these spans [match] each."""
         return self.parts.owners(self.spans)
 
     def weights(self) -> Tensor:

@@ -1,8 +1,8 @@
 """A block applied to the sources' vectors: how each source's part of every token passes through it.
 
 T[i, j] is the part of source j in the state of token i: sum_j T[i, j] is that state. Rows i are processed in
-chunks that fit a CPU's caches. One vector is kept for every pair, and one value vector for every pair while
-the block is computed. Causal models only keep the pairs that exist, about half.
+chunks that fit a CPU's caches. A vector is stored for every pair, and a value vector for every pair while the
+block is computed. Causal models only store the pairs that exist, about half.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class DecomposedLayer:
         return (self.matrix.shape[1] + self.value.matrix.shape[1]) * self.matrix.element_size()
 
     def start(self, sources: Sources) -> list[Chunk]:
-        """Return the vectors of the model's first input, where each token belongs to its own source."""
+        """Return the vectors of the model's first input, where each token belongs to the source around it."""
         hidden = self.block.hidden
         owners, tokens = (indices.to(hidden.device) for indices in sources.pairs)
         chunks = []
@@ -169,7 +169,7 @@ class DecomposedLayer:
             chunks: The vectors of its input; the list is emptied to free each chunk after use.
             sources: The sources.
             rules: How biases and nonlinear functions are distributed.
-            first: Whether this is the first block, where a value belongs to one source, bias included.
+            first: Whether this is the first block, where a value belongs to a single source, bias included.
             ffn: Whether vectors pass through the feed-forward layer.
             only: The rows to compute; all by default.
         """
@@ -187,7 +187,7 @@ class DecomposedLayer:
     def _bias(self, *, first: bool) -> Tensor | None:
         """Return the bias of attention [query, dim]; None if it is zero.
 
-        It includes the bias of the values, except in the first block, whose values keep their own.
+        It includes the bias of the values, except in the first block, whose values include it.
         """
         bias = self.bias
         if self.value.bias is not None and not first:

@@ -1,7 +1,7 @@
 """Vectors that add up to a state, propagated through the operations on that state.
 
-Each row (a token of the model) holds one vector per source. Linear maps act on each vector, norms do too with
-the deviation of the real state held fixed, a bias is distributed among the vectors, and an activation is
+Each row (a token of the model) has a vector for every source. Linear maps act on each vector, norms do too
+with the deviation of the real state fixed, a bias is distributed among the vectors, and an activation is
 replaced by a line. The vectors therefore keep adding up to the state (Modarressi et al. 2023, DecompX,
 section 3).
 """
@@ -51,8 +51,8 @@ class Rules:
         activation: The parts of f(x) are f(x) / x times those of x ("zero_origin"), f'(x) times those of x
             with the rest as a bias ("linear_approximation"), or those of x where x > 0 and zero elsewhere
             ("relu").
-        gate: The parts of f(g) u are the mean of those with either factor held fixed ("half"), or f(g) is
-            held fixed and the parts are those of u ("fixed").
+        gate: The parts of f(g) u are the mean of those with either factor fixed ("half"), or f(g) is fixed
+            and the parts are those of u ("fixed").
     """
 
     bias: Bias | None = "absdot"
@@ -111,7 +111,7 @@ class Vectors:
         Args:
             bias: The bias; None for none.
             rules: How it is distributed.
-            products: Its product with every vector [row, source], if known.
+            products: Its product with every vector [row, source], if computed before.
         """
         if bias is None or rules.bias is None:
             return
@@ -147,7 +147,7 @@ class Vectors:
         return vectors
 
     def after(self, step: Step, rules: Rules) -> Vectors:
-        """Return the vectors after one step."""
+        """Return the vectors after a step."""
         if isinstance(step, Norm):
             return self.normed(step, rules)
         if isinstance(step, Affine):

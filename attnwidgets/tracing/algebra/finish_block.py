@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.algebra.blocks import Block
 
-# Size of what is computed at once: on a CPU, exceeding its caches gains nothing.
+# Bytes of the states that are computed at once: on a CPU, exceeding its caches gains nothing.
 _CACHE_BYTES = 2**22
 _DEVICE_BYTES = 2**28
 # Elements read by different queries are computed for all of these queries. At most one pair in _WASTED may be
@@ -118,7 +118,7 @@ class Resumed:
 
     @property
     def _numbers(self) -> int:
-        """Numbers held per row when the modules themselves are called."""
+        """Numbers in memory per row when the modules themselves are called."""
         widest = max((max(p.shape) for p in self._block.module.parameters() if p.dim()), default=self._width)
         return 2 * widest + 4 * self._width
 

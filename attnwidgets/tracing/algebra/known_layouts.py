@@ -1,10 +1,8 @@
 """Layouts of transformer blocks, module by module: a family says how it differs from a similar one.
 
-The layout of a transformer block: which module does what. `known_layouts.py` has one per model family.
-
 A layout names modules by their path in the block and fits a block that has them all. Whether the block
-computes what the layout says is checked at run time (`blocks.py`), so an architecture that uses the same
-names for other things is rejected rather than trusted.
+follows the layout is checked at run time (`blocks.py`), so an architecture that uses the same names for other
+modules is rejected rather than trusted.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class CrossAttention:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which module of a block does what.
+    """The modules of a block by their part in it.
 
     With x the block's input, att the attention with its output projection and `after`, f the `mlp` steps:
 
@@ -47,7 +45,7 @@ class Layout:
 
     Args:
         family: Readable name, used in messages.
-        order: One of the three orders above.
+        order: An order of the three above.
         attention: Module that calls the attention function.
         out: The attention's output projection.
         norm1: Norm of the attention branch; "" for none.
@@ -81,7 +79,7 @@ class Layout:
 
     @property
     def crossing(self) -> Layout:
-        """The layout with the cross-attention in the place of the self-attention."""
+        """The layout with the cross-attention instead of the self-attention."""
         if self.cross is None:
             raise ValueError(f"blocks of {self.family} have no cross-attention")
         attention, out, norm = self.cross.paths
@@ -209,7 +207,7 @@ _DINOV2 = _like(
 )
 _BEIT = _like(_VIT, "BEiT", mlp=("mlp", "lambda_2"), after="lambda_1")
 
-# A vision attention inside a module that also holds its output projection.
+# A vision attention inside a module that also has its output projection.
 _OLD_VIT = {
     "attention": "attention.attention",
     "out": "attention.output.dense",
@@ -230,7 +228,7 @@ _WAV2VEC2 = Layout(
     value="attention.v_proj",
 )
 
-# Tried from the top: a layout that names more modules stands before one that names fewer of the same.
+# Tried from the top: a layout that names more modules comes before layouts that name fewer of the same.
 LAYOUTS: tuple[Layout, ...] = (
     _BERT,
     _like(_BERT, "DeBERTa v2", value="attention.self.value_proj", cross=None),

@@ -4,10 +4,9 @@ A logit is linear in the last state when the norms on the way keep the deviation
 propagated down through the blocks and multiplied with every vector that was added on the way. Nothing of size
 [query, key, dim] is allocated, and only the tokens that the output head reads are processed.
 
-Shares of heads, residual connection and feed-forward layer in a block's sums, for contribution graphs.
-
-Here each head's vector of each token is a separate part, and so is the residual connection;
-`contributions.py` sums heads and residual before measuring.
+For contribution graphs, the second half computes shares of heads, residual connection and feed-forward layer
+in a block's sums. There each head's vector of each token is a separate part, and so is the residual
+connection; `contributions.py` sums heads and residual before measuring.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class LogitParts:
 def logit_parts(
     trace: Trace,
     stack: str,
-    wanted: Sequence[tuple[int | None, int]],
+    cells: Sequence[tuple[int | None, int]],
     method: str,
     *,
     value_bias: bool = False,
@@ -106,12 +105,12 @@ def logit_parts(
     Args:
         trace: Trace returned by `aw.trace`.
         stack: The stack that the output head reads.
-        wanted: Row (None for logits [class]) and column of each logit.
+        cells: Row (None for logits [class]) and column of each logit.
         method: The method's name, for messages.
         value_bias: Whether the contributions of the values' bias and the shift of norm 1 are separated.
 
     Raises:
-        UnsupportedModelError: If what a block adds to its input is unknown, no description fits the output
+        UnsupportedModelError: If the terms of a block are unknown, no description fits the output
             head, or something unknown lies between blocks; with `value_bias`, if no description fits a block.
     """
     described = is_described(trace, stack)
@@ -121,14 +120,14 @@ def logit_parts(
             'is part of what tokens add. Use biases="shared".'
         )
     parts_by_logit: dict[tuple[int | None, int], LogitParts] = {}
-    for position in dict.fromkeys(position for position, _ in wanted):
-        indices = list(dict.fromkeys(index for other, index in wanted if other == position))
+    for position in dict.fromkeys(position for position, _ in cells):
+        indices = list(dict.fromkeys(index for head_position, index in cells if head_position == position))
         head = head_of(trace, stack, method, position)
         blocks = chain_of(trace, stack, method) if described else mixed_chain(trace, stack, method)
         with no_grad():
             parts = _parts(blocks, head, position, indices, value_bias=value_bias)
         parts_by_logit |= {(position, index): parts[[number]] for number, index in enumerate(indices)}
-    return LogitParts.join([parts_by_logit[logit] for logit in wanted])
+    return LogitParts.join([parts_by_logit[logit] for logit in cells])
 
 
 def _parts(
@@ -177,7 +176,7 @@ def _through_norm(norm: Norm, gradient: Tensor, state: Tensor) -> tuple[Tensor, 
 
 
 def _dot(gradient: Tensor, added: Tensor | None) -> Tensor:
-    """Return the contribution [target] of a vector added to every row, or of one per row [row, dim]."""
+    """Return the contribution [target] of a vector [dim] added to every row, or of vectors [row, dim]."""
     return gradient.new_zeros(len(gradient)) if added is None else (gradient * _exact(added)).sum((1, 2))
 
 
@@ -284,9 +283,9 @@ def _through_block(
 
 
 def _through_mixed(block: MixedBlock, rows: list[int], gradient: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return the same as `_through_block`, of a block that adds its parts to what it reads.
+    """Return the same as `_through_block` for a block that adds its parts to its input.
 
-    Whatever its mixers do not add, in a sum that is the block's output, is the feed-forward layer's.
+    The rest of its output, beyond input and mixers, belongs to the feed-forward layer.
     """
     above, gradient = gradient, gradient * block.output_scale
     by_row = [block.head_products(row, gradient[:, index]) for index, row in enumerate(rows)]
@@ -332,9 +331,9 @@ class BlockShares:
 
     Args:
         attention: Shares of each head's vectors in the sum after attention [head, query, key].
-        residual: Share of the residual connection in that sum [query]; sums to one with `attention`.
+        residual: Share of the residual connection in that sum [query]; sums to 1 with `attention`.
         mlp: Share of the feed-forward layer in the block's output [query].
-        mlp_residual: Share of the states the feed-forward layer is added to [query]; sums to one with `mlp`.
+        mlp_residual: Share of the states the feed-forward layer is added to [query]; sums to 1 with `mlp`.
         parallel: Whether the feed-forward layer reads the block's input, in parallel with attention.
     """
 
@@ -358,7 +357,7 @@ def shares_of(
 
     A part's share of a sum y is max(floor, |y| - |part - y|), divided by the total over parts. The first sum
     is the state after attention, and after norm 1 in post-norm blocks; the second is the block's output.
-    Parts of a normalised state pass the norm with the state's own deviation.
+    Parts of a normalised state pass the norm with the deviation of the state.
 
     Args:
         block: A verified block.
@@ -391,7 +390,7 @@ def shares_of(
 
 
 def _second_sum(block: Block, middle: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the feed-forward layer's output, what it is added to, and the block's output [query, dim]."""
+    """Return the feed-forward layer's output, the state before it, and the block's output [query, dim]."""
     if block.layout.order != "post":
         return block.output - middle, middle, block.output
     added = block.last - middle

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 # Memory limit above which sources are propagated in groups, if they can be.
-_HELD_BYTES = 2**28
+_GROUP_BYTES = 2**28
 
 
 class Layer(Protocol):
@@ -45,7 +45,7 @@ class Layer(Protocol):
         ...
 
     def start(self, sources: Sources) -> list[Chunk]:
-        """Return the vectors of its input, where each token belongs to its own source."""
+        """Return the vectors of its input, where each token belongs to the source around it."""
         ...
 
     def advance(
@@ -63,7 +63,7 @@ class Layer(Protocol):
 
 
 class Layers(Protocol):
-    """All blocks of a stack, in order, each of which reads what the one before returned."""
+    """All blocks of a stack, in order, each of which reads the output of the block before."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ class Layers(Protocol):
 
 
 class DescribedLayers:
-    """The blocks of a stack, which layouts describe; the last one read is kept.
+    """The blocks of a stack, which layouts describe; the last block read is cached.
 
     Args:
         trace: Trace returned by `aw.trace`.
@@ -91,21 +91,21 @@ class DescribedLayers:
         self.numbers = tuple(trace.layers(stack))
         self._blocks = chain_of(trace, stack, method)
         self._method = method
-        self._kept: tuple[int, DecomposedLayer] | None = None
+        self._cached: tuple[int, DecomposedLayer] | None = None
 
     def __len__(self) -> int:
         return len(self._blocks)
 
     def __getitem__(self, layer: int) -> DecomposedLayer:
-        if self._kept is None or self._kept[0] != layer:
-            self._kept = layer, read_layer(self._blocks[layer], self._method)
-        return self._kept[1]
+        if self._cached is None or self._cached[0] != layer:
+            self._cached = layer, read_layer(self._blocks[layer], self._method)
+        return self._cached[1]
 
     def proved(self) -> DescribedLayers:
-        """Return these layers, once each of them is shown to compute what its description says.
+        """Return these layers, once the description of each is verified.
 
         Raises:
-            UnsupportedModelError: If one does not, or part of it is unknown.
+            UnsupportedModelError: If a description is wrong, or a part unknown.
         """
         for layer in range(len(self)):
             _ = self[layer]
@@ -144,7 +144,7 @@ class Propagation:
         self.n_layers = len(self._layers)
 
     def held_bytes(self, chunk_size: int | None = None) -> int:
-        """Return the memory held at once: a vector and a value vector per token and source."""
+        """Return the bytes that vectors take: a vector and a value vector per token and source."""
         count = len(self.spans) if chunk_size is None else min(chunk_size, len(self.spans))
         return self._layers[0].bytes_a_pair * self.n_tokens * count
 
@@ -170,8 +170,8 @@ class Propagation:
         last = self.n_layers - 1 if upto is None else upto
         if chunk_size is None:
             chunk_size = len(self.spans)
-            if self.held_bytes() > _HELD_BYTES and not self.needs_all():
-                chunk_size = max(1, _HELD_BYTES // self.held_bytes(1))
+            if self.held_bytes() > _GROUP_BYTES and not self.needs_all():
+                chunk_size = max(1, _GROUP_BYTES // self.held_bytes(1))
         hidden = self._layers[last].output
         vectors = hidden.new_zeros(len(rows), len(self.spans), hidden.shape[1])
         partial = 0 < len(rows) < self.n_tokens

@@ -1,7 +1,7 @@
-"""Queries and keys of a head as functions of the states that it reads, verified on the recorded ones.
+"""Queries and keys of a head as functions of the states that it reads, verified on those that were recorded.
 
-A score is bilinear: with the deviations of norms held fixed, queries and keys are linear in the state, and so
-is what follows them: a norm of queries and keys, a rotation by position. Everything is float64 on the CPU,
+A score is bilinear: with the deviations of norms fixed, queries and keys are linear in the state, and so are
+the steps after them: a norm of queries and keys, a rotation by position. Everything is float64 on the CPU,
 since sums of many parts that cancel have to stay accurate.
 """
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.algebra.blocks import Block
 
-# The last part of a value projection's name, and that of its neighbours.
+# The last part of a value projection's name, and those of the query and key projections.
 _SIBLINGS = {
     "v_proj": ("q_proj", "k_proj"), "v_lin": ("q_lin", "k_lin"), "value": ("query", "key"), "v": ("q", "k"),
 }  # fmt: skip
 _SIDES = ("q", "query"), ("k", "key")
-_NORMS = ("norm", "layernorm")  # what may follow these, in the name of a norm of queries or keys
+_NORMS = ("norm", "layernorm")  # endings of the names of norms of queries or keys
 _UNMOVED = 1e-4  # of the largest change: a dimension that changed by less is not rotated
 _SURE = 1e-9  # error of a rotation beyond which no other is tried
 
@@ -112,15 +112,15 @@ class _SideNorm:
 
 @dataclass(frozen=True)
 class Side:
-    """The queries or the keys of one head before any rotation: gain * x / deviation(x) + shift, x = r W + b.
+    """The queries or the keys of a head before any rotation: gain * x / deviation(x) + shift, x = r W + b.
 
     Args:
         matrix: W [width, dim]; for a norm over all heads, [width, head * dim].
         bias: b, of as many numbers.
-        columns: Those of the head in them.
+        columns: The columns of the head in both.
         norm: The norm that follows; None for none.
         head: The head's row in the norm's gain.
-        factor: What queries are multiplied with before attention is called (OPT); 1 for most.
+        factor: Factor of queries before attention is called (OPT); 1 for most.
     """
 
     matrix: Tensor
@@ -131,18 +131,18 @@ class Side:
     factor: float
 
     def __call__(self, read: Tensor) -> Tensor:
-        """Return the vectors [..., dim] of what is read [..., width], with deviations of their own."""
+        """Return the vectors [..., dim] of inputs [..., width], with the deviations of these."""
         projected = read @ self.matrix + self.bias
         return self._scaled(projected[..., self.columns], self._deviation(projected)) + self._shift
 
     def constant(self, read: Tensor) -> Tensor:
-        """Return what biases and shifts add to the vectors [token, dim]."""
+        """Return the parts of the vectors that biases and shifts add [token, dim]."""
         deviation = self._deviation(read @ self.matrix + self.bias)
         scaled = self._scaled(self.bias[self.columns].expand(len(read), -1), deviation)
         return scaled + self._shift
 
     def linear(self, parts: Tensor, read: Tensor, norm: Norm | None = None) -> Tensor:
-        """Return parts [part, token, width] of what is read as parts of the vectors [part, token, dim].
+        """Return parts [part, token, width] of the input as parts of the vectors [part, token, dim].
 
         Deviations are those of the whole `read` [token, width]; with `constant` they sum to the vectors.
         With a `norm` before the projection, its linear part is applied to the parts.
@@ -201,7 +201,7 @@ def _real(numbers: Tensor, halves: bool) -> Tensor:
 
 @dataclass(frozen=True)
 class ScoreReader:
-    """How one head of a block makes queries and keys of the states that it reads.
+    """The steps by which a head of a block makes queries and keys of states.
 
     Args:
         states: The states that the block reads [token, width].
@@ -224,7 +224,7 @@ class ScoreReader:
     def vectors(self, name: str, states: Tensor, tokens: Sequence[int]) -> Tensor:
         """Return queries or keys [..., token, dim] of any states [..., token, width] at these positions.
 
-        Nothing is held fixed: norms divide by the deviations of the given states.
+        Nothing is fixed: norms divide by the deviations of the given states.
         """
         return self.turned(self.unturned(name, states), tokens)
 
@@ -235,8 +235,8 @@ class ScoreReader:
     def parts(self, name: str, parts: Tensor, tokens: Sequence[int]) -> Tensor:
         """Return parts [part, token, width] of these tokens' states as parts of their queries or keys.
 
-        The result [part + 1, token, dim] sums to the recorded vectors; the last part is what biases and the
-        shifts of norms add. Norms divide by the deviations of the recorded states.
+        The result [part + 1, token, dim] sums to the recorded vectors; the last part is that of biases and
+        shifts of norms. Norms divide by the deviations of the recorded states.
         """
         states, side = self.states[list(tokens)], self.side(name)
         whole = self.read(states)
@@ -250,7 +250,7 @@ class ScoreReader:
         return self.turned(torch.cat([linear, constant[None]]), tokens)
 
     def read(self, states: Tensor) -> Tensor:
-        """Return what the projections read [..., width]: states behind the norm, if there is one."""
+        """Return the input of the projections [..., width]: states after the norm, if there is one."""
         return states if self.norm is None else self.norm(states)
 
     def turned(self, vectors: Tensor, tokens: Sequence[int]) -> Tensor:
@@ -281,12 +281,12 @@ def score_reader(block: Block, head: int, method: str) -> ScoreReader:
         offset = wide.new_zeros(wide.shape[1]) if bias is None else exact(bias)
         everything.append((wide, offset, _side_norm(block, names, heads, size), heads, size))
     with no_grad():
-        made = [_all_heads(read, *side) for side in everything]
+        plain = [_all_heads(read, *side) for side in everything]
         # Rotations keep lengths, so that a factor of queries alone shows in them.
-        lengths = [float(after.norm() / before.norm()) for before, after in zip(made, recorded, strict=True)]
+        lengths = [float(after.norm() / before.norm()) for before, after in zip(plain, recorded, strict=True)]
         factor = lengths[0] / lengths[1]
         factor = 1.0 if abs(factor - 1) <= tolerance(call.dtype) else factor
-        before = torch.cat([made[0] * factor, made[1]])
+        before = torch.cat([plain[0] * factor, plain[1]])
         rotation = _rotation(before, torch.cat(recorded), tolerance(call.dtype), block, method)
     group = len(recorded[0]) // len(recorded[1])
     query = _side(everything[0], head, factor)
@@ -320,8 +320,8 @@ def _all_heads(
 def _side_norm(block: Block, names: Sequence[str], heads: int, size: int) -> _SideNorm | None:
     """Return the norm of queries or keys in the attention module; None if there is none.
 
-    One gain serves every head (Qwen3, Gemma 3), or all heads have one norm together (OLMo 2), or each head
-    has a gain of its own, as a matrix (Cohere) or in a norm of its own (StableLM).
+    A gain serves all heads (Qwen3, Gemma 3), or a norm covers all heads together (OLMo 2), or each head has a
+    separate gain, in a matrix (Cohere) or in a separate norm (StableLM).
     """
     attention = block.part(block.layout.attention)
     module = next(
@@ -338,8 +338,8 @@ def _side_norm(block: Block, names: Sequence[str], heads: int, size: int) -> _Si
     listed = getattr(module, "norms", None)
     weight = getattr(module, "weight", None)
     if listed is not None:
-        each = [read_norm(norm, size, block.hidden) for norm in listed]
-        norms = [exact_norm(norm) for norm in each if norm is not None]
+        read_norms = [read_norm(norm, size, block.hidden) for norm in listed]
+        norms = [exact_norm(norm) for norm in read_norms if norm is not None]
     elif weight is not None and weight.dim() > 1:
         norms = _by_head(module, weight)
     else:
@@ -374,8 +374,8 @@ def _by_head(module: nn.Module, weight: Tensor) -> list[Norm]:
 def _rotation(before: Tensor, after: Tensor, allowed: float, block: Block, method: str) -> Rotation | None:
     """Return the rotation that takes vectors [head, token, dim] to others; None if they are the same.
 
-    A turn is the one complex number per token and pair that fits the vectors of all heads best, and it is
-    believed if it takes all of them where they went.
+    A turn is the complex number per token and pair that fits the vectors of all heads best. The rotation is
+    accepted if the turned vectors equal the others.
     """
     scale = after.norm()
     change = before - after
@@ -390,7 +390,7 @@ def _rotation(before: Tensor, after: Tensor, allowed: float, block: Block, metho
             turns = (old.conj() * new).sum(0) / old.abs().square().sum(0).clamp_min(1e-30)
             candidate = Rotation(turns, halves, size)
             error = float((candidate(before, range(before.shape[1])) - after).norm() / scale)
-            # A rotation of fewer dimensions is preferred to one of more that fits as well.
+            # A rotation of fewer dimensions is preferred if both fit as well.
             if best is None or (error < smallest and smallest > _SURE):
                 best, smallest = candidate, error
     if not smallest <= allowed:

@@ -1,4 +1,4 @@
-"""The states that a block reads as sums: of what every component before it wrote, or of source tokens.
+"""The states that a block reads as sums: over the components before it, or over source tokens.
 
 Parts are vectors of the model's width. Norms within the residual stream (post-norm blocks) divide parts by
 the deviations of the whole state, so that parts keep summing to it. Parts are float64 on the CPU.
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 _inputs: weakref.WeakKeyDictionary[Trace, dict[str, list[tuple[str, Tensor]]]] = weakref.WeakKeyDictionary()
 _FEW = 2
 _CLOSE = 1e-4  # of a state: how near embeddings must come to it to be its parts
-_HELD_BYTES = 2**31
-"""The most that vectors from every source token may take."""
+_SOURCE_BYTES = 2**31
+"""Most bytes of the vectors from every source token."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What wrote a part of the residual stream.
+    """The component that wrote a part of the residual stream.
 
     Attributes:
         name: "head 0.3", "MLP 2", "token", "position", "bias 1".
         kind: "input", "head", "MLP", "bias", "constant"; "token", "feature", "error" of other splits.
-        layer: Its layer; -1 for what the first block reads, None for what has none.
+        layer: Its layer; -1 for the input of the first block, None without a layer.
     """
 
     name: str
@@ -125,8 +125,8 @@ class _Sums:
     """Parts of states, as they grow block by block.
 
     Attributes:
-        names: What wrote each part.
-        total: What the parts sum to [token, width].
+        names: The component that wrote each part.
+        total: The sum of the parts [token, width].
     """
 
     def __init__(self, names: list[Written], parts: Tensor) -> None:
@@ -144,7 +144,7 @@ class _Sums:
         return self._parts[0]
 
     def through(self, norm: Norm | None, name: str, layer: int) -> None:
-        """Let the parts pass a norm, whose shift becomes one more."""
+        """Let the parts pass a norm, whose shift becomes another part."""
         if norm is None:
             return
         parts = self.stacked()
@@ -155,9 +155,9 @@ class _Sums:
 
 
 def _add_block(sums: _Sums, block: Block, number: int, rows: list[int]) -> None:
-    """Add what a block writes at some tokens."""
+    """Add the parts that a block writes at some tokens."""
     matrix, row, bias = block.branch()
-    # What rounding takes from a head is added to the feed-forward layer: sums stay those of the model.
+    # Rounding errors of heads are added to the feed-forward layer: sums stay those of the model.
     heads = exact(torch.matmul(block.mixed[:, rows], matrix) * row[rows, None])
     sums.add([Written(f"head {number}.{head}", "head", number) for head in range(len(heads))], heads)
     if bias.any():
@@ -182,15 +182,15 @@ class _ReachedError(Exception):
 
 
 def input_parts(trace: Trace, stack: str, states: Tensor) -> list[tuple[str, Tensor]]:
-    """Return what the first block reads as embeddings of tokens, positions and types, if it is their sum.
+    """Return the first block's input as embeddings of tokens, positions and types, if it is their sum.
 
     Args:
         trace: The trace.
         stack: The stack.
-        states: What its first block reads [token, width].
+        states: Input of its first block [token, width].
 
     Returns:
-        Names and parts [token, width]; one part "input" if the states are something else (patches of a
+        Names and parts [token, width]; a single part "input" for other states (patches of a
         picture, projected embeddings).
     """
     tables: list[tuple[str, Tensor]] = []
@@ -199,7 +199,7 @@ def input_parts(trace: Trace, stack: str, states: Tensor) -> list[tuple[str, Ten
     def see(name: str, output: Tensor) -> None:
         flat = exact(output).reshape(-1, output.shape[-1])
         if flat.shape[-1] == states.shape[-1] and len(flat) in (1, len(states)):
-            tables.append((_said(name), flat.expand_as(states)))
+            tables.append((_table_kind(name), flat.expand_as(states)))
 
     def stop(*_: Any) -> None:
         raise _ReachedError
@@ -229,7 +229,7 @@ def _is_wide(module: nn.Module, width: int) -> bool:
 def _candidates(
     tables: list[tuple[str, Tensor]], norms: Sequence[nn.Module], states: Tensor
 ) -> Iterator[list[tuple[str, Tensor]]]:
-    """Yield embeddings as parts of states: scaled, or through one of some norms."""
+    """Yield embeddings as parts of states: scaled, or through a norm."""
     total = torch.stack([part for _, part in tables]).sum(0)
     scale = float((total * states).sum() / total.square().sum().clamp_min(1e-30))
     yield [(name, scale * part) for name, part in tables]
@@ -255,8 +255,8 @@ def _fitting(
     return None
 
 
-def _said(name: str) -> str:
-    """Return what a table of embeddings embeds, by its module's name."""
+def _table_kind(name: str) -> str:
+    """Return the kind of a table of embeddings, by its module's name."""
     last = name.rpartition(".")[2].lower()
     if "pos" in last or last == "wpe":
         return "position"
@@ -271,7 +271,7 @@ class SourceParts(StateParts):
         trace: The trace.
         stack: The stack.
         layer: Index of the reader among the stack's layers.
-        states: What it reads [token, width].
+        states: Its input [token, width].
         labels: Names of the tokens.
         method: The method's name, for messages.
     """
@@ -292,7 +292,7 @@ class SourceParts(StateParts):
     def _vectors(self) -> Tensor:
         """Vectors [source, token, width] that sum to the states."""
         count = len(self.states)
-        if count * self.states.numel() * self.states.element_size() > _HELD_BYTES:
+        if count * self.states.numel() * self.states.element_size() > _SOURCE_BYTES:
             raise ValueError(
                 f"{self.method} by token holds a vector of every one of {count} tokens in each of them, more "
                 'than 2 GB; take a shorter text, or by="component".'

@@ -1,4 +1,9 @@
-"""The steps of feed-forward layers and output heads, as read from modules, or by probing them."""
+"""The steps of feed-forward layers and output heads, as read from modules, or by probing them.
+
+`read_steps` turns modules into `Affine`, `Scale`, `Pointwise`, `Gated` and `Norm`. Weights of plain layers
+are read, wrapped layers are applied to unit vectors, and norms to a probe that shows their kind. Callers
+verify the steps on recorded numbers.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ Function = Callable[[Tensor], Tensor]
 class Norm:
     """LayerNorm or RMSNorm as gain * (x - mean) / deviation(x) + shift; RMSNorm has no mean.
 
-    All but the deviation is linear: with the deviation of a real x held fixed, parts that sum to x are mapped
+    All but the deviation is linear: with the deviation of a real x fixed, parts that sum to x are mapped
     to parts that sum to the normalised x less `shift`.
 
     Args:
@@ -63,15 +68,15 @@ class Norm:
 
 def is_norm(module: object) -> bool:
     """Return whether a module is a norm, judging by the name of its class or its attributes."""
-    kept = ("eps", "variance_epsilon")
+    eps_names = ("eps", "variance_epsilon")
     named = isinstance(module, nn.Module) and "norm" in type(module).__name__.lower()
-    return named or any(hasattr(module, name) for name in kept)
+    return named or any(hasattr(module, name) for name in eps_names)
 
 
 def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
     """Return a module's norm in the dtype and on the device of `like`; None if it does nothing.
 
-    Whether it subtracts the mean, and whether its weight is the gain or the gain less one (Gemma, Nemotron),
+    Whether it subtracts the mean, and whether its weight is the gain or the gain less 1 (Gemma, Nemotron),
     is determined by its output for one vector.
     """
     if isinstance(module, nn.Identity):
@@ -110,7 +115,7 @@ def _eps(norm: Norm, output: Tensor, probe: Tensor) -> float:
 def read_affine(module: nn.Module, inputs: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return a projection's matrix [input, output] and bias in the dtype and on the device of `like`.
 
-    Plain layers are read; wrapped ones (adapters, quantised weights) are applied to unit vectors.
+    Plain layers are read; wrapped layers (adapters, quantised weights) are applied to unit vectors.
     """
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     plain = type(module) is nn.Linear or type(module).__name__ == "Conv1D"
@@ -129,7 +134,7 @@ def read_affine(module: nn.Module, inputs: int, like: Tensor) -> tuple[Tensor, T
 def run(step: nn.Module | Tensor | float | None, x: Tensor) -> Tensor:
     """Return a module's output for x [token, dim], in the precision of x; a number or vector scales x.
 
-    Weights of lower precision are widened for the call. Modules get a batch of one, as mixtures of experts
+    Weights of lower precision are widened for the call. Modules get a batch of 1, as mixtures of experts
     require; of several outputs, the first counts as the states. None does nothing.
     """
     if step is None:
@@ -203,7 +208,7 @@ class Gated:
 
 Step = Affine | Scale | Pointwise | Gated | Norm
 
-# What a step may be given as: a module, an elementwise function, a vector or number that scales.
+# A step before it is read: a module, an elementwise function, a vector or number that scales.
 Part = nn.Module | Tensor | float | Function | None
 
 
@@ -227,7 +232,7 @@ class Feed:
     gate: str = ""
 
 
-# Tried from the top: one that names more modules stands before one that names fewer of the same.
+# Tried from the top: an entry that names more modules comes before those that name fewer of the same.
 FEEDS: tuple[Feed, ...] = (
     Feed("Llama, Mistral, Qwen, Gemma, OLMo, Cohere", "up_proj", "act_fn", "down_proj", gate="gate_proj"),
     Feed("Phi-3", "gate_up_proj", "activation_fn", "down_proj", gate="gate_up_proj"),
@@ -324,7 +329,7 @@ def _fits(module: nn.Module, feed: Feed) -> bool:
 
 def _open(module: nn.Module, feed: Feed, width: int, like: Tensor) -> Iterator[Step]:
     up = Affine(*read_affine(getattr(module, feed.up), width, like))
-    function = FUNCTIONS[feed.act[1:]] if feed.act.startswith("=") else _held(getattr(module, feed.act))
+    function = FUNCTIONS[feed.act[1:]] if feed.act.startswith("=") else _detached(getattr(module, feed.act))
     if not feed.gate:
         yield from (up, Pointwise(function))
     elif feed.gate == feed.up:
@@ -336,8 +341,8 @@ def _open(module: nn.Module, feed: Feed, width: int, like: Tensor) -> Iterator[S
         yield Affine(*read_affine(getattr(module, feed.down), up.matrix.shape[1], like))
 
 
-def _held(function: Function) -> Function:
-    """Return an activation whose own parameters (xIELU) do not require gradients."""
+def _detached(function: Function) -> Function:
+    """Return an activation whose parameters (xIELU) do not require gradients."""
     if not isinstance(function, nn.Module) or next(function.parameters(), None) is None:
         return function
     parameters = {name: parameter.detach() for name, parameter in function.named_parameters()}

@@ -1,15 +1,15 @@
 """States in two parts, one of them relevant, passed through the blocks of a model and its output head.
 
 Contextual decomposition (Murdoch et al. 2018; Hsu et al. 2025, CD-T, section 3): every state is the sum of
-what comes from some sources (relevant) and of the rest. Linear maps act on both parts, norms do too with the
-deviation of their sum, attention keeps the weights that it had, a bias is shared in proportion to the sizes
-of both parts, component by component, and what a nonlinear function does to the irrelevant part alone is
+the part that comes from some sources (relevant) and of the rest. Linear maps act on both parts, norms do too
+with the deviation of their sum, attention keeps the weights that it had, a bias is shared in proportion to
+the sizes of both parts, component by component, and a nonlinear function of the irrelevant part alone is
 irrelevant: f(b + g) = [f(b + g) - f(g)] + f(g).
 
 A product of two projections (a gated feed-forward layer, which the paper does not cover) counts as such a
-function, too, where b is small next to the whole. Of parts as large as the whole it would square what both
-parts have and the whole has not, block after block, until nothing is left of the sum. There, half of the
-product follows each factor's parts ("divided").
+function, too, where b is small next to the whole. If the parts are as large as the whole, it would square the
+components that cancel in their sum, block after block, until rounding leaves nothing of the sum. There, half
+of the product follows each factor's parts ("divided").
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.steps import Step
     from attnwidgets.tracing.anatomy.output_heads import Head
 
-    # Takes the copies in hand and a component's parts; returns its parts to go on with.
+    # Takes a slice of copies and a component's parts; returns the parts to continue with.
     Change = Callable[[slice, "TwoParts"], "TwoParts"]
 
 # A CPU is fastest with chunks that stay in its caches; an accelerator needs larger ones.
@@ -44,7 +44,7 @@ class TwoParts:
     """A state as the sum of two parts, for several choices of the sources.
 
     Attributes:
-        relevant: What comes from the sources [copy, token, ...].
+        relevant: The part from the sources [copy, token, ...].
         irrelevant: The rest [copy, token, ...].
     """
 
@@ -92,12 +92,12 @@ class TwoParts:
         return parts
 
     def after(self, step: Step, *, divided: bool = False) -> TwoParts:
-        """Return the parts after one step.
+        """Return the parts after a step.
 
         Args:
             step: The step.
-            divided: Whether half of a product follows each factor's parts; otherwise all that the irrelevant
-                parts alone do not make is relevant.
+            divided: Whether half of a product follows each factor's parts; otherwise the product of the
+                irrelevant parts is irrelevant, and the rest relevant.
         """
         if isinstance(step, Norm):
             deviation = step.deviation(self.whole)
@@ -125,7 +125,7 @@ def all_irrelevant(states: Tensor, copies: int) -> TwoParts:
 
 
 def from_tokens(states: Tensor, spans: Sequence[Sequence[int]]) -> TwoParts:
-    """Return states [token, dim] of which some tokens are relevant: one copy for every span of tokens."""
+    """Return states [token, dim] of which some tokens are relevant: a copy for every span of tokens."""
     chosen = torch.zeros(len(spans), len(states), 1, dtype=torch.bool, device=states.device)
     for copy, span in enumerate(spans):
         chosen[copy, list(span)] = True
@@ -146,8 +146,8 @@ def through_block(
     Args:
         layer: The block.
         parts: The parts of its input.
-        heads: Sees, and may change, what the heads mix [copy, token, head, head dim].
-        mlp: The same for what the feed-forward layer returns [copy, token, dim].
+        heads: Sees, and may change, the heads' mixed values [copy, token, head, head dim].
+        mlp: The same for the feed-forward layer's output [copy, token, dim].
         divided: How products are split; see `TwoParts.after`.
     """
     tokens, width = parts.relevant.shape[1:]
@@ -161,7 +161,7 @@ def through_block(
         for copies in (slice(at, min(at + size, len(parts))) for at in range(0, len(parts), size))
     ]
     return TwoParts(
-        torch.cat([each.relevant for each in done]), torch.cat([each.irrelevant for each in done])
+        torch.cat([part.relevant for part in done]), torch.cat([part.irrelevant for part in done])
     )
 
 
@@ -194,7 +194,7 @@ def _through_block(
 
 
 def _mixed(layer: DecomposedLayer, values: Tensor) -> Tensor:
-    """Return what the heads mix [copy, token, head, head dim] of values [copy, token, kv head * head dim]."""
+    """Return mixed values [copy, token, head, head dim] of values [copy, token, kv head * head dim]."""
     kv, _, size = layer.block.values.shape
     by_head = repeat_heads(values.unflatten(-1, (kv, size)).transpose(1, 2), len(layer.weights))
     return torch.matmul(layer.weights, by_head).transpose(1, 2)

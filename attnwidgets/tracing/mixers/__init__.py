@@ -1,1 +1,1 @@
-"""Token mixers other than attention: their kernels, and what each token adds to each other, exactly."""
+"""Token mixers other than attention: their kernels, and the exact vectors that tokens add to each other."""

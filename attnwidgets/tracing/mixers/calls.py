@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    # (name of the function, the function, its arguments by name) -> what it returns
+    # (name of the function, the function, its arguments by name) -> its output
     Handler = Callable[[str, Callable[..., Any], dict[str, Any]], Any]
 
 CONVOLUTION = "causal_conv1d_fn"
@@ -45,7 +45,7 @@ _STATES = ("initial_states", "initial_state", "recurrent_states", "state", "c_in
 
 handlers: ContextVar[tuple[Handler, ...]] = ContextVar("attnwidgets_kernel_handlers", default=())
 step_handlers: ContextVar[tuple[Handler, ...]] = ContextVar("attnwidgets_step_handlers", default=())
-"""Those of functions that take one token and a state."""
+"""Handlers of functions that take a single token and a state."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class KernelCall:
 
     Attributes:
         kernel: The kernel with its arguments, values apart.
-        values: What it mixes [batch, position, channel].
-        output: What it returns [batch, position, channel]; with `gate`, already multiplied by it.
+        values: Its values [batch, position, channel].
+        output: Its output [batch, position, channel]; with `gate`, already multiplied by it.
         gate: A factor of the output that the kernel applies itself [batch, position, channel], or None.
     """
 
@@ -119,14 +119,14 @@ def lightning_attention(module: Any, projected: Tensor, mixed: Tensor) -> Kernel
     Args:
         module: The module.
         projected: Queries, keys and values before their activation [batch, position, channel].
-        mixed: What its norm reads [batch, position, channel].
+        mixed: Input of its norm [batch, position, channel].
     """
     states = module.act_fn(projected).unflatten(-1, (module.num_attention_heads, -1))
     query, key, value = states.chunk(3, -1)
     # Padding is masked after the activation.
-    kept = (mixed != 0).any(-1, keepdim=True)[..., None]
+    is_text = (mixed != 0).any(-1, keepdim=True)[..., None]
     decay = -module.slope_rate.flatten().expand(query.shape[:3])
-    return KernelCall(LinearAttention(query, key * kept, decay), (value * kept).flatten(2), mixed)
+    return KernelCall(LinearAttention(query, key * is_text, decay), (value * is_text).flatten(2), mixed)
 
 
 READERS: dict[str, Callable[[Mapping[str, Any], Tensor], KernelCall]] = {
@@ -233,7 +233,7 @@ def _wrap(owner: Any, name: str, chain: ContextVar[tuple[Handler, ...]]) -> None
 def run_handled(
     in_force: tuple[Handler, ...], name: str, function: Callable[..., Any], arguments: dict[str, Any]
 ) -> Any:
-    """Run a kernel through the handlers, the last one first."""
+    """Run a kernel through the handlers, the last first."""
     if not in_force:
         return function(**arguments)
     *outer, handler = in_force
@@ -251,8 +251,8 @@ def handling(handler: Handler, *, steps: bool = False, first: bool = False) -> I
     Args:
         handler: The handler.
         steps: Whether it sees `STEPS`, too.
-        first: Whether it is nearest to the kernel, so that what records sees a call as it changed it, and
-            not the calls that it makes. Otherwise what is in force already is nearer.
+        first: Whether it is nearest to the kernel, so that a recorder sees a call as it changed it, and not
+            the calls that it makes. Otherwise the handlers in force are nearer.
     """
     chains = (handlers, step_handlers) if steps else (handlers,)
     tokens = [
@@ -269,7 +269,7 @@ MODULE_VALUES = {"xLSTMBackend": "value"}
 """By the end of their class's name, modules that are a kernel: the argument in which they are linear."""
 
 SPLIT_VALUES = ("LightningAttention",)
-"""Ends of the names of classes that split queries, keys and values, in this order, off one tensor."""
+"""Ends of the names of classes that split queries, keys and values, in this order, off a single tensor."""
 
 STEPS: dict[str, int | None] = {
     "mamba_selective_state_update": None,
@@ -279,9 +279,9 @@ STEPS: dict[str, int | None] = {
     "causal_conv1d_update": 2,
 }
 """Functions that stand in for kernels and convolutions where a token continues a state, and the axis of
-positions in what they return; None if there is none."""
+positions in their output; None if there is none."""
 
 
 def position_axis(name: str) -> int | None:
-    """Return the axis of positions in a kernel's values and in what it returns, by its function or class."""
+    """Return the axis of positions in a kernel's values and output, by its function or class."""
     return STEPS.get(name, 2 if name in (*CHANNELS_FIRST, *MODULE_VALUES) else 1)

@@ -1,8 +1,8 @@
-"""One weight of a kernel as a chain: what a key writes, and what every later position leaves of it.
+"""A weight of a kernel as a chain: the value that a key writes, and its change at every later position.
 
-The state of a recurrence goes through the text. What position j writes is read by position i after every
-position between them has let it decay, or overwritten a part of it. The chain follows it in this order, and
-so computes by hand what `Kernel.rows` computes backwards, from the query.
+The state of a recurrence goes through the text. Position i reads the value that position j wrote after every
+position between them has let it decay, or overwritten a part of it. The chain follows the value in this
+order; `Kernel.rows` computes the same weight backwards, from the query.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """What some consecutive positions leave of what a key wrote.
+    """The change of a key's value at consecutive positions.
 
-    Each value follows from the one before: value = before * factor - erased.
+    Each value follows from the previous: value = before * factor - erased.
 
     Attributes:
         first: The first of the positions.
         last: The last of them.
-        factor: What decay leaves of the value, as a factor.
-        erased: What a delta rule takes from it to write something else in its place.
-        value: What the query would read of the key if it stood here.
+        factor: The factor of the value by decay.
+        erased: The part of the value that a delta rule takes away to write another.
+        value: The value that a query at this position would read of the key.
     """
 
     first: int
@@ -41,16 +41,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Chain:
-    """How one weight of a kernel comes about: weight = (value after the last step + skip) / total.
+    """How a weight of a kernel comes about: weight = (value after the last step + skip) / total.
 
     Attributes:
-        formula: What `start` is, in symbols.
-        start: What the query would read of the key if it followed at once.
+        formula: The formula of `start`.
+        start: The value that a query directly after the key would read of it.
         steps: The positions after the key, up to the query, in the order of the text.
-        skip: What a connection around the state adds, where a position reads itself.
-        total: What the value is divided by: the sum of the row, where weights are shares of it.
-        components: Number of components of the state that decay at rates of their own; 1 if all share one.
-            A factor is then what is left of their sum, which need not lie between 0 and 1.
+        skip: The term of a connection around the state, if a position reads itself.
+        total: The divisor of the value: the sum of the row, if weights are shares of it.
+        components: Number of components of the state with separate decay rates; 1 if all share a rate. With
+            several, a factor is that of their sum, which need not lie between 0 and 1.
     """
 
     formula: str
@@ -62,7 +62,7 @@ class Chain:
 
     @property
     def value(self) -> float:
-        """What the query reads of the key, before `skip` and `total`."""
+        """The value that the query reads of the key, before `skip` and `total`."""
         return self.steps[-1].value if self.steps else self.start
 
     @property
@@ -77,10 +77,10 @@ def faded(
     """Return the chain of a state that decays alone.
 
     Args:
-        formula: What `start` is.
+        formula: The formula of `start`.
         start: A number.
-        factors: What each position leaves [step].
-        first: The position of the first of them.
+        factors: The decay of each position [step].
+        first: The position of the first step.
         skip: See `Chain`.
         total: See `Chain`.
     """
@@ -105,13 +105,13 @@ def followed(
     """Return the chain of a state of several components.
 
     Args:
-        formula: What `query . written` is.
-        query: What the query reads of the state [component].
-        written: What the key writes into it [component].
+        formula: The formula of `query . written`.
+        query: The vector by which the query reads the state [component].
+        written: The vector that the key writes into the state [component].
         decays: [step, component], or [step, 1] if all decay alike.
         first: The position of the first step.
-        erasing: Keys [step, component] and betas [step] of a delta rule, which replaces the share beta of
-            what its key reads; None if nothing is erased.
+        erasing: Keys [step, component] and betas [step] of a delta rule, which replaces the share beta of the
+            value that its key reads; None if nothing is erased.
         skip: See `Chain`.
     """
     start = before = float(query @ written)
@@ -119,7 +119,7 @@ def followed(
     for at, decay in enumerate(decays):
         written = written * decay
         left = float(query @ written)
-        # Of components that cancelled each other no share is left: what appears counts as written anew.
+        # If components cancelled each other, the factor is unknown: a new value counts as written anew.
         factor = float(decay[0]) if len(decay) == 1 else left / before if before else float(decay.mean())
         if erasing is not None:
             key, beta = erasing[0][at], erasing[1][at]
@@ -131,11 +131,11 @@ def followed(
 
 
 def condensed(chain: Chain, most: int) -> tuple[Step, ...]:
-    """Return the steps of a chain, of which those that change least are joined with their neighbours.
+    """Return the steps of a chain, with those that change least joined with their neighbours.
 
     Args:
         chain: The chain.
-        most: Number of steps that stand by themselves; a chain of up to twice as many is returned whole.
+        most: Number of steps that are not joined; a chain of up to twice as many is returned whole.
     """
     steps = chain.steps
     if len(steps) <= 2 * most:
@@ -151,7 +151,7 @@ def condensed(chain: Chain, most: int) -> tuple[Step, ...]:
 
 
 def _joined(run: Sequence[Step], before: float) -> Step:
-    """Return consecutive steps as one, given the value before them."""
+    """Return consecutive steps as a single step, given the value before them."""
     factor, value = prod(step.factor for step in run), run[-1].value
     erased = before * factor - value if any(step.erased for step in run) else 0.0
     return Step(run[0].first, run[-1].last, factor, erased, value)

@@ -1,4 +1,4 @@
-"""Short convolutions in front of kernels: how they hand what a token brings to the positions after it."""
+"""Short convolutions in front of kernels: how a token's states reach the positions after it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Convolved:
 
 
 def floating(inputs: Iterable[Any]) -> Iterator[Tensor]:
-    """Yield the floating tensors among what a module is given; the first are the states that it reads."""
+    """Yield the floating tensors among the inputs of a module; the first are the states that it reads."""
     for value in inputs:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             yield value
@@ -39,8 +39,8 @@ def function_convolution(arguments: Mapping[str, Any], output: Tensor) -> list[C
     if activation not in (None, "silu", "swish"):
         return []
     states, output = (arguments["hidden_states"].transpose(1, 2), output.transpose(1, 2))
-    made = Convolution(states, arguments["weight"], arguments.get("bias"), None, activation is not None)
-    return [Convolved(made, output)]
+    called = Convolution(states, arguments["weight"], arguments.get("bias"), None, activation is not None)
+    return [Convolved(called, output)]
 
 
 def module_convolution(module: nn.Conv1d, args: tuple[Any, ...]) -> list[Convolved]:
@@ -53,8 +53,8 @@ def module_convolution(module: nn.Conv1d, args: tuple[Any, ...]) -> list[Convolv
         output = nn.functional.conv1d(
             states, module.weight, module.bias, padding=width - 1, groups=module.groups
         )[..., : states.shape[-1]]
-    made = Convolution(states.transpose(1, 2), module.weight[:, 0], module.bias, None, is_gated=False)
-    return [Convolved(made, output.transpose(1, 2))]
+    convolution = Convolution(states.transpose(1, 2), module.weight[:, 0], module.bias, None, is_gated=False)
+    return [Convolved(convolution, output.transpose(1, 2))]
 
 
 def last_positions(convolved: Convolved, count: int) -> Convolved:
@@ -70,7 +70,7 @@ def fitting(convolutions: Sequence[Convolved], values: Tensor) -> Convolution | 
 
     Args:
         convolutions: Those of the same module.
-        values: What the kernel mixes [batch, position, channel].
+        values: Values of the kernel [batch, position, channel].
     """
     width = values.shape[-1]
     for convolved in map(partial(last_positions, count=values.shape[1]), convolutions):
@@ -95,7 +95,7 @@ def fitting(convolutions: Sequence[Convolved], values: Tensor) -> Convolution | 
 
 
 def shifted(module: nn.Module, states: Tensor) -> Tensor | None:
-    """Return what RWKV's tokens hand to their own and the next value [2, batch, token, channel], or None."""
+    """Return the parts of RWKV's tokens in their value and the next [2, batch, token, channel], or None."""
     share, project = (getattr(module, name, None) for name in ("time_mix_value", "value"))
     if share is None or project is None:
         return None

@@ -1,7 +1,7 @@
-"""What blocks without attention forget at each token: the decay of their state, and what they overwrite.
+"""Forgetting in blocks without attention, token by token: decay of the state, and overwritten values.
 
-A map shows what remains of each token's value when a later one reads it. How much the tokens in between made
-it decay, or erased of it, is part of that number and belongs to no column.
+A map shows how much remains of each token's value when a later token reads it. Decay and erasing by the
+tokens in between are part of that number and belong to no column.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ NAMES = ("decay", "beta")
 
 
 def forgetting_layers(trace: Any, stack: str) -> dict[int, tuple[str, ...]]:
-    """Return what is known of the blocks of a stack that forget, by their numbers: which of `NAMES`."""
+    """Return the `NAMES` that were recorded of a stack's blocks that forget, by their numbers."""
     table = getattr(trace, "stack_table", {}).get(stack)
-    found: Mapping[int, Any] = {} if table is None else table.mixing
-    known = {
+    mixing: Mapping[int, Any] = {} if table is None else table.mixing
+    recorded = {
         number: {name for mix in block.mixes for name in mix.kernel.forgetting()}
-        for number, block in found.items()
+        for number, block in mixing.items()
     }
-    return {number: tuple(n for n in NAMES if n in names) for number, names in known.items() if names}
+    return {number: tuple(n for n in NAMES if n in names) for number, names in recorded.items() if names}
 
 
 def forgetting(trace: Any, layer: int, stack: str) -> dict[str, Float]:
-    """Return what a block forgets at each token, by name [head, token], in the order of its maps' heads.
+    """Return how much a block forgets at each token, by name [head, token], in the order of its maps' heads.
 
     "decay" lies between 0 and 1, which forgets nothing; "beta" between 0, which replaces nothing, and 1 (in
     some models 2). Where each channel forgets by itself, the mean over channels; NaN for attention.
@@ -57,6 +57,6 @@ def forgetting(trace: Any, layer: int, stack: str) -> dict[str, Float]:
             rows = by_group.detach().double().cpu().numpy().T
             if len(rows) != heads[number]:
                 rows = rows.mean(axis=0, keepdims=True)
-            every = values.setdefault(name, np.full((sum(heads), rows.shape[1]), np.nan))
-            every[sum(heads[:number]) :][: len(rows)] = rows
+            by_head = values.setdefault(name, np.full((sum(heads), rows.shape[1]), np.nan))
+            by_head[sum(heads[:number]) :][: len(rows)] = rows
     return values

@@ -34,7 +34,7 @@ def given_stack(
     beta: Floats,
     decay: Floats,
 ) -> Stack:
-    """Return a stack of one block, whose output is that of its heads, side by side.
+    """Return a stack of a single block, whose output is that of its heads, side by side.
 
     Args:
         axis: Its tokens.

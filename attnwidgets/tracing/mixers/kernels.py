@@ -1,12 +1,11 @@
 """Kernels by which modules mix positions without a softmax, as matrices alpha [group, query, position].
 
 Every kernel is linear in its values: its output for query i is the sum over positions k of alpha[g, i, k]
-times the values of position k, for each group g of channels (a head, or a single channel). What position k
-stands for is decided before the kernel: a short convolution in front of it has mixed several tokens already.
-
+times the values of position k, for each group g of channels (a head, or a single channel). A position need
+not be a token: a short convolution in front of the kernel may have mixed several tokens already.
 Rows are computed on demand, in float64: exponents of cumulated decays reach thousands, where float32 is
 coarse. Gates that belong to the recurrence (decay, beta) are inside alpha: a token between k and i that
-erases what k wrote makes alpha[g, i, k] smaller, and has no column of its own.
+erases the value of k makes alpha[g, i, k] smaller, and has no separate column.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _NORM_EPS = 1e-6  # of the l2 norm of queries and keys in transformers' delta ru
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel with the arguments of one call.
+    """A kernel with the arguments of a call.
 
     Tensors have the axes [batch, position, ...], but for those named in `static`, which hold for all
     positions.
@@ -44,11 +43,11 @@ class Kernel:
     static: ClassVar[frozenset[str]] = frozenset()
     kind: ClassVar[str] = ""
     has_state: ClassVar[bool] = True
-    """Whether a state carries what a position writes to later ones, so that weights are chains of steps."""
+    """Whether a state carries values to later positions, so that weights are chains of steps."""
 
     @property
     def n_groups(self) -> int:
-        """Number of heads, or of channels where each has a kernel of its own."""
+        """Number of heads, or of channels if each has a separate kernel."""
         raise NotImplementedError
 
     @property
@@ -65,7 +64,7 @@ class Kernel:
         raise NotImplementedError
 
     def forgetting(self) -> dict[str, Tensor]:
-        """Return what becomes of the state at each position, by name [position, group]; {} for nothing.
+        """Return the changes of the state at each position, by name [position, group]; {} for none.
 
         "decay" is the factor by which the state is multiplied, "beta" the part of a key's old value that is
         replaced.
@@ -83,16 +82,16 @@ class Kernel:
         raise NotImplementedError
 
     def sides(self) -> tuple[Tensor, Tensor] | None:
-        """Return queries and keys [position, group, dim] of the first sample; None if weights have others.
+        """Return queries and keys [position, group, dim] of the first sample; None without them.
 
         alpha[g, i, k] is the product of key k with query i as `carried` to it, but for a skip connection.
         """
         return None
 
     def carried(self, queries: Tensor, group: int, query: int, key: int) -> Tensor:
-        """Return what is left of queries [part, dim] where they meet a key: linear in them, float64.
+        """Return queries [part, dim] as they meet a key, after decay and erasing, float64.
 
-        Everything between the two positions is as it was: decays, step sizes, and what other keys erase.
+        The result is linear in them: decays, step sizes, and the other keys' erasing are as recorded.
 
         Args:
             queries: Parts of the query at `query`.
@@ -103,7 +102,7 @@ class Kernel:
         raise NotImplementedError
 
     def cut(self, sample: int, length: int) -> Self:
-        """Return the kernel of one sample without its padding, with a batch of one."""
+        """Return the kernel of a sample without its padding, with a batch of 1."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         tensors = {
             name: value.detach() if name in self.static else value.detach()[sample : sample + 1, :length]
@@ -131,11 +130,11 @@ class Identity(Kernel):
 
     @property
     def n_groups(self) -> int:
-        """One group holds all channels."""
+        """A single group has all channels."""
         return 1
 
     def rows(self, queries: Sequence[int]) -> Tensor:
-        """Return ones where a position is its own query."""
+        """Return ones where position and query are equal."""
         at, read = _causal(queries, self.like.device)
         return (torch.arange(read.shape[1], device=at.device) == at).double()[None]
 
@@ -172,7 +171,7 @@ class SelectiveScan(Kernel):
         at, read = _causal(queries, self.dt.device)
         dt, b, c, a = self.dt[0].double(), self.b[0].double(), self.c[0].double(), self.a.double()
         alpha = dt.new_zeros(self.n_groups, *read.shape)
-        # What a query reads of the state, followed back through its decay [query, channel, state].
+        # The vector by which a query reads the state, followed back through decay [query, channel, state].
         reads = dt.new_zeros(len(at), *a.shape)
         for step in reversed(range(read.shape[1])):
             reads[at[:, 0] == step] = c[step]
@@ -183,7 +182,7 @@ class SelectiveScan(Kernel):
         return alpha
 
     def chain(self, group: int, query: int, key: int) -> Chain:
-        """Return how a weight comes about; every component of the state has a rate of its own."""
+        """Return how a weight comes about; every component of the state has a separate rate."""
         dt = self.dt[0, :, group].double()
         decays = (self.a[group].double() * dt[key + 1 : query + 1, None]).exp()
         written = self.b[0, key].double() * dt[key]
@@ -203,7 +202,7 @@ class ChunkedScan(Kernel):
 
     Args:
         dt: Step sizes, after bias, softplus and limits [batch, position, head].
-        b, c: Projections of the state [batch, position, group, state]; groups of heads share one.
+        b, c: Projections of the state [batch, position, group, state]; groups of heads share them.
         a: Decay rates, negative [head].
         d: Skip connection [head], or None.
     """
@@ -252,7 +251,7 @@ class ChunkedScan(Kernel):
         return self.c[0].repeat_interleave(shared, 1), self.b[0].repeat_interleave(shared, 1)
 
     def carried(self, queries: Tensor, group: int, query: int, key: int) -> Tensor:
-        """Return what is left of parts of C: they fade, and the key counts by its step size."""
+        """Return parts of C at the key: they fade, and the key counts by its step size."""
         dt = self.dt[0, key : query + 1, group].double()
         return queries * ((self.a[group].double() * dt[1:].sum()).exp() * dt[0])
 
@@ -265,13 +264,13 @@ class ChunkedScan(Kernel):
 class GatedDeltaRule(Kernel):
     """The delta rule with decay, also Kimi's (Yang et al. 2024, Gated Delta Networks, equation 10), by heads.
 
-    The state S becomes e^g S, and then what its key k reads there is replaced by the share beta of the new
-    value: S + beta k (v - k S). A query reads q S. Followed back from query i, r = q_i:
+    The state S becomes e^g S, and then the value that its key k reads is replaced by the share beta of the
+    new value: S + beta k (v - k S). A query reads q S. Followed back from query i, r = q_i:
     alpha[h, i, k] = beta_k (k_k . r), and then r becomes e^{g_k} (r - alpha[h, i, k] k_k).
 
     Args:
         query, key: [batch, position, head, dim], normalised and scaled.
-        decay: g, logarithms [batch, position, head, 1], or with one for each component of keys (Kimi).
+        decay: g, logarithms [batch, position, head, 1], or for each component of keys (Kimi).
         beta: [batch, position, head].
     """
 
@@ -303,7 +302,7 @@ class GatedDeltaRule(Kernel):
         return alpha
 
     def chain(self, group: int, query: int, key: int) -> Chain:
-        """Return how a weight comes about: what it reads, fades, and is erased by keys that overlap."""
+        """Return how a weight comes about: the value fades, and overlapping keys erase a part of it."""
         keys, beta = self.key[0, :, group].double(), self.beta[0, :, group].double()
         passed = slice(key + 1, query + 1)
         return followed(
@@ -320,7 +319,7 @@ class GatedDeltaRule(Kernel):
         return self.query[0], self.key[0]
 
     def carried(self, queries: Tensor, group: int, query: int, key: int) -> Tensor:
-        """Return what is left of parts of a query: keys between erase, all fades, and the key is written."""
+        """Return parts of a query at the key: keys between erase, all fades, and the key is written."""
         keys, beta = self.key[0, :, group].double(), self.beta[0, :, group].double()
         decay = self.decay[0, :, group].double().exp()
         for step in range(query, key, -1):
@@ -335,7 +334,7 @@ class GatedDeltaRule(Kernel):
 
 @dataclass(frozen=True)
 class LinearAttention(Kernel):
-    """Linear attention with decay (Katharopoulos et al. 2020), of MiniMax a fixed one (Qin et al. 2024).
+    """Linear attention with decay (Katharopoulos et al. 2020), in MiniMax a fixed decay (Qin et al. 2024).
 
     alpha[h, i, k] = (q_i . k_k) exp(sum of the decay of (k, i]).
 
@@ -374,7 +373,7 @@ class LinearAttention(Kernel):
         return self.query[0], self.key[0]
 
     def carried(self, queries: Tensor, group: int, query: int, key: int) -> Tensor:
-        """Return what is left of parts of a query, which fade."""
+        """Return parts of a query at the key, which fade."""
         return queries * self.decay[0, key + 1 : query + 1, group].double().sum().exp()
 
     def forgetting(self) -> dict[str, Tensor]:
@@ -408,7 +407,7 @@ class GatedRecurrence(Kernel):
         # The smallest float64 stands for zero: logarithms of products stay finite.
         smallest = torch.finfo(torch.float64).tiny
         total = self.gate[0, :length].double().clamp(min=smallest).log().cumsum(0).T
-        since = self.reset[0, :length, 0].long().cumsum(0)  # positions of one count are of one text
+        since = self.reset[0, :length, 0].long().cumsum(0)  # positions of equal counts are in the same text
         same_text = since[at[:, 0], None] == since
         exponents = total[:, at[:, 0], None] - total[:, None]
         return exponents.masked_fill(~(read & same_text), -torch.inf).exp()
@@ -426,7 +425,7 @@ class GatedRecurrence(Kernel):
 
 @dataclass(frozen=True)
 class TimeMix(Kernel):
-    """RWKV-4's mixing over time (Peng et al. 2023, equation 14): weights that are positive and sum to one.
+    """RWKV-4's mixing over time (Peng et al. 2023, equation 14): weights that are positive and sum to 1.
 
     alpha[c, i, k] is the softmax over k of key_k - e^w (i - 1 - k), and of key_i + u where k = i.
 
@@ -562,7 +561,7 @@ class AttentionWeights(Kernel):
 
     @property
     def is_causal(self) -> bool:
-        """Whether the mask is known to hide all later keys."""
+        """Whether the mask certainly hides all later keys."""
         layer = self._layer
         return isinstance(layer, SoftmaxLayer) and layer.hides_later_keys()
 
@@ -572,7 +571,7 @@ class AttentionWeights(Kernel):
         return weights[..., : max(queries) + 1] if self.is_causal else weights
 
     def cut(self, sample: int, length: int) -> Self:
-        """Return the weights of one sample without its padding."""
+        """Return the weights of a sample without its padding."""
         return replace(self, sample=sample, length=length)
 
 
@@ -581,7 +580,7 @@ class DifferentialAttention(AttentionWeights):
     """Heads that are the difference of two softmaxes: alpha is signed.
 
     A head takes a multiple of head i + heads / 2 of the call from head i (Ye et al. 2024, Differential
-    Transformer, equation 1, with the halves of the heads in the place of those of queries and keys).
+    Transformer, equation 1, with halves of the heads instead of halves of queries and keys).
 
     Attributes:
         factor: The factor of the second softmax, -lambda.
@@ -604,7 +603,7 @@ class DifferentialAttention(AttentionWeights):
 
 @dataclass(frozen=True)
 class Joined(Kernel):
-    """Kernels of one module that mix channels of their own, joined (Zamba's Mamba heads)."""
+    """Kernels of a module that mix separate channels, joined (Zamba's Mamba heads)."""
 
     static: ClassVar[frozenset[str]] = frozenset({"parts"})
 
@@ -628,17 +627,17 @@ class Joined(Kernel):
         raise IndexError(f"group {group} is out of range")
 
     def forgetting(self) -> dict[str, Tensor]:
-        """Return what all kernels forget."""
+        """Return the decay and beta of all kernels."""
         by_part = [part.forgetting() for part in self.parts]
-        return {name: torch.cat([each[name] for each in by_part], 1) for name in by_part[0]}
+        return {name: torch.cat([part[name] for part in by_part], 1) for name in by_part[0]}
 
     def cut(self, sample: int, length: int) -> Joined:
-        """Return the kernels of one sample without its padding."""
+        """Return the kernels of a sample without its padding."""
         return Joined(tuple(part.cut(sample, length) for part in self.parts))
 
 
 def _skip(d: Tensor | None, group: int) -> float:
-    """Return what a skip connection adds to the diagonal of a group."""
+    """Return the term of a skip connection on the diagonal of a group."""
     return 0.0 if d is None else float(d[group])
 
 

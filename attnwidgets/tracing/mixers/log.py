@@ -1,7 +1,7 @@
-"""Records the modules that mix tokens while a model runs, with what they read, and the blocks around them.
+"""Records the modules that mix tokens while a model runs, with their inputs, and the blocks around them.
 
-A mixing module is the innermost one that calls a kernel (or convolution) and returns the output of a linear
-projection; what lies between kernel and projection is read off as a factor (`Mix`).
+A mixing module is the innermost module that calls a kernel (or convolution) and returns the output of a
+linear projection; the steps between kernel and projection are read off as a factor (`Mix`).
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 
 
 _NOT_ADDED = 1e-6  # a factor so small is rounding
-_TOKENS_TRIED = 16  # on which a block's sum is found
+_TOKENS_TRIED = 16  # on which the factors of a block's sum are fitted
 _SPREADS = 4  # standard errors within which a factor counts as 1
 
 
 @dataclass
 class _Part:
-    """A finished call of a module: what it was given, the first states among that, and what it returned."""
+    """A finished call of a module: its inputs, the first states among them, and its output."""
 
     module: nn.Module
     inputs: tuple[Any, ...]
@@ -72,14 +72,14 @@ class _Part:
 
 @dataclass
 class _Frame:
-    """A running module: what it read, and the calls of parts in it that no module has claimed yet."""
+    """A running module: its inputs, and the calls of parts in it that no module has claimed yet."""
 
     module: nn.Module
     path: str
     inputs: tuple[Any, ...]
     kernels: list[KernelCall] = field(default_factory=list)
     convolutions: list[Convolved] = field(default_factory=list)
-    # What its own parts read and returned, by their names.
+    # Finished calls of its direct parts, by their names.
     parts: dict[str, _Part] = field(default_factory=dict)
     # The calls of mixing modules in it, if it is a block.
     mixes: list[Mix] = field(default_factory=list)
@@ -151,7 +151,7 @@ class MixerLog:
             self._finish(frame, output)
 
     def _finish(self, frame: _Frame, output: Tensor) -> None:
-        """Log a finished call, and hand what it leaves open to the module around it."""
+        """Log a finished call, and pass unclaimed calls to the module around it."""
         module = frame.module
         outer = self._frames[-1] if self._frames else None
         mix = _mix_of(frame, output)
@@ -187,7 +187,7 @@ class MixerLog:
         self._values = values
 
     def done(self, call: Call | FollowedCall, output: Tensor) -> None:
-        """Log an attention call with what its heads return [batch, head, query, dim]."""
+        """Log an attention call with the output of its heads [batch, head, query, dim]."""
         if (
             not self._attention
             or self._values is None
@@ -204,7 +204,7 @@ class MixerLog:
 def by_number(
     blocks: Iterable[Block], runs: Mapping[str, Sequence[MixedBlock]], sample: int, length: int
 ) -> dict[int, MixedBlock]:
-    """Return the runs of blocks by their numbers, of one sample without its padding.
+    """Return the runs of blocks by their numbers, of a sample without its padding.
 
     The mixers of a run are in the order of those that its block has maps of, and with them the heads.
 
@@ -255,7 +255,7 @@ _MODULES = {"LightningAttention": _lightning, "xLSTMBackend": _memory}
 
 
 def _module_kernel(module: nn.Module) -> Callable[[_Frame, Mapping[str, Any], Tensor], KernelCall] | None:
-    """Return what reads the kernel of a module whose own code is the kernel; None for any other."""
+    """Return the reader of a module whose code is a kernel; None for any other module."""
     name = type(module).__name__
     return next((read for end, read in _MODULES.items() if name.endswith(end)), None)
 
@@ -301,7 +301,7 @@ def _mix_of(frame: _Frame, output: Tensor) -> Mix | None:
 
 
 def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
-    """Return a block's run, with how it adds what its mixers return; None if it reads no hidden states."""
+    """Return a block's run, with the factors of its mixers' outputs; None if it reads no hidden states."""
     states = (value for value in floating(frame.inputs) if value.shape == output.shape)
     hidden = next(states, None)
     if hidden is None:
@@ -312,7 +312,7 @@ def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
         mix.output if norm is None else norm.output for mix, norm in zip(frame.mixes, norms, strict=True)
     ]
     sums = [part.states for part in parts if part.states.shape == hidden.shape] + [output]
-    # What a block adds to may have been normed first.
+    # The states that a block adds to may have been normed first.
     bases = [hidden, *(part.output for part in parts if is_norm(part.module))]
     modules = tuple(None if norm is None else origin(norm.module) for norm in norms)
     run = MixedBlock(frame.path, hidden, output, tuple(frame.mixes), modules, ())
@@ -333,13 +333,13 @@ def _block_of(frame: _Frame, output: Tensor) -> MixedBlock | None:
 
 
 def _norm_of(mix: Mix, parts: list[_Part]) -> _Part | None:
-    """Return the norm that reads what a mixer returns, or None."""
+    """Return the norm that reads a mixer's output, or None."""
     reading = (part for part in parts if part.states.data_ptr() == mix.output.data_ptr())
     return next((part for part in reading if is_norm(part.module)), None)
 
 
 def _factor(output: Tensor, total: Tensor, others: list[Tensor]) -> float:
-    """Return the factor of a sum in a block's output, the rest of which other parts return; 0 if it has none.
+    """Return the factor of a sum in a block's output, to which other parts add; 0 without the sum.
 
     The norm of a short text's sum may be a multiple of it, so that 1 is tried first.
     """
@@ -376,7 +376,7 @@ def _scales(total: Tensor, terms: list[Tensor], others: list[Tensor]) -> tuple[f
 
 
 def _is_centring(part: _Part, mixed: Tensor) -> bool:
-    """Return whether a part reads what a kernel mixed, and subtracts its mean: a constant changes nothing."""
+    """Return whether a part reads a kernel's output, and subtracts its mean: a constant changes nothing."""
     if len(part.inputs) > 1 or not part.states.numel() == part.output.numel() == mixed.numel():
         return False
     if not torch.equal(part.states.flatten(), mixed.flatten()):
@@ -415,7 +415,7 @@ def _difference(frame: _Frame) -> KernelCall | None:
     """Return the calls of differential attention as one kernel; None for any other.
 
     Two calls read two parts of the values by the same weights, and a part of the module reads the outputs of
-    one half of the heads plus a multiple of those of the other (DiffLlama's norm). The multiple is found from
+    a half of the heads plus a multiple of those of the other (DiffLlama's norm). The multiple is fitted to
     these numbers.
     """
     kernels = [call.kernel for call in frame.kernels]
@@ -423,7 +423,7 @@ def _difference(frame: _Frame) -> KernelCall | None:
     if len(kernels) != len(("first", "second")) or not isinstance(first, AttentionWeights):
         return None
     maps = [kernel.call.fingerprint() for kernel in kernels if isinstance(kernel, AttentionWeights)]
-    if len({(each.data_ptr(), each.shape) for each in maps}) > 1 or first.n_groups % 2:
+    if len({(weights.data_ptr(), weights.shape) for weights in maps}) > 1 or first.n_groups % 2:
         return None
     values, outputs = (
         torch.cat([getattr(call, name).unflatten(-1, (first.n_groups, -1)) for call in frame.kernels], -1)
@@ -435,9 +435,9 @@ def _difference(frame: _Frame) -> KernelCall | None:
     for part in frame.parts.values():
         factors = _scales(part.states, [first_half, second_half], [])
         if not factors or factors[0] != 1:
-            # A single token is all that both halves read.
-            both = _scales(part.states, [first_half], []) if torch.equal(first_half, second_half) else ()
-            factors = (1.0, both[0] - 1) if both else ()
+            # Both halves read the same: a single token.
+            scales = _scales(part.states, [first_half], []) if torch.equal(first_half, second_half) else ()
+            factors = (1.0, scales[0] - 1) if scales else ()
         if factors:
             kernel = DifferentialAttention(first.call, first.sample, first.length, factors[1])
             return KernelCall(kernel, read.flatten(2), part.states.flatten(2))

@@ -1,13 +1,13 @@
-"""What a module that mixes tokens adds to each token, as a sum over tokens: exactly, for any kernel.
+"""The output of a module that mixes tokens, as a sum over tokens: exact, for any kernel.
 
 With alpha the kernel [group, query, position] and g(c) the group of channel c, token j adds to token i the
 vector
 
     F_ij = (row_i * sum over d of alpha[g, i, j + d] * act_{j+d} * taps[d, j]) matrix          [dim]
 
-taps[d, j] is what token j hands to the value at position j + d: with a short convolution several positions,
-else its own. act is the activation after the convolution and row what follows the kernel (a gate, a norm),
-both held fixed at their real values, as factors of each channel; matrix is the output projection. Biases of
+taps[d, j] is the contribution of token j to the value at position j + d: with a short convolution for several
+d, else for d = 0. act is the activation after the convolution and row the steps after the kernel (a gate, a
+norm), both fixed at their real values, as factors of each channel; matrix is the output projection. Biases of
 the convolution and of the projection belong to no token; together with the sum over j they give the module's
 output. The bias of the values is part of them. Softmax attention has this form, too, with one tap and no
 act.
@@ -16,8 +16,8 @@ Activations and gates are read off the numbers of the pass, as quotients, so tha
 description. A channel that is exactly zero has no quotient, and counts as closed.
 
 Ali et al. 2024, The Hidden Attention of Mamba Models; Zimerman et al. 2024, Explaining Modern Gated-Linear
-RNNs via a Unified Implicit Attention Formulation; MambaLRP (Rezaei Jafari et al. 2024) holds the same
-factors fixed.
+RNNs via a Unified Implicit Attention Formulation; MambaLRP (Rezaei Jafari et al. 2024) fixes the same
+factors.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ class Convolution:
     """A short causal convolution of each channel, in front of a kernel.
 
     Args:
-        states: What it reads [batch, token, channel]. weight: [channel, tap]; the last one reads the token
-        itself. bias: [channel], or None. act: What lies between its sum and the values, as a factor [batch,
-        position, channel]; None for nothing,
-            or for silu, x sigmoid(x), if it `is_gated`.
+        states: Its input [batch, token, channel].
+        weight: [channel, tap]; the last tap reads the token itself.
+        bias: [channel], or None.
+        act: The steps between its sum and the values, as a factor [batch, position, channel]; None for
+            nothing, or for silu, x sigmoid(x), if it `is_gated`.
         is_gated: Whether its activation is silu.
     """
 
@@ -65,18 +66,18 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Mix:
-    """One call of a module that mixes tokens, of a batch.
+    """A call of a module that mixes tokens, for a batch.
 
     Args:
         path: The module's name in the model.
         kernel: Its kernel.
-        values: What the kernel mixes [batch, position, channel].
-        mixed: What the kernel returned, after its own gate if it has one [batch, position, channel].
+        values: Values of the kernel [batch, position, channel].
+        mixed: Output of the kernel, after its gate if it has a gate [batch, position, channel].
         gate: A factor that the kernel applies itself [batch, position, channel], or None.
-        convolution: The convolution that made the values, or None.
-        shifted: What tokens hand to their own and the next position [tap, batch, token, channel], instead of
+        convolution: The convolution that computed the values, or None.
+        shifted: Contributions of tokens to their value and the next [tap, batch, token, channel], instead of
             a convolution (RWKV's token shift), or None.
-        read: What the output projection read [batch, position, channel].
+        read: Input of the output projection [batch, position, channel].
         projection: The output projection.
         output: The module's output [batch, position, dim].
         is_centred: Whether a norm after the kernel subtracts the mean of each head.
@@ -95,7 +96,7 @@ class Mix:
     is_centred: bool = False
 
     def cut(self, sample: int, length: int) -> Mix:
-        """Return the call of one sample without its padding, with a batch of one."""
+        """Return the call of a sample without its padding, with a batch of 1."""
         part = slice(sample, sample + 1), slice(length)
         convolution = self.convolution
         if convolution is not None:
@@ -130,19 +131,19 @@ class Mix:
 
     @property
     def n_heads(self) -> int:
-        """Number of heads; 1 where every channel, or none, has a kernel of its own."""
+        """Number of heads; 1 if every channel, or none, has a separate kernel."""
         groups = self.kernel.n_groups
         return groups if groups < self.n_channels else 1
 
     @property
     def reach(self) -> int:
-        """How many positions a token is handed to before the kernel, its own included."""
+        """Number of positions that a token reaches before the kernel, its position included."""
         if self.shifted is not None:
             return len(self.shifted)
         return 1 if self.convolution is None else self.convolution.weight.shape[1]
 
     def _tap(self, offset: int) -> Tensor:
-        """Return what each token hands to the position `offset` after it [token, channel], before `act`."""
+        """Return the parts of tokens in the position `offset` after them [token, channel], before `act`."""
         if self.shifted is not None:
             taps = self.shifted[offset, 0].to(self.dtype)
         elif self.convolution is None:
@@ -180,12 +181,12 @@ class Mix:
 
     @cached_property
     def _row(self) -> Tensor:
-        """What follows the kernel as a factor [position, channel]."""
+        """The steps after the kernel as a factor [position, channel]."""
         read, mixed = self.read[0].to(self.dtype), self.mixed[0].to(self.dtype)
         row = quotient(read, self._centred(mixed))
         if self.gate is None:
             return row
-        # A gate that closes a channel leaves no quotient, but is itself known.
+        # A gate that closes a channel leaves no quotient, but was recorded.
         return self.gate[0].to(self.dtype) * torch.where(read == mixed, 1.0, row)
 
     @cached_property
@@ -194,7 +195,7 @@ class Mix:
         return read_affine(self.projection, self.n_channels, self.output.new_empty(0, dtype=self.dtype))
 
     def _handed(self, offset: int) -> Tensor:
-        """Return what a position receives from the token `offset` before it, after `act` [token, channel].
+        """Return the contributions of tokens `offset` before a position, after `act` [token, channel].
 
         Tokens whose position would lie behind the text are left out.
         """
@@ -202,15 +203,15 @@ class Mix:
         return handed if self._act is None else handed * self._act[offset:]
 
     def handed_by(self, tokens: Tensor) -> Tensor:
-        """Return what some tokens hand to the kernel, a part of its values [copy, position, channel].
+        """Return the part of the kernel's values that comes from some tokens [copy, position, channel].
 
         Args:
             tokens: 1 for these tokens, else 0 [copy, token].
         """
         handed = self.values.new_zeros(len(tokens), *self.values.shape[1:], dtype=self.dtype)
         for offset in range(min(self.reach, self.n_tokens)):
-            given = tokens[:, : self.n_tokens - offset, None].to(handed)
-            handed[:, offset:] += given * self._handed(offset)
+            chosen = tokens[:, : self.n_tokens - offset, None].to(handed)
+            handed[:, offset:] += chosen * self._handed(offset)
         return handed
 
     def inner(self, queries: Sequence[int]) -> Tensor:
@@ -256,7 +257,7 @@ class Mix:
 
     @cached_property
     def proved(self) -> Mix:
-        """This call, once its vectors and biases are shown to add up to the module's output.
+        """This call, verified: its vectors and biases add up to the module's output.
 
         Raises:
             UnsupportedModelError: If they do not.
@@ -273,14 +274,15 @@ class Mix:
 
 @dataclass(frozen=True)
 class MixedBlock:
-    """One run of a block: what it reads, and the vectors that its mixers add to that.
+    """A run of a block: its input, and the vectors that its mixers add to it.
 
     Args:
-        path: The block's name in the model. hidden: The states that it reads, its residual connection
-        [batch, token, dim]. mixes: The calls of its mixing modules. norms: A norm between each mixer and the
-        sum, or None. scales: The factor of each mixer in the sum; () if no state of the block is the sum of
-        `hidden` and its
-            mixers.
+        path: The block's name in the model.
+        hidden: The states that it reads, its residual connection [batch, token, dim].
+        mixes: The calls of its mixing modules.
+        norms: A norm between each mixer and the sum, or None.
+        scales: The factor of each mixer in the sum; () if no state of the block is the sum of `hidden` and
+            its mixers.
         output: The states that it returns [batch, token, dim].
         residual_scale: The factor of `hidden` in the sum.
         output_scale: The factor of the sum in `output`, to which other parts of the block add; 0 if a norm
@@ -297,7 +299,7 @@ class MixedBlock:
     output_scale: float = 0.0
 
     def cut(self, sample: int, length: int) -> MixedBlock:
-        """Return the run of one sample without its padding, with a batch of one."""
+        """Return the run of a sample without its padding, with a batch of 1."""
         hidden, output = (states[sample : sample + 1, :length] for states in (self.hidden, self.output))
         mixes = tuple(mix.cut(sample, length) for mix in self.mixes)
         return replace(self, hidden=hidden, output=output, mixes=mixes)
@@ -309,17 +311,17 @@ class MixedBlock:
 
     @property
     def precision(self) -> torch.dtype:
-        """The precision of what its mixers return; the residual connection may have another (Mamba)."""
+        """The precision of its mixers' outputs; the residual connection may have another (Mamba)."""
         return self.mixes[0].output.dtype
 
     def in_order(self, paths: Sequence[str]) -> MixedBlock:
         """Return the run with its mixers in the order of some modules, which are theirs or around them."""
 
-        def place(number: int) -> int:
+        def rank(number: int) -> int:
             path = self.mixes[number].path
             return next((at for at, name in enumerate(paths) if overlap(name, path)), len(paths))
 
-        order = sorted(range(len(self.mixes)), key=place)
+        order = sorted(range(len(self.mixes)), key=rank)
         return replace(
             self,
             mixes=tuple(self.mixes[number] for number in order),
@@ -343,7 +345,7 @@ class MixedBlock:
         return all(mix.kernel.is_causal for mix in self.mixes)
 
     def _projected(self, number: int, queries: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what a mixer's inner vectors are multiplied by, and its biases, up to the sum.
+        """Return the factors of a mixer's inner vectors, and its biases, up to the sum.
 
         Returns:
             The output projection with the linear part of the norm after it [channel, dim], a factor of each
@@ -388,7 +390,7 @@ class MixedBlock:
             matrix, row, _ = self._projected(number, queries)
             inner = mix.proved.inner(queries)
             is_read = owners[0] < inner.shape[1]
-            tokens, elements = (each[is_read].to(inner.device) for each in owners)
+            tokens, elements = (indices[is_read].to(inner.device) for indices in owners)
             if count != self.hidden.shape[1]:
                 summed = inner.new_zeros(len(inner), count, inner.shape[2])
                 inner = summed.index_add_(1, elements, inner[:, tokens])
@@ -401,7 +403,7 @@ class MixedBlock:
         return torch.stack(norms).double()
 
     def head_products(self, query: int, directions: Tensor) -> Tensor:
-        """Return the products of each head's vectors for one query with directions [direction, head, token].
+        """Return the products of each head's vectors for a query with directions [direction, head, token].
 
         Args:
             query: Its position.
@@ -424,7 +426,7 @@ class MixedBlock:
         Args:
             queries: Positions, ascending.
             measure: "norm" or "share" for norms, "signed" for shares of the update, "kernel" for alpha (the
-                mean of its absolute values, where channels have kernels of their own).
+                mean of its absolute values, if channels have separate kernels).
         """
         count = self.hidden.shape[1]
         if measure in ("norm", "share"):
@@ -458,6 +460,6 @@ class MixedBlock:
 
 
 def quotient(product: Tensor, factor: Tensor) -> Tensor:
-    """Return product / factor, zero where the factor is."""
+    """Return product / factor, zero where the factor is zero."""
     is_zero = factor == 0
     return torch.where(is_zero, 0.0, product / factor.masked_fill(is_zero, 1.0))

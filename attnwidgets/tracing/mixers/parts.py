@@ -1,7 +1,7 @@
 """The vectors that tokens contribute to each other in a block with any mixers, measured row by row.
 
 The counterpart of `algebra.contributions.Parts` for blocks that no layout describes. Rows of queries are
-taken in blocks, so that vectors [query, token, dim] are never all held at once.
+taken in blocks, so that vectors [query, token, dim] are never all in memory at once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.contributions import Spans
     from attnwidgets.tracing.mixers.mix import MixedBlock
 
-_ROW_BYTES = 2**26  # of vectors held at once
+_ROW_BYTES = 2**26  # of vectors in memory at once
 
 
 @dataclass(frozen=True)
 class MixedParts:
-    """The vectors of one block.
+    """The vectors of a block.
 
     Methods that take `spans` add the vectors of a span's tokens before measuring them and return a column
     per span; by default each token is a span.
@@ -59,7 +59,7 @@ class MixedParts:
         return self._hidden + torch.cat([self.block.total(rows, constant=True) for rows in self._blocks()])
 
     def _blocks(self) -> Iterator[range]:
-        """Yield queries whose vectors are held at once."""
+        """Yield queries whose vectors are in memory at once."""
         widest = max(mix.n_channels for mix in self.block.mixes)
         groups = max(mix.kernel.n_groups for mix in self.block.mixes)
         numbers = self.n_tokens * (widest + self._hidden.shape[1] + 2 * groups)
@@ -87,8 +87,8 @@ class MixedParts:
 
     def _owners(self, spans: Spans | None) -> tuple[Tensor, Tensor]:
         """Return tokens and the numbers of the spans that they lie in [match] each."""
-        each = [(token,) for token in range(self.n_tokens)] if spans is None else spans
-        pairs = [(token, element) for element, span in enumerate(each) for token in span]
+        parts = [(token,) for token in range(self.n_tokens)] if spans is None else spans
+        pairs = [(token, element) for element, span in enumerate(parts) for token in span]
         tokens, elements = torch.tensor(pairs).long().reshape(-1, 2).unbind(1)
         return tokens, elements
 
@@ -101,13 +101,15 @@ class MixedParts:
         owners, count = self._owners(spans), self.n_tokens if spans is None else len(spans)
         return torch.cat([self.block.head_norms(rows, owners, count) for rows in self._blocks()], 1)
 
-    def kept(self, spans: Spans | None = None) -> Tensor:
-        """Return each token's vector to itself, or to its own span [query, dim]."""
-        own = torch.arange(self.n_tokens)
+    def from_self(self, spans: Spans | None = None) -> Tensor:
+        """Return each token's vector to itself, or to the span around it [query, dim]."""
+        index = torch.arange(self.n_tokens)
         if spans is not None:
             tokens, elements = self._owners(spans)
-            own[tokens] = elements
-        return torch.cat([vectors[range(len(rows)), own[list(rows)]] for rows, vectors in self._rows(spans)])
+            index[tokens] = elements
+        return torch.cat(
+            [vectors[range(len(rows)), index[list(rows)]] for rows, vectors in self._rows(spans)]
+        )
 
     def total(self) -> Tensor:
         """Return the sum of all vectors [query, dim], including the residual connection if it is counted."""
@@ -124,7 +126,7 @@ class MixedParts:
         spans: Spans | None = None,
     ) -> Tensor:
         """Return |to_i| - |vector_ij - to_i| [query, element]; see `Parts.nearness`."""
-        del chunk_size  # queries are taken in blocks of their own
+        del chunk_size  # the size of blocks of queries is fixed
         gains = []
         for rows, vectors in self._rows(spans):
             target = to[list(rows), None]
@@ -145,8 +147,8 @@ def mixed_parts(block: MixedBlock, stage: str) -> MixedParts:
     """Return a block's vectors at a stage; see `algebra.contributions.parts_of`.
 
     Raises:
-        UnsupportedModelError: For a stage that includes the residual connection, if the block adds something
-            else to it than its mixers return; for one after norms, unless the block is pre-norm.
+        UnsupportedModelError: For a stage that includes the residual connection, if the block adds more to it
+            than its mixers' outputs; for a stage after norms, unless the block is pre-norm.
     """
     if not block.scales and (stage != "attn" or len(block.mixes) > 1):
         several = len(block.mixes) > 1

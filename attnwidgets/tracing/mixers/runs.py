@@ -36,7 +36,7 @@ _lock = threading.RLock()
 
 
 def parts_at(trace: Any, layer: int, stack: str, stage: Stage, method: str) -> Parts | MixedParts:
-    """Return the vectors of one block of a trace at a stage; see `algebra.contributions.parts_of`.
+    """Return the vectors of a block of a trace at a stage; see `algebra.contributions.parts_of`.
 
     A block of attention that a layout describes is taken from it, which is fastest. Any other is read off a
     pass.
@@ -63,7 +63,7 @@ def is_described(trace: Any, stack: str) -> bool:
 
 
 def mixed_block(trace: Trace, layer: int, stack: str, method: str) -> MixedBlock:
-    """Return a block's run. One with attention in it takes another pass, which is kept with the trace.
+    """Return a block's run. A block with attention takes another pass, which is cached with the trace.
 
     Raises:
         UnsupportedModelError: If the block's mixers were not recorded.
@@ -88,10 +88,10 @@ def mixed_block(trace: Trace, layer: int, stack: str, method: str) -> MixedBlock
 
 
 def mixed_chain(trace: Trace, stack: str, method: str) -> list[MixedBlock]:
-    """Return the runs of all blocks of a stack, each of which reads and adds to what the one before returned.
+    """Return the runs of all blocks of a stack, each adding to the output of the block before.
 
     Raises:
-        UnsupportedModelError: If blocks mix tokens by what was not recorded, their vectors are unknown, a
+        UnsupportedModelError: If some mixing of tokens was not recorded, vectors are unknown, a
             norm follows their sums, or something unknown lies between them.
     """
     require_whole(trace, stack, method, attention=False)

@@ -1,4 +1,4 @@
-"""Kernels called again without the values of some tokens, everything else as it was."""
+"""Kernels called again without the values of some tokens, with everything else unchanged."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def without_tokens(block: MixedBlock, tokens: Tensor, method: str) -> Iterator[None]:
     """Take the values of tokens away from the kernels of a block that is called on copies of its input.
 
-    A kernel keeps its weights, and what a short convolution makes of other tokens its activation as a factor:
-    the values lose exactly what the tokens hand to them. Attention is left alone.
+    Kernels keep their weights, and short convolutions their activations as factors: the values lose exactly
+    the contributions of the tokens. Attention is not changed.
 
     Args:
         block: The block's run.
@@ -31,11 +31,11 @@ def without_tokens(block: MixedBlock, tokens: Tensor, method: str) -> Iterator[N
         method: The method's name, for messages.
 
     Raises:
-        UnsupportedModelError: If a kernel of the block takes no values as an argument, or mixes what
-            another mixer of the block returned.
+        UnsupportedModelError: If a kernel of the block takes no values as an argument, or mixes the output of
+            another mixer of the block.
     """
     waiting = [mix.proved for mix in block.mixes if not isinstance(mix.kernel, AttentionWeights)]
-    done = 0  # channels of the first, whose heads may have a call each
+    done = 0  # channels of the first mixer that were called; its heads may have separate calls
 
     def handle(name: str, go_on: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         nonlocal done

@@ -63,7 +63,7 @@ def test_more_targets_than_can_be_held_are_taken_in_parts(
     aw.saliency(found)  # compares the model that has a hook now
     passes.clear()
     monkeypatch.setattr(
-        embedding_gradients, "_HELD", 8 * 12 * len(found.tokens) * 2
+        embedding_gradients, "_MEAN_BYTES", 8 * 12 * len(found.tokens) * 2
     )  # two targets' gradients
     parts = aw.integrated_gradients(found, [0, 1, 2], steps=4)
     handle.remove()
