@@ -285,7 +285,7 @@ def _runs(elements: tuple[int, ...]) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Places:
+class PatchAxis:
     """The elements of an axis, those that are patches apart from the others.
 
     Attributes:
@@ -306,15 +306,15 @@ class Places:
         return f"patch {label}" if element in self.patches else label
 
 
-def places_of(unit: Unit) -> Places:
+def places_of(unit: Unit) -> PatchAxis:
     """Return where the patches of a unit stand."""
     count = len(unit.labels)
     if unit.grid is None or unit.cells is None:
-        return Places((0, 0), (), tuple(range(count)), tuple(unit.labels))
+        return PatchAxis((0, 0), (), tuple(range(count)), tuple(unit.labels))
     result = {cell: element for element, cell in enumerate(unit.cells) if cell is not None}
     patches = tuple(result[cell] for cell in sorted(result))
     others = tuple(element for element, cell in enumerate(unit.cells) if cell is None)
-    return Places(unit.grid, patches, others, tuple(unit.labels))
+    return PatchAxis(unit.grid, patches, others, tuple(unit.labels))
 
 
 def units_on_grid(explanation: Any) -> list[str]:
@@ -353,7 +353,7 @@ def _members(unit: Unit) -> Iterable[tuple[bool, int | None]]:
     return zip(unit.special, unit.cells or (), strict=True)
 
 
-def sides_of(source: Source) -> tuple[Places, Places]:
+def sides_of(source: Source) -> tuple[PatchAxis, PatchAxis]:
     """Return where the patches stand among the queries and among the keys of a source.
 
     Targets of attributions are not elements: their places are those of the keys.
@@ -369,7 +369,7 @@ def sides_of(source: Source) -> tuple[Places, Places]:
     return places_of(query), places_of(key)
 
 
-def opening_element(places: Places, special: Sequence[bool]) -> int:
+def opening_element(places: PatchAxis, special: Sequence[bool]) -> int:
     """Return the element whose map a picture opens with.
 
     It is the last word, where a text holds the picture or reads it; else the class token; else, as padding is

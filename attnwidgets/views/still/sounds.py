@@ -1,4 +1,4 @@
-"""What the figure of an AudioView consists of."""
+"""The figure of an AudioView."""
 
 from __future__ import annotations
 
