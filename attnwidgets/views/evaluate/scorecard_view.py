@@ -32,7 +32,7 @@ class ScorecardView(StandaloneView):
     A menu chooses a metric and says which direction is better. A chip shows or hides a method, a double
     click shows it alone; chance and oracle always stay. A click on a row of the table chooses the method
     whose confidence band is drawn and whose values are read, under the pointer or with the arrow keys; a
-    click on the curves pins a position. Click a column to sort the table. Undefined scores are marked as such.
+    click on the curves pins a point. Click a column to sort the table. Undefined scores are marked as such.
     Metrics without a curve are drawn as points with their intervals.
 
     Args:
