@@ -77,10 +77,10 @@ def _happens(chain: Chain, query: int, key: int, labels: Sequence[str]) -> str:
         return f"{reader} reads all of what {writer} wrote."
     if not chain.start:
         return f"{reader} does not ask for what {writer} wrote: {chain.formula} is 0."
-    share = chain.value / chain.start if chain.start else -1.0
+    ratio = chain.value / chain.start if chain.start else -1.0
     # Where components or keys cancel each other, no share is left, but some number.
-    if 0 <= share <= 1:
-        share = "reads all" if number(share) == "1" else f"keeps {number(share)}"
+    if 0 <= ratio <= 1:
+        share = "reads all" if number(ratio) == "1" else f"keeps {number(ratio)}"
         left = f"{reader} {share} of what {writer} wrote"
     else:
         left = f"{reader} reads {number(chain.value)} of what {writer} wrote, {number(chain.start)} at first"
