@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def view_of_map(shown: MixingMap, **options: Any) -> View:
-    """Return a Heatmap; between sentences, a SentenceView; an ImageView or AudioView of what is in memory."""
+    """Return a Heatmap; between sentences, a SentenceView; of a picture or sound in memory, its view."""
     from attnwidgets.views.circuits.sentence_view import SentenceView, has_arcs
     from attnwidgets.views.maps.heatmap import Heatmap
 
@@ -45,7 +45,7 @@ def view_of_attack(attack: Attack, **options: Any) -> View:
 
 
 def _of_media(shown: Any, **options: Any) -> View | None:
-    """Return the view of the sound or the picture that an explanation is of; None without one."""
+    """Return the view of the sound or the picture that an explanation is of; None of other inputs."""
     if sound_of(shown) is not None:
         from attnwidgets.views.media.audio_view import AudioView
 

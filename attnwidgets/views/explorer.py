@@ -1,4 +1,8 @@
-"""The Explorer: heads, heatmap, text and controls of one trace in one output."""
+"""The Explorer: heads, heatmap, text and controls of a trace in one output.
+
+It consists of panels (`_panels`), each with its requests, scripts and options: heads, pairs, interventions
+and texts, and where the trace has them removal, features, a picture or a sound. `explore` makes its trace.
+"""
 
 from __future__ import annotations
 
@@ -73,14 +77,14 @@ class Explorer(AsksWhy, Intervening):
     `k`, or a right click on a head of the grid, knocks a head out. Active interventions are listed at the top
     with an undo, the predictions are compared before and after, and `explorer.interventions()` returns them
     for `trace.rerun`; see `InterventionView`. **Why?** next to a pinned weight of attention, or w, opens
-    below it what the query asks for and what the key offers (`aw.why`), also by the features of an SAE of the
-    states that the head reads.
+    a `WhyView` below it, which splits the score of query and key (`aw.why`), also by the features of an SAE
+    of the states that the head reads.
 
     With a kernel, the pencil next to the text (or a double click on it) lets the reader type another, which
-    is traced as the first one was and shown here and in linked views; see `show_text`. Maps of the texts of a
-    list are computed and sent when a text is chosen.
+    is traced as the first text was and shown here and in linked views; see `show_text`. Maps of the texts of
+    a list are computed and sent when a text is chosen.
 
-    A picture, with maps over it as in `ImageView`, takes the place of heads and heatmap. Maps over a sound
+    A picture, with maps over it as in `ImageView`, replaces heads and heatmap. Maps over a sound
     stand under its wave and spectrogram, as in `AudioView`; it opens by words, if `aw.speech.align` finds
     their times, and `explorer.trace` is then the trace that has them.
 
@@ -90,7 +94,7 @@ class Explorer(AsksWhy, Intervening):
     Args:
         shown: A trace, a MixingMap or Attributions; or a list of traces, between which a menu switches.
         features: An SAE, or the result of `aw.sae_features`; the text is then also shown coloured by its
-            features, see `FeatureStrip`. The slider chooses from a list with one for each layer.
+            features, see `FeatureStrip`. The slider chooses from a list of SAEs of several layers.
         stats: The result of `aw.feature_stats` for these SAEs.
         marks: Outlined cells `(query, key)`, or indices of outlined elements, counted in the displayed unit.
         method: The method that the view opens with; None: the first of those offered.
@@ -180,7 +184,7 @@ class Explorer(AsksWhy, Intervening):
         return shown[0]
 
     def _with_words(self, trace: Any) -> Any:
-        """Return a trace of a sound with words on its frames, where they are found; others as they are."""
+        """Return a trace of a sound with words on its frames, if they can be aligned; others as they are."""
         if not has_frames(trace):
             return trace
         times, worded, why = words_of_trace(trace)
@@ -205,7 +209,7 @@ class Explorer(AsksWhy, Intervening):
         return link
 
     def _show_other(self, text: str | None = None, index: int | None = None) -> Answer:
-        """Show another text: one that is typed, or one of the menu."""
+        """Show another text: a typed text, or a text of the menu."""
         texts = self._texts
         if texts is None:
             raise ValueError("this view was given a map, which is of one text; give it the trace.")
@@ -273,7 +277,7 @@ class Explorer(AsksWhy, Intervening):
         return self.pictured is not None and bool(sides_of(self.presentation.source)[1].patches)
 
     def describe(self) -> str:
-        """Return one or two sentences on what this view shows, from its numbers."""
+        """Return this view in one or two sentences, from its numbers."""
         if not self._shows_picture:
             return super().describe()
         from attnwidgets.views.still.patches import words_of_picture
@@ -327,13 +331,13 @@ def explore(
     elsewhere are shown as `aw.Explorer(aw.from_attentions(attentions, tokens))` does.
 
     Args:
-        what: A hub id, a folder, a model, a transformers pipeline, a model of nnsight, nnterp or
-            TransformerLens: what `aw.trace` takes. Or a model's output, a cache of TransformerLens or
-            nnsight, arrays, a folder of saved attention: what `aw.from_attentions` takes. Or a trace, a list
-            of traces, a MixingMap, Attributions.
-        tokenizer: Its tokenizer or processor; not needed for a name, a pipeline or a wrapper, which have
-            their own: `aw.explore(pipeline, "The cat sat")`.
-        text: The text, or a list of texts to switch between; see `aw.trace` for this and what follows.
+        what: For `aw.trace`: a hub id, a folder, a model, a transformers pipeline, a model of nnsight, nnterp
+            or TransformerLens. For `aw.from_attentions`: a model's output, a cache of TransformerLens or
+            nnsight, arrays, a folder of saved attention. Or a trace, a list of traces, a MixingMap,
+            Attributions.
+        tokenizer: Its tokenizer or processor; not needed for a name, a pipeline or a wrapper, which contain
+            theirs: `aw.explore(pipeline, "The cat sat")`.
+        text: The text, or a list of texts to switch between; see `aw.trace` for this and the arguments below.
         tokens: Labels of given attention; by default those of `text` in `tokenizer`.
         text_pair: The second text of a pair.
         words: The text split into words, or the rule that splits it.
@@ -344,9 +348,9 @@ def explore(
         passages: Passages of the text or messages, as pairs (title, text).
         input_ids: Token ids instead of a text.
         attention_mask: 0 where `input_ids` hold padding.
-        target_text: What the decoder of an encoder-decoder model reads.
-        image: A picture or the path of one, or a float tensor [channel, height, width].
-        audio: One channel of samples, the path of a sound file, or an entry of a data set.
+        target_text: The text that the decoder of an encoder-decoder model reads.
+        image: A picture or its path, or a float tensor [channel, height, width].
+        audio: Samples of a single channel, the path of a sound file, or an entry of a data set.
         sampling_rate: Sampling rate of `audio`, in hertz, if it does not say so itself.
         max_new_tokens: Number of tokens generated first, greedily.
         truncation: Cut a text that is too long instead of refusing it.
@@ -359,7 +363,7 @@ def explore(
         sort: As in `aw.Explorer`.
 
     Raises:
-        TypeError: Arguments out of order, an unknown keyword, or one that does not go with `what`.
+        TypeError: Arguments out of order, or a keyword that is unknown or does not go with `what`.
         ValueError, IndexError: As `aw.trace`, `aw.from_attentions` and `aw.Explorer`.
 
     Example:
@@ -398,11 +402,11 @@ def explore(
     )
 
 
-def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[str, Any]) -> Any:
-    """Return what an Explorer shows of what somebody has: a trace, a list of traces, or an explanation.
+def _shown(given_first: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[str, Any]) -> Any:
+    """Return the argument of an Explorer: a trace, a list of traces, or an explanation.
 
     Args:
-        what: A model, or what holds one; given attention; a trace or explanation.
+        given_first: A model or a wrapper, given attention, or a trace or explanation.
         tokenizer: A tokenizer, or the text.
         text: The text, or the tokenizer.
         tokens: Labels of given attention.
@@ -411,31 +415,33 @@ def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[s
     from attnwidgets.tracing.from_attentions import from_attentions, labels_of
     from attnwidgets.tracing.recording.wrappers import is_model, sorted_arguments
 
-    parts = what if isinstance(what, (list, tuple)) and what else [what]
+    parts = given_first if isinstance(given_first, (list, tuple)) and given_first else [given_first]
     is_result = all(is_trace(part) or isinstance(part, (MixingMap, Attributions)) for part in parts)
-    given = not is_result and (is_dump(what) or (holds_attention(what) and not is_model(what)))
-    if not is_result and not given:
+    is_attention = not is_result and (
+        is_dump(given_first) or (holds_attention(given_first) and not is_model(given_first))
+    )
+    if not is_result and not is_attention:
         if tokens is not None:
             raise TypeError("tokens= labels given attention; a model's tokens are those of its tokenizer.")
         from attnwidgets.tracing.recording.run import trace
 
         record: Any = trace  # none of its overloads alone
-        return record(what, tokenizer, text, **reading)
+        return record(given_first, tokenizer, text, **reading)
     defaults = signature(explore).parameters
-    goes = ("words", "memory") if given else ()
+    goes = ("words", "memory") if is_attention else ()
     unused = [n for n, value in reading.items() if n not in goes and value is not defaults[n].default]
     if is_result:
         inputs = {"text": text, "tokenizer": tokenizer, "tokens": tokens}
         unused += [name for name, value in inputs.items() if value is not None]
     if unused:
         raise TypeError(
-            f"{unused[0]}= is for a model that runs on a text, and a {type(what).__name__} was given."
+            f"{unused[0]}= is for a model that runs on a text, and a {type(given_first).__name__} was given."
         )
     if is_result:
-        return what
-    reader, text = sorted_arguments(what, tokenizer, text, has_input=tokens is not None)
+        return given_first
+    reader, text = sorted_arguments(given_first, tokenizer, text, has_input=tokens is not None)
     labels = labels_of(reader, text) if tokens is None else tokens
-    return from_attentions(what, labels, **{name: reading[name] for name in goes})
+    return from_attentions(given_first, labels, **{name: reading[name] for name in goes})
 
 
 write_out(explore, FilterOptions, [Explorer])

@@ -47,15 +47,15 @@ class Presentation:
 
     Attributes:
         sources: All sources that the view offers.
-        source: The one that is shown.
+        source: The source that is shown.
         layer: Its layer.
         head: Its head: a number, "mean", "max", or "-" without a head axis.
-        pinned: The pinned (query, key) in the elements of the source; -1 for a side without one.
+        pinned: The pinned (query, key) in the elements of the source; -1 for a side without a pin.
         options: The options of the view, as the browser has them.
         opening: Where the views of the trace opened, while no cell is pinned; else None.
         explains: Key of the method that colours the text until a method, a cell or an intervention is
             chosen; else "".
-        forgets: Returns what a layer and head of a source forget at each element, by name.
+        forgets: Returns the shares that a layer and head of a source forget at each element, by name.
     """
 
     sources: Sequence[Source]
@@ -77,23 +77,23 @@ class Presentation:
         explains: str = "",
         forgets: Callable[[Source, int, int | str], Mapping[str, Float]] = lambda *_: {},
     ) -> Presentation:
-        """Return what a selection shows of the sources of a view.
+        """Return the map of a view that a selection shows.
 
-        A method, stack, unit, layer or head that they lack is replaced by the nearest one that they have.
+        A method, stack, unit, layer or head that the view lacks is replaced by the nearest that it has.
 
         Args:
-            sources: At least one.
+            sources: The sources of the view, at least one.
             selection: Only its values are read.
             options: The options of the view: "method", "stack" and "unit" override the selection.
-            explains: Key of the method that explains predictions; "" without one.
-            forgets: Returns what a layer and head of a source forget at each element, by name.
+            explains: Key of the method that explains predictions; "" without such a method.
+            forgets: Returns the shares that a layer and head of a source forget at each element, by name.
         """
         remaining = list(sources)
         for name in ("method", "stack", "unit"):
-            wanted = options[name] or getattr(selection, name)
-            if all(getattr(source, name) != wanted for source in remaining):
-                wanted = getattr(remaining[0], name)
-            remaining = [source for source in remaining if getattr(source, name) == wanted]
+            value = options[name] or getattr(selection, name)
+            if all(getattr(source, name) != value for source in remaining):
+                value = getattr(remaining[0], name)
+            remaining = [source for source in remaining if getattr(source, name) == value]
         source = remaining[0]
         layer = min(source.layers, key=lambda number: abs(number - selection.layer))
         head: int | str = selection.head
@@ -125,32 +125,32 @@ class Presentation:
         source = self.source
         if source.of_targets or not self.explains:
             return None
-        wanted = (self.explains, source.unit, source.stack)
+        identity = (self.explains, source.unit, source.stack)
         return next(
             (
                 other
                 for other in self.sources
-                if (other.method, other.unit, other.stack) == wanted and other.axes()[1] == source.axes()[1]
+                if (other.method, other.unit, other.stack) == identity and other.axes()[1] == source.axes()[1]
             ),
             None,
         )
 
     @property
     def sentence(self) -> str:
-        """What the colours of the text show, in a sentence; "" for a row of a map."""
+        """The colours of the text in a sentence; "" for a row of a map."""
         if self.explanation_at_rest is not None:
             return findings_of(self.explanation_at_rest.explanation)[0]
         return findings_of(self.source.explanation)[max(self.row, 0)] if self.source.attributions else ""
 
     @property
     def value_words(self) -> str:
-        """What a value is, in models of several mixers; "" where it is an attention weight."""
+        """The meaning of a value, in models of several mixers; "" where it is an attention weight."""
         mixers = self.source.mixers.get(self.layer)
         return "" if mixers is None else mixers.meaning(self.head, measure_of(self.source.explanation))
 
     @cached_property
     def forgotten(self) -> Mapping[str, Float]:
-        """What is forgotten at each element, by name [element], as the strip beneath the text shows it."""
+        """Shares forgotten at each element, by name [element], as the strip beneath the text shows them."""
         return self.forgets(self.source, self.layer, self.head)
 
     @property
@@ -176,7 +176,7 @@ class Presentation:
         return row if 0 <= row < len(self.labels[0]) else -1
 
     def title(self, head: int | str | None = None, about: str = "") -> str:
-        """The view's title, or else the name of what is shown; then `about` and what the filters do."""
+        """The view's title, or else the name of the map; then `about` and the filters in words."""
         base = self.options["indexBase"]
         words, kind = [str(self.options["title"]) or self.source.title], ""
         if not self.options["title"]:
@@ -230,17 +230,17 @@ class Presentation:
         return self.source.where_compared(shown, self.layer) if masked else shown
 
     def to_sink(self) -> float | None:
-        """Return what the rows of the shown matrix give to no token, the mean; None without a sink."""
+        """Return the mean share of no token in the rows of the shown matrix; None without a sink."""
         shares = self.source.to_sink(self.layer, self.head)
         return None if shares is None else float(shares[~self.apart()[0]].mean())
 
     def most_keys(self) -> str:
-        """Return how many keys rows of the shown layer read; "" where all, or all but later ones, are."""
+        """Return how many keys rows of the shown layer read, in words; "" for all, or all earlier keys."""
         reads = self.source.keys_read(self.layer)
         return "" if reads is None else f"a row reads at most {reads.max()} of {self.source.shape[1]} keys"
 
     def row_facts(self, row: int) -> str:
-        """Return what a row gives to no token and how many keys it reads; "" where these are all.
+        """Return a row's share of no token and its number of keys, in words; "" without a sink or limit.
 
         Its twin is `rowWords` in js/src/views/base/rowFacts.ts.
         """
@@ -257,7 +257,7 @@ class Presentation:
         return query, key
 
     def received(self) -> Float:
-        """Return what every key receives [key], the mean over queries, as a strip shows it.
+        """Return the mean weight of every key over queries [key], as a strip shows it.
 
         Special tokens do not count towards the mean; small values are then left out as in any row.
         """
@@ -271,10 +271,10 @@ class Presentation:
 
 
 def words_of(state: Presentation) -> str:
-    """Return what is shown in one to three sentences, from the numbers that pass the filters.
+    """Return the shown map in one to three sentences, from the numbers that pass the filters.
 
     Args:
-        state: What is shown. Layers that are not computed yet are not computed for this.
+        state: The map, layer and head of a view. A layer that is not computed yet is not computed for this.
     """
     source = state.source
     rows, columns = source.shape
@@ -318,7 +318,7 @@ def title_of(title: str) -> str:
 
 
 def _pinned(selection: Selection, source: Source) -> tuple[int, int] | None:
-    """Return the pinned cell in the elements of a source; -1 for a side without one, None for no cell."""
+    """Return the pinned cell in the elements of a source; -1 for a side without a pin, None for no cell."""
     cell = selection.pinned
     if cell is None or source.unit == cell.unit:
         return None if cell is None else (cell.query, cell.key)

@@ -244,7 +244,7 @@ def test_a_figure_shows_the_words_that_were_coloured(trace, tmp_path):
     parts = view._still(LIGHT).parts
     assert view.save(tmp_path / "words.png").read_bytes() != plain
     (strip,) = parts[:1]
-    values = [value for word, value in view._known[0, "saliency"]["test"] if word.strip()]
+    values = [value for word, value in view._coloured[0, "saliency"]["test"] if word.strip()]
     np.testing.assert_allclose(strip.values[0], values)
     assert "words by saliency" in view._still(LIGHT).note
     first = taught.helpful(0, 1)[0]

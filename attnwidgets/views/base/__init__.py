@@ -1,1 +1,1 @@
-"""What all views share: the widget, its options, its menu, and the selection that links views."""
+"""The base of all views: the widget, its options, its menu, and the selection that links views."""

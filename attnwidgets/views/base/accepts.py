@@ -1,4 +1,9 @@
-"""What a view accepts, resolved into what views work with; and the menu of methods that it offers."""
+"""Resolves the argument of a view into explanations, and lists the methods of its menu.
+
+`content_of` turns a trace, a map, attributions or a list of these into a `Content`: the explanations from the
+start, and an `Entry` for every method that is computed only when the reader chooses it. A method that cannot
+explain the trace stays in the menu, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +34,16 @@ _BEST = ("lrp", "integrated_gradients", "input_x_gradient")
 
 @dataclass(frozen=True)
 class Content:
-    """What a view shows and offers, whatever it was given.
+    """The explanations and methods of a view, the same for every kind of argument.
 
     Attributes:
-        explanations: MixingMaps and Attributions that the view has from the start, the main one first.
+        explanations: MixingMaps and Attributions that the view has from the start, the main map first.
         trace: The trace that it was given; None if it was given explanations.
         menu: Methods that are computed when the reader chooses them.
         targetable: By name, the methods among `explanations` that can explain another target.
         trace_id: Id of the trace, by which views are linked.
-        is_named: Whether methods were named or an explanation given. A page then holds all of them, and not
-            what the menu merely offers.
+        is_named: Whether methods were named or an explanation given. A page then holds all of them, and no
+            other method of the menu.
         is_fixed: Whether the view keeps showing its map, whatever method linked views select.
     """
 
@@ -65,14 +70,14 @@ def content_of(
     many_methods: bool,
     with_layers: bool,
 ) -> Content:
-    """Return what a view shows and offers.
+    """Return the explanations and methods of a view.
 
     Args:
         view: The view's name, for errors.
-        shown: A trace, a MixingMap, Attributions, a list of Attributions of one text, or a list of maps of
-            one trace by one method, each of another stack.
+        shown: A trace, a MixingMap, Attributions, a list of Attributions of the same text, or a list of maps
+            of one trace by one method, each of another stack.
         methods: Names of the methods to offer; empty: the view's default.
-        units: Units that it offers; each must be one of its explanations'.
+        units: Units that it offers; an explanation must have each of them.
         many_methods: Whether the view offers a choice of methods.
         with_layers: Whether it shows the layers of attributions (`.map`) as well.
 
@@ -114,7 +119,7 @@ def _accepted(
 
 
 def attention_of(trace: Any) -> list[Any]:
-    """Return the attention of every stack of a trace, the default one first.
+    """Return the attention of every stack of a trace, the default stack first.
 
     Of a stack in which blocks mix tokens without attention, how all its blocks mix them.
     """
@@ -193,10 +198,10 @@ def _check_units(view: str, explanations: Sequence[Any], units: Sequence[str]) -
     Raises:
         ValueError: The unit is unknown; the message lists the units.
     """
-    known = list(dict.fromkeys(name for item in explanations for name in units_of(item)))
+    available = list(dict.fromkeys(name for item in explanations for name in units_of(item)))
     for name in units:
-        if name not in known:
-            listed, near = ", ".join(map(repr, known)), suggest(name, known)
+        if name not in available:
+            listed, near = ", ".join(map(repr, available)), suggest(name, available)
             raise ValueError(f"{view}(units=...): {name!r} is not one of {listed}.{near}")
 
 
@@ -245,7 +250,7 @@ class Entry:
         }
 
     def make(self, target: int | None = None, foil: int | None = None) -> list[Any]:
-        """Return the method's explanation of every stack that it supports, the trace's default one first.
+        """Return the method's explanation of every stack that it supports, the default stack first.
 
         Args:
             target: Class or token that is explained; None: the model's prediction.
@@ -262,7 +267,7 @@ class Entry:
         return explanations
 
     def _explain(self, stack: str | None, target: int | None, foil: int | None) -> Any:
-        """Return the explanation of one stack, or the ValueError that the method raises."""
+        """Return the explanation of a stack, or the ValueError that the method raises."""
         options: dict[str, Any] = {"stack": stack} if stack else {}
         if target is not None:
             options["target"] = target
@@ -277,7 +282,7 @@ class Entry:
                 explain(self.trace, **(options | {"target": item})) for item in (target, foil)
             ]
             return target_rows([*alone, contrast], title=contrast.title)
-        except ValueError as error:  # the stack "cross", for one, leads from one sequence to another
+        except ValueError as error:  # the stack "cross", for example, leads from a sequence to another
             return error
 
 
@@ -288,7 +293,7 @@ def _stacks(method: Method, trace: Any) -> list[str | None]:
 
 
 def _refusal(method: Method, trace: Any) -> str:
-    """Return "" if a method supports any stack of a trace, else why not the default one."""
+    """Return "" if a method supports any stack of a trace, else why not the default stack."""
     if method.required:
         arguments = " and ".join(f"{name}=..." for name in method.required)
         return f"takes {arguments}: aw.{method.name}(trace, {arguments}) in a cell shows it"
@@ -301,7 +306,7 @@ def entries_of(trace: Any, names: Sequence[str], initial: Sequence[str]) -> list
 
     Args:
         trace: The trace that is explained.
-        names: Names of methods; empty: every one that a view can show.
+        names: Names of methods; empty: every method whose result a view can show.
         initial: Names of methods that the view has from the start, which the menu leaves out.
     """
     from attnwidgets.explanations.registry.registry import in_menu_order
@@ -327,15 +332,15 @@ def best_for_predictions(entries: Mapping[str, Entry]) -> str:
 
     def rank(key: str) -> tuple[bool, int]:
         method = entries[key].method
-        place = _BEST.index(method.name) if method.name in _BEST else len(_BEST)
-        return bool(getattr(method, "mark", "")), place
+        position = _BEST.index(method.name) if method.name in _BEST else len(_BEST)
+        return bool(getattr(method, "mark", "")), position
 
     able = [key for key, entry in entries.items() if entry.takes_targets and not entry.refusal]
     return min(able, key=rank, default="")
 
 
 def outdated(entries: Sequence[Entry], initial: Sequence[str]) -> bool:
-    """Return whether a menu of every method lacks one that was registered or checked since."""
+    """Return whether a menu of every method lacks a method that was registered or checked since."""
     now = {(method.name, method.function, method.mark) for method in _offered((), initial)}
     return now != {(entry.name, entry.method.function, entry.method.mark) for entry in entries}
 

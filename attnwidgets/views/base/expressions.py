@@ -85,7 +85,7 @@ def _placeholder(value: Any) -> str:
 
 
 def listed(*positional: Any, **named: Any) -> str:
-    """Return arguments as code; named ones that are None are left out."""
+    """Return arguments as code; named arguments that are None are left out."""
     words = (f"{name}={value!r}" for name, value in named.items() if value is not None)
     return ", ".join([*map(repr, positional), *words])
 

@@ -28,9 +28,9 @@ class Link:
 
     Attributes:
         store: The numbers of the trace.
-        selection: What is selected in all views of the trace.
+        selection: The selection of all views of the trace.
         keys: Keys of the methods that the view shows and offers, in the order of its menu.
-        source: What the view opens with; None of a view without a trace.
+        source: The source that the view opens with; None of a view without a trace.
     """
 
     store: TileStore
@@ -54,12 +54,12 @@ class Link:
         """Join the views of a trace, and move their selection to the layer, head and unit given.
 
         Args:
-            content: What the view shows and offers.
-            needs: What it needs of the store.
+            content: The explanations of the view, and the methods of its menu.
+            needs: The matrices and pictures that it needs of the store.
             holder: Token of the view among those that use the store and the selection.
             start: "layer", "head" and "unit" that the view was given; None: nobody chose.
             units: Units that it offers; empty: all.
-            first_unit: The unit that is shown if nobody has chosen one.
+            first_unit: The unit that is shown if nobody has chosen another.
             special: Whether it shows special tokens in the map.
             preferred: Returns the opening that the view prefers, if it is the first of the trace and was
                 given neither layer nor head.
@@ -124,7 +124,7 @@ class Link:
 def _opening(
     content: Content, selection: Selection | None, start: Mapping[str, Any], first_unit: str
 ) -> Opening:
-    """Return where a view opens: where its linked views did, or by its own map and what it was given."""
+    """Return where a view opens: where its linked views did, or by its map, layer and head."""
     opened = None if selection is None else selection.opening
     main, layer = content.main, start["layer"]
     if selection is not None and opened is not None:

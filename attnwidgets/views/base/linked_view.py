@@ -1,4 +1,9 @@
-"""LinkedView: what views of one trace share, and how a view joins them."""
+"""LinkedView: the store and the selection that views of a trace share, and how a view joins them.
+
+A view resolves its argument (`accepts.content_of`), then joins the other views of the trace (`Link.of`): it
+uses their store and selection, or makes both if it is the first. `_holder` counts it among their users, so
+that they close with their last view.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,7 @@ class LinkedView(Suggesting, AnyWidget):
     """A widget on the store and the selection that all views of its trace share.
 
     Attributes:
-        content: What it shows and offers.
+        content: Its explanations, and the methods of its menu.
     """
 
     _VIEW: ClassVar[str] = ""  # its name, in Python and in the browser
@@ -51,7 +56,7 @@ class LinkedView(Suggesting, AnyWidget):
     content: Content
     panels: tuple[Panel, ...] = ()
     show_text: Callable[[Any], None]  # of `View`
-    _texts: Texts | None = None  # the traces that it can show, if it was given one
+    _texts: Texts | None = None  # the traces that it can show, if it was given a trace
     _holder: str  # its token among those that use the store and the selection
     _link: Link
     _options: dict[str, Any]
@@ -63,11 +68,11 @@ class LinkedView(Suggesting, AnyWidget):
 
     @property
     def needs(self) -> Needs:
-        """What this view needs, with all its panels."""
+        """The needs of this view and of all its panels."""
         return reduce(or_, (panel.needs for panel in self.panels), self.NEEDS)
 
     def _content_of(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> Content:
-        """Resolve what this view was given into what it shows and offers; see `content_of`."""
+        """Resolve the argument of this view into explanations and methods; see `content_of`."""
         layers = self.NEEDS.attribution_layers
         return content_of(
             self._VIEW, shown, methods, units, many_methods=self._MANY_METHODS, with_layers=layers
@@ -116,7 +121,7 @@ class LinkedView(Suggesting, AnyWidget):
 
     @property
     def trace(self) -> Any:
-        """The trace that this view shows: the one that it was given, or that of another text.
+        """The trace that this view shows: the trace that it was given, or that of another text.
 
         Raises:
             AttributeError: It was given an explanation, which does not hold its trace.
@@ -132,8 +137,8 @@ class LinkedView(Suggesting, AnyWidget):
 
         Args:
             method: Its key, as in `view.selection.method`, also with a target: "lrp@1", or "lrp:layers" for
-                its layers. None: the one that is shown.
-            stack: "encoder", "decoder" or "cross", where there are several; None: the one that is shown.
+                its layers. None: the shown method.
+            stack: "encoder", "decoder" or "cross", where there are several; None: the shown stack.
 
         Raises:
             ValueError: The view lacks the explanation, or has not computed it yet.
@@ -144,12 +149,12 @@ class LinkedView(Suggesting, AnyWidget):
             >>> weight == view.trace.attention_layer(0)[3, 2, 1].item()
             True
         """
-        wanted = method or self._options["method"] or self.selection.method
+        method_key = method or self._options["method"] or self.selection.method
         sources = {source.method: source for source in self.store.sources()}
-        if wanted not in sources:
+        if method_key not in sources:
             computed = ", ".join(map(repr, sources))
-            raise ValueError(f"method={wanted!r} is not computed here; there is {computed or 'none'}.")
-        stacks = {item.stack: item.explanation for item in self.store.sources() if item.method == wanted}
+            raise ValueError(f"method={method_key!r} is not computed here; there is {computed or 'none'}.")
+        stacks = {item.stack: item.explanation for item in self.store.sources() if item.method == method_key}
         if stack is None:
             stack = self._options["stack"] or self.selection.stack
             stack = stack if stack in stacks else next(iter(stacks))
@@ -227,14 +232,14 @@ class LinkedView(Suggesting, AnyWidget):
         return self
 
     def sources(self) -> list[Source]:
-        """Return what this view offers: its methods in its units."""
+        """Return the sources that this view offers: its methods in its units."""
         units = self._options["units"]
         sources = [source for source in self.store.sources() if base_of(source.method) in self._link.keys]
         return [source for source in sources if source.unit in units] or sources
 
     @property
     def presentation(self) -> Presentation:
-        """What this view shows now, resolved against its sources; views without sources have none."""
+        """The map that this view shows now, resolved against its sources; views without sources have none."""
         from attnwidgets.views.presentation import Presentation
 
         return Presentation.of(
@@ -242,7 +247,7 @@ class LinkedView(Suggesting, AnyWidget):
         )
 
     def _forgotten(self, source: Source, layer: int, head: int | str) -> Mapping[str, NDArray[np.float64]]:
-        """Return what a layer forgets at each element, by name [element]; {} for views without its strip."""
+        """Return the shares that a layer forgets, by name [element]; {} for views without their strip."""
         del source, layer, head
         return {}
 
@@ -253,7 +258,7 @@ class LinkedView(Suggesting, AnyWidget):
         return bool(options["filters"].get("special") == "show")
 
     def complete(self, layers: Collection[int] | None = None) -> None:
-        """Compute what a page holds and is missing, with a progress bar.
+        """Compute the explanations that a page holds and that are missing, with a progress bar.
 
         These are the explanations of the predictions, and the layers of the map that the view was given, or
         of the methods that an Explorer was given by name; not of methods that its menu merely offers.
@@ -303,7 +308,7 @@ class LinkedView(Suggesting, AnyWidget):
 def link(first: LinkedView, *others: LinkedView) -> None:
     """Let views of different traces share one selection, the first view's. For an address, see `view.link()`.
 
-    Where a view lacks the selected layer, head or position, it shows the nearest one it has.
+    Where a view lacks the selected layer, head or position, it shows the nearest that it has.
 
     Args:
         first: View whose selection is shared.

@@ -1,6 +1,7 @@
 """Links: an address, a line of code or a claim that brings back a method, layer, head and pin.
 
-Both name the whole selection of a view. The twin of `js/src/link.ts`, which writes and reads addresses.
+Addresses and code name the whole selection of a view. `js/src/link.ts` is the twin, which writes and reads
+addresses.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.selection import Selection
     from attnwidgets.views.base.view import View
 
-_PLAIN = ",.!*'()"  # in addition to letters, digits and -_~; what `encodeURIComponent` keeps, and the comma
+_PLAIN = ",.!*'()"  # in addition to letters, digits and -_~; unescaped by `encodeURIComponent`, and the comma
 _LONGEST = 200  # characters of an argument that is written out
 
 
-def place_of(view: View) -> dict[str, Any]:
-    """Return a view's selection as arguments of `View.at`, without what the view itself fixes."""
+def selection_arguments(view: View) -> dict[str, Any]:
+    """Return a view's selection as arguments of `View.at`, without the arguments that the view fixes."""
     selection, options = view.selection, view.options
     if not view.sources():
         return {}
-    place: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if options["method"] is None and selection.method:
-        place["method"] = base_of(selection.method)
+        arguments["method"] = base_of(selection.method)
     if options["unit"] is None:
-        place["unit"] = selection.unit
+        arguments["unit"] = selection.unit
     if options["stack"] is None and len({source.stack for source in view.sources()}) > 1:
-        place["stack"] = selection.stack
-    place["layer"] = selection.layer
+        arguments["stack"] = selection.stack
+    arguments["layer"] = selection.layer
     if selection.head != "-":
-        place["head"] = selection.head
-    return place | _chosen(selection, place.get("unit"))
+        arguments["head"] = selection.head
+    return arguments | _chosen(selection, arguments.get("unit"))
 
 
 def _chosen(selection: Selection, unit: str | None) -> dict[str, Any]:
-    """Return what the reader chose there: pins, heads, a span, a target; empty if nothing."""
+    """Return the pins, heads, span, target and interventions of the reader; empty if there are none."""
     chosen = {
         "heads": [*selection.heads],
         "pins": [_cell(cell, unit) for cell in selection.pins],
@@ -73,15 +74,15 @@ def _span(span: Span, unit: str | None) -> tuple[Any, ...]:
 
 # -- code ------------------------------------------------------------------------------------------
 def link_paths(view: View) -> Iterator[Path]:
-    """Yield the paths to a view of the same thing that is moved here: one made anew, then the view itself."""
+    """Yield the paths to this view at its selection: a view made anew, then the view itself."""
     import attnwidgets
 
-    place = place_of(view)
-    at = f".at({listed(**place)})" if place else ""
+    arguments = selection_arguments(view)
+    at = f".at({listed(**arguments)})" if arguments else ""
     made_by, given = view._made_by  # noqa: SLF001
     rest, named = view._made_with  # noqa: SLF001
     shown = given if view.content.trace is None else view.content.trace  # the text that is shown now
-    named = {option: value for option, value in named.items() if option not in place}
+    named = {option: value for option, value in named.items() if option not in arguments}
     pieces: list[Any] = []
     for value in (shown, *rest):
         pieces += [", " if pieces else "", *_pieces(value)]
@@ -90,8 +91,8 @@ def link_paths(view: View) -> Iterator[Path]:
     if getattr(attnwidgets, made_by.__name__, None) is made_by:
         yield attnwidgets, f".{made_by.__name__}(", *pieces, f"){at}"
     yield made_by, "(", *pieces, f"){at}"
-    several = place and len(view.traces) > 1
-    yield view, f".at({listed(text=_shown_text(view), **place)})" if several else at
+    several = arguments and len(view.traces) > 1
+    yield view, f".at({listed(text=_shown_text(view), **arguments)})" if several else at
 
 
 def _shown_text(view: View) -> int:
@@ -114,7 +115,7 @@ def _pieces(value: Any) -> Iterator[Any]:
 
 # -- addresses -------------------------------------------------------------------------------------
 def address(view: View, page: str | PathLike[str], number: int) -> str:
-    """Return the address of a page that opens at what a view shows.
+    """Return the address of a page that opens at a view's selection.
 
     Args:
         view: The view.
@@ -126,25 +127,27 @@ def address(view: View, page: str | PathLike[str], number: int) -> str:
 
 def fragment(view: View, number: int = 1) -> str:
     """Return the part of an address after `#`; see `js/src/link.ts`."""
-    place = place_of(view)
+    arguments = selection_arguments(view)
     pairs = [("view", str(number))] if number != 1 else []
     pairs += [("text", str(_shown_text(view)))] if len(view.traces) > 1 else []
     pairs += [
-        (name, str(place[name])) for name in ("method", "unit", "stack", "layer", "head") if name in place
+        (name, str(arguments[name]))
+        for name in ("method", "unit", "stack", "layer", "head")
+        if name in arguments
     ]
-    if "heads" in place:
-        pairs.append(("heads", ",".join(f"{layer}.{head}" for layer, head in place["heads"])))
-    pairs += [("pin", ",".join(map(str, pin))) for pin in place.get("pins", ())]
-    if "span" in place:
-        pairs.append(("span", ",".join(map(str, place["span"]))))
-    pairs += [(name, str(place[name])) for name in ("target", "foil", "feature") if name in place]
-    pairs += [("inside", "1")] if "inside" in place else []
+    if "heads" in arguments:
+        pairs.append(("heads", ",".join(f"{layer}.{head}" for layer, head in arguments["heads"])))
+    pairs += [("pin", ",".join(map(str, pin))) for pin in arguments.get("pins", ())]
+    if "span" in arguments:
+        pairs.append(("span", ",".join(map(str, arguments["span"]))))
+    pairs += [(name, str(arguments[name])) for name in ("target", "foil", "feature") if name in arguments]
+    pairs += [("inside", "1")] if "inside" in arguments else []
     pairs += [("of", mark)] if (mark := _mark(view)) else []
     return "&".join(f"{name}={quote(well_formed(value), safe=_PLAIN)}" for name, value in pairs)
 
 
 def _mark(view: View) -> str:
-    """Return by what a page recognises the text whose elements are counted; "" if none are."""
+    """Return the checksum by which a page recognises the text whose elements are counted; "" if none are."""
     selection = view.selection
     counted = next((item.unit for item in (*selection.pins, selection.span) if item is not None), None)
     if counted is None:
@@ -168,7 +171,7 @@ def claim_paths(
     """Yield the code that checks a claim about a head, on the view's text to begin with.
 
     From pinned cells: that it attends from their queries to their keys; from two pinned tokens: from the
-    later to the earlier one. With nothing pinned: what the head does most, beyond the others of its layer.
+    later to the earlier token. With nothing pinned: the pattern of the head that stands out in its layer.
 
     Args:
         view: The view.
@@ -178,7 +181,7 @@ def claim_paths(
         cells: (query, key), counted in the unit of the source; -1: only the other side is pinned.
 
     Raises:
-        LookupError: No claim can be made of this, with the reason.
+        LookupError: No claim can be made of these cells or this head; the message says why.
     """
     import attnwidgets
     from attnwidgets.circuits.claims.writing import claim_of_cells, claim_of_head
@@ -206,10 +209,10 @@ def claim_paths(
 
 
 def _of_two(cells: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Return the cells of two elements; or of two that are pinned alone, the later one and the other.
+    """Return the cells of two elements; or of two tokens that are pinned alone, (later, earlier).
 
     Raises:
-        LookupError: More than two are pinned alone.
+        LookupError: More than two tokens are pinned alone.
     """
     result = [(int(query), int(key)) for query, key in cells if min(query, key) >= 0]
     alone = sorted({int(max(query, key)) for query, key in cells if min(query, key) < 0})

@@ -1,4 +1,4 @@
-"""What a view needs of its widget, its store and its pages, and the panels that a view is composed of."""
+"""The needs of a view: scripts, matrices and media; and the panels that a view is composed of."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a view needs. Its widget, its store, its pages and its pictures all read this.
+    """The needs of a view, which its widget, its store, its pages and its pictures all read.
 
     Attributes:
         scripts: Names of scripts in `attnwidgets/static`, in addition to the core.
-        matrices: Whether the view reads whole matrices from the store, not only what it requests.
+        matrices: Whether the view reads whole matrices from the store, not only answers to its requests.
         all_heads: Whether it opens with all heads of its layer.
         thumbnails: Whether it draws thumbnails of all heads.
         media: Whether it shows the picture or plays the sound of its trace.
         attribution_layers: Whether it shows the layers of attributions (`.map`).
-        typed_texts: Whether a live page computes what it shows of a text that the reader types.
+        typed_texts: Whether a live page computes this view's numbers of a text that the reader types.
     """
 
     scripts: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Needs:
     typed_texts: bool = True
 
     def __or__(self, other: Needs) -> Needs:
-        """Return what both need together; `matrices` and `typed_texts` must suit both."""
+        """Return the needs of both together; `matrices` and `typed_texts` must suit both."""
         return Needs(
             tuple(dict.fromkeys((*self.scripts, *other.scripts))),
             matrices=self.matrices and other.matrices,
@@ -48,11 +48,11 @@ class Needs:
 
 @dataclass(frozen=True)
 class Panel:
-    """A part of a view that answers requests of its own.
+    """A part of a view, with its requests and options.
 
     Attributes:
         handlers: Returns the handlers of its requests by topic, made when the view opens.
-        needs: What it needs in addition to the rest of the view.
+        needs: Its needs, in addition to those of the rest of the view.
         options: Returns its options for the browser, once the view's explanations are resolved.
     """
 

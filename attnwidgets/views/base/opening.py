@@ -65,13 +65,13 @@ class Opening(NamedTuple):
     Attributes:
         layer: Original layer number.
         head: Original head number; None without a head axis.
-        unit: The unit that the places count.
-        query: Place of the last content element, see `last_content`; -1 if there is none.
+        unit: The unit that `query` and `pair` count.
+        query: Index of the last content element, see `last_content`; -1 if there is none.
         pair: The strongest pair of content elements, (query, key), of the head; None if there is none.
-        words: What the head does: "reads the token before"; "" if it was not searched for.
-        sentence: What its map shows: "“is” attends to “France” (0.90)."; "" if it was not searched for.
+        words: The pattern of the head: "reads the token before"; "" if it was not searched for.
+        sentence: Its map in words: "“is” attends to “France” (0.90)."; "" if it was not searched for.
         value: The value by which the head was chosen, 0 to 1; None if it was not searched for.
-        note: From how many queries the head was chosen, or why it is the first one; "" if all were read.
+        note: From how many queries the head was chosen, or why it is the first; "" if all were read.
     """
 
     layer: int
@@ -129,9 +129,9 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
 def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
     """Return the opening at the head whose rows attend to content words most, of a text with a prediction.
 
-    Of a model that predicts the next token, the row that predicts it is compared, less what other rows give
-    to the same word or at the same distance: a head that always attends to the token before says little
-    about this word. Of other models, all rows of content are; neighbours of a token do not count there.
+    Of a model that predicts the next token, the row that predicts it is compared, less the weight that other
+    rows give to the same word or at the same distance: a head that always attends to the token before says
+    little about this word. Of other models, all rows of content are; neighbours of a token do not count.
     """
     title = "" if shown.predictions is None else shown.predictions.title
     is_missing = shown.on_demand and set(shown.computed_layers) != set(shown.layers)
@@ -261,8 +261,8 @@ def _sentence(
     *,
     is_next: bool,
 ) -> str:
-    """Return what a head's map [query, key] shows, by the pair of elements that it opens on."""
-    reader, word = (quoted(labels[place : place + 1], labels) for place in (query, key))
+    """Return a sentence about a head's map [query, key], by the pair of elements that it opens on."""
+    reader, word = (quoted(labels[element : element + 1], labels) for element in (query, key))
     pair = f"{reader} attends to {word} ({matrix[query, key]:.2f})"
     if is_next:
         rest = matrix[1:query, 0]
@@ -322,23 +322,23 @@ def _sampled(shown: MixingMap, unit: str) -> int | None:
 
 
 def last_content(labels: Sequence[str], special: Sequence[int | bool]) -> int:
-    """Return the place of the last element with a letter or digit that is not special.
+    """Return the index of the last element with a letter or digit that is not special.
 
     Without letters and digits, as among patches or signs, it is the last that is not special; of special
     elements alone the last, and -1 of none. A name in brackets ("[SIL]") is not a word.
     """
     content = [index for index, flag in enumerate(special) if not flag]
     worded = [
-        place
-        for place in content
-        if any(sign.isalnum() for sign in labels[place])
-        and not (labels[place].startswith("[") and labels[place].endswith("]"))
+        index
+        for index in content
+        if any(sign.isalnum() for sign in labels[index])
+        and not (labels[index].startswith("[") and labels[index].endswith("]"))
     ]
     return max(worded, default=max(content, default=len(labels) - 1))
 
 
 def _strongest_pair(shown: MixingMap, layer: int) -> tuple[int, int] | None:
-    """Return the pair of different content elements with the largest weight; of equal ones the first."""
+    """Return the pair of different content elements with the largest weight; of equal pairs the first."""
     values = np.nan_to_num(np.array(shown.layer(layer)[0], dtype=np.float64))
     values[np.array(shown.query_unit.special, dtype=bool)] = -1.0
     values[:, np.array(shown.key_unit.special, dtype=bool)] = -1.0
@@ -350,8 +350,8 @@ def _strongest_pair(shown: MixingMap, layer: int) -> tuple[int, int] | None:
     return (int(query), int(key)) if values[query, key] >= 0 else None
 
 
-class Found(NamedTuple):
-    """A head, by its layer's number and its own, and the score that chose it, 0 to 1."""
+class FocusedHead(NamedTuple):
+    """A head, by the numbers of its layer and itself, and the score that chose it, 0 to 1."""
 
     layer: int
     head: int
@@ -359,7 +359,7 @@ class Found(NamedTuple):
 
 
 def grid_unit(shown: MixingMap) -> Unit | None:
-    """Return the unit in which a map is between the patches of one picture; None if it is of something else.
+    """Return the unit in which a map is between the patches of a picture; None if it is of something else.
 
     All its other elements are special: a text with a picture in it opens as a text does.
     """
@@ -382,14 +382,14 @@ def grid_unit(shown: MixingMap) -> Unit | None:
 def first_query(unit: Unit) -> int:
     """Return the first token that is neither a patch nor padding, else the patch in the middle."""
     apart = (position for position, special in enumerate(unit.special) if special)
-    first = next((place for place in apart if unit.labels[place] != PADDING), None)
+    first = next((position for position in apart if unit.labels[position] != PADDING), None)
     if first is not None:
         return first
     rows, columns = unit.grid or (1, 1)
     return list(unit.cells or ()).index(rows // 2 * columns + columns // 2)
 
 
-def focused_head(shown: MixingMap, unit: Unit, query: int) -> Found | None:
+def focused_head(shown: MixingMap, unit: Unit, query: int) -> FocusedHead | None:
     """Return the head in which an element reads few patches that lie together; None with too few patches.
 
     The score of a head is the product of the share that patches get, of how far the entropy of their map is
@@ -400,12 +400,12 @@ def focused_head(shown: MixingMap, unit: Unit, query: int) -> Found | None:
         return None
     cells = {cell: element for element, cell in enumerate(unit.cells or ()) if cell is not None}
     order = [cells[cell] for cell in range(rows * columns)]
-    best: Found | None = None
+    best: FocusedHead | None = None
     for layer in shown.layers:
         weights = np.asarray(shown.rows(layer, None, [query]), dtype=np.float64)[:, 0, order]
         for head, score in enumerate(_scores(np.nan_to_num(weights).reshape(-1, rows, columns))):
             if score > 0 and (best is None or score > best.score):
-                best = Found(layer, (shown.heads or (0,))[head], float(score))
+                best = FocusedHead(layer, (shown.heads or (0,))[head], float(score))
     return best
 
 

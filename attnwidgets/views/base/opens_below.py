@@ -1,4 +1,4 @@
-"""Views that open below them another one, about the pinned cell of a head."""
+"""Views that open another view below them, about the pinned cell of a head."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class OpensBelow(View):
     """A view of a trace's attention, with a button next to the pinned value, and a key.
 
-    The view that opens below follows the pinned cell. It closes with this one, and when another text is
+    The view that opens below follows the pinned cell. It closes with this view, and when another text is
     shown.
     """
 
@@ -33,7 +33,7 @@ class OpensBelow(View):
         return super()._all_handlers() | {"below": Handler(self._open_below, runs_model=True)}
 
     def _open_below(self, stack: str, layer: int, head: int, query: int, key: int) -> Answer:
-        """Open the view of a cell below this one."""
+        """Open the view of a cell below this view."""
         if not self._options["below"]:
             raise ValueError("a score is split by its model, and this view was given no trace with one.")
         opened = self._opened(str(stack), int(layer), int(head), int(query), int(key))
@@ -51,7 +51,7 @@ class OpensBelow(View):
         self.inner = ()
 
     def close(self) -> None:
-        """Remove this view, and the one below it, from the browser."""
+        """Remove this view, and the view below it, from the browser."""
         if self.comm is None:
             return
         self._close_below()

@@ -77,11 +77,11 @@ def checked_filters(
             )
         filters["least"] = float(threshold)
     choices = (("scale", scale, SCALES), ("color_range", color_range, RANGES), ("palette", palette, PALETTES))
-    for name, value, known in choices:
+    for name, value, valid in choices:
         if value is None:
             continue
-        if value not in known:
-            listed, near = ", ".join(map(repr, known)), suggest(str(value), known)
+        if value not in valid:
+            listed, near = ", ".join(map(repr, valid)), suggest(str(value), valid)
             raise ValueError(f"{view}({name}={value!r}): give one of {listed}.{near}")
         filters["extent" if name == "color_range" else name] = value
     return filters
@@ -106,9 +106,9 @@ def filtered(
     Args:
         matrix: [row, element].
         filters: The Filters of wire.ts.
-        special: Which elements are special tokens. Where they stand apart, their values are kept, and the
-            other filters do not count them.
-        shares: Whether rows are shares, which can be divided by the sum of what is left.
+        special: Which elements are special tokens. Where they stand apart, their values stay, and the other
+            filters do not count them.
+        shares: Whether rows are shares, which can be divided by the sum of the remaining values.
         drops: Which rows belong to special tokens; None: none.
     """
     shown = np.array(matrix, dtype=np.float64)
@@ -139,7 +139,7 @@ def stands_apart(special: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def filter_words(filters: Mapping[str, Any], *, shares: bool) -> str:
-    """Return what filters do to the numbers, in words; "" for nothing."""
+    """Return the filters in words, as a line below a picture; "" without filters."""
     how, mass, least = filters.get("special"), filters.get("mass", 1.0), filters.get("least", 0.0)
     words = []
     if how == "renormalise":
@@ -188,14 +188,14 @@ class ViewOptions(TitleOptions, total=False):
 
 
 class PaletteOptions(ViewOptions, total=False):
-    """Options of views that colour numbers, and have another place for special tokens.
+    """Options of views that colour numbers, and show special tokens outside the map.
 
     Args:
         scale: Colour scale: "linear", "sqrt" or "log"; None: "linear".
         color_range: "map": each map has its own range; "all": one range for all layers and heads.
         palette: "paper" (to ink), "viridis", "cividis" or "greys" for weights; "orange-violet" (for and
-            against), "red-blue" or "orange-purple" for signed values; the first of its kind where this one
-            does not fit.
+            against), "red-blue" or "orange-purple" for signed values; the first of its kind where this
+            palette does not fit.
     """
 
     scale: str | None
@@ -216,7 +216,7 @@ class ColorOptions(PaletteOptions, total=False):
 
 
 class FilterOptions(ColorOptions, total=False):
-    """Options of views that can leave values out. What is left out is never drawn as a zero.
+    """Options of views that can leave values out. Values left out are never drawn as zeros.
 
     Args:
         keep_mass: Show only the largest values of each row, up to this share of its mass (above 0, at
@@ -285,7 +285,7 @@ def checked_names(argument: str, given: Sequence[str]) -> tuple[str, ...]:
     """Return a list of names as it was given.
 
     Raises:
-        TypeError: It is one name.
+        TypeError: It is a single name.
     """
     if isinstance(given, str):
         raise TypeError(f"{argument}={given!r} is one name; give a list: {argument}=[{given!r}].")
@@ -310,7 +310,7 @@ def write_out(
     """
     is_class = isinstance(target, type)
     declared = signature(target.__init__ if is_class else target)
-    own = [
+    parameters = [
         parameter
         for name, parameter in declared.parameters.items()
         if parameter.kind is not Parameter.VAR_KEYWORD and name != "self" and name not in hidden
@@ -323,11 +323,11 @@ def write_out(
     for item in (target, *documented, *_DOCUMENTED):
         texts = _entries(item) | texts
     head, *sections = _sections(target)
-    entries = [texts[parameter.name] for parameter in (*own, *shared) if parameter.name in texts]
+    entries = [texts[parameter.name] for parameter in (*parameters, *shared) if parameter.name in texts]
     rest = [section for section in sections if not section.startswith("Args:")]
     args = "\n    ".join(["Args:", *entries])
     returns = Signature.empty if is_class else declared.return_annotation
-    target.__signature__ = Signature([*own, *shared], return_annotation=returns)
+    target.__signature__ = Signature([*parameters, *shared], return_annotation=returns)
     target.__doc__ = "\n\n".join([head, args, *rest])
 
 
@@ -353,7 +353,7 @@ def checked_marks(view: str, kind: str, marks: Sequence[Any], shape: tuple[int, 
         shape: Numbers of queries and keys that are shown.
 
     Raises:
-        IndexError: A mark lies outside what is shown.
+        IndexError: A mark lies outside the map.
         ValueError: A mark has the wrong form.
     """
     checked: list[Any] = []

@@ -1,4 +1,8 @@
-"""What can be selected: cells, spans, outcomes, each as JSON; and the check of a choice in the stores."""
+"""Cells, spans and outcomes that a selection names, with their JSON, and `Choices`, which checks them.
+
+A view's selection may cover several stores, after `aw.link`. `Choices` accepts a layer, head, method or index
+if any source of these stores has it; `views/presentation.py` then shows the nearest that each view has.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for t
     """A cell of a map as `(query, key)`, with the unit that its indices count.
 
     An index of -1 means that only the other side is selected: `(3, -1)` is the token 3 as a query, `(-1, 3)`
-    the same token as a key. `layer` is None, or the one layer in which the cell was chosen.
+    the same token as a key. `layer` is None, or the layer in which the cell was chosen.
     """
 
     unit: str
@@ -120,8 +124,8 @@ def cell_of(name: str, value: Any, unit: str) -> Cell | None:
     These are `(query, key)`, `(query, key, unit)`, `(query, key, unit, layer)` or a dict.
 
     Args:
-        name: What it was given as, for the error.
-        value: What was given.
+        name: Name of the argument or trait, for the error.
+        value: The cell in one of these forms, or None.
         unit: The unit that its indices count, if it does not say so.
 
     Raises:
@@ -156,7 +160,7 @@ class Choices:
             self._stores.append(store)
 
     def exclude(self, store: TileStore) -> None:
-        """Leave out the sources of a store, unless it is the only one."""
+        """Leave out the sources of a store, unless it is the only store."""
         if store in self._stores and len(self._stores) > 1:
             self._stores.remove(store)
 
@@ -167,8 +171,8 @@ class Choices:
 
     def layer(self, name: str, layer: int) -> int:
         """Check the number of a layer, given as `name`; a negative one counts from the last."""
-        known = sorted({number for source in self._sources() for number in source.layers})
-        return known[position(layer, known, name)] if known else layer
+        layers = sorted({number for source in self._sources() for number in source.layers})
+        return layers[position(layer, layers, name)] if layers else layer
 
     def head(self, head: Any) -> int | str:
         """Check the number of a head, or the name of a reduction."""
@@ -178,40 +182,40 @@ class Choices:
             return head
         if not _is_index(head):
             raise ValueError(f"head={head!r} is not a head number, 'mean', 'max' or '-'.")
-        known = self._known_heads()
-        if known and head not in known:
-            raise IndexError(f"head={head} is out of range: the heads are {span(known)}, 'mean' and 'max'.")
+        heads = self._heads_of_sources()
+        if heads and head not in heads:
+            raise IndexError(f"head={head} is out of range: the heads are {span(heads)}, 'mean' and 'max'.")
         return int(head)
 
     def heads(self, given: Any) -> tuple[tuple[int, int], ...]:
-        """Check heads `(layer, head)` that are chosen together; each is kept once."""
-        known = self._known_heads()
+        """Check heads `(layer, head)` that are chosen together, and drop repetitions."""
+        numbers = self._heads_of_sources()
         heads: dict[tuple[int, int], None] = {}
         for item in _listed("heads", given, "(layer, head)"):
             if not (isinstance(item, (tuple, list)) and len(item) == 2 and all(map(_is_index, item))):  # noqa: PLR2004
                 raise ValueError(f"heads: {item!r} is not (layer, head), as in heads=[(3, 1), (4, 0)].")
             layer, head = self.layer("heads: layer", int(item[0])), int(item[1])
-            if head not in known:
-                has_heads = f"the heads are {span(known)}" if known else "no map has heads"
+            if head not in numbers:
+                has_heads = f"the heads are {span(numbers)}" if numbers else "no map has heads"
                 raise IndexError(f"heads: head={head} is out of range: {has_heads}.")
             heads[layer, head] = None
         return tuple(heads)
 
-    def _known_heads(self) -> tuple[int, ...]:
+    def _heads_of_sources(self) -> tuple[int, ...]:
         return tuple(sorted({number for source in self._sources() for number in source.heads or ()}))
 
     def among(self, field: str, value: str, name: str = "") -> str:
         """Check a method, stack or unit: it is that of a source."""
-        known = list(dict.fromkeys(getattr(source, field) for source in self._sources()))
-        if known and value not in known:
-            listed, near = ", ".join(map(repr, known)), suggest(value, known)
+        values = list(dict.fromkeys(getattr(source, field) for source in self._sources()))
+        if values and value not in values:
+            listed, near = ", ".join(map(repr, values)), suggest(value, values)
             raise ValueError(f"{name or field}={value!r} is not one of {listed}.{near}")
         return value
 
-    # -- methods and what they explain -------------------------------------------------------------
+    # -- methods and their targets -----------------------------------------------------------------
 
     def predicted(self) -> Outcome:
-        """Return what the model predicts."""
+        """Return the class or token that the model predicts."""
         return Outcome(*self._stores[0].outcome(None, "target"))
 
     def outcome(self, name: str, value: Any) -> Outcome | None:
@@ -221,7 +225,7 @@ class Choices:
         return Outcome(*self._stores[0].outcome(value, name))
 
     def method_about(self, method: str, target: Outcome | None, foil: Outcome | None) -> str:
-        """Return the key of a method for a target, if it takes one."""
+        """Return the key of a method for a target, or the method itself if it takes no target."""
         if not any(store.takes_targets(method) for store in self._stores):
             return method
         return key_for_target(method, target and target.id, foil and foil.id)
@@ -293,7 +297,7 @@ class Choices:
         return Span(int(start), int(stop), unit, side)
 
     def _sizes(self, name: str, unit: str) -> tuple[int, ...]:
-        """Return the largest number of queries and of keys in a unit; empty if nothing is known of it."""
+        """Return the largest number of queries and of keys in a unit; empty without sources."""
         shapes = [source.pinnable for source in self._sources() if source.unit == unit]
         if not shapes:
             self.among("unit", unit, f"{name} unit")

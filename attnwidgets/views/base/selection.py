@@ -1,4 +1,8 @@
-"""The Selection: what every linked view shows, readable and writable from Python."""
+"""The Selection: layer, head, method, pins and target of linked views, readable and writable from Python.
+
+Traits are checked by `Choices` (selectable.py) when they are set. Pages of the browser set them through
+`set_state`, which sends every page the values after the check, so that a page undoes a refused value.
+"""
 
 from __future__ import annotations
 
@@ -50,40 +54,40 @@ _NOT_CHOSEN = {"opening", "hover", "writer"}
 class Selection(SharedModel):
     """Layer, head, unit, method, stack, pinned cells, heads, span and target, shared among linked views.
 
-    Every view has one, `view.selection`; setting a trait moves all linked views. `layer` is a number, `head`
-    a number, `"mean"`, `"max"` or `"-"` (no head axis); numbers are the model's own, from 0. `pinned` is None
-    or `(query, key)`, counted in `unit`, or `(query, key, unit)`. `hover` lives in the browser and is never
-    sent to Python.
+    It is the `view.selection` of every view; setting a trait moves all linked views. `layer` is a number,
+    `head` a number, `"mean"`, `"max"` or `"-"` (no head axis); both are numbered as in the model, from 0.
+    `pinned` is None or `(query, key)`, counted in `unit`, or `(query, key, unit)`. `hover` lives in the
+    browser and is never sent to Python.
 
-    A cell may also name the one layer in which it is pinned: `(query, key, unit, layer)`.
+    A cell may also name the layer in which it is pinned: `(query, key, unit, layer)`.
 
     `pins` are all pinned cells in the order in which they were chosen, in one unit, at most 400; `pinned` is
-    the last of them, and setting it leaves only this one. `heads` are heads chosen together, as `(layer,
-    head)`; empty: only the shown one. They belong to `stack` and end with it. `span` is None or a range of
+    the last of them, and setting it unpins the others. `heads` are heads chosen together, as `(layer,
+    head)`; empty: only the shown head. They belong to `stack` and end with it. `span` is None or a range of
     elements, `(start, stop)` without `stop`, counted in `unit`, or `(start, stop, unit, side)`; see `Span`.
     Its side is "query", or "key" where rows are explanations, as in a comparison. Shift + click adds or
     removes a cell, head or token, dragging chooses several cells or heads, or a span. `clear()` unpins all
     of these.
 
     `target` and `foil` are the reader's choice among the predictions: None or an `Outcome(id, label)`; set
-    them by name or number. A method that explains a target explains this one, rather than the foil, when it
-    is chosen; if it is already shown, it is computed again.
+    them by name or number. A method that explains a target explains `target` rather than `foil` when it is
+    chosen; if it is already shown, it is computed again.
 
     `inside` says whether attributions are shown inside the model, at the selected layer, instead of at the
     input. A click on a row of the layers sets it; choosing another method resets it.
 
     `opening` is where its first view opened: for a text with a prediction the head that attends to content
     words most, else the head with the strongest pattern; and the query that views show while nothing is
-    pinned. `opening.sentence` says what its map shows: "“is” attends to “France” (0.90)."
+    pinned. `opening.sentence` describes its map: "“is” attends to “France” (0.90)."
 
     `feature` is the feature of a sparse autoencoder that views of features show, or None.
 
     `interventions` are the active interventions, in the order in which they apply: a tuple of dicts, each
     `{"kind": "ablate", "layer": 3, "head": 1}` (with `"how": "zero"` or `"mean"`, over the text) or
     `{"kind": "row", "layer": 3, "head": 1, "query": 5, "to": "uniform"}` (or `"one_hot"` with the `"key"`
-    that is read, or `"free"` with the `"amount"`, 0 to 1, of what can move; tokens by position), with
-    `"stack"` where there are several. Maps show the model as recorded; `view.interventions()` returns what
-    `trace.rerun` takes. Assign a new tuple to change them; `undo()` removes the last one.
+    that is read, or `"free"` with the `"amount"`, 0 to 1, of the weights that can move; tokens by position),
+    with `"stack"` where there are several. Maps show the model as recorded; `view.interventions()` returns
+    them as `trace.rerun` takes them. Assign a new tuple to change them; `undo()` removes the last.
 
     Args:
         store: The store whose sources can be selected.
@@ -98,7 +102,8 @@ class Selection(SharedModel):
         IndexError: A layer, head, feature, pinned index, end of a span, class or token is out of range; the
             message names the range.
         ValueError: A unit, method, stack, reduction, class, token or kind of intervention is unknown; the
-            message lists the known ones. Or `pins` are in several units or more than 400, or a span is empty.
+            message lists those that exist. Or `pins` are in several units or more than 400, or a span is
+            empty.
         TypeError: `interventions` is not a list of dicts, or `pins` or `heads` is not a list.
 
     Example:
@@ -126,7 +131,7 @@ class Selection(SharedModel):
     inside = Bool(default_value=False).tag(**_MOVED)
     feature = Int(None, allow_none=True).tag(**_MOVED)
     interventions = AnyTrait(()).tag(**_MOVED, to_json=_specs_to_json)
-    has_given_layer = False  # whether a view was given the layer, so that no later one searches for another
+    has_given_layer = False  # whether a view was given the layer, so that no later view searches for a head
     opening = AnyTrait(None, allow_none=True).tag(**_MOVED, to_json=_opening_to_json)
     hover = AnyTrait(None, allow_none=True).tag(**_MOVED, to_json=cell_to_json)
     writer = AnyTrait(None, allow_none=True).tag(**_MOVED)  # set by pages, see wire.ts
@@ -136,7 +141,7 @@ class Selection(SharedModel):
     _is_told = False  # by a page of the browser, now
 
     d_sae = 0
-    """Number of features of the SAE that is shown; 0 without one."""
+    """Number of features of the SAE that is shown; 0 without an SAE."""
 
     reach: Reach | None = None
     """Layers, heads and tokens that interventions can name; None if no view has the trace."""
@@ -181,15 +186,15 @@ class Selection(SharedModel):
         """Move everything at once, or nothing if something is out of range; see `View.at`.
 
         Args:
-            place: Traits by name. Without pins, heads, a span, a target or a foil there are none; the others
-                stay where they are. A method is one without its target.
+            place: Traits by name. Without pins, heads, a span, a target or a foil there are none; the other
+                traits stay as they are. A method is named without its target.
         """
         before = {name: getattr(self, name) for name in self._chosen_names()}
-        wanted = {"heads": (), "pins": (), "span": None, "target": None, "foil": None, "inside": False}
-        wanted |= {name: value for name, value in place.items() if value is not None}
+        traits = {"heads": (), "pins": (), "span": None, "target": None, "foil": None, "inside": False}
+        traits |= {name: value for name, value in place.items() if value is not None}
         with self.hold_sync():
             try:
-                self._move(wanted)
+                self._move(traits)
             except BaseException:
                 for name in ("foil", "target"):  # while there is a target, a method is of it
                     setattr(self, name, None)
@@ -197,28 +202,28 @@ class Selection(SharedModel):
                     setattr(self, name, value)
                 raise
 
-    def _move(self, place: dict[str, Any]) -> None:
-        target, foil = (self._choices.outcome(name, place.pop(name)) for name in ("target", "foil"))
-        method = place.pop("method", base_of(self.method))
+    def _move(self, traits: dict[str, Any]) -> None:
+        target, foil = (self._choices.outcome(name, traits.pop(name)) for name in ("target", "foil"))
+        method = traits.pop("method", base_of(self.method))
         for name, outcome in (("foil", foil), ("target", target)):
             if outcome is None and getattr(self, name) is not None:
                 setattr(self, name, None)
-        if "layer" in place:
-            self.layer = place.pop("layer")
-        # Its own target at once: the method's explanation of another one would be computed for nothing.
+        if "layer" in traits:
+            self.layer = traits.pop("layer")
+        # With its target at once: the method's explanation of another target would be computed for nothing.
         self.method = self._choices.method_about(method, target, foil) if target or foil else method
         for name, outcome in (("target", target), ("foil", foil)):
             if outcome is not None:
                 setattr(self, name, outcome)
         # The heads belong to a stack, and pins are counted in the unit, if they do not say so.
         for name in ("stack", "unit", "head", "heads", "pins", "span", "inside", "feature", "interventions"):
-            if name in place:
-                setattr(self, name, place[name])
+            if name in traits:
+                setattr(self, name, traits[name])
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Apply what a page of the browser sent, except for hover, and tell every page what it is now."""
-        # A front end may send more than the reader moved: what other pages moved, and hover, which would move
-        # the pointers of other pages. So a page names what it saves.
+        """Apply the traits that a page of the browser sent, except for hover, and send the result to all."""
+        # A front end may send more than the reader moved: traits that other pages moved, and hover, which
+        # would move the pointers of other pages. So a page names the traits that it saves.
         writer = sync_data.get("writer")
         names = set(sync_data if writer is None else writer["names"]) & set(self._chosen_names())
         before = {name: getattr(self, name) for name in names}
@@ -226,7 +231,7 @@ class Selection(SharedModel):
         try:
             super().set_state({name: value for name, value in sync_data.items() if name in names})
         except BaseException:
-            for name, value in before.items():  # traitlets would keep what is refused
+            for name, value in before.items():  # traitlets would leave a refused value in the trait
                 setattr(self, name, value)
             raise
         finally:
@@ -234,7 +239,7 @@ class Selection(SharedModel):
             self._tell(names, writer)
 
     def _tell(self, names: Iterable[str], writer: Any = None) -> None:
-        """Tell every page of the browser what these are now: `Moved` of wire.ts."""
+        """Send the values of traits to every page of the browser: `Moved` of wire.ts."""
         self.send({"kind": "moved", "writer": writer, "values": self.get_state(names)})
 
     def _answer(self, _: object, content: Any, __: object) -> None:
@@ -247,7 +252,7 @@ class Selection(SharedModel):
         return f"Selection({', '.join(state)})"
 
     def _chosen_names(self) -> list[str]:
-        """Return the names of what a reader can choose, in the order in which they are declared."""
+        """Return the names of the traits that a reader can choose, in the order of their declaration."""
         return [name for name in vars(Selection) if name in self.keys and name not in _NOT_CHOSEN]
 
     # -- validation --------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ _LEVEL = 6  # of compression, at which a notebook does not wait
 
 
 class Shared(Generic[Model]):
-    """Models by session and trace; the views that use one keep it alive."""
+    """Models by session and trace; a model lives as long as a view uses it."""
 
     def __init__(self) -> None:
         self._models: WeakValueDictionary[tuple[int | str, str], Model] = WeakValueDictionary()
@@ -53,7 +53,7 @@ class Displayed(Protocol):
         """Remove it."""
 
     def follow_cell(self) -> None:
-        """Follow what a cell may have registered or selected."""
+        """Follow the methods that a cell may have registered, and the selection that it may have made."""
 
 
 class Cells:
@@ -68,7 +68,7 @@ class Cells:
         self._shell: Any = None
 
     def mark(self, view: Displayed) -> None:
-        """Tie a view to the running cell, if that is known, and follow all cells from now on."""
+        """Tie a view to the running cell, if there is a notebook, and follow all cells from now on."""
         shell = running_shell()
         if shell is None or not hasattr(shell, "get_parent"):
             return
@@ -134,15 +134,15 @@ class LiveModel(SharedModel):
     def get(cls, packed: dict[str, Any], weights: bytes) -> LiveModel:
         """Return this kernel's widget of a model, made on first use; another model is another widget."""
         key = session(), sha256(repr(packed).encode() + weights).hexdigest()
-        held = cls._current.get(key)
-        if held is None or held.comm is None:
+        model = cls._current.get(key)
+        if model is None or model.comm is None:
             data = zlib.compress(weights, _LEVEL)
-            held = cls._current[key] = LiveModel(packed=packed, weights=data)
-        return held
+            model = cls._current[key] = LiveModel(packed=packed, weights=data)
+        return model
 
 
 def send_stand_in(store: TileStore, trace: Any) -> Answer:
-    """Send the browser what it needs to answer for a store without a kernel. Runs the model once.
+    """Send the browser the model and the code that answer for a store without a kernel. Runs the model once.
 
     Raises:
         ValueError: The model or the tokenizer cannot run in the browser; the message says why.

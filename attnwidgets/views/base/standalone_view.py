@@ -68,7 +68,7 @@ class StandaloneView(View):
         return []
 
     def complete(self, layers: Collection[int] | None = None) -> None:
-        """Compute what is missing: nothing."""
+        """Compute missing explanations: there are none."""
 
     def _handlers(self) -> Mapping[str, Handler]:
         return {"csv": Handler(self._csv, for_page=lambda: ({},), prefetched=tuple)}
@@ -120,7 +120,8 @@ class TextsView(StandaloneView):
         return sorted({layer for source in sources for layer in source.layers})
 
     def _selection_in(self, store: TileStore) -> Selection:
-        # An own one is not made where it is not needed: closed at once, it would be an error in the browser.
+        # No second selection is made where it is not needed: closed at once, it would be an error in the
+        # browser.
         if self._linked is None or self._linked.comm is None:
             return super()._selection_in(store)
         return self._linked.selection
@@ -134,7 +135,7 @@ class TextsView(StandaloneView):
         left.release(self._holder)
 
     def close(self) -> None:
-        """Remove this view from the browser, and stop following the linked one."""
+        """Remove this view from the browser, and stop following the linked view."""
         if self._linked is not None and self.comm is not None:
             self._linked.unobserve(self._follow, "selection")
         super().close()
@@ -166,7 +167,7 @@ class TextsView(StandaloneView):
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
-    """Return a text of at most so many characters; what is cut off shows as an ellipsis."""
+    """Return a text of at most so many characters, with an ellipsis where it is cut off."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -181,5 +182,5 @@ def numbers(values: Iterable[float]) -> list[float | None]:
 
 
 def said(notes: Sequence[str]) -> list[str]:
-    """Return what a reader must know, each not too long for a line or two."""
+    """Return the notes for readers, each cut to the length of a line or two."""
     return [cut(note) for note in notes]

@@ -25,12 +25,12 @@ MOST_TYPED = 20
 
 _BEGINNING = 80  # characters of a text in the list
 _CHOSEN: dict[str, Any] = {"layer": None, "head": None, "unit": None, "marks": ()}  # these were for one text
-_STAYS = (TypeError, ValueError, LookupError)  # what a linked view shows is of the text that is left alone
+_STAYS = (TypeError, ValueError, LookupError)  # then a linked view stays with the text that it shows
 _VIEWS: WeakSet[View] = WeakSet()
 
 
 class Texts:
-    """The traces that a view can show, and the number of the shown one.
+    """The traces that a view can show, and the number of the shown trace.
 
     Args:
         traces: The traces of the view; the first is shown.

@@ -1,4 +1,9 @@
-"""View: the base class of every view."""
+"""View: the base class of every view.
+
+A view is an anywidget of options. Its matrices are in the tile store that it shares with the views of its
+trace, which the browser reads by tiles. Requests for everything else are answered by `_all_handlers`; a page
+contains some of their answers, since it has no kernel.
+"""
 
 from __future__ import annotations
 
@@ -54,40 +59,40 @@ if TYPE_CHECKING:
 NO_VIEWS = """Widgets are turned off in this session of Colab, so only a picture is shown. For the view, run
     from google.colab import output; output.enable_custom_widget_manager()
 and then this cell again; or end the cell with view.frame()."""
-"""Shown in place of a view."""
+"""Shown instead of a view."""
 
 
 class View(DrawnView):
     """A linked picture of a trace or an explanation.
 
     Views of one trace share a `Selection` (`view.selection`) and a tile store, also across cells; `aw.link`
-    joins views of different traces. A subclass sets `_VIEW`, `NEEDS` and `_OPTIONS`, and overrides what it
-    needs of `_own_options`, `_handlers` and `_still`.
+    joins views of different traces. A subclass sets `_VIEW`, `NEEDS` and `_OPTIONS`, and overrides
+    `_own_options`, `_handlers` and `_still` as it needs.
 
     Args:
         shown: A MixingMap, Attributions or a trace (whose attention is shown). A list of Attributions over
             the same elements is shown as rows on one scale, each named by its target.
         marks: Outlined cells `(query, key)`, or outlined elements, counted in the displayed unit.
-        methods: Methods the reader can choose from, by name, the one it opens with first; empty: every
+        methods: Methods the reader can choose from, by name; the view opens with the first. Empty: every
             method.
         **options: The options in `_OPTIONS`.
 
     Raises:
-        TypeError: A keyword is unknown (the nearest valid one is named), or `shown` cannot be shown.
+        TypeError: A keyword is unknown (the message names the nearest), or `shown` cannot be shown.
         ValueError, IndexError: An option is out of its range; the message names the range.
     """
 
     _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, of `views.base.options`
-    _HEIGHT: ClassVar[int | None] = None  # CSS pixels that it always has; None: what its content needs
+    _HEIGHT: ClassVar[int | None] = None  # CSS pixels that it always has; None: by its content
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
-    CLAIMS: ClassVar[bool] = False  # whether it makes claims about heads of what is pinned
+    CLAIMS: ClassVar[bool] = False  # whether it makes claims about heads from pinned cells
 
-    inner: tuple[View, ...] = ()  # views that it shows inside, each with a frame of its own
+    inner: tuple[View, ...] = ()  # views that it shows inside, each in a frame
     was_shown = False  # by a cell
-    _moves = 0  # of the selection, when what it needs was last sent
+    _moves = 0  # `selection.moves` when the expressions were last sent
 
     requests: RequestHandlers
-    _made_by: tuple[type, Any]  # its class, and what it was given to show
+    _made_by: tuple[type, Any]  # its class, and its first argument
 
     _esm = Unicode().tag(sync=True)
     runtime = WidgetTrait().tag(sync=True)
@@ -152,7 +157,7 @@ class View(DrawnView):
 
     @classmethod
     def _with_defaults(cls, options: FilterOptions | TitleOptions) -> dict[str, Any]:
-        """Return the options with the defaults of those not given; a TypeError for what this view lacks."""
+        """Return the options with the defaults of those not given; a TypeError for unknown options."""
         unknown = [name for name in options if name not in cls._OPTIONS.__annotations__]
         refuse_unknown(cls._VIEW, unknown, signature(cls).parameters)
         return {**DEFAULTS, **options}
@@ -184,7 +189,7 @@ class View(DrawnView):
         CELLS.mark(self)
 
     def _all_handlers(self) -> dict[str, Handler]:
-        """Return the handlers of every view, and those of this one."""
+        """Return the handlers of every view, and those of this view."""
         common = {
             "csv": Handler(self._csv),
             "figure": Handler(self._figure_file, runs_model=True),
@@ -197,13 +202,13 @@ class View(DrawnView):
         return common | dict(self._handlers())
 
     def _likely_height(self, store: TileStore) -> int:
-        """Return about how many CSS pixels the content of a view without a height of its own needs."""
+        """Return about how many CSS pixels the content of a view without a `height` needs."""
         del store
         return 28
 
-    def _csv(self, **place: Any) -> Answer:
+    def _csv(self, **arguments: Any) -> Answer:
         """Return the selected matrix, or a part of it; see `part_of_csv`."""
-        return part_of_csv(self.store, **place), []
+        return part_of_csv(self.store, **arguments), []
 
     def _copy(self, why: str = "") -> Answer:
         """Return the static fallback if the front-end code fails to load."""
@@ -221,17 +226,17 @@ class View(DrawnView):
         return {name: self.options[name] for name in names if name in self.options}
 
     def _handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of this view's own requests, by topic; called by `__init__`."""
+        """Return the handlers of the requests that only this view has, by topic; called by `__init__`."""
         return {topic: handler for panel in self.panels for topic, handler in panel.handlers().items()}
 
     def _numbers(self) -> Kinds:
-        """Return what gives the paths to each kind of number that this view shows, see `expressions`."""
+        """Return the functions that give the paths to each kind of number here; see `expressions`."""
         shown = tuple(zip(self._link.keys, self.content.explanations, strict=False))
         kinds: Kinds = {"cell": partial(cell_paths, self, self.content.trace, shown)}
         return kinds | ({"claim": partial(claim_paths, self)} if self.CLAIMS else {})
 
     def _expressible(self) -> Kinds:
-        """Return what can be copied as Python: the numbers, and the view at its place."""
+        """Return the functions for all code that can be copied: of the numbers, and of the view itself."""
         return {**self._numbers(), "place": partial(link_paths, self)}
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
@@ -253,12 +258,12 @@ class View(DrawnView):
     def show_text(self, text: Any) -> None:
         """Show another text, in this view and in those linked with it, as the reader does by typing it.
 
-        Layer, head, method and filters stay; pins stay where the same token is still there. Your own objects
-        are unchanged: `view.trace` is the trace of the text that is shown. A view of a map made from a trace
+        Layer, head, method and filters stay; pins stay where the same token is still there. Your objects are
+        unchanged: `view.trace` is the trace of the text that is shown. A view of a map made from a trace
         keeps its map.
 
         Args:
-            text: A text, which is traced as the view's first trace was; a place in `traces`; or a trace.
+            text: A text, which is traced as the view's first trace was; an index of `traces`; or a trace.
 
         Raises:
             TypeError: This view was given no trace, or `text` is something else.
@@ -291,7 +296,7 @@ class View(DrawnView):
         return self._VIEW
 
     def follow_cell(self) -> None:
-        """Follow what was registered and selected in a cell; called after every cell."""
+        """Follow the methods registered and the selection made in a cell; called after every cell."""
         if self.comm is None:
             return
         self._follow_registry()
@@ -299,7 +304,7 @@ class View(DrawnView):
             self._send_along()
 
     def stand_ready(self) -> None:
-        """Become a view that is shown, on its own or inside another, and open again if it was closed."""
+        """Become a view that is shown, alone or inside another, and open again if it was closed."""
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
@@ -313,7 +318,7 @@ class View(DrawnView):
             yield from view.nested()
 
     def inside(self) -> dict[str, Any]:
-        """Return what a view that shows this one tells the browser: `Inside` of inside.ts."""
+        """Return how a view that shows this view names it to the browser: `Inside` of inside.ts."""
         return {"name": self.name, "model": f"anywidget:{self.model_id}", "parts": list(self.needs.scripts)}
 
     def _send_along(self) -> None:
@@ -384,7 +389,7 @@ class View(DrawnView):
     # -- leaving -----------------------------------------------------------------------------------
 
     def link(self, page: str | PathLike[str] | None = None, *, number: int = 1) -> str:
-        """Return what opens this view again at its method, unit, layer, head, pins, span and target.
+        """Return the address or code of this view at its method, unit, layer, head, pins, span and target.
 
         The menu's **Copy link** copies the same. To let views follow each other instead, see `aw.link`.
         Filters, colours and the order of heads are not in a link, and interventions only in a line of code.
@@ -395,9 +400,9 @@ class View(DrawnView):
 
         Returns:
             The address, such as `"trace.html#method=rollout&unit=word&layer=3&head=5&pin=3,1"`, counted from
-            0. A page with another text or other methods says what it lacks, and shows the rest. Or a line of
-            code in the names of the notebook, such as `aw.Explorer(trace).at(layer=3, head=5)`; outside of a
-            notebook the view is called `view`.
+            0. A page with another text or other methods names the parts that it lacks, and shows the rest. Or
+            a line of code in the names of the notebook, such as `aw.Explorer(trace).at(layer=3, head=5)`;
+            outside of a notebook the view is called `view`.
 
         Raises:
             ValueError: `number` is below 1.
@@ -423,7 +428,7 @@ class View(DrawnView):
         layers: Sequence[int] | str = "all",
         live: bool = False,
     ) -> Path:
-        """Write this view as one page that needs neither kernel nor network; see `aw.to_html`."""
+        """Write this view as a page that needs neither kernel nor network; see `aw.to_html`."""
         from attnwidgets.views.page.html import BUDGET, to_html
 
         budget = BUDGET if budget is None else budget
@@ -444,7 +449,7 @@ class View(DrawnView):
 
 
 def _in_place_of_views(data: Mapping[str, str]) -> dict[str, str]:
-    """Return what says how to see a view, with its picture, if there is one."""
+    """Return the text that says how to see a view, with its picture, if there is one."""
     picture = data.get("image/png", "")
     image = picture and f'<img alt="" src="data:image/png;base64,{picture}">'
     return {"text/plain": NO_VIEWS, "text/html": f"<pre>{NO_VIEWS}</pre>{image}"}

@@ -1,1 +1,1 @@
-"""Views of circuits: what places of a model carry, and what its states would predict."""
+"""Views of circuits: patching, lenses, claims about heads, and scores of attention split into parts."""

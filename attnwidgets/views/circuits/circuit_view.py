@@ -44,7 +44,7 @@ class CircuitView(View):
         **options: The options of every view.
     """
 
-    NEEDS = Needs(matrices=False, typed_texts=False)  # it has numbers of its own
+    NEEDS = Needs(matrices=False, typed_texts=False)  # its numbers are answers to requests
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class CircuitView(View):
         return csv_of([*head, *([name, *row.values()] for name, row in named)]), []
 
     def _name_of(self, result: Any) -> str:
-        """Return the name of one of several results in a table."""
+        """Return the name of a result in a table of several."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -109,12 +109,12 @@ def outcomes_of(predictions: Iterable[Prediction], most: int = NAMED) -> list[li
 
 
 def patching_answer(patching: Patching) -> Answer:
-    """Return a patching: labels and both runs, and of every site what patching adds to the target.
+    """Return a patching: labels and both runs, and the changes of the target by patching each site.
 
     In meta: direction, estimate, sites, layers, clean and corrupt (the target in both runs), gap (null if the
     runs do not differ), cleanTokens, corruptTokens, differs, first (tokens before it are the same in both
     runs), target, foil, checked (rows of site, layer, token, head, estimate, exact), agreement, warning, and
-    predicted: the first outcomes of the clean run, and of the corrupt one where it is known.
+    predicted: the first outcomes of the clean run, and of the corrupt run if it is recorded.
 
     Buffers: float32 m(patched) - m(base) [layer, token] of each site, of heads [layer, head].
     """
@@ -143,7 +143,7 @@ def patching_answer(patching: Patching) -> Answer:
 
 
 def first_changed(patching: Patching) -> int:
-    """Return the position before which no place carries anything, because both runs are the same there."""
+    """Return the position before which no cell carries anything, because both runs are the same there."""
     first = patching.differs[0] if patching.differs else 0
     before = [raw[:, :first] for site, raw in patching.raw.items() if site != "head"]
     return 0 if any(np.nan_to_num(raw).any() for raw in before) else first
@@ -152,7 +152,7 @@ def first_changed(patching: Patching) -> int:
 def lens_answer(lens: Lens) -> Answer:
     """Return a lens: its tokens, its answer, the names of all top tokens, and its numbers.
 
-    In meta: answer, tokens, layers (rows of states, one less than the rows), labels (distinct names), k,
+    In meta: answer, tokens, layers (rows of states, 1 less than the rows), labels (distinct names), k,
     title, warning. Buffers: float32 probability, entropy and kl, int32 rank, each [row, token]; int32 index
     of the name and int32 id, and float32 probability, each [row, token, k].
     """
@@ -160,7 +160,7 @@ def lens_answer(lens: Lens) -> Answer:
     k = len(top[0][0]) if top and top[0] else 0
     flat = [token for row in top for cell in row for token in cell]
     labels = list(dict.fromkeys(token.label for token in flat))
-    places = {label: index for index, label in enumerate(labels)}
+    indices = {label: index for index, label in enumerate(labels)}
     meta = {
         "answer": lens.answer,
         "tokens": list(lens.tokens),
@@ -171,7 +171,7 @@ def lens_answer(lens: Lens) -> Answer:
         "warning": lens.warning,
         "predicted": outcomes_of(lens.predictions.items),
     }
-    whole = [places[token.label] for token in flat], [token.id for token in flat]
+    whole = [indices[token.label] for token in flat], [token.id for token in flat]
     return meta, [
         *(getattr(lens, name).astype("<f4").tobytes() for name in ("probability", "entropy", "kl")),
         lens.rank.astype("<i4").tobytes(),
@@ -185,7 +185,7 @@ def _number(value: float) -> float | None:
 
 
 def is_between(cells: Sequence[Sequence[Any]]) -> bool:
-    """Return whether cells (site, layer, token, head) are two places of different tokens and layers.
+    """Return whether cells (site, layer, token, head) are two cells of different tokens and layers.
 
     The twin of `isBetween` in js/src/views/circuits/patch/claimOf.ts.
     """
@@ -196,17 +196,17 @@ def is_between(cells: Sequence[Sequence[Any]]) -> bool:
 
 
 def between(patching: Patching, cells: Sequence[Sequence[Any]]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the head that carries most between two places, and their tokens.
+    """Return the head that carries most between two cells, and their tokens.
 
     Args:
         patching: A patching of heads.
-        cells: Two places (site, layer, token, None), the later one of a later token.
+        cells: Two cells (site, layer, token, None), that of the later layer at a later token.
 
     Returns:
         (layer, head) and (earlier token, later token).
 
     Raises:
-        LookupError: Heads were not patched, or the places are not two of this kind.
+        LookupError: Heads were not patched, or the cells are not two of this kind.
     """
     if not is_between(cells):
         raise LookupError(

@@ -36,13 +36,13 @@ _FEW_PINS = 20  # that are written in a line of code
 class ClaimView(TextsView):
     """Claims about heads: the verdict, the effect next to its controls, and the texts against it.
 
-    One claim is shown at a time; chips with their verdicts choose among several. At the left is the mean of
+    A single claim is shown; chips with their verdicts choose among several. At the left is the mean of
     the head with its interval, above the means of the heads that it is compared with; in the middle how its
     effect is spread over texts, with the margin; below are the texts that speak most against the claim.
 
     **Open** shows such a text at the claim's head, with the cells of its roles pinned: below, as a map of the
-    head, or as what patching gives for the pair of a causal claim, which takes the time of patching all
-    heads; or in `linked` views. Without a kernel, or for a report that was read from a file, the line of
+    head, or as the patching of the pair of a causal claim, which takes the time of patching all heads; or in
+    `linked` views. Without a kernel, or for a report that was read from a file, the line of
     Python that does so is copied.
 
     Args:
@@ -97,7 +97,7 @@ class ClaimView(TextsView):
 
     @property
     def opened(self) -> View | None:
-        """The view in which a text was opened last: the linked one, or the one below; None: none yet.
+        """The view in which a text was opened last: the linked view, or the view below; None: none yet.
 
         Views of `view.opened.trace` are linked with it: `aw.Explorer(view.opened.trace)`.
         """
@@ -107,7 +107,7 @@ class ClaimView(TextsView):
         """Open a text that speaks against a claim, as the reader does by its button; return the view.
 
         Args:
-            at: Its place among the worst: 0 is the text that speaks most against the claim.
+            at: Its index among the worst: 0 is the text that speaks most against the claim.
             claim: The sentence; None: the claim that is shown.
 
         Raises:
@@ -168,7 +168,7 @@ class ClaimView(TextsView):
         return opened
 
     def close(self) -> None:
-        """Remove this view, and the one below it, from the browser."""
+        """Remove this view, and the view below it, from the browser."""
         if self.comm is None:
             return
         for view in self.inner:
@@ -194,15 +194,15 @@ class ClaimView(TextsView):
         return {"claim": self._claim_paths}
 
     def _claim_paths(self, claim: int) -> Iterator[Path]:
-        """Yield the paths to the mean effect of a claim, by its place."""
+        """Yield the paths to the mean effect of a claim, by its index."""
         yield self._report, f".results[{int(claim)}].mean"
         yield self, f".result({listed(int(claim))}).mean"
 
     def result(self, claim: int | None = None) -> ClaimResult:
-        """Return what was found about a claim.
+        """Return the result of checking a claim.
 
         Args:
-            claim: Its place; None: the one that is shown.
+            claim: Its index; None: the claim that is shown.
         """
         return self._report.results[self.options["claim"] if claim is None else claim]
 
@@ -230,14 +230,15 @@ class ClaimView(TextsView):
 def _cells(text: ClaimText, *, causal: bool = False) -> list[tuple[int, int]]:
     """Return the cells from the tokens of a claim to those that it says they attend to.
 
-    What is moved goes the other way: later tokens read it. More cells than can be pinned are none.
+    A claim of moving names the tokens in the opposite order, since the later token reads the earlier. If
+    there are more cells than can be pinned, none is returned.
 
     Args:
         text: The text.
-        causal: Whether tokens see earlier ones only.
+        causal: Whether tokens see only earlier tokens.
     """
-    here, there = (text.target, text.source) if text.corrupt else (text.source, text.target)
-    cells = [(query, key) for query in here for key in there if query > key or (query < key and not causal)]
+    queries, keys = (text.target, text.source) if text.corrupt else (text.source, text.target)
+    cells = [(query, key) for query in queries for key in keys if query > key or (query < key and not causal)]
     return cells if len(cells) <= _MOST_PINS else []
 
 
@@ -250,8 +251,8 @@ def _code(result: ClaimResult, text: ClaimText) -> str:
         rest = f'sites="head", model=model, tokenizer=tokenizer).view(cells=[("head", {layer}, {head})])'
         return f"aw.circuits.patch({named}, {rest}"
     pins = _cells(text)
-    place = listed(layer=layer, head=head, pins=pins if 0 < len(pins) <= _FEW_PINS else None)
-    return f"aw.Heatmap(aw.trace(model, tokenizer, {text.text!r})).at({place})  # {result.claim}"
+    arguments = listed(layer=layer, head=head, pins=pins if 0 < len(pins) <= _FEW_PINS else None)
+    return f"aw.Heatmap(aw.trace(model, tokenizer, {text.text!r})).at({arguments})  # {result.claim}"
 
 
 def described(result: ClaimResult, margin: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The view of a lens: what the model would predict after each layer, at every token."""
+"""The view of a lens: the model's predictions after each layer, at every token."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Answer
 
     Key = tuple[bool, int | None]
-    """Whether states are translated, and the id of the answer; None: the given one."""
+    """Whether states are translated, and the id of the answer; None: the answer of the first lens."""
 
 
 class LensView(CircuitView):
-    """What the model would predict if it stopped after each layer: top tokens, layers by tokens.
+    """The predictions of a model that would stop after each layer: top tokens, layers by tokens.
 
     Row l is the input of block l, the last row the model's output. Cells hold the most probable token;
     their colour is the probability or the rank of the answer, the entropy, or the distance to the output.
@@ -36,17 +36,17 @@ class LensView(CircuitView):
     passed along, `plain` and `fitted` show either.
 
     A click on a cell chooses it, here and in the other views of the text; a click on a token of the panel
-    makes it the answer. Where there are more layers than rows, every second one is folded up to the layers
-    where the answer rises; the arrow keys still reach them. A page without a kernel holds what is shown.
+    makes it the answer. Where there are more layers than rows, every second layer is folded up to the layers
+    where the answer rises; the arrow keys still reach them. A page without a kernel holds the shown lenses.
 
     Args:
         shown: Result of `aw.circuits.lens`.
         others: Other lenses of the same text and answer, such as the plain lens for a fitted lens.
-        color: What colours show: "probability" or "rank" of the answer, "entropy" or "kl".
-        token: Position of the token that is chosen at first; None: the last one.
+        color: Measure that colours show: "probability" or "rank" of the answer, "entropy" or "kl".
+        token: Position of the token that is chosen at first; None: the last token.
 
     Raises:
-        TypeError: `shown` or one of the others is not a lens.
+        TypeError: `shown` or another result is not a lens.
         ValueError: The others are of another text or answer, or `color` is unknown.
         IndexError: The token is out of range.
     """
@@ -97,16 +97,16 @@ class LensView(CircuitView):
 
     def _kinds(self) -> list[bool]:
         """Return which lenses can be shown: plain (False), fitted (True)."""
-        known = {fitted for fitted, _ in self._lenses}
+        kinds = {fitted for fitted, _ in self._lenses}
         made_of = self._lens.made_of
-        return sorted(known | ({False} if made_of is not None else set()))
+        return sorted(kinds | ({False} if made_of is not None else set()))
 
     def lens(self, *, fitted: bool | None = None, answer: int | None = None) -> Lens:
-        """Return one of the lenses that the view shows; one that is not there yet is computed.
+        """Return a lens that the view shows, computed if it is missing.
 
         Args:
             fitted: Whether states are translated first; None: as shown.
-            answer: Id of the token that is followed; None: the one that was given.
+            answer: Id of the token that is followed; None: the answer of the view's first lens.
 
         Raises:
             ValueError: It is not there, and nothing can be computed: the view's result was loaded, or has no
@@ -143,12 +143,12 @@ class LensView(CircuitView):
         return [{"fitted": fitted, "answer": None} for fitted in self._options["held"]]
 
     def _missing(self) -> list[dict[str, Any]]:
-        """Return what a page adds to the view's arguments: the other lens, and chosen answers."""
-        wanted: list[Key] = [(kind, None) for kind in self._kinds()]
+        """Return the requests that a page adds to the view's: the other lens, and chosen answers."""
+        missing: list[Key] = [(kind, None) for kind in self._kinds()]
         chosen = (self.options or self._options)["answer"]
-        wanted += [(kind, chosen) for kind in self._kinds() if chosen is not None]
+        missing += [(kind, chosen) for kind in self._kinds() if chosen is not None]
         given = {(fitted, None) for fitted in self._options["held"]}
-        return [{"fitted": kind, "answer": answer} for kind, answer in wanted if (kind, answer) not in given]
+        return [{"fitted": kind, "answer": answer} for kind, answer in missing if (kind, answer) not in given]
 
     def _lens_answer(self, fitted: bool, answer: int | None) -> Answer:
         if (fitted, answer) not in self._lenses:
@@ -168,16 +168,16 @@ class LensView(CircuitView):
     ) -> Iterator[Path]:
         require_choice("measure", measure, MEASURES)
         tail = f".{measure}[{int(row)}, {int(token)}].item()"
-        held = self._lenses.get((bool(fitted), answer))
-        if held is not None:
-            yield held, tail
+        lens = self._lenses.get((bool(fitted), answer))
+        if lens is not None:
+            yield lens, tail
         yield self, f".lens({listed(fitted=bool(fitted), answer=answer)}){tail}"
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
         options: dict[str, Any] = self.options or self._options
         row, token = options["cell"]
-        place = {"measure": options["color"], "fitted": options["fitted"], "answer": options["answer"]}
-        yield {"of": "lens", **place, "row": row, "token": token}
+        shown = {"measure": options["color"], "fitted": options["fitted"], "answer": options["answer"]}
+        yield {"of": "lens", **shown, "row": row, "token": token}
 
     def _results(self) -> Iterable[Lens]:
         return self._lenses.values()
@@ -186,12 +186,12 @@ class LensView(CircuitView):
         return result.title
 
     def _current(self) -> Lens:
-        """Return the lens that is shown now, if it is there; else the one that was given."""
+        """Return the lens that is shown now, if it is computed; else the view's first lens."""
         options: dict[str, Any] = self.options or self._options
         return self._lenses.get((bool(options["fitted"]), options["answer"]), self._lens)
 
     def describe(self) -> str:
-        """Return one or two sentences: from which layer on the answer is the most probable token."""
+        """Return from which layer on the answer is the most probable token, in words."""
         from attnwidgets.views.still.circuits import lens_words
 
         options: dict[str, Any] = self.options or self._options

@@ -1,4 +1,9 @@
-"""The view of patching: what every place of a model carries of the difference between two texts."""
+"""The view of patching: shares of states, blocks and heads in the difference between two texts.
+
+The maps are computed by `aw.circuits.patch`, before the view or by the request `more_patching`; chosen cells
+are patched together by the request `patched_cells`. The last `_MOST_RUNS` of these runs stay in memory, and a
+page answers the requests that were made before it was written.
+"""
 
 from __future__ import annotations
 
@@ -36,34 +41,33 @@ if TYPE_CHECKING:
 
 OPENING_WORK = 5e10
 """Multiplications that opening the view may take in its cell; more work becomes a background job."""
-_KEPT = 64
+_MOST_RUNS = 64
 _SITES = ("state", "attention", "mlp", "head")
 
 
 class PatchView(CircuitView):
-    """What every place of a model carries of the difference between two texts, and what one of them changes.
+    """The share of every state, block and head in the difference between two texts, by patching.
 
     Both texts stand on top, with the tokens in which they differ marked. Below are maps of shares, layers by
-    tokens for states, attention and MLPs, and layers by heads, all on one scale: 0 is the page, 1 brings the
-    whole difference. Tokens before the first different one are folded: they are the same in both runs.
+    tokens for states, attention and MLPs, and layers by heads, all on the same scale: 0 is the page, 1 brings
+    the whole difference. Tokens before the first difference are folded: they are the same in both runs.
 
-    A click on a cell shows the target before and after, and, with a kernel, what the model predicts with
-    this place patched. Shift + click or a drag chooses several, which are patched together. `denoise`,
-    `noise` and `estimate` change the direction, or show the estimate with the places where it was checked;
-    what is not there yet is computed. Layer, head and token go along with the other views of the clean text.
+    A click on a cell shows the target before and after, and, with a kernel, the predictions with this cell
+    patched. Shift + click or a drag chooses several, which are patched together. `denoise`, `noise` and
+    `estimate` change the direction, or show the estimate with the cells where it was checked; a missing
+    direction or estimate is computed. Layer, head and token go along with the other views of the clean text.
 
-    A page without a kernel (`to_html`) holds the shares, and what is predicted for the places that were
-    chosen.
+    A page without a kernel (`to_html`) holds the shares, and the predictions for the cells that were chosen.
 
     Args:
         shown: Result of `aw.circuits.patch`.
         more: Other results of the same two texts, such as the other direction or the estimate.
         others: The same, as a list.
-        cells: Places that are chosen at first, as `aw.circuits.patch_cells` takes them; None: the head that
-            carries most, or another place without heads.
+        cells: Cells that are chosen at first, as `aw.circuits.patch_cells` takes them; None: the head that
+            carries most, or the attention or MLP without heads.
 
     Raises:
-        TypeError: `shown` or one of the others is not a patching.
+        TypeError: `shown` or another result is not a patching.
         ValueError: The others are of other texts or targets, or a cell has another form.
         IndexError: The layer, token or head is out of range.
     """
@@ -80,18 +84,18 @@ class PatchView(CircuitView):
         cells: Sequence[tuple[Any, ...]] | None = None,
         **options: Unpack[ViewOptions],
     ) -> None:
-        given = [result for each in (shown, *more, *others) for result in _patchings(each)]
-        main = given[0]
-        for other in given[1:]:
-            _require_same_pair(main, other)
+        results = [result for item in (shown, *more, *others) for result in _patchings(item)]
+        main = results[0]
+        for result in results[1:]:
+            _require_same_pair(main, result)
         self._both = shown if isinstance(shown, tuple) else None
         self._patchings: dict[Key, Patching] = {}
-        for item in given:
+        for item in results:
             self._patchings.setdefault((item.direction, item.estimate), item)
         self._main = main
         self._cells = [_checked(cell, main) for cell in cells] if cells else _opening_cell(main)
-        self._known: dict[str, PatchedCells] = {}
-        self._asked: dict[str, dict[str, Any]] = {}
+        self._runs: dict[str, PatchedCells] = {}
+        self._requested: dict[str, dict[str, Any]] = {}
         trace = None if main.pair is None else main.pair.clean
         super().__init__(main, trace, main.clean_tokens, main.shape[1], **options)
 
@@ -101,25 +105,25 @@ class PatchView(CircuitView):
             "direction": main.direction,
             "estimate": main.estimate,
             "cells": self._cells,
-            "held": self._held(),
+            "held": self._computed(),
             "runs": main.pair is not None,
             "claims": main.pair is not None and main.pair.clean.predictions_title == "next token",
             "ownTable": True,
         }
 
-    def _held(self) -> list[list[Any]]:
-        """Return the directions that are there, and whether they are estimates."""
+    def _computed(self) -> list[list[Any]]:
+        """Return the directions that are computed, and whether they are estimates."""
         return [[direction, estimate] for direction, estimate in self._patchings]
 
     def patching(self, direction: Direction | None = None, *, estimate: bool | None = None) -> Patching:
-        """Return one of the patchings that the view shows; one that is not there yet is computed.
+        """Return a patching that the view shows, computed if it is missing.
 
         Args:
-            direction: "denoise" or "noise"; None: the one that is shown.
+            direction: "denoise" or "noise"; None: the shown direction.
             estimate: Whether it is the estimate; None: as shown.
 
         Raises:
-            ValueError: It is not there, and the view's result was loaded, so that nothing can be computed.
+            ValueError: It is missing, and the view's result was loaded, so that nothing can be computed.
         """
         key: Key = (
             direction or self.options["direction"],
@@ -137,10 +141,10 @@ class PatchView(CircuitView):
         return self._patchings[key]
 
     def share(self, cells: Sequence[tuple[Any, ...]] | None = None) -> float:
-        """Return the share of the difference that places carry, patched together in the shown direction.
+        """Return the share of the difference that cells carry, patched together in the shown direction.
 
         Args:
-            cells: Places, as `aw.circuits.patch_cells` takes them; None: those that are chosen.
+            cells: Cells, as `aw.circuits.patch_cells` takes them; None: those that are chosen.
 
         Raises:
             ValueError: The result was loaded without its traces.
@@ -167,7 +171,7 @@ class PatchView(CircuitView):
         return [{"direction": direction, "estimate": estimate} for direction, estimate in self._patchings]
 
     def _shown_arguments(self) -> list[dict[str, Any]]:
-        """Return what the view opens with: every result, since a list compares both directions."""
+        """Return the requests of an opening view: every result, since a list compares both directions."""
         return self._arguments()
 
     def _patching(self, direction: Direction, estimate: bool) -> Answer:
@@ -179,23 +183,23 @@ class PatchView(CircuitView):
         if direction not in DIRECTIONS:
             raise ValueError(f"direction={direction!r} is not one of {', '.join(map(repr, DIRECTIONS))}.")
         answer = patching_answer(self.patching(direction, estimate=bool(estimate)))
-        self.add_options(held=self._held())
+        self.add_options(held=self._computed())
         return answer
 
     def _patched(self, direction: Direction, cells: Sequence[Sequence[Any]]) -> PatchedCells:
-        """Return the run with cells patched, kept so that nothing runs twice."""
+        """Return the run with cells patched, from memory if it was run before."""
         pair = self._main.pair
         if pair is None:
             raise ValueError(
                 "this result was loaded without its traces: call aw.circuits.patch again to run the model."
             )
-        places = [_as_given(_checked(_as_given(cell), self._main)) for cell in cells]
-        key = repr((direction, places))
-        if key not in self._known:
-            self._known[key] = pair.patch_cells(places, direction)
-            while len(self._known) > _KEPT:
-                del self._known[next(iter(self._known))]
-        return self._known[key]
+        given_cells = [_as_given(_checked(_as_given(cell), self._main)) for cell in cells]
+        key = repr((direction, given_cells))
+        if key not in self._runs:
+            self._runs[key] = pair.patch_cells(given_cells, direction)
+            while len(self._runs) > _MOST_RUNS:
+                del self._runs[next(iter(self._runs))]
+        return self._runs[key]
 
     def _cells_answer(self, direction: Direction, cells: Sequence[Sequence[Any]]) -> Answer:
         """Answer with the target before and after, share, and the first outcomes before and after."""
@@ -206,7 +210,10 @@ class PatchView(CircuitView):
             if pair is None
             else (pair.corrupt if direction == "denoise" else pair.clean).predictions(NAMED)
         )
-        self._asked[repr((direction, cells))] = {"direction": direction, "cells": [list(c) for c in cells]}
+        self._requested[repr((direction, cells))] = {
+            "direction": direction,
+            "cells": [list(c) for c in cells],
+        }
         share = None if result.share != result.share else result.share
         meta = {"share": share, "before": result.before, "after": result.after, "source": result.source}
         return meta | {"was": outcomes_of(base), "now": outcomes_of(result.predictions)}, []
@@ -221,7 +228,7 @@ class PatchView(CircuitView):
             return
         now = self._now()
         yield now
-        yield from (other for other in list(self._asked.values()) if other != now)
+        yield from (request for request in list(self._requested.values()) if request != now)
 
     def _cells_at_opening(self) -> list[dict[str, Any]]:
         pair = self._main.pair
@@ -229,9 +236,9 @@ class PatchView(CircuitView):
             return []
         now = repr((self._now()["direction"], self._now()["cells"]))
         weights = sum(parameter.numel() for parameter in pair.clean.model.parameters())
-        runs = 2 + 1  # both recorded, and the patched one
+        runs = 2 + 1  # both recorded runs, and the patched run
         is_short = runs * weights * len(self._main.clean_tokens) <= OPENING_WORK
-        return [self._now()] if is_short or now in self._asked else []
+        return [self._now()] if is_short or now in self._requested else []
 
     # -- numbers, table, figure --------------------------------------------------------------------
 
@@ -243,9 +250,9 @@ class PatchView(CircuitView):
     ) -> Iterator[Path]:
         """Yield the code that checks a claim about a head, on this pair to begin with.
 
-        The head carries the difference to the last token; or, between two places of `cells`, it is the one
-        that carries most there: it moves the difference from one token to the other, or, where the texts
-        are the same at the earlier one, attends to it.
+        Without `cells` the claim is that the head carries the difference to the last token. Between two
+        cells it is about the head that carries most between them: that it moves the difference from the
+        earlier token to the later, or, where the texts are the same at the earlier token, attends to it.
         """
         import attnwidgets
 
@@ -277,13 +284,13 @@ class PatchView(CircuitView):
     ) -> Iterator[Path]:
         import attnwidgets
 
-        places = [_as_given(cell) for cell in cells]
-        held = self._patchings.get((direction, bool(estimate)))
-        if len(cells) == 1 and held is not None:
+        given_cells = [_as_given(cell) for cell in cells]
+        patching = self._patchings.get((direction, bool(estimate)))
+        if len(cells) == 1 and patching is not None:
             site, layer, token, head = cells[0]
             part = f".heads[{layer}, {head}]" if site == "head" else f".values[{site!r}][{layer}, {token}]"
             if token is None or site != "head":
-                yield held, f"{part}.item()"
+                yield patching, f"{part}.item()"
                 if self._both is not None:
                     yield self._both, f".{direction}{part}.item()"
                 named = listed(direction, estimate=bool(estimate) or None)
@@ -293,12 +300,12 @@ class PatchView(CircuitView):
         if pair is not None and all(
             isinstance(item, (str, int, type(None))) for item in (pair.target, pair.foil)
         ):
-            after = f", {listed(places, pair.target, foil=pair.foil, how=direction)}).share"
+            after = f", {listed(given_cells, pair.target, foil=pair.foil, how=direction)}).share"
             yield attnwidgets, ".circuits.patch_cells(", pair.clean, ", ", pair.corrupt, after
-        yield self, f".share({places!r})"
+        yield self, f".share({given_cells!r})"
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
-        """Yield the arguments for the chosen places, whose expression a page contains."""
+        """Yield the arguments for the chosen cells, whose expression a page contains."""
         now = self._now()
         if len(now["cells"]) == 1 and now["cells"][0][0] == "head" and self._main.pair is not None:
             yield {"of": "claim", "layer": now["cells"][0][1], "head": now["cells"][0][3]}
@@ -316,7 +323,7 @@ class PatchView(CircuitView):
         return f"{result.direction}{', estimate' if result.estimate else ''}"
 
     def describe(self) -> str:
-        """Return one or two sentences: what is patched into what, and which places carry most."""
+        """Return the direction of patching and the cells with the largest shares, in words."""
         from attnwidgets.views.still.circuits import patching_words
 
         return patching_words(self.patching())
@@ -328,7 +335,7 @@ class PatchView(CircuitView):
 
 
 def _patchings(given: Any) -> list[Patching]:
-    """Return the patchings in an argument: one, or both directions.
+    """Return the patchings in an argument: a single direction, or both.
 
     Raises:
         TypeError: It is something else.
@@ -352,7 +359,7 @@ def _require_same_pair(main: Patching, other: Patching) -> None:
 
 
 def _opening_cell(main: Patching) -> list[list[Any]]:
-    """Return the head that carries most; without heads, the place that carries most after the first layer."""
+    """Return the head that carries most; without heads, the cell that carries most after the first layer."""
     site = (
         "head"
         if main.heads is not None
@@ -393,9 +400,9 @@ def _checked(cell: Sequence[Any], main: Patching) -> list[Any]:
     counts = [("layer", main.shape[1]), ("head", width) if is_head else ("token", len(main.clean_tokens))]
     counts += [("token", len(main.clean_tokens))]
     result = []
-    for number, (what, count) in zip(numbers, counts, strict=False):
+    for number, (axis, count) in zip(numbers, counts, strict=False):
         if number is not None and count is not None and not -count <= int(number) < count:
-            raise IndexError(f"{what} {number} is out of range: there are {what}s 0 to {count - 1}.")
+            raise IndexError(f"{axis} {number} is out of range: there are {axis}s 0 to {count - 1}.")
         result.append(number if number is None or count is None else int(number) % count)
     if is_head:
         layer, head, *token = result

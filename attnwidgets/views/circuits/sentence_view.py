@@ -27,9 +27,9 @@ _UNIT = "sentence"
 class SentenceView(View):
     """A text as a column of sentences, with arcs from each to those that it depends on.
 
-    One sentence is chosen, at first the last: its arcs stand out, the others are coloured by how much it
-    depends on them (earlier ones) and by what suppressing it does to them (later ones), and both are listed
-    with their values. A click or the up and down keys choose another one; left and right lead along the
+    The chosen sentence is at first the last: its arcs stand out. Earlier sentences are coloured by how much
+    it depends on them, later sentences by the effect of suppressing it, and both are listed with their
+    values. A click or the up and down keys choose another sentence; left and right lead along the
     strongest arc. A click on a value pins the pair, here and in linked views. Arcs have the width and the
     ink of their value; only the strongest are drawn, at most three a sentence and 300. Neighbours matter
     most to each other: the menu of distances leaves them out.
@@ -69,12 +69,12 @@ class SentenceView(View):
         super().__init__(shown, **options)
 
     def _join(self, start: Mapping[str, Any]) -> Link:
-        """Join the views of the text; the unit is this view's own, whatever others show."""
+        """Join the views of the text, with the unit of this view, which others do not change."""
         link = super()._join(start)
-        own = self.content.main.unit if self.content.trace is None else _UNIT
+        default = self.content.main.unit if self.content.trace is None else _UNIT
         units = [source.unit for source in link.store.sources()]
-        wanted = self._start["unit"] or own
-        self._options["unit"] = wanted if wanted in units else None
+        unit = self._start["unit"] or default
+        self._options["unit"] = unit if unit in units else None
         return link
 
     def _own_options(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class SentenceView(View):
         return {"least": self._least, "distance": self._distance}
 
     def describe(self) -> str:
-        """Return one or two sentences: what the chosen sentence depends on, and the strongest arcs of all."""
+        """Return the strongest dependences of the chosen sentence, and the strongest of all, in words."""
         from attnwidgets.views.still.texts import sentence_words
 
         return sentence_words(self.presentation)

@@ -1,4 +1,4 @@
-"""What a WhyView shows of other texts: the sentence, and tokens that would be looked at, or would look."""
+"""Other texts in a WhyView: the sentence, and tokens that would be looked at, or would look."""
 
 from __future__ import annotations
 

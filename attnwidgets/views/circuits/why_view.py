@@ -1,4 +1,9 @@
-"""The view of a score of attention: what the query asks for, what the key offers, and what joins them."""
+"""The view of a score of attention: the parts of the query, those of the key, and the shares of their pairs.
+
+A score is named by its address: stack, layer, head, query and key. The view reads it from the selection, and
+the browser sends it with every request. Results stay in `_results` while stack, layer and kind of parts are
+the same, since these share the states of all source tokens.
+"""
 
 from __future__ import annotations
 
@@ -35,20 +40,20 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Answer
 
     # Stack, layer, head, query, key.
-    Place = tuple[str, int, int, int, int]
+    Address = tuple[str, int, int, int, int]
 
 _STRONGEST = 10
-"""Cells of the shown head that a page holds, besides the pinned one."""
-_HELD = 32  # results
+"""Cells of the shown head that a page holds, besides the pinned cell."""
+_MOST_RESULTS = 32  # results
 
 
 class WhyView(OpensBelow):
-    """Why a head reads a token: a score as what the query asks for and what the key offers.
+    """Why a head reads a token: a score as parts of the query and parts of the key.
 
     On top is a sentence. Below it stand the parts of the query and those of the key, the largest first; each
     list sums to the score, and the lines between them, as wide as the share of their pair, sum to every row.
-    Parts without a row are summed in one, with what of them cancels. The same score stands on the right by
-    groups of components, on a narrow page at the end; at the bottom is what attention would be without the
+    Parts without a row are summed in a single row, with the shares that cancel. The same score stands on the
+    right by groups of components, on a narrow page at the end; at the bottom is the attention without the
     largest parts, and without as many others at random.
 
     It follows the pinned cell of linked views, in the layer and head that they show. A click on a word makes
@@ -89,14 +94,14 @@ class WhyView(OpensBelow):
         self._given, self._other_texts = shown, texts
         given: tuple[Any, Any] = (shown.sae, shown.stats) if sae is None else (sae, stats)
         self._sae, self._stats = given
-        self._others: dict[Place, OtherTexts] = {}
+        self._others: dict[Address, OtherTexts] = {}
         self._results: dict[tuple[Any, ...], Why] = {}
         self._states: tuple[Any, Any] = (None, None)
         cell = shown.cell
         options["layer"], options["head"] = cell.layer, cell.head
         super().__init__(cell.trace, **options)
-        place = cell.stack, cell.layer, cell.head, cell.query, cell.key
-        if self.selection.pinned is None or self._place() != place:
+        address = cell.stack, cell.layer, cell.head, cell.query, cell.key
+        if self.selection.pinned is None or self._shown_address() != address:
             self.selection.pinned = (cell.query, cell.key, "token")
 
     def _join(self, start: Mapping[str, Any]) -> Link:
@@ -109,7 +114,7 @@ class WhyView(OpensBelow):
         given = self._given
         cell = given.cell
         words = cell.trace.axes(cell.stack)[0].units.get("word")
-        # Letters of one word are told apart by token only.
+        # Letters of a single word are told apart by token only.
         several = words is not None and sum(not special for special in words.special) > 1
         kinds = ["word" if several else "token", BY[0], *([FEATURE] if self._sae is not None else [])]
         return {
@@ -125,8 +130,8 @@ class WhyView(OpensBelow):
 
         return NeuronView(self.content.trace)
 
-    def _place(self) -> Place:
-        """Return what is shown; the twin of `placeOf` in WhyView.ts."""
+    def _shown_address(self) -> Address:
+        """Return the address of the shown score; the twin of `placeOf` in WhyView.ts."""
         opens, state = self._options["opens"], self.selection
         head = state.head if isinstance(state.head, int) else opens["head"]
         pinned, pair = state.pinned, (opens["query"], opens["key"])
@@ -141,12 +146,12 @@ class WhyView(OpensBelow):
         """Return the score that is shown now.
 
         Args:
-            by: What parts are, as in `aw.why`; None: as shown.
+            by: Kind of parts, as in `aw.why`; None: as shown.
 
         Raises:
             ValueError: Nothing can be split, as in `aw.why`.
         """
-        return self._why(*self._place(), by or self.options["by"], self.options["foil"])
+        return self._why(*self._shown_address(), by or self.options["by"], self.options["foil"])
 
     def _why(
         self, stack: str, layer: int, head: int, query: int, key: int, by: str, foil: int | str | None
@@ -159,38 +164,40 @@ class WhyView(OpensBelow):
         if request not in self._results:
             cell = read_cell(self.content.trace, query, key, layer, head, stack)
             if self._states[0] != (stack, layer, by):
-                # Those of all source tokens are large.
+                # States of all source tokens are large, so that only the last are stored.
                 parts = (self._sae, self._stats) if by == FEATURE else (by,)
                 self._states = (stack, layer, by), states_of(cell, *parts)
                 self._results = {}
-            while len(self._results) >= _HELD:
+            while len(self._results) >= _MOST_RESULTS:
                 del self._results[next(iter(self._results))]
             self._results[request] = split_cell(cell, foil_of(cell, foil), by, self._states[1])
         return self._results[request]
 
     def in_other_texts(self) -> OtherTexts:
-        """Return what the shown query would look at in other texts, and what would look at the shown key.
+        """Return tokens of other texts that the shown query would look at, or that would look at the key.
 
         Raises:
             ValueError: Nothing can be compared, as in `why.in_other_texts`.
         """
-        return self._other(*self._place())
+        return self._other(*self._shown_address())
 
     def _other(self, stack: str, layer: int, head: int, query: int, key: int) -> OtherTexts:
-        place = (stack, layer, head, query, key)
-        if place not in self._others:
-            while len(self._others) >= _HELD:
+        address = (stack, layer, head, query, key)
+        if address not in self._others:
+            while len(self._others) >= _MOST_RESULTS:
                 del self._others[next(iter(self._others))]
             cell = self._given.cell
-            if place == (cell.stack, cell.layer, cell.head, cell.query, cell.key):
-                self._others[place] = self._given.in_other_texts(self._other_texts)  # which is saved with it
+            if address == (cell.stack, cell.layer, cell.head, cell.query, cell.key):
+                self._others[address] = self._given.in_other_texts(
+                    self._other_texts
+                )  # which is saved with it
             else:
                 cell = read_cell(self.content.trace, query, key, layer, head, stack)
-                self._others[place] = in_other_texts(cell, self._other_texts)
-        return self._others[place]
+                self._others[address] = in_other_texts(cell, self._other_texts)
+        return self._others[address]
 
     def _answer_others(self, stack: str, layer: int, head: int, query: int, key: int) -> Answer:
-        """Answer with tokens of other texts in the place of a cell: `ShownOthers` of others.ts."""
+        """Answer with tokens of other texts instead of a cell's: `ShownOthers` of others.ts."""
         other = self._other(str(stack), int(layer), int(head), int(query), int(key))
         return ShownOthers(other, in_quotes(other.words)).described(), []
 
@@ -201,31 +208,31 @@ class WhyView(OpensBelow):
 
     def _others_prefetched(self) -> Iterator[dict[str, Any]]:
         if self._compares():
-            yield _request(self._place())
+            yield _request(self._shown_address())
 
     def _others_for_page(self) -> Iterator[dict[str, Any]]:
         if self._compares():
-            names = tuple(_request(self._place()))
+            names = tuple(_request(self._shown_address()))
             cells = (tuple(args[name] for name in names) for args in self._for_page())
             yield from (dict(zip(names, cell, strict=True)) for cell in dict.fromkeys(cells))
 
     def shown_others(self) -> ShownOthers | None:
-        """Return what the view shows of other texts; None if they are not compared."""
+        """Return the shown tokens of other texts; None if they are not compared."""
         if not self._compares():
             return None
         other = self.in_other_texts()
         return ShownOthers(other, in_quotes(other.words))
 
-    def _shown(self, *place: Any) -> ShownWhy:
-        *cell, _, foil = place
-        result = self._why(*place)
+    def _shown(self, *request: Any) -> ShownWhy:
+        *address, _, foil = request
+        result = self._why(*request)
         by = BY[0]
         itself = result.by in (by, FEATURE)
-        return ShownWhy(result, result if itself else self._by_component(result, (*cell, by, foil)))
+        return ShownWhy(result, result if itself else self._by_component(result, (*address, by, foil)))
 
-    def _by_component(self, result: Why, place: tuple[Any, ...]) -> Why:
+    def _by_component(self, result: Why, request: tuple[Any, ...]) -> Why:
         states = states_of(result.cell, BY[0])
-        return split_cell(result.cell, foil_of(result.cell, place[-1]), BY[0], states)
+        return split_cell(result.cell, foil_of(result.cell, request[-1]), BY[0], states)
 
     def _handlers(self) -> Mapping[str, Handler]:
         return {
@@ -245,19 +252,19 @@ class WhyView(OpensBelow):
     ) -> Answer:
         """Answer with the score of a cell: `ShownWhy` of why.ts."""
         foil = foil if foil is None or isinstance(foil, str) else int(foil)
-        place = str(stack), int(layer), int(head), int(query), int(key)
-        return self._shown(*place, str(by), foil).described(), []
+        address = str(stack), int(layer), int(head), int(query), int(key)
+        return self._shown(*address, str(by), foil).described(), []
 
     def _prefetched(self) -> Iterator[dict[str, Any]]:
-        """Yield the request of what the view opens with, if it is the result that it was given."""
+        """Yield the request of the opening score, if it is the result that the view was given."""
         cell = self._given.cell
-        place = (cell.stack, cell.layer, cell.head, cell.query, cell.key)
-        if self._place() == place and not self._given.is_grouped:
-            yield _request(place, self._given.by, self._given.foil)
+        address = (cell.stack, cell.layer, cell.head, cell.query, cell.key)
+        if self._shown_address() == address and not self._given.is_grouped:
+            yield _request(address, self._given.by, self._given.foil)
 
     def _for_page(self) -> Iterator[dict[str, Any]]:
         """Yield the requests that a page answers: the shown cell, then the largest of its head."""
-        stack, layer, head, query, key = self._place()
+        stack, layer, head, query, key = self._shown_address()
         options = self.options or self._options
         kinds = [options["by"], *(kind for kind in options["kinds"] if kind != options["by"])]
         maps = {item.stack or "self": item for item in self.content.explanations}
@@ -274,21 +281,21 @@ class WhyView(OpensBelow):
                 yield _request((stack, layer, head, *cell), kind, options["foil"])
 
     def inside(self) -> dict[str, Any]:
-        """Return what a view that shows this one tells the browser, with the cells that a page holds."""
+        """Return how a view that shows this view names it to the browser, with the cells of a page."""
         by = self.options["by"]
-        held = [[*args.values()][:5] for args in self._for_page() if args["by"] == by]
-        return {**super().inside(), "cells": held}
+        cells = [[*args.values()][:5] for args in self._for_page() if args["by"] == by]
+        return {**super().inside(), "cells": cells}
 
     def _numbers(self) -> Kinds:
         return {"why": self._paths, METHOD: self._paths_of_others}
 
-    def _paths_of_others(self, **place: Any) -> Iterator[Path]:
+    def _paths_of_others(self, **address: Any) -> Iterator[Path]:
         """Yield the paths to the share of tokens of other texts that a key is above."""
         options = self.options or self._options
         texts: tuple[Any, ...] = (f".{METHOD}()",)
         if self._other_texts is not None:
             texts = (f".{METHOD}(", self._other_texts, ")")
-        *paths, _ = self._paths(**place, by=options["by"], foil=options["foil"])
+        *paths, _ = self._paths(**address, by=options["by"], foil=options["foil"])
         for *path, last in paths:
             yield (*path, last.removesuffix(".total"), *texts, ".above_keys")
         yield self, f".{METHOD}().above_keys"
@@ -302,7 +309,7 @@ class WhyView(OpensBelow):
         result, trace = self._why(stack, layer, head, query, key, by, foil), self.content.trace
         if result is self._given:
             yield result, ".total"
-        place = listed(query, key, layer=layer, head=head)
+        arguments = listed(query, key, layer=layer, head=head)
         named = {
             "by": None if by in (BY[0], FEATURE) else by,
             "stack": None if stack == trace.default_stack else stack,
@@ -310,26 +317,26 @@ class WhyView(OpensBelow):
         more = "".join(f", {name}={value!r}" for name, value in named.items() if value is not None)
         more += "" if foil == usual_foil(result.sae) else f", foil={foil!r}"
         sae = (", by=", self._sae) if by == FEATURE else ()
-        yield attnwidgets, f".{NAME}(", trace, f", {place}", *sae, f"{more}).total"
-        yield attnwidgets.why, "(", trace, f", {place}", *sae, f"{more}).total"
+        yield attnwidgets, f".{NAME}(", trace, f", {arguments}", *sae, f"{more}).total"
+        yield attnwidgets.why, "(", trace, f", {arguments}", *sae, f"{more}).total"
         yield self, f".{NAME}().total"
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
         options = self.options or self._options
-        yield {"of": "why", **_request(self._place(), options["by"], options["foil"])}
+        yield {"of": "why", **_request(self._shown_address(), options["by"], options["foil"])}
         if self._compares():
-            yield {"of": METHOD, **_request(self._place())}
+            yield {"of": METHOD, **_request(self._shown_address())}
 
     def _csv(self, **_: Any) -> Answer:
         rows = self.why().to_rows()
         return csv_of([[*row] for row in rows[:1]] + [[*row.values()] for row in rows]), []
 
     def shown(self) -> ShownWhy:
-        """Return what the view shows now, in numbers and words."""
-        return self._shown(*self._place(), self.options["by"], self.options["foil"])
+        """Return the score that the view shows now, in numbers and words."""
+        return self._shown(*self._shown_address(), self.options["by"], self.options["foil"])
 
     def describe(self) -> str:
-        """Return in sentences what the query asks for, what the key offers, and what they sum to."""
+        """Return the largest parts of query and key and the sum of all parts, in sentences."""
         from attnwidgets.views.still.whys import why_words
 
         return why_words(self.shown(), self.shown_others())
@@ -343,6 +350,8 @@ class WhyView(OpensBelow):
         return f"{self._VIEW}({self._given!r})"
 
 
-def _request(place: Place, *split: Any) -> dict[str, Any]:
+def _request(address: Address, *split: Any) -> dict[str, Any]:
     """Return the arguments of a request: those of a cell, then parts and foil if it is to be split."""
-    return dict(zip(("stack", "layer", "head", "query", "key", "by", "foil"), (*place, *split), strict=False))
+    return dict(
+        zip(("stack", "layer", "head", "query", "key", "by", "foil"), (*address, *split), strict=False)
+    )

@@ -1,4 +1,9 @@
-"""What a WhyView shows of a score: its rows, pairs and sentences."""
+"""The rows, pairs and sentences of a score in a WhyView.
+
+The parts of query and key are ranked by their share of the score; the `MOST` largest of a side have a row
+each. The others share a row, as do biases, and the error of an SAE, so that the rows of a side sum to the
+pairs of the score. Most thresholds are shares of the largest part (`_NOTABLE` and the constants below it).
+"""
 
 from __future__ import annotations
 
@@ -23,16 +28,16 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 MOST = 6
-"""Parts of a side that have a row; the others are summed in one."""
+"""Parts of a side that have a row; the others are summed in a single row."""
 
 _NAMED = 3  # parts that the sentence names
-_NOTABLE = 0.15  # of the largest part: smaller ones are not named in the sentence
+_NOTABLE = 0.15  # of the largest part: smaller parts are not named in the sentence
 _BANDS = 4  # groups of layers that the grid shows
-_LEAST = 1e-3  # of the largest part: smaller ones have no row
+_LEAST = 1e-3  # of the largest part: smaller parts have no row
 _ROUNDING = 1e-6  # of the largest part: others of this size together have none either
 _FAINT = 0.04  # of the largest cell: groups whose cells are all smaller are summed
 _CANCELS = 10  # how often the total the sizes of pairs may be before it is said
-_CLEAR = 2  # how often one of content and position is the other before it is called most
+_CLEAR = 2  # ratio of content and position from which the larger is called most
 _REMOVED = 3
 _DIGITS = 7
 _MOST_DIGITS = 5  # decimals of attention
@@ -45,16 +50,16 @@ LACKS = "not described (error)"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of what the query asks for, or of what the key offers.
+    """A row of the parts of the query, or of the parts of the key.
 
     Attributes:
         name: The part; several are "226 others".
         value: Its share of the score, in nats.
         kind: "part", "rest" (all that have no row), "constant" (biases and shifts of norms) or "error"
-            (what an SAE does not reconstruct).
+            (the part that an SAE does not reconstruct).
         members: The indices of its parts.
-        read: What the head of this part mostly read, or "".
-        tokens: Its first token and the one after its last, of parts that are tokens.
+        read: The token that the head of this part mostly read, or "".
+        tokens: The range of its tokens, (start, stop) without `stop`, of parts that are tokens.
         head: Its layer and head, of a part that a head wrote.
         feature: Its number, of a feature.
         cancels: The sums of positive and negative shares in it, if it is several.
@@ -123,7 +128,7 @@ class ShownWhy:
             if kinds[index] not in apart
         ]
         sizes, largest = np.abs(shares), np.abs(shares).max(initial=0.0)
-        # A row for one other would take no less room than the part itself.
+        # A row for a single other part would take no less room than the part itself.
         most = MOST + (len(ranked) == MOST + 1)
         named = [index for index in ranked[:most] if sizes[index] > _LEAST * largest]
         rest = [index for index in ranked[len(named) :] if shares[index]]
@@ -144,7 +149,7 @@ class ShownWhy:
 
     @property
     def _same(self) -> str:
-        """What the parts are called that biases and shifts of norms add."""
+        """Name of the parts that biases and shifts of norms add."""
         return SCALED if self.why.sae is not None and self.why.sae.per_token else SAME
 
     def _part(self, of: str, index: int, value: float) -> Row:
@@ -183,7 +188,7 @@ class ShownWhy:
     def pairs(self, asks: Sequence[Row], offers: Sequence[Row]) -> Float:
         """Return the shares of rows [row of the query, row of the key]; they sum to each row's value."""
         every: Float = np.array(
-            [[self.why.pairs[np.ix_(one.members, other.members)].sum() for other in offers] for one in asks]
+            [[self.why.pairs[np.ix_(ask.members, offer.members)].sum() for offer in offers] for ask in asks]
         )
         return every.reshape(len(asks), len(offers))
 
@@ -227,9 +232,9 @@ class ShownWhy:
         ]
 
     def more(self) -> str:
-        """Return what is said below the sentence: what or where, and what cancels."""
+        """Return the text below the sentence: shares of features, of content and position, and cancelling."""
         why, (_, key) = self.why, self.words
-        place, lines = why.place, []
+        content_split, lines = why.place, []
         described = why.described
         if described is not None:
             same = f"what is the {SAME}" if self._same == SAME else f"the {SCALED}"
@@ -238,9 +243,9 @@ class ShownWhy:
                 f"{signed(described.error)} comes with what the features do not describe, "
                 f"{signed(described.constant)} with {same}."
             )
-        if place is not None:
-            content, position = place.content, place.position
-            both = f", of both {signed(place.both)}" if abs(place.both) >= 0.005 else ""  # noqa: PLR2004 - two digits
+        if content_split is not None:
+            content, position = content_split.content, content_split.position
+            both = f", of both {signed(content_split.both)}" if abs(content_split.both) >= 0.005 else ""  # noqa: PLR2004 - two digits
             numbers = f"of content {signed(content)}, of position {signed(position)}{both}"
             if abs(content) > _CLEAR * abs(position):
                 lines.append(f"Most of it is what {key} is, not where it stands: {numbers}.")
@@ -256,7 +261,7 @@ class ShownWhy:
         return " ".join(lines)
 
     def sums(self) -> str:
-        """Return what the lists sum to, in words."""
+        """Return the sum of the lists, in words."""
         why, (_, key) = self.why, self.words
         weights = why.foil_weights[why.foil_weights > 0]
         if why.foil in ("others", "words"):
@@ -294,7 +299,7 @@ class ShownWhy:
         )
 
     def _cancelled(self) -> str:
-        """Return what cancels in the parts without a row, in words."""
+        """Return the shares that cancel in the parts without a row, in words."""
         rests = [
             f"{signed(row.cancels[0])} and {signed(row.cancels[1])} in what {word} {of}"
             for word, of in zip(self.words, ("asks", "offers"), strict=True)
@@ -395,7 +400,7 @@ def _together(names: Iterable[str]) -> str:
 
 
 def _feature(part: str) -> tuple[int, str]:
-    """Return the number of a feature, and what it is called, from the name of its part."""
+    """Return the number and the name of a feature, from the name of its part."""
     number, _, name = part.removeprefix(f"{FEATURE} ").partition(" (")
     return int(number), name.removesuffix(")") or part
 

@@ -1,1 +1,1 @@
-"""Views that compare explanations of one text, or follow tokens from layer to layer."""
+"""Views that compare explanations of a text, or follow tokens from layer to layer."""

@@ -1,4 +1,8 @@
-"""The view that compares explanations of one text, strip by strip, and how they agree."""
+"""The view that compares explanations of a text, strip by strip, and how they agree.
+
+`Compared` (compared.py) aligns the explanations over shared elements and reads a vector from each; this view
+answers requests for these vectors by layer and query, and for the matrices of agreement.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +40,17 @@ _LEAST = 2  # elements in a ranking
 
 
 class CompareView(View):
-    """One text under several methods, layers, heads or models: rows over one axis, and how they agree.
+    """A text under several methods, layers, heads or models: rows over a shared axis, and how they agree.
 
-    Every row is coloured on its own scale, or all on one; the legend says which. At the right stand the value
-    of the element under the pointer with its rank, the share of special tokens, and the sum of the row. Bars
-    below show the difference of two rows, each in shares of its magnitudes, without special tokens that stand
-    apart. A matrix shows how similarly every two of them rank the text's elements (`aw.evaluate.agreement`),
-    and what that does not show; click a cell to choose its two rows for the bars. Agreement is not
-    faithfulness. Filters hide elements in every row; special tokens that are hidden or apart are not ranked
-    either.
+    Every row is coloured on a separate scale, or all on the same; the legend says which. At the right stand
+    the value of the element under the pointer with its rank, the share of special tokens, and the sum of the
+    row. Bars below show the difference of two rows, each in shares of its magnitudes, without special tokens
+    that stand apart. A matrix shows how similarly every two of them rank the text's elements
+    (`aw.evaluate.agreement`), with its caveats; click a cell to choose its two rows for the bars. Agreement
+    is not faithfulness. Filters hide elements in every row; special tokens that are hidden or apart are not
+    ranked either.
 
-    A map is read as one vector: by default as the row of the pinned query (`how="row"`; without a pin, of the
+    A map is read as a vector: by default as the row of the pinned query (`how="row"`; without a pin, of the
     last token that is not special; a click in the text on top pins another), or by a scheme of
     `MixingMap.to_attributions`. A map of several layers follows the selected layer, and heads are averaged;
     the row says so.
@@ -54,16 +58,16 @@ class CompareView(View):
     special tokens.
 
     Args:
-        shown: Explanations: MixingMaps and Attributions of one text, as a list or a mapping from names; or a
+        shown: Explanations: MixingMaps and Attributions of a text, as a list or a mapping from names; or a
             trace, or several, with `methods`.
         more: Further traces or explanations, if `shown` is the first.
         methods: For traces: names in `aw.methods()`, pairs (name, options) or functions of a trace; by
             default attention and rollout.
-        layers: One strip for each of these layers of every map; None: the selected layer.
-        heads: One strip for each of these heads of every map; None: their mean.
+        layers: A strip for each of these layers of every map; None: the selected layer.
+        heads: A strip for each of these heads of every map; None: their mean.
         names: Names of the strips; by default their titles.
-        how: How a map is read as one vector: "row", or a scheme of `MixingMap.to_attributions`.
-        query: The query whose row is read, as in `MixingMap.to_attributions`; None: the pinned one.
+        how: How a map is read as a vector: "row", or a scheme of `MixingMap.to_attributions`.
+        query: The query whose row is read, as in `MixingMap.to_attributions`; None: the pinned query.
 
     Raises:
         TypeError: `shown` contains something that is neither an explanation nor a trace.
@@ -114,8 +118,8 @@ class CompareView(View):
         Args:
             measure: "spearman", "kendall" or "top_k", as in `aw.evaluate.agreement`.
             layer: Layer of maps with several; None: the selected layer, or the nearest to it.
-            query: Query whose row is read of a map; None: the default one.
-            unit: Unit of the elements; None: the view's own.
+            query: Query whose row is read of a map; None: the default query.
+            unit: Unit of the elements; None: the view's unit.
             special: Whether special tokens are ranked.
             by: "value" or "magnitude".
 
@@ -138,14 +142,14 @@ class CompareView(View):
         query: int | None = None,
         unit: str | None = None,
     ) -> float:
-        """Return the value of one element in one strip.
+        """Return the value of an element in a strip.
 
         Args:
             strip: Number of the strip from the top, or its name.
             element: The element's number, counted in `unit`.
             layer: Layer of maps with several; None: the selected layer, or the nearest to it.
-            query: Query whose row is read of a map; None: the default one.
-            unit: Unit of the elements; None: the view's own.
+            query: Query whose row is read of a map; None: the default query.
+            unit: Unit of the elements; None: the view's unit.
 
         Raises:
             ValueError: The name of the strip is unknown.
@@ -153,7 +157,7 @@ class CompareView(View):
         """
         compared = self._compared
         number = compared.layer(layer, self.selection.layer)
-        values = compared.vectors(number, query, unit or compared.unit)[compared.place(strip)]
+        values = compared.vectors(number, query, unit or compared.unit)[compared.index_of(strip)]
         return float(values[position(element, range(len(values)), unit or compared.unit)])
 
     def _numbers(self) -> Kinds:
@@ -227,7 +231,7 @@ class CompareView(View):
         return meta, []
 
     def _for_page(self) -> Iterator[dict[str, Any]]:
-        """Yield what a page shows: every layer, and at the one it opens with every query of a short text."""
+        """Yield the requests of a page: every layer, and of the opening layer every query of a short text."""
         compared = self._compared
         layers = compared.layers or (0,)
         pinned = compared.pinned(self.selection.pinned)
@@ -290,15 +294,15 @@ def compare(
     query: int | str | None = None,
     **options: Unpack[FilterOptions],
 ) -> CompareView | TwoTexts:
-    """Return a view that compares explanations of one text (`CompareView`), or two texts (`TwoTexts`).
+    """Return a view that compares explanations of a text (`CompareView`), or two texts (`TwoTexts`).
 
-    Two traces of different texts are shown side by side, under one of `methods` at a time; a mapping names
+    Two traces of different texts are shown side by side, by the chosen one of `methods`; a mapping names
     them: `{"plural": one, "singular": other}`. It computes no scores: `aw.evaluate.compare` scores methods
     against each other, over many texts.
 
     Raises:
         TypeError, ValueError, IndexError: As `CompareView` and `TwoTexts`. `layers`, `heads`, `how` and
-            `query` are for one text.
+            `query` are for a single text.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
@@ -321,7 +325,7 @@ def compare(
 
 
 def _names_of(texts: Any) -> tuple[str, ...]:
-    """Return what two texts are called: "A" and "B", or the keys of a mapping."""
+    """Return the names of two texts: "A" and "B", or the keys of a mapping."""
     return tuple(map(str, texts)) if isinstance(texts, Mapping) else ("A", "B")
 
 

@@ -96,7 +96,7 @@ class Compared:
         layers = self.layers or (0,)
         return nearest(layers, selected) if named is None else layers[position(named, layers, "layer")]
 
-    def place(self, name: int | str) -> int:
+    def index_of(self, name: int | str) -> int:
         """Return which item has a number or a name.
 
         Raises:

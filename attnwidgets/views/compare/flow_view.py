@@ -38,25 +38,25 @@ CUMULATIVE = ("rollout", "attention_flow", "hidden_token_attribution", "globenc_
 """Methods whose maps are cumulative: they reach down to the input."""
 
 MOST = 1_448
-"""Elements up to which a browser gets every value (`reader.TILE_VALUES`): each edge needs its own."""
+"""Elements up to which a browser gets every value (`reader.TILE_VALUES`), since each edge needs a value."""
 
 
 class FlowView(View):
     """Where tokens come from, layer by layer: a graph of tokens by layers, the input at the bottom.
 
-    One token is followed down to the input: the one under the pointer, the pinned one, or at first the last
-    that is not a special token. An edge leads from a token after a layer down to a token it is made of; its
+    A token is followed down to the input: the token under the pointer, the pinned token, or at first the last
+    that is not special. An edge leads from a token after a layer down to a token it is made of; its
     width is the share of the followed token that it carries. Edges above a share are drawn, at most a
     thousand; a line tells how much of the mass they carry. Bars show the share of every input token: the same
-    numbers as `aw.rollout` of the map. Special tokens, and what leads to them, are grey. Of a long text a
-    part is in sight, around the followed token, and the share of the rest is reported.
+    numbers as `aw.rollout` of the map. Special tokens, and edges to them, are grey. Of a long text a part is
+    in sight, around the followed token, and the share of the rest is reported.
 
     All layers are computed when the view is created.
 
     Args:
         shown: A trace (then: its attention), a MixingMap of a stack that attends to itself (heads are
             averaged), or a ContributionGraph (its heads, residuals and feed-forward layers are added up).
-            No map that is cumulative already, such as rollout's: give the one that it is of.
+            A map that is cumulative already, such as a rollout, is refused: give the map that it is of.
         residual_weight: Share of the residual connection that is mixed in, as in `aw.rollout`; None: 0.5
             for attention, nothing for measures that hold it already (value zeroing, norms, ALTI).
 
@@ -80,7 +80,7 @@ class FlowView(View):
             query: Number of the token that is followed, counted in `unit`.
             key: Number of the input token.
             layer: Number of the layer; None: the last.
-            unit: Unit of the elements; None: the view's own.
+            unit: Unit of the elements; None: the view's unit.
 
         Raises:
             ValueError: The unit is not available.
@@ -94,11 +94,11 @@ class FlowView(View):
         steps = self.content.main.to(unit) if unit else self.content.main
         last = position(-1 if layer is None else layer, steps.layers, "layer")
         count = steps.shape[-1]
-        here, there = (position(place, range(count), steps.unit) for place in (query, key))
-        mass = np.eye(count)[here]
+        query_index, key_index = (position(index, range(count), steps.unit) for index in (query, key))
+        mass = np.eye(count)[query_index]
         for number in reversed(steps.layers[: last + 1]):
             mass = mass @ shares(np.asarray(steps.matrix(number), dtype=np.float64))
-        return float(mass[there])
+        return float(mass[key_index])
 
     def _numbers(self) -> Kinds:
         return super()._numbers() | {"share": self._share_paths}
@@ -120,12 +120,12 @@ class FlowView(View):
 
 
 def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
-    """Return what every token is made of in every layer [layer, query, key], in shares of the layer's input.
+    """Return the parts of every token in every layer [layer, query, key], in shares of the layer's input.
 
     Args:
         shown: A trace (then: its attention), a map of a stack that attends to itself (heads are averaged), or
-            a ContributionGraph: its parts are added, and what bypasses attention and the feed-forward layer
-            is on the diagonal.
+            a ContributionGraph: its parts are added, and the residual connections around attention and the
+            feed-forward layer are on the diagonal.
         residual_weight: Share of the residual connection that is mixed in, as in `aw.rollout`; None: 0.5
             for attention, 0 for measures that include it.
 
@@ -169,7 +169,7 @@ def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
 
 
 def _layer_shares(source: MixingMap, number: int, weight: float) -> Float:
-    """Return what every token is made of in one layer [query, key], in shares."""
+    """Return the parts of every token in a layer [query, key], in shares."""
     weights = np.asarray(source.layer(number), dtype=np.float64)
     if isinstance(source, ContributionGraph):
         return shares(_through_block(source, number, weights))
@@ -182,7 +182,7 @@ def _layer_shares(source: MixingMap, number: int, weight: float) -> Float:
 
 
 def _through_block(graph: ContributionGraph, number: int, attention: Float) -> Float:
-    """Return what a block's output is made of: heads, residual and feed-forward layer."""
+    """Return the parts of a block's output: heads, residual and feed-forward layer."""
     residual, mlp, mlp_residual = (np.asarray(row, dtype=np.float64) for row in graph.others(number))
     after: Float = attention.sum(axis=0) + np.diag(residual)
     if not graph.parallel:

@@ -1,4 +1,9 @@
-"""Items of a comparison: traces with methods, or explanations; targets or methods as rows of one."""
+"""Items of a comparison: traces with methods, or explanations; and attributions joined as rows.
+
+A comparison takes traces, maps, attributions, or a mapping or list of these. `items_of` turns them into
+strips (`Item`), each a vector over the elements of a text, and names them apart. `target_rows` joins
+attributions of the same elements into one result, which a view draws on one scale.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MOST = 24
-"""Strips that one view can show."""
+"""Strips that a view can show."""
 
 METHODS = ("attention", "rollout")
 
 
 @dataclass(frozen=True)
 class Item:
-    """One strip or line: an explanation with one head, or of one target.
+    """A strip or line: an explanation with a single head, or of a single target.
 
     Attributes:
         name: Its name.
-        explanation: A MixingMap without a choice of heads, or Attributions of one target.
-        note: How it was reduced to one, in words.
-        row: The one row of a map that is read (a target's); None: a query's.
+        explanation: A MixingMap without a choice of heads, or Attributions of a single target.
+        note: How its heads or targets were reduced, in words.
+        row: The row of a map that is read, of a target; None: that of a query.
     """
 
     name: str
@@ -56,7 +61,7 @@ def items_of(
         shown: A trace, an explanation, a list of either, or a mapping from names to explanations.
         methods: For traces: names in `aw.methods()`, pairs (name, options), functions of a trace.
         layers: A strip for each of these layers of every map.
-        heads: A strip for each of these heads of every map; None: one for the mean over heads.
+        heads: A strip for each of these heads of every map; None: a strip for the mean over heads.
         names: Names of the strips.
 
     Raises:
@@ -73,7 +78,7 @@ def items_of(
 
 
 def layered_items(shown: Any, *, methods: Any = (), names: Sequence[str] | None = None) -> list[Item]:
-    """Return the lines of a LayerProfile: maps, and what attributions say of every layer.
+    """Return the lines of a LayerProfile: maps, and the layers of attributions.
 
     Args:
         shown: As in `items_of`.
@@ -88,7 +93,7 @@ def layered_items(shown: Any, *, methods: Any = (), names: Sequence[str] | None 
 
 
 def _explained(shown: Any, methods: Any) -> list[Item]:
-    """Return what was given as explanations: traces by their methods."""
+    """Return the arguments as explanations: traces by their methods."""
     if isinstance(shown, dict):
         pairs = [(str(name), given) for name, given in shown.items()]
     else:
@@ -172,7 +177,7 @@ def _strips(item: Item, layers: Sequence[int] | None, heads: Sequence[int] | Non
 
 
 def _named(items: list[Item], names: Sequence[str] | None) -> list[Item]:
-    """Return items with the given names, or with their own if those differ: by notes, else by number.
+    """Return items with the given names, else with different names: by their notes, or else by number.
 
     Raises:
         ValueError: Names do not fit.
@@ -184,11 +189,11 @@ def _named(items: list[Item], names: Sequence[str] | None) -> list[Item]:
         if len(set(given)) < len(given):
             raise ValueError(f"names contains a name twice: {listed(given)}.")
         return [replace(item, name=name) for item, name in zip(items, given, strict=True)]
-    own = [item.name for item in items]
+    item_names = [item.name for item in items]
     with_notes = [f"{item.name} ({item.note})" if item.note else item.name for item in items]
-    if len(set(own)) < len(set(with_notes)) == len(items):
+    if len(set(item_names)) < len(set(with_notes)) == len(items):
         return [replace(item, name=name, note="") for item, name in zip(items, with_notes, strict=True)]
-    earlier = [own[:index].count(name) for index, name in enumerate(own)]
+    earlier = [item_names[:index].count(name) for index, name in enumerate(item_names)]
     return [
         replace(item, name=f"{item.name} ({count + 1})") if count else item
         for item, count in zip(items, earlier, strict=True)
@@ -196,11 +201,11 @@ def _named(items: list[Item], names: Sequence[str] | None) -> list[Item]:
 
 
 def target_rows(shown: Sequence[Attributions], title: str = "") -> Attributions:
-    """Return attributions of one text as rows of one, each named by its target; a view draws one scale.
+    """Return attributions of a text joined as rows, each named by its target; a view draws them on one scale.
 
     Args:
-        shown: Attributions by one unit of the same elements. With several methods, row names begin with the
-            method's title.
+        shown: Attributions of the same elements in the same unit. With several methods, row names begin with
+            the method's title.
         title: Heading; by default the method's.
 
     Raises:
@@ -263,7 +268,7 @@ def _reaches(shown: Sequence[Attributions]) -> list[int] | None:
 
 
 def _layer_rows(maps: Sequence[Any], labels: Sequence[str], title: str) -> Any:
-    """Return what attributions say of every layer, a row for each target; None if they do not match."""
+    """Return the joined layers of attributions, a row for each target; None if they do not match."""
     if any(item is None for item in maps) or sum(len(item.query) for item in maps) != len(labels):
         return None
     first = maps[0]

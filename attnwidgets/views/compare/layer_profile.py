@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     ProbeLines = tuple[tuple[str, NDArray[np.float64]], ...]
 
 MOST = 12
-"""Lines that one picture can show."""
+"""Lines that a picture can show."""
 
 _MANY_QUERIES = 64
 """Up to this many queries, a page holds the lines of each."""
@@ -40,12 +40,12 @@ _MANY_QUERIES = 64
 class LayerProfile(View):
     """A pair of tokens, or a target and its cues, over layers: a line for each method.
 
-    The pair is the pinned one; without a pin, the last query that is not a special token, and its strongest
+    The pair is the pinned cell; without a pin, the last query that is not a special token, and its strongest
     source. The text below appears twice: to choose the target, and to choose sources. With Shift
     several sources are chosen, and their values are added (for rows of shares, the dot product of Mohebbi et
     al. 2023). A token under the pointer, here or in a linked view, is previewed. The selected layer is
-    marked; click another to select it. Lines share one scale, or have one each. A value that the filters hide
-    is a gap in its line.
+    marked; click another to select it. Lines share a scale, or have separate scales. A value that the filters
+    hide is a gap in its line.
 
     Args:
         shown: Explanations with several layers: MixingMaps (heads are averaged), Attributions that say
@@ -53,9 +53,9 @@ class LayerProfile(View):
         methods: For traces: names in `aw.methods()`, pairs (name, options) or functions of a trace; by
             default attention and rollout.
         names: Names of the lines; by default their titles.
-        cues: Sources whose values are added while no single one is pinned: numbers or labels, counted in the
-            unit of the first explanation.
-        query: The query whose row is read, as in `MixingMap.to_attributions`; None: the pinned one.
+        cues: Sources whose values are added while no single source is pinned: numbers or labels, counted in
+            the unit of the first explanation.
+        query: The query whose row is read, as in `MixingMap.to_attributions`; None: the pinned query.
         probe: Result of `aw.evaluate.probe`, drawn along with them (Mohebbi et al. 2023): its accuracy
             and that of its baselines. At layer l stands the state that block l writes, layer l + 1 of
             `aw.concepts.states`.
@@ -63,8 +63,8 @@ class LayerProfile(View):
     Raises:
         TypeError: `shown` contains something that is neither an explanation nor a trace, or `probe` is not
             a scorecard of a probe.
-        ValueError: An explanation has only one layer, there are more than 12 lines, the texts differ, the
-            cue is unknown, or the probe has none of the layers.
+        ValueError: An explanation has only a single layer, there are more than 12 lines, the texts differ,
+            the cue is unknown, or the probe has none of the layers.
         IndexError: The cue or query is out of range.
     """
 
@@ -106,27 +106,27 @@ class LayerProfile(View):
         query: int | None = None,
         unit: str | None = None,
     ) -> float:
-        """Return the value of a line in a layer: of one source, or the sum over several.
+        """Return the value of a line in a layer: of a single source, or the sum over several.
 
         Args:
             line: Number of the line, or its name.
             sources: Numbers of the sources, counted in `unit`.
-            layer: The layer; None: the selected one.
-            query: Query whose row is read; None: the default one.
-            unit: Unit of the elements; None: the view's own.
+            layer: The layer; None: the selected layer.
+            query: Query whose row is read; None: the default query.
+            unit: Unit of the elements; None: the view's unit.
 
         Raises:
             ValueError: The name of the line is unknown.
             IndexError: The line, layer, source or query is out of range.
         """
         compared = self._compared
-        row = compared.place(line)
+        row = compared.index_of(line)
         layers = compared.items[row].explanation.layers
         number = layers[position(self.selection.layer if layer is None else layer, layers, "layer")]
         values = compared.vectors(number, query, unit or compared.unit)[row]
         chosen = [sources] if isinstance(sources, int) else sources
-        places = [position(source, range(len(values)), unit or compared.unit) for source in chosen]
-        return float(values[places].sum())
+        indices = [position(source, range(len(values)), unit or compared.unit) for source in chosen]
+        return float(values[indices].sum())
 
     def _numbers(self) -> Kinds:
         return super()._numbers() | {"value": self._value_paths}
@@ -166,16 +166,16 @@ class LayerProfile(View):
             yield {"query": compared.pinned(self.selection.pinned), "unit": compared.unit}
 
     def _profile(self, query: int | None, unit: str) -> Answer:
-        """Answer with one row in every layer [line, layer, source], float32; NaN without such a layer."""
+        """Answer with a row in every layer [line, layer, source], float32; NaN without such a layer."""
         compared = self._compared
         count = len(compared.axis.units[unit])
         values = np.full((len(compared.items), len(compared.layers), count), np.nan)
         shares = np.zeros(values.shape[:2], dtype=bool)
-        for place, layer in enumerate(progress(compared.layers, desc="layers")):
+        for column, layer in enumerate(progress(compared.layers, desc="layers")):
             for index, vector in enumerate(compared.vectors(layer, query, unit)):
                 if layer in compared.items[index].explanation.layers:
-                    values[index, place] = vector
-                    shares[index, place] = compared.are_shares(index, vector)
+                    values[index, column] = vector
+                    shares[index, column] = compared.are_shares(index, vector)
         meta = {
             "names": list(compared.names),
             "remarks": [item.note for item in compared.items],
@@ -200,7 +200,7 @@ class LayerProfile(View):
 
         Args:
             values: [line, layer, source].
-            query: The query whose row is read, if it is one.
+            query: The query whose row is read, if rows are of queries.
             unit: Unit of the elements.
         """
         sizes = np.nan_to_num(np.abs(values[0])).max(axis=0, initial=0.0)
@@ -239,8 +239,8 @@ class LayerProfile(View):
 def probe_lines(card: Any, layers: Sequence[int]) -> ProbeLines:
     """Return the accuracy of a probe and of its baselines by layer of explanations, each with its name.
 
-    An explanation's layer l is what block l does, and its outcome is the state that block l + 1 reads: layer
-    l + 1 of states. Layers without such states are NaN.
+    An explanation's layer l is about block l, which writes the state that block l + 1 reads: layer l + 1 of
+    states. Layers without such states are NaN.
 
     Args:
         card: A scorecard of `aw.evaluate.probe`; None: no lines.
@@ -259,15 +259,15 @@ def probe_lines(card: Any, layers: Sequence[int]) -> ProbeLines:
             f"probe= takes the result of aw.evaluate.probe, not a {getattr(card, 'method', '') or ''} "
             f"{type(card).__name__}.".replace("  ", " ")
         )
-    places = {int(layer): index for index, layer in enumerate(card.x)}
-    if not any(layer + 1 in places for layer in layers):
+    columns = {int(layer): index for index, layer in enumerate(card.x)}
+    if not any(layer + 1 in columns for layer in layers):
         raise ValueError(
-            f"probe= has states of layers {', '.join(map(str, places))}; the blocks {min(layers)} to "
+            f"probe= has states of layers {', '.join(map(str, columns))}; the blocks {min(layers)} to "
             f"{max(layers)} write the states {min(layers) + 1} to {max(layers) + 1}."
         )
     metric = card.metrics[0]
     lines = []
     for row, name in enumerate(card.methods):
-        values = [card.mean[0, row, places[item + 1]] if item + 1 in places else np.nan for item in layers]
+        values = [card.mean[0, row, columns[item + 1]] if item + 1 in columns else np.nan for item in layers]
         lines.append((f"{name}: {metric}" if row == 0 else name, np.asarray(values, dtype=np.float64)))
     return tuple(lines)

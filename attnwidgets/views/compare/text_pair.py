@@ -1,4 +1,8 @@
-"""Two texts under one method: their explanations by aligned columns, and their predictions side by side."""
+"""Two texts under the same method: explanations by aligned columns, and predictions side by side.
+
+`TextPair` computes both explanations with the same options; `Aligned` reads them over the columns of an
+`Alignment`, each of which has elements of both texts that stand for each other, or of a single text.
+"""
 
 from __future__ import annotations
 
@@ -109,10 +113,10 @@ class TextPair:
     # -- explanations ------------------------------------------------------------------------------
 
     def explained(self, key: str, stack: str, unit: str, head: int | str = "-") -> Aligned:
-        """Return the explanations of both texts by one method, in a unit.
+        """Return the explanations of both texts by a method, in a unit.
 
         Args:
-            key: The method's key, with a target where one was chosen.
+            key: The method's key, with the target if a target was chosen.
             stack: Name of the stack.
             unit: Name of the unit.
             head: A reduction over heads, "mean" or "max"; any other head reduces nothing.
@@ -241,8 +245,8 @@ class TextPair:
 def default_query(queries: Alignment, *, causal: bool) -> int:
     """Return the column whose row is read without a pin.
 
-    Where queries see what follows, it is the first word in which the texts differ and which both have. Else,
-    and without one, it is the last word that both have.
+    Where queries see later keys, it is the first word in which the texts differ and which both have. Without
+    such a word, and in other models, it is the last word that both have.
     """
     columns = range(len(queries))
     both = [bool(column.first and column.second) for column in queries.columns]

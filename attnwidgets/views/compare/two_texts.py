@@ -1,4 +1,4 @@
-"""The view of two texts side by side, and of what differs between them."""
+"""The view of two texts side by side, and of their differences."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _PAGE_BYTES = 2_000_000
 
 
 class TwoTexts(AsksWhy):
-    """Two texts under one method: their values in aligned columns, the difference, and both predictions.
+    """Two texts under the same method: their values in aligned columns, the difference, and both predictions.
 
     Tokens are aligned by edit distance, those of two tokenizers by the characters that they spell, and the
     columns in which the texts differ are framed. Attributions are two rows on the same scale, with bars of A
     less B below; both explain the same target, and the part of no token stands next to the parts of the
     tokens, so that the difference is accounted for. Of a map there is the row of the chosen query, or the two
     maps side by side with their difference. At the right are the probabilities of both, and a sentence on
-    what moved.
+    their change.
 
-    A token that only one text has counts whole. Click a column to pin it, a prediction to explain it in both
+    A token of a single text counts whole. Click a column to pin it, a prediction to explain it in both
     texts; with Shift it becomes the foil. The view is linked to views of the first text; a pin is passed on
     to views of the second text, while a kernel runs.
 
@@ -106,7 +106,7 @@ class TwoTexts(AsksWhy):
         self.selection.observe(self._pass_on, names=["pinned"])
 
     def _choose(self, target: int | str | None, foil: int | str | None, *, contrasts: bool) -> None:
-        """Explain a target rather than a foil: what was given, or both predictions if they differ."""
+        """Explain a target rather than a foil: the given pair, or both predictions if they differ."""
         predicted = self._pair.predicted()
         if target is None and foil is None:
             if not contrasts or not predicted or predicted[0].id == predicted[1].id:
@@ -141,7 +141,7 @@ class TwoTexts(AsksWhy):
             head: A reduction over the heads of both maps first: "mean" or "max"; None: none.
 
         Raises:
-            ValueError: The method does not support one of the texts, or an option is unknown.
+            ValueError: The method does not support a text of the two, or an option is unknown.
         """
         state = self.selection
         key = _key(method or state.method)
@@ -150,7 +150,7 @@ class TwoTexts(AsksWhy):
         ).difference()
 
     def describe(self) -> str:
-        """Return one or two sentences on the differences of the texts and of their predictions."""
+        """Return the differences of the texts and of their predictions in one or two sentences."""
         alignment = self._pair.alignments(self._pair.stacks()[0], "token")[0]
         changes = list(alignment.changes())
         differences = ", ".join(
@@ -356,7 +356,7 @@ class TwoTexts(AsksWhy):
             yield {"of": "difference", **source_named, **at, "column": column}
 
     def _pinned_query(self) -> int | None:
-        """Return the column of the pinned query; None without one."""
+        """Return the column of the pinned query; None without a pin."""
         state, pinned = self.selection, self.selection.pinned
         if pinned is None or pinned.query < 0 or pinned.unit != state.unit:
             return None
@@ -435,7 +435,7 @@ def _two_names(names: Sequence[str]) -> tuple[str, str]:
     """Return the names of the texts.
 
     Raises:
-        ValueError: They are not two different ones.
+        ValueError: They are not two different names.
     """
     given = [names] if isinstance(names, str) else [str(name) for name in names]
     if len(given) != 2 or len(set(given)) != 2:  # noqa: PLR2004

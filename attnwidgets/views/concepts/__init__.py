@@ -1,1 +1,1 @@
-"""Views of many texts: concepts, what training taught, and a simpler model."""
+"""Views of many texts: concepts, the influence of training texts, and a simpler model."""

@@ -1,4 +1,4 @@
-"""Texts coloured by what each word does: the same characters, in parts that have a number or none."""
+"""Texts coloured by the values of their words: the same characters, in parts that have a number or none."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def coloured(sample: Trace, text: str, method: str, target: str) -> list[Part]:
         sample: A trace of the model that reads it, with its tokenizer.
         text: The text.
         method: Name of a method that returns attributions.
-        target: What is explained. A target that is not a class of the model, such as a number that a
-            regression learned, is replaced by what the model predicts.
+        target: Class that is explained. A target that is not a class of the model, such as a number that a
+            regression learned, is replaced by the prediction of the model.
 
     Raises:
         ValueError: The method cannot explain the model.
@@ -47,7 +47,7 @@ def coloured(sample: Trace, text: str, method: str, target: str) -> list[Part]:
 
 
 def _parts(text: str, words: Iterable[tuple[str, float]]) -> list[Part]:
-    """Return a text in parts: its words with their numbers, and what is between them."""
+    """Return a text in parts: its words with their numbers, and the characters between them."""
     parts: list[Part] = []
     at = 0
     for word, value in words:

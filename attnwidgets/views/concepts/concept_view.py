@@ -32,7 +32,7 @@ MOST = 200
 
 
 class ConceptView(TextsView):
-    """Concepts over layers: does the prediction depend on one, and do random texts less?
+    """Concepts over layers: does the prediction depend on a concept, and less on random texts?
 
     A line for each concept shows the share of examples that it raises, over the layers; the grey band is
     where nine of ten directions of random texts lie. A point is hollow where the score is not significant
@@ -42,9 +42,9 @@ class ConceptView(TextsView):
 
     Args:
         shown: Result of `aw.concepts.tcav`.
-        concept: Name of the concept that is chosen at first; None: the first one.
-        layer: Layer that is selected at first; None: the linked view's, or a significant one, that whose
-            score is furthest from the band.
+        concept: Name of the concept that is chosen at first; None: the first concept.
+        layer: Layer that is selected at first; None: the linked view's, or the significant layer whose score
+            is furthest from the band.
         linked: A view of a trace of the same model, such as `aw.Explorer(trace)`. Its layer is this view's,
             and a text that is clicked is shown in it, and in the views that are linked with it. None: a click
             copies the line of Python that opens the text.
@@ -72,8 +72,8 @@ class ConceptView(TextsView):
                 f"ConceptView() shows the result of aw.concepts.tcav, not {type(shown).__name__}."
             )
         if concept is not None and concept not in shown.concepts:
-            known = ", ".join(map(repr, shown.concepts))
-            raise ValueError(f"concept={concept!r} is not one of {known}.{suggest(concept, shown.concepts)}")
+            names = ", ".join(map(repr, shown.concepts))
+            raise ValueError(f"concept={concept!r} is not one of {names}.{suggest(concept, shown.concepts)}")
         self._scores = shown
         self._concept = 0 if concept is None else shown.concepts.index(concept)
         self._layer = None if layer is None else shown.layers[position(layer, shown.layers, "layer")]
@@ -100,15 +100,15 @@ class ConceptView(TextsView):
 
     @property
     def layer(self) -> int:
-        """The layer whose texts are listed: the selected one, or the nearest that there is."""
-        wanted = self.selection.layer if self.options["layer"] is None else self.options["layer"]
-        return min(self._scores.layers, key=lambda one: abs(one - wanted))
+        """The layer whose texts are listed: the selected layer, or the nearest with a score."""
+        selected = self.selection.layer if self.options["layer"] is None else self.options["layer"]
+        return min(self._scores.layers, key=lambda number: abs(number - selected))
 
     def score(self, concept: int | str, layer: int) -> float:
         """Return a score that the view shows: the share of examples that the concept raises, 0 to 1.
 
         Args:
-            concept: Name of the concept, or its place.
+            concept: Name of the concept, or its index.
             layer: Number of the layer.
 
         Raises:
@@ -161,7 +161,7 @@ class ConceptView(TextsView):
         return meta, []
 
     def _places(self) -> Iterator[dict[str, Any]]:
-        """Yield the concepts and layers whose texts a page holds, the shown one first."""
+        """Yield the concepts and layers whose texts a page holds, the shown pair first."""
         first = {"concept": self.options["concept"], "layer": self.layer}
         yield first
         for concept in range(len(self._scores.concepts)):
@@ -176,14 +176,14 @@ class ConceptView(TextsView):
         """Answer with the examples by their cosine with a concept (`SortedTexts` of concepts/concepts.ts)."""
         row, column = self._at(int(concept), int(layer))
         ranked = self._scores.sort(self._scores.concepts[row], self._scores.layers[column])
-        kept = ranked if len(ranked) <= MOST else [*ranked[: MOST // 2], *ranked[-(MOST // 2) :]]
+        listed_texts = ranked if len(ranked) <= MOST else [*ranked[: MOST // 2], *ranked[-(MOST // 2) :]]
         sensitivity = self._scores.sensitivity
         return {
-            "left": len(ranked) - len(kept),
-            "numbers": [item.number for item in kept],
-            "texts": [cut(item.text) for item in kept],
-            "cosines": numbers(item.cosine for item in kept),
-            "sensitivities": numbers(sensitivity[item.number, row, column] for item in kept),
+            "left": len(ranked) - len(listed_texts),
+            "numbers": [item.number for item in listed_texts],
+            "texts": [cut(item.text) for item in listed_texts],
+            "cosines": numbers(item.cosine for item in listed_texts),
+            "sensitivities": numbers(sensitivity[item.number, row, column] for item in listed_texts),
         }, []
 
     def _text(self, at: int) -> str:
@@ -194,7 +194,7 @@ class ConceptView(TextsView):
         return {"score": self._score_paths}
 
     def _score_paths(self, concept: int, layer: int) -> Iterator[Path]:
-        """Yield the paths to a score, by the place of its concept and the number of its layer."""
+        """Yield the paths to a score, by the index of its concept and the number of its layer."""
         row, column = self._at(int(concept), int(layer))
         yield self._scores, f".scores[{row}, {column}].item()"
         yield self, f".score({listed(self._scores.concepts[row], int(layer))})"
@@ -205,7 +205,7 @@ class ConceptView(TextsView):
                 yield {"of": "score", "concept": concept, "layer": layer}
 
     def describe(self) -> str:
-        """Return the scores in words, with what is significant and what a reader must know."""
+        """Return the scores in words, with their significance and notes."""
         return repr(self._scores)
 
     def _still(self, theme: Theme) -> Sheet:

@@ -1,4 +1,9 @@
-"""The view of influence: which training texts helped and which harmed what a model says of a test."""
+"""The view of influence: the training texts that helped and that harmed a model's answer to a test.
+
+The numbers of a test are answers to requests: its lists and points, the coloured words of the listed texts,
+each of which runs the model, and refits without a training text. Coloured words stay in `_coloured`, so that
+figures and pages have the words that were computed.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +50,14 @@ class InfluenceView(TextsView):
 
     A menu chooses the test, which is shown with its label and its loss. Below it stand the helpful and the
     harmful training texts, each with its label, a bar of its influence, and the text; next to them every
-    training text as a point, its influence against its distance from the test (or its own loss), filled where
-    it has the test's label. A click chooses a training text, in a list or among the points. "Leave it out and
-    refit" fits the head again without it and says what the test's measure was before and is then, next to the
-    estimate; this needs a running kernel, except for texts that a page holds. A text opens with a click.
+    training text as a point, its influence against its distance from the test (or its loss), filled where it
+    has the test's label. A click chooses a training text, in a list or among the points. "Leave it out and
+    refit" fits the head again without it and shows the test's measure before and after, next to the estimate;
+    this needs a running kernel, except for texts that a page holds. A text opens with a click.
 
-    The words of these texts are coloured by what speaks for the text's own label and against it (of a model
-    without classes, for what it predicts), each text on a scale of its own; a word says its number under the
-    pointer and by the arrow keys. A menu chooses the method. This runs the model on the test and the texts
+    The words of these texts are coloured by their values for and against the text's label (of a model without
+    classes, for its prediction), each text on a separate scale; a word says its number under the pointer and
+    by the arrow keys. A menu chooses the method. This runs the model on the test and the texts
     listed for it, about 2 seconds for 17 sentences of MiniLM by "lrp", with progress; until then, and in a
     page for other tests and methods than it opens with, texts are plain. Of a longer text than 2,000
     characters the beginning is shown.
@@ -68,8 +73,8 @@ class InfluenceView(TextsView):
 
     Raises:
         TypeError: `shown` is not an influence, or `linked` is not a view of a trace.
-        ValueError: The method is unknown, or returns no attributions to a class. (Where one
-            cannot explain the model, the view says why.)
+        ValueError: The method is unknown, or returns no attributions to a class. (Where a method cannot
+            explain the model, the view says why.)
         IndexError: The index of the test is out of range.
     """
 
@@ -94,7 +99,7 @@ class InfluenceView(TextsView):
         self._colouring = _colouring(self._sample)
         named = "" if method is None else _named(method)
         self._method = named if self._colouring else ""
-        self._known: dict[tuple[int, str], dict[str, Any]] = {}  # coloured words by test and method
+        self._coloured: dict[tuple[int, str], dict[str, Any]] = {}  # coloured words by test and method
         self._test = position(test, range(len(shown.tests)), "test")
         super().__init__(linked, **options)
 
@@ -111,7 +116,7 @@ class InfluenceView(TextsView):
 
         Args:
             train: Number of the training text.
-            test: Number of the test; None: the one that is shown.
+            test: Number of the test; None: the shown test.
 
         Raises:
             IndexError: The index of the text is out of range.
@@ -139,7 +144,7 @@ class InfluenceView(TextsView):
         }
 
     def _tests(self) -> Answer:
-        """Answer with the tests and what is common to them (`Taught` of concepts/influence.ts)."""
+        """Answer with the tests and their common fields (`Taught` of concepts/influence.ts)."""
         shown = self._influence
         measured = shown.measured
         meta = {
@@ -159,14 +164,14 @@ class InfluenceView(TextsView):
 
     @property
     def _measure(self) -> str:
-        """What influence is on, as a reader calls it."""
+        """Name of the measure that training texts influence."""
         refit = self._influence._refit  # noqa: SLF001 - a part of its class
         is_output = refit is not None and refit.kind == "regression" and self._influence.measure == "margin"
         return "output" if is_output else self._influence.measure
 
     @property
     def _explains_labels(self) -> bool:
-        """Whether labels are classes, which words speak for; if not, they speak for what is predicted."""
+        """Whether labels are classes, which words speak for; if not, they speak for the prediction."""
         from attnwidgets.explanations.targets.resolve import class_names
 
         return self._sample is not None and self._influence.test_labels[0] in class_names(self._sample)
@@ -184,14 +189,14 @@ class InfluenceView(TextsView):
         yield {"test": self.options["test"]}
 
     def _shown_tests(self) -> Iterator[dict[str, Any]]:
-        """Yield the tests whose numbers a page holds, the shown one first."""
+        """Yield the tests whose numbers a page holds, the shown test first."""
         first = self.options["test"]
         others = [test for test in range(len(self._influence.tests)) if test != first]
         for test in [first, *others[: _TESTS - 1]]:
             yield {"test": test}
 
     def _points(self, row: NDArray[np.float64]) -> list[int]:
-        """Return the training texts that are drawn: the most influential ones, and others evenly spaced."""
+        """Return the training texts that are drawn: the most influential, and others evenly spaced."""
         if len(row) <= _POINTS:
             return list(range(len(row)))
         strong = np.argsort(-np.abs(row), kind="stable")[: _POINTS // 2]
@@ -203,9 +208,9 @@ class InfluenceView(TextsView):
         shown = self._influence
         at, _ = self._at(test, 0)
         row = shown.values[at]
-        known = np.where(np.isfinite(row), row, 0.0)
+        finite = np.where(np.isfinite(row), row, 0.0)
         lists = self._listed(at)
-        points = sorted({*self._points(known), *lists["helpful"], *lists["harmful"]})
+        points = sorted({*self._points(finite), *lists["helpful"], *lists["harmful"]})
         whole = {*lists["helpful"], *lists["harmful"]}
         meta = {
             **lists,
@@ -223,9 +228,9 @@ class InfluenceView(TextsView):
     def _listed(self, test: int) -> dict[str, list[int]]:
         """Return the numbers of the training texts that are listed, helpful and harmful."""
         row = self._influence.values[test]
-        known = np.where(np.isfinite(row), row, 0.0)
+        finite = np.where(np.isfinite(row), row, 0.0)
         return {
-            word: [int(at) for at in np.argsort(sign * known, kind="stable")[:MOST] if sign * known[at] < 0]
+            word: [int(at) for at in np.argsort(sign * finite, kind="stable")[:MOST] if sign * finite[at] < 0]
             for word, sign in (("helpful", 1), ("harmful", -1))
         }
 
@@ -233,28 +238,28 @@ class InfluenceView(TextsView):
         """Answer with the coloured words of a test and of the texts listed for it (`Coloured`)."""
         shown = self._influence
         at, _ = self._at(test, 0)
-        if (known := self._known.get((at, method))) is not None:
-            return known, []
-        listed_texts = sorted({item for ones in self._listed(at).values() for item in ones})
-        wanted = [(shown.tests[at], shown.test_labels[at])]
-        wanted += [
-            (shown.train[listed_text], shown.train_labels[listed_text]) for listed_text in listed_texts
-        ]
+        if (words := self._coloured.get((at, method))) is not None:
+            return words, []
+        listed_texts = sorted(
+            {item for numbers_of_side in self._listed(at).values() for item in numbers_of_side}
+        )
+        texts = [(shown.tests[at], shown.test_labels[at])]
+        texts += [(shown.train[listed_text], shown.train_labels[listed_text]) for listed_text in listed_texts]
         parts = [
             coloured(self._sample, text, _named(method), label)
-            for text, label in progress(wanted, "colouring texts")
+            for text, label in progress(texts, "colouring texts")
         ]
         result = {"test": parts[0], "train": dict(zip(map(str, listed_texts), parts[1:], strict=True))}
-        self._known[at, method] = result
+        self._coloured[at, method] = result
         return result, []
 
     def _quick(self) -> Iterator[dict[str, Any]]:
-        """Yield what a page holds of refits: the listed texts of the shown test, if a fit is quick."""
+        """Yield the refits that a page holds: the listed texts of the shown test, if a fit is quick."""
         refit = self._influence._refit  # noqa: SLF001 - a part of its class
         if refit is None or refit.features.size > _QUICK:
             return
         test = self.options["test"]
-        for train in (item for ones in self._listed(test).values() for item in ones):
+        for train in (item for listed_texts in self._listed(test).values() for item in listed_texts):
             yield {"test": test, "train": train}
 
     def _refit(self, test: int, train: int) -> Answer:
@@ -302,7 +307,7 @@ class InfluenceView(TextsView):
         from attnwidgets.views.still.texts import coloured_sheet
 
         test, method = self.options["test"], self.options["colouredBy"]
-        words = self._known.get((test, method))
+        words = self._coloured.get((test, method))
         if words is None:
             sheet = influence_sheet(self._influence, test, k=MOST)
         else:
@@ -312,7 +317,7 @@ class InfluenceView(TextsView):
         return replace(sheet, title=str(self.options["title"]) or sheet.title)
 
     def _table_of(self, test: int) -> Answer:
-        """Answer with the table of one test: a page of all would weigh megabytes."""
+        """Answer with the table of a test: a page with those of all tests would weigh megabytes."""
         at, _ = self._at(test, 0)
         part = self._influence._of_test(at)  # noqa: SLF001 - a part of its class
         return table_of([dict(zip(part, row, strict=True)) for row in rows_of(part)]), []
@@ -326,7 +331,7 @@ def _colours(method: Method) -> bool:
 
 
 def _named(method: str) -> str:
-    """Return the name of a method that can colour words by what speaks for a label.
+    """Return the name of a method that can colour words by their values for a label.
 
     Raises:
         ValueError: The method is unknown, or cannot explain the text.

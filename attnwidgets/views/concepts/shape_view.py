@@ -1,4 +1,4 @@
-"""The view of a simpler model: what it loses, the shape of every slot, pairs, and what it predicts worst."""
+"""The view of a simpler model: its lost variance, the shape of every slot, pairs, and its worst texts."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _CELLS = 900  # of the map of a pair that is drawn
 
 
 class ShapeView(TextsView):
-    """A model on a template as a sum over slots: what it loses, and what each level adds.
+    """A model on a template as a sum over slots: the variance that it loses, and the effect of each level.
 
     The first line is the number that a generalised additive model hides: the share of the model's variance
-    that a sum over slots loses. At the left is what every level of every slot adds to the target; in the
+    that a sum over slots loses. At the left is the effect of every level of every slot on the target; in the
     middle the share of each slot and pair, where a click on a pair shows it as a map; at the right the texts
     of which the sum is furthest from the model. A click on a level, a cell of the map or a text chooses it,
     and a text opens with a click. Where the template has more texts than were run, all numbers are called
@@ -72,8 +72,8 @@ class ShapeView(TextsView):
         self._student = shown
         self._pairs = [" x ".join(names) for names in shown.pairs]
         if pair is not None and tuple(pair) not in shown.pairs:
-            known = ", ".join(map(repr, shown.pairs)) or "none: order=2 fits pairs"
-            raise ValueError(f"pair={pair!r} is not one of {known}.{suggest(' x '.join(pair), self._pairs)}")
+            pairs = ", ".join(map(repr, shown.pairs)) or "none: order=2 fits pairs"
+            raise ValueError(f"pair={pair!r} is not one of {pairs}.{suggest(' x '.join(pair), self._pairs)}")
         shares = [np.nan_to_num(shown.shares.get(name, 0.0)) for name in self._pairs]
         largest = int(np.argmax(shares)) if shares else -1
         self._pair = largest if pair is None else self._pairs.index(" x ".join(pair))
@@ -84,7 +84,7 @@ class ShapeView(TextsView):
 
     @property
     def fidelity(self) -> float:
-        """Share of the variance that a sum over slots explains (R2); the rest is what it loses."""
+        """Share of the variance that a sum over slots explains (R2); it loses the rest."""
         return self._student.fidelity
 
     def share(self, name: str) -> float:
@@ -102,24 +102,24 @@ class ShapeView(TextsView):
         return float(shares[name])
 
     def effect(self, slot: str, level: int, other: str | None = None, other_level: int = 0) -> float:
-        """Return what a level of a slot adds, or a level of each of two slots beyond that.
+        """Return the effect of a level of a slot, or of a pair of levels beyond the effects of each.
 
         Args:
             slot: Name of the slot.
-            level: Place of the level.
+            level: Index of the level.
             other: Name of the second slot of a pair; None: the slot alone.
-            other_level: Place of its level.
+            other_level: Index of its level.
 
         Raises:
             ValueError: The slot or pair is unknown.
             IndexError: The level is out of range.
         """
-        known = self._student.shapes if other is None else self._student.pairs
+        effects = self._student.shapes if other is None else self._student.pairs
         name: Any = slot if other is None else (slot, other)
-        if name not in known:
-            raise ValueError(f"{name!r} is not one of {', '.join(map(repr, known))}.")
+        if name not in effects:
+            raise ValueError(f"{name!r} is not one of {', '.join(map(repr, effects))}.")
         levels = (level,) if other is None else (level, other_level)
-        values = known[name]
+        values = effects[name]
         sizes = zip(levels, values.shape, strict=True)
         return float(values[tuple(position(at, range(size), "level") for at, size in sizes)])
 
@@ -201,16 +201,16 @@ class ShapeView(TextsView):
         yield self, f".share({str(name)!r})"
 
     def _effect_paths(self, slots: list[int], levels: list[int]) -> Iterator[Path]:
-        """Yield the paths to what a level, or a pair of levels, adds, by places."""
+        """Yield the paths to the effect of a level, or of a pair of levels, by their indices."""
         names = list(self._student.slots)
-        own = [names[position(int(at), range(len(names)), "slot")] for at in slots]
-        places = [int(at) for at in levels]
-        if len(own) == 1:
-            yield self._student, f".shapes[{own[0]!r}][{places[0]}].item()"
-            yield self, f".effect({listed(own[0], places[0])})"
+        slot_names = [names[position(int(at), range(len(names)), "slot")] for at in slots]
+        indices = [int(at) for at in levels]
+        if len(slot_names) == 1:
+            yield self._student, f".shapes[{slot_names[0]!r}][{indices[0]}].item()"
+            yield self, f".effect({listed(slot_names[0], indices[0])})"
         else:
-            yield self._student, f".pairs[{tuple(own)!r}][{places[0]}, {places[1]}].item()"
-            yield self, f".effect({listed(own[0], places[0], own[1], places[1])})"
+            yield self._student, f".pairs[{tuple(slot_names)!r}][{indices[0]}, {indices[1]}].item()"
+            yield self, f".effect({listed(slot_names[0], indices[0], slot_names[1], indices[1])})"
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
         yield {"of": "fidelity"}
@@ -219,7 +219,7 @@ class ShapeView(TextsView):
                 yield {"of": "effect", "slots": [at], "levels": [level]}
 
     def describe(self) -> str:
-        """Return what a sum over slots loses, and its largest parts, in words."""
+        """Return the variance that a sum over slots loses, and its largest parts, in words."""
         return repr(self._student)
 
     def _still(self, theme: Theme) -> Sheet:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 OPENING_WORK = 5e10
 """Multiplications that opening a view may take in its cell; more work becomes a background job."""
-_KEPT = 64
-"""Answers that are kept, so that showing one again, or writing a page, runs nothing."""
+_MOST_ANSWERS = 64
+"""Answers in memory, so that showing an operator again, or writing a page, does not run the model."""
 
 
 def removal_handlers(view: View, trace: Any) -> dict[str, Handler]:
@@ -39,11 +39,11 @@ def removal_handlers(view: View, trace: Any) -> dict[str, Handler]:
     """
     if trace is None or getattr(trace, "model", None) is None or not trace.answer.predicts:
         return {}
-    return Removals(view, trace, None, draws=10, seed=0, held=False).handlers()
+    return Removals(view, trace, None, draws=10, seed=0, includes_shown=False).handlers()
 
 
 def resolve_operator(trace: Any, operator: Operator | None, target: Target, stack: str) -> Operator:
-    """Return an operator; by default what a view opens with: "mask", "blur", or the first that is possible.
+    """Return an operator; by default "mask", "blur", or the first that is possible.
 
     Raises:
         ValueError: The operator is unknown, or impossible here.
@@ -65,9 +65,9 @@ class Removals:
     - "removal" (source, layer, head, row, target, operator): the curves of an explanation. In meta: operator,
       operators [name, why it is impossible or ""], target, title, score ("probability" or "number"), stack,
       steps (how many elements are removed, or kept), order (elements, the first to go first), outcomes
-      [number, name], standIn (the token in place of a removed one) and warning. Buffers, all float64: what is
-      left of the target, the index of the predicted outcome and its probability, each [removed or kept,
-      step], and the values of the explanation [element].
+      [number, name], standIn (the token instead of a removed element) and warning. Buffers, all float64: the
+      remaining score of the target, the index of the predicted outcome and its probability, each [removed or
+      kept, step], and the values of the explanation [element].
     - "removal_baselines" (source, target, operator): steps and draws. Buffers, all float64 and [removed or
       kept, step]: mean, minimum and maximum over random orders, and the order of single removals.
 
@@ -77,15 +77,15 @@ class Removals:
         target: The target; None: that of the selection or of the selected method.
         draws: Number of random orders.
         seed: Seed of the random orders.
-        held: Whether a page holds what the view shows; else only what was requested.
+        includes_shown: Whether a page holds the shown curves; else only those that were requested.
     """
 
     def __init__(
-        self, view: View, trace: Any, target: Target | None, *, draws: int, seed: int, held: bool
+        self, view: View, trace: Any, target: Target | None, *, draws: int, seed: int, includes_shown: bool
     ) -> None:
         self._view, self._trace, self._target = view, trace, target
-        self._draws, self._seed, self._held = draws, seed, held
-        self._known: dict[tuple[Any, ...], Answer] = {}
+        self._draws, self._seed, self._includes_shown = draws, seed, includes_shown
+        self._answers: dict[tuple[Any, ...], Answer] = {}
         self._requested: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {
             "removal": {},
             "removal_baselines": {},
@@ -108,7 +108,7 @@ class Removals:
         }
 
     def left(self, k: int, *, kept: bool) -> float:
-        """Return what is left of the prediction, as the view shows it now; see `RemovalView.left`."""
+        """Return the remaining score of the prediction, as the view shows it; see `RemovalView.left`."""
         meta, buffers = self._steps(**next(self._shown()))
         steps = list(meta["steps"])
         if k not in steps:
@@ -165,17 +165,17 @@ class Removals:
     def _answer(
         self, name: str, args: dict[str, Any], key: tuple[Any, ...], make: Callable[[], Answer]
     ) -> Answer:
-        """Return the answer kept under a key, or make it; note that it was requested."""
+        """Return the answer of a key, computed on first use; note that it was requested."""
         key = (name, *key)
-        if key not in self._known:
-            self._known[key] = make()
-            while len(self._known) > _KEPT:
-                del self._known[next(iter(self._known))]
+        if key not in self._answers:
+            self._answers[key] = make()
+            while len(self._answers) > _MOST_ANSWERS:
+                del self._answers[next(iter(self._answers))]
         self._requested[name][tuple(args.values())] = args
-        return self._known[key]
+        return self._answers[key]
 
     def _source(self, name: str) -> Source:
-        # The method may be one that only a linked view offers.
+        # The method may be offered by a linked view only.
         source: Source | None = next((item for item in self._view.store.sources() if item.id == name), None)
         if source is None:
             raise LookupError(f"this view shows no {name!r}; run the cell again.")
@@ -199,15 +199,15 @@ class Removals:
         """Yield the first request, if a cell need not wait long for it: baselines are many inputs."""
         from attnwidgets.tracing.pass_memory import pass_work
 
-        tokens = len(self._trace.tokens) if self._held else 0
+        tokens = len(self._trace.tokens) if self._includes_shown else 0
         inputs = tokens * (1 if name == "removal" else 1 + self._draws)
-        if self._held and inputs * pass_work(self._trace) <= OPENING_WORK:
+        if self._includes_shown and inputs * pass_work(self._trace) <= OPENING_WORK:
             yield from islice(self._for_page(name), 1)
 
     def _for_page(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the requests for what is shown, in every unit, then the others that were made."""
+        """Yield the requests for the shown explanation, in every unit, then the others that were made."""
         sent = set()
-        for shown in [*(self._shown() if self._held else ()), *self._requested[name].values()]:
+        for shown in [*(self._shown() if self._includes_shown else ()), *self._requested[name].values()]:
             names = ("source", "target", "operator") if name == "removal_baselines" else tuple(shown)
             args = {key: shown[key] for key in names}
             if tuple(args.values()) not in sent:
@@ -215,7 +215,7 @@ class Removals:
                 yield args
 
     def _shown(self) -> Iterator[dict[str, Any]]:
-        """Yield the browser's requests for what it shows; the twin of `questionOf` in removal/question.ts."""
+        """Yield the browser's requests for its current state; the twin of `questionOf` in question.ts."""
         options, selection = self._view.options, self._view.selection
         offered = self._view.sources()
         method = options["method"] or selection.method
@@ -241,8 +241,8 @@ class Removals:
     def _row(self, source: Source) -> int:
         """Return the pinned row of a source, or -1."""
         pinned = self._view.selection.pinned
-        known = pinned is not None and pinned.unit == source.unit and 0 <= pinned.query < source.shape[0]
-        return int(pinned.query) if known else -1
+        is_pinned = pinned is not None and pinned.unit == source.unit and 0 <= pinned.query < source.shape[0]
+        return int(pinned.query) if is_pinned else -1
 
 
 def outcome_name(trace: Any, index: int) -> str:
@@ -253,7 +253,7 @@ def outcome_name(trace: Any, index: int) -> str:
 
 
 def _values_of(source: Source, layer: int, head: int | str, row: int) -> NDArray[np.float64]:
-    """Return the values that rank elements [element]: one row; of a map without a chosen row, their mean.
+    """Return the values that rank elements [element]: a row; of a map without a chosen row, the mean row.
 
     Raises:
         IndexError: The layer, head or row is out of range.
@@ -285,7 +285,7 @@ def stack_of(explanation: Any, trace: Any) -> str:
 
 
 def _stand_in(trace: Any, operator: str) -> str:
-    """Return the token that replaces a removed one, or ""."""
+    """Return the token that replaces a removed token, or ""."""
     from attnwidgets.evaluate.removals.removal import id_of
     from attnwidgets.explanations.targets.resolve import tokenizer_of
 

@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 class RemovalView(View):
     """Remove the top k tokens of an explanation, and watch the prediction.
 
-    A slider chooses k, at first 1. On top stands what the model still sees; below, the prediction before and
-    now, the curve of what is left of it for every k (the deletion curve, or the insertion curve if only the
-    top k are kept) with random orders and the order of single removals, and the order in which elements go,
-    with the explanation's value of each and what is left after it. All steps are computed at once for an
+    A slider chooses k, at first 1. On top is the text that the model still sees; below, the prediction before
+    and now, its curve over every k (the deletion curve, or the insertion curve if only the top k are kept)
+    with random orders and the order of single removals, and the order in which elements go, with the
+    explanation's value of each and the prediction after it. All steps are computed at once for an
     explanation, a target and an operator; the slider then acts in the browser. The numbers are those of
     `aw.evaluate.faithfulness`, metrics "deletion" and "insertion", at the shares k / n.
 
     The model runs between cells, with a progress bar, and can be cancelled. A page without a kernel
-    (`to_html`) holds what is shown; other operators need the notebook.
+    (`to_html`) holds the shown curves; other operators need the notebook.
 
     Args:
         trace: A trace.
-        explanation: What says which tokens matter: Attributions or a MixingMap of this trace, a name in
+        explanation: The explanation that ranks tokens: Attributions or a MixingMap of this trace, a name in
             `aw.methods()`, a pair (name, options) or a function of a trace. Without it, the method that
-            linked views look at, or one of a menu. Of a map is read the row of the pinned query in the layer
+            linked views look at, or that of a menu. Of a map is read the row of the pinned query in the layer
             and head selected, or the mean over its rows.
-        target: What is read of the prediction, as every method takes it; by default what the model predicts,
-            or what the selected method is about.
+        target: The class or token whose score is read, as every method takes it; by default the prediction
+            of the model, or the target of the selected method.
         operator: How tokens are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see
-            `aw.evaluate.OPERATORS`. Scores by different ones do not compare, so its name always stands
-            next to the curve. By default the mask token where the tokenizer has one, else "delete".
+            `aw.evaluate.OPERATORS`. Scores by different operators do not compare, so its name always stands
+            next to the curve. By default "mask" where the tokenizer has a mask token, else "delete".
         draws: Number of random orders.
         seed: Seed of the random orders.
 
@@ -111,9 +111,9 @@ class RemovalView(View):
         self._given = explanation is not None
         self._operator = resolve_operator(trace, operator, resolved, stack)
         predicted = [outcome.name for outcome in trace.predictions(1)]
-        # What is predicted follows the selection; another target stays.
-        kept = resolved if target is not None or labels not in ([], predicted) else None
-        self._removals = Removals(self, trace, kept, draws=draws, seed=seed, held=True)
+        # Unless another target was given, the target follows the selection.
+        fixed_target = resolved if target is not None or labels not in ([], predicted) else None
+        self._removals = Removals(self, trace, fixed_target, draws=draws, seed=seed, includes_shown=True)
         super().__init__(shown, methods=methods, **options)
 
     def _content_of(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> Content:
@@ -123,7 +123,7 @@ class RemovalView(View):
         return {"operator": self._operator}
 
     def left(self, k: int, *, kept: bool = False) -> float:
-        """Return what is left of the prediction without the top k elements, as the view shows it now.
+        """Return the score of the prediction without the top k elements, as the view shows it now.
 
         It is the number under the slider: for the explanation, the row and the target that are selected, by
         the operator that is chosen. The model runs if these were not computed yet.
@@ -147,7 +147,7 @@ class RemovalView(View):
         return self._removals.handlers()
 
     def describe(self) -> str:
-        """Return in a sentence what is left of the prediction without the first elements."""
+        """Return a sentence on the score of the prediction without the first elements."""
         from attnwidgets.views.still.predictions import words_of_removal
 
         return words_of_removal(self) or super().describe()

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 class ScorecardView(StandaloneView):
     """Scores of several methods: curves and a table of means, with chance and oracle.
 
-    A menu chooses one metric and says which direction is better. A chip shows or hides a method, a double
+    A menu chooses a metric and says which direction is better. A chip shows or hides a method, a double
     click shows it alone; chance and oracle always stay. A click on a row of the table chooses the method
     whose confidence band is drawn and whose values are read, under the pointer or with the arrow keys; a
-    click on the curves pins a place. Click a column to sort the table. Undefined scores are marked as such.
+    click on the curves pins a point. Click a column to sort the table. Undefined scores are marked as such.
     Metrics without a curve are drawn as points with their intervals.
 
     Args:
@@ -56,10 +56,12 @@ class ScorecardView(StandaloneView):
                 f"{type(shown).__name__}."
             )
         self._cards: dict[str, Scorecard] = {str(name): card for name, card in given.items()}
-        known = [name for card in self._cards.values() for name in card.metrics]
-        if metric is not None and metric not in known:
-            raise ValueError(f"metric={metric!r} is not one of {', '.join(known)}.{suggest(metric, known)}")
-        self._metric = known[0] if metric is None else metric
+        metrics = [name for card in self._cards.values() for name in card.metrics]
+        if metric is not None and metric not in metrics:
+            raise ValueError(
+                f"metric={metric!r} is not one of {', '.join(metrics)}.{suggest(metric, metrics)}"
+            )
+        self._metric = metrics[0] if metric is None else metric
         if len(self._cards) == 1:
             options.setdefault("title", next(iter(self._cards.values())).title.replace("_", " "))
         super().__init__(**options)
@@ -89,8 +91,10 @@ class ScorecardView(StandaloneView):
         """Return the scorecard with a metric, and the numbers of the metric and of a row by its name."""
         card = next((card for card in self._cards.values() if metric in card.metrics), None)
         if card is None:
-            known = [name for item in self._cards.values() for name in item.metrics]
-            raise ValueError(f"metric={metric!r} is not one of {', '.join(known)}.{suggest(metric, known)}")
+            metrics = [name for item in self._cards.values() for name in item.metrics]
+            raise ValueError(
+                f"metric={metric!r} is not one of {', '.join(metrics)}.{suggest(metric, metrics)}"
+            )
         names = [card.row_name(number) for number in range(len(card.methods))]
         if row not in names:
             raise ValueError(f"row={row!r} is not one of {', '.join(names)}.{suggest(row, names)}")
@@ -121,7 +125,7 @@ class ScorecardView(StandaloneView):
                     yield {"of": "score", "metric": metric, "row": card.row_name(row), "place": place}
 
     def _shown(self) -> Scorecard:
-        """Return the scores that are shown: one metric, and the methods that are not hidden."""
+        """Return the scores that are shown: the chosen metric, and the methods that are not hidden."""
         metric, hidden = self.options["metric"], set(self.options["hidden"])
         card = next(card for card in self._cards.values() if metric in card.metrics)
         rows = [row for row in range(len(card.methods)) if card.row_name(row) not in hidden]

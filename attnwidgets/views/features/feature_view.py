@@ -25,18 +25,18 @@ _WITH_STATISTICS = 540  # CSS pixels of a strip next to the statistics of the fe
 
 
 class FeatureView(View):
-    """A view of the features of an SAE, or of several SAEs of one model.
+    """A view of the features of an SAE, or of several SAEs of a model.
 
-    Views of one trace, and views of the same statistics, share a `Selection`; `selection.feature` is the
+    Views of a trace, and views of the same statistics, share a `Selection`; `selection.feature` is the
     feature that all of them show. `aw.link` joins views of a text with views of a corpus.
 
     Args:
-        shown: The result of `aw.sae_features` or `aw.feature_stats`, or a list of either, one for each SAE;
-            the layer slider then chooses among them.
+        shown: The result of `aw.sae_features` or `aw.feature_stats`, or a list of results, each of another
+            SAE; the layer slider then chooses among them.
         stats: The result of `aw.feature_stats` for the same SAEs, in addition to activations on a text.
-        feature: Feature that the shared selection moves to; None: the most telling one.
-        page: Features included in a page without a kernel (`aw.to_html`), besides the one that is selected
-            when it is written; by default 50, those with names first.
+        feature: Feature that the shared selection moves to; None: the most telling feature.
+        page: Features included in a page without a kernel (`aw.to_html`), besides the feature that is
+            selected when it is written; by default 50, those with names first.
         **options: The options of every view.
 
     Raises:
@@ -71,44 +71,44 @@ class FeatureView(View):
 
     @property
     def activations(self) -> tuple[FeatureActivations, ...]:
-        """The activations on the text, one for each SAE that was run on it."""
+        """The activations on the text, for each SAE that was run on it."""
         return tuple(sae.activations for sae in self._features.saes if sae.activations is not None)
 
     def _numbers(self) -> Kinds:
         return super()._numbers() | {"activation": self._activation_paths, "density": self._density_paths}
 
     def _activation_paths(self, sae: int, feature: int, token: int, unit: str) -> Iterator[Path]:
-        held = self._features.saes[sae].activations
-        if held is None:
+        activations = self._features.saes[sae].activations
+        if activations is None:
             raise LookupError("this SAE was not run on a text.")
-        to = "" if unit == held.unit else f".to({str(unit)!r})"
+        to = "" if unit == activations.unit else f".to({str(unit)!r})"
         tail = f"{to}.feature({int(feature)}).value({int(token)})"
-        yield held, tail
-        yield self, f".activations[{self.activations.index(held)}]{tail}"
+        yield activations, tail
+        yield self, f".activations[{self.activations.index(activations)}]{tail}"
 
     def _density_paths(self, sae: int, feature: int) -> Iterator[Path]:
-        held = self._features.saes[sae].stats
-        if held is None:
+        stats = self._features.saes[sae].stats
+        if stats is None:
             raise LookupError("statistics of this SAE are missing.")
         tail = f".feature({int(feature)}).density"
-        yield held, tail
-        yield self, f".stats[{self.stats.index(held)}]{tail}"
+        yield stats, tail
+        yield self, f".stats[{self.stats.index(stats)}]{tail}"
 
     def _handlers(self) -> Mapping[str, Handler]:
         return self._features.handlers(self, **self._PARTS_SHOWN)
 
 
 class FeaturePanel(FeatureView):
-    """One feature of an SAE: where it fires, how often, what it promotes, and which features are near it.
+    """A feature of an SAE: where it fires, how often, which tokens it promotes, and its nearest features.
 
     It shows a histogram of the feature's activations, its density, the contexts in which it fires most and
     some from every interval of its activations, the tokens whose logits it raises and lowers (if the model
     has an unembedding), the features with the nearest directions, and those that fire together with it.
     Another feature, by number, from a list or from a linked view, is loaded when it is selected. A name typed
-    here is kept with the statistics.
+    here is stored with the statistics.
 
     Args:
-        shown: The result of `aw.feature_stats`, or a list of them, one for each SAE.
+        shown: The result of `aw.feature_stats`, or a list of results, each of another SAE.
     """
 
     _VIEW = "FeaturePanel"
@@ -125,8 +125,8 @@ class FeaturePanel(FeatureView):
 class FeatureStrip(FeatureView):
     """A text coloured by a feature of an SAE, and the features that fire on each of its tokens.
 
-    Features are tabs above the text, each with its activation on the token under the pointer, or its largest
-    one. Below are the features that fire most on that token; click one to add it as a tab. With SAEs of
+    Features are tabs above the text, each with its activation on the token under the pointer, or its largest.
+    Below are the features that fire most on that token; click a feature to add it as a tab. With SAEs of
     several layers, the layer slider chooses among them. With `stats=`, all statistics of the
     feature stand next to them.
 
@@ -175,8 +175,8 @@ class FeatureTable(FeatureView):
 
     For statistics it lists every feature with its density, its largest activation and the token on which it
     fires most. For activations on a text (with `stats=` also those columns) it lists the features that fire
-    there, by their activation on the token that is pinned or under the pointer. Names are edited in place and
-    kept with the statistics: `table.stats[0].save(path)`.
+    there, by their activation on the token that is pinned or under the pointer. Names are edited in the table
+    and stored with the statistics: `table.stats[0].save(path)`.
     """
 
     _VIEW = "FeatureTable"

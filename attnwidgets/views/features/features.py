@@ -25,7 +25,7 @@ _HELD = 50  # features in a page if none are named
 
 @dataclass(frozen=True)
 class ShownSae:
-    """One SAE in a view: its features on a text, over a corpus, or both.
+    """An SAE in a view: its features on a text, over a corpus, or both.
 
     Attributes:
         source: Activations on a text, or statistics over a corpus.
@@ -50,7 +50,7 @@ class ShownSae:
 
         Args:
             feature: The number.
-            argument: What the message begins with.
+            argument: Beginning of the message.
 
         Raises:
             IndexError: The feature is out of range.
@@ -63,7 +63,7 @@ class ShownSae:
         return number
 
     def ranked(self) -> list[int]:
-        """Return the features to show first: the strongest in the text, or named ones and the loudest."""
+        """Return the features to show first: the strongest in the text, or the named and the loudest."""
         if isinstance(self.source, FeatureActivations):
             return [fired.feature for fired in self.source.ranked(_HELD)]
         return list(dict.fromkeys([*self.source.names, *self.source.loudest(_HELD)]))
@@ -85,11 +85,12 @@ class ShownSae:
 
 
 class ShownFeatures:
-    """The features that a view shows: one SAE, or several of one model.
+    """The features that a view shows: those of an SAE, or of several SAEs of a model.
 
     Args:
         view: The view's name, for errors.
-        shown: FeatureActivations or FeatureStats, or a list of either (of one text, one for each SAE).
+        shown: FeatureActivations or FeatureStats, or a list of either (of the same text, each by another
+            SAE).
         stats: The statistics that go with activations, in the same order.
         page: Features that a page without a kernel holds, besides the selected one; by default those with
             names, and those that fire most in the text, or most strongly.
@@ -165,7 +166,7 @@ class ShownFeatures:
         return [sae.describe() for sae in self.saes]
 
     def handlers(self, view: View, *, table: bool, panel: bool, strip: bool) -> dict[str, Handler]:
-        """Return the handlers of a view of features. In every request, `of` is the place of the SAE.
+        """Return the handlers of a view of features. In every request, `of` is the index of the SAE.
 
         - "activations" (of, unit): see `activations_of`; it includes the view's selected feature.
         - "columns" (of): see `columns_of`.
@@ -235,10 +236,10 @@ class ShownFeatures:
     def _pages(self, selected: list[int]) -> Iterator[Mapping[str, Any]]:
         for of, sae in enumerate(self.saes):
             if sae.stats is not None:
-                wanted = self.page if self.page is not None and of == 0 else sae.ranked()
-                known = set(sae.stats.features)
+                numbers = self.page if self.page is not None and of == 0 else sae.ranked()
+                available = set(sae.stats.features)
                 yield from (
-                    {"of": of, "feature": n} for n in dict.fromkeys([*selected, *wanted]) if n in known
+                    {"of": of, "feature": n} for n in dict.fromkeys([*selected, *numbers]) if n in available
                 )
 
 
@@ -247,12 +248,12 @@ _VIEWS: WeakKeyDictionary[View, tuple[ShownFeatures, Mapping[str, Any]]] = WeakK
 
 
 def show_features(view: View, features: ShownFeatures, feature: int | None, **options: Any) -> None:
-    """Have a view show features, and select one.
+    """Have a view show features, and select a feature.
 
     Args:
         view: The view.
         features: The features.
-        feature: The feature to select; None keeps the selected one, or selects the first.
+        feature: The feature to select; None leaves the selection, or selects the first.
         **options: Further options for the view's browser side.
 
     Raises:
@@ -272,7 +273,7 @@ def _send_options(view: View) -> None:
 
 
 def _strongest(stats: FeatureStats, feature: int) -> Attributions:
-    """Return a feature's activations on the tokens around the one where it fires most."""
+    """Return a feature's activations on the tokens around its strongest activation."""
     from attnwidgets.explanations import Attributions
 
     top = stats.feature(feature).top

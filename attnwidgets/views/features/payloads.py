@@ -1,4 +1,4 @@
-"""Answers about SAE features: one feature, a table as columns, or the activations on a text."""
+"""Answers about SAE features: a feature, a table as columns, or the activations on a text."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Answer
 
 PAGE = 10_000
-"""Bytes of the message about one feature; examples beyond that are left out, and counted."""
+"""Bytes of the message about a feature; examples beyond that are left out, and counted."""
 MOST = 256
 """Features of a token that are sent: the strongest."""
 _CODES = 255
 
 
 def page_of(stats: FeatureStats, feature: int) -> Answer:
-    """Return everything that is known about a feature, in at most `PAGE` bytes.
+    """Return the statistics and examples of a feature, in at most `PAGE` bytes.
 
     Returns:
         meta: feature, count, density, maximum, mean, top (end of the histogram), histogram, pieces (spellings
@@ -55,13 +55,13 @@ def page_of(stats: FeatureStats, feature: int) -> Answer:
         "near": list(map(_rounded, summary.neighbours)),
         "along": list(map(_rounded, summary.companions)),
     }
-    kept = len(examples)
+    n_examples = len(examples)
     while True:
-        answer = _with_examples(meta, examples[:kept], len(examples) - kept, summary.maximum)
+        answer = _with_examples(meta, examples[:n_examples], len(examples) - n_examples, summary.maximum)
         size = size_of(answer)
-        if size <= PAGE or not kept:
+        if size <= PAGE or not n_examples:
             return answer
-        kept = max(0, min(kept - 1, int(kept * PAGE / size)))
+        n_examples = max(0, min(n_examples - 1, int(n_examples * PAGE / size)))
 
 
 def size_of(answer: Answer) -> int:
@@ -71,7 +71,7 @@ def size_of(answer: Answer) -> int:
 
 
 def _in_order(summary: FeatureSummary) -> list[tuple[int, Example]]:
-    """Return examples with their group, in rounds of the three strongest left and one from each interval."""
+    """Return examples with their group, in rounds: the next three strongest, then one from each interval."""
     drawn = [
         (index, group, example)
         for group, interval in enumerate(summary.intervals)
@@ -107,13 +107,13 @@ def columns_of(stats: FeatureStats) -> Answer:
     """
     tokens = stats.strongest_tokens()
     pieces: dict[str, int] = {}
-    places = [pieces.setdefault(token, len(pieces)) if token is not None else -1 for token in tokens]
+    indices = [pieces.setdefault(token, len(pieces)) if token is not None else -1 for token in tokens]
     features = np.asarray(stats.features)
     buffers = [
         features.astype("<i4").tobytes(),
         np.asarray(stats.density).astype("<f4").tobytes(),
         np.asarray(stats.maxima)[features].astype("<f4").tobytes(),
-        np.array(places, dtype="<i4").tobytes(),
+        np.array(indices, dtype="<i4").tobytes(),
     ]
     return {"pieces": list(pieces), "tokens": stats.tokens}, buffers
 
@@ -122,8 +122,8 @@ def activations_of(activations: FeatureActivations, unit: str, always: Sequence[
     """Return which features fire on which elements: the `MOST` strongest of each, and those in `always`.
 
     Returns:
-        meta: unit, and most (the largest number of features on one element; weaker ones than `MOST` are left
-            out, except those in `always`).
+        meta: unit, and most (the largest number of features on an element; features weaker than the first
+            `MOST` are left out, except those in `always`).
         buffers: where the features of each element end (uint32), the features (uint32), and their activations
             (float32).
     """

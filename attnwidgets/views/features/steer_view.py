@@ -1,4 +1,4 @@
-"""The view that steers one feature of an SAE and compares what the model does."""
+"""The view that steers a feature of an SAE and compares the model's predictions."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _HELD_TEXTS = (0, 1, 2)
 
 
 class SteerView(FeatureView):
-    """A slider for one feature, and what the model does before and after it is moved.
+    """A slider for a feature, and the model's predictions before and after it is moved.
 
-    The feature is clamped to a multiple of its largest activation, and the SAE's reconstruction error is kept
+    The feature is clamped to a multiple of its largest activation, and the SAE's reconstruction error stays
     (see `aw.steer`): 0 ablates the feature, 1 is its maximum on the corpus; small models fall apart beyond 2.
     Next to the slider is the change of the states relative to their length, with a warning if they leave the
     range that the model knows. The view compares the distribution over classes or next tokens, generated text
@@ -38,21 +38,21 @@ class SteerView(FeatureView):
     sentences.
 
     The model runs when the slider rests, but never while a cell runs; only the latest request counts, and a
-    running one can be cancelled. A change in behaviour is convincing, but it does not prove that the model
-    uses the feature in this way.
+    running request can be cancelled. A change in behaviour is convincing, but it does not prove that the
+    model uses the feature in this way.
 
     Args:
         shown: A trace; or a model, with `tokenizer` and `text`.
         sae: Anything `aw.SAE.from_object` takes.
         feature: Feature that is steered until the reader chooses another, here or in a linked view; None: the
-            selected one, or the one that fires most in the text.
+            selected feature, or that which fires most in the text.
         tokenizer: Tokenizer of a model given instead of a trace.
         text: Text for a model given instead of a trace.
         stats: The result of `aw.feature_stats` for the SAE: its maxima and names.
-        maximum: The activation that a scale of 1 means, instead of the one that statistics or SAE know.
+        maximum: The activation that a scale of 1 means, instead of the maximum of the statistics or the SAE.
         positions: Which tokens are steered, as in `aw.steer`; None: all.
         skip_special: A tokenizer or ids whose special tokens are left alone, as in `aw.steer`; None: none.
-        site: Hook point of the states, as in `aw.steer`; None: the SAE's own.
+        site: Hook point of the states, as in `aw.steer`; None: that of the SAE.
         sentences: Texts to compare with; by default those of `aw.demo_texts("test")`.
         max_new_tokens: Number of tokens generated.
 
@@ -90,8 +90,8 @@ class SteerView(FeatureView):
 
         trace = shown if is_trace(shown) else _traced(shown, tokenizer, text)
         sae = as_sae(sae)
-        known = stats if maximum is None else maximum
-        if known is None and sae.maxima is None:
+        given_maximum = stats if maximum is None else maximum
+        if given_maximum is None and sae.maxima is None:
             raise ValueError(
                 "SteerView(): the features' largest activations are unknown; pass "
                 "stats=aw.feature_stats(...), or maximum=, the activation that a scale of 1 means."
@@ -101,7 +101,7 @@ class SteerView(FeatureView):
         self._steered = Steered(
             trace,
             sae,
-            maximum=known,
+            maximum=given_maximum,
             positions=positions,
             skip_special=skip_special,
             site=site,
@@ -160,7 +160,7 @@ class SteerView(FeatureView):
         """Answer with the activation that a scale of 1 means, and with how far states can move.
 
         Both buffers are float32 [steered token]: the feature's activations, and the relative change of a
-        state for one unit of activation.
+        state for an activation of 1.
         """
         reach = self._steered.reach(self._features.saes[0].check_feature(feature))
         buffers = (reach.activations, reach.lengths)
@@ -205,7 +205,7 @@ class SteerView(FeatureView):
 
 
 def _scales(kind: str) -> tuple[float, ...]:
-    """Return the places of the slider that a page holds."""
+    """Return the scales of the slider that a page holds."""
     return _HELD_TEXTS if kind == "text" else _HELD
 
 

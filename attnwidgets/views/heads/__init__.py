@@ -1,1 +1,1 @@
-"""Views of attention heads: all of them, one layer of them, and how one weight is computed."""
+"""Views of attention heads: all heads, those of a layer, and how a weight is computed."""

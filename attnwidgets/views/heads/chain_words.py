@@ -28,10 +28,10 @@ class ShownChain:
     """A weight of a kernel, ready to be shown.
 
     Attributes:
-        chain: How it comes about.
-        steps: Its steps as they are listed.
-        words: What happens, in a sentence or two.
-        note: What a reader must know, or "".
+        chain: The steps that lead to the weight.
+        steps: The same, with small steps joined.
+        words: The chain in a sentence or two.
+        note: Caveats, or "".
     """
 
     chain: Chain
@@ -69,7 +69,7 @@ def shown_chain(row: KernelRow, key: int, labels: Sequence[str]) -> ShownChain:
 
 
 def _happens(chain: Chain, query: int, key: int, labels: Sequence[str]) -> str:
-    """Return a sentence on what the positions after a key leave of what it wrote."""
+    """Return a sentence on how the positions after a key change the value that it wrote."""
     reader, writer = (quoted([labels[at]], labels) for at in (query, key))
     if query == key:
         return f"{reader} reads what it writes itself."
@@ -77,10 +77,10 @@ def _happens(chain: Chain, query: int, key: int, labels: Sequence[str]) -> str:
         return f"{reader} reads all of what {writer} wrote."
     if not chain.start:
         return f"{reader} does not ask for what {writer} wrote: {chain.formula} is 0."
-    kept = chain.value / chain.start if chain.start else -1.0
+    ratio = chain.value / chain.start if chain.start else -1.0
     # Where components or keys cancel each other, no share is left, but some number.
-    if 0 <= kept <= 1:
-        share = "reads all" if number(kept) == "1" else f"keeps {number(kept)}"
+    if 0 <= ratio <= 1:
+        share = "reads all" if number(ratio) == "1" else f"keeps {number(ratio)}"
         left = f"{reader} {share} of what {writer} wrote"
     else:
         left = f"{reader} reads {number(chain.value)} of what {writer} wrote, {number(chain.start)} at first"
@@ -88,7 +88,7 @@ def _happens(chain: Chain, query: int, key: int, labels: Sequence[str]) -> str:
 
 
 def _passes(chain: Chain, labels: Sequence[str]) -> str:
-    """Return what the steps of a chain do, in a clause."""
+    """Return the effects of the steps of a chain, in a clause."""
     steps, count = chain.steps, len(chain.steps)
     factors = [step.factor for step in steps]
     product = prod(factors)
@@ -130,7 +130,7 @@ def _weight(chain: Chain) -> str:
 
 
 def _note(chain: Chain, reach: int) -> str:
-    """Return what must be known to read a chain, in sentences."""
+    """Return the caveats of a chain, in sentences."""
     notes = []
     if reach > 1:
         before = "the token before it" if reach == 2 else f"the {reach - 1} tokens before it"  # noqa: PLR2004

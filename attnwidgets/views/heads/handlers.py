@@ -46,13 +46,13 @@ START = {"order": "all", "lowest": False, "only": None, "heads": ""}
 def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
     """Return the handlers of a view that shows a grid of heads. All requests name a source.
 
-    - "statistics", answered at once: every statistic with name, title, definition, high (what a high value
-      means) and refusal (why the source does not have it, or ""); first those of a table that was given.
+    - "statistics", answered at once: every statistic with name, title, definition, high (the meaning of a
+      high value) and refusal (why the source does not have it, or ""); first those of a table that was given.
     - "head_statistics", a job with progress, since every layer is read: names, and the number of heads;
       buffer values [statistic, layer, head] (float32). It runs a model only for maps whose layers do.
     - "patterns", a job like it: every named pattern of `aw.statistics.head_patterns` with name, title,
-      words, definition, refusal, and run (whether it runs the model on texts of its own, when chosen); own,
-      the name of the strongest one of every head [layer][head]; buffer values [pattern, layer, head]
+      words, definition, refusal, and run (whether it runs the model on other texts, when chosen); own, the
+      name of the strongest pattern of every head [layer][head]; buffer values [pattern, layer, head]
       (float32) of those without a refusal that do not run. None while a layer is yet to be computed.
     - "pattern_scores" (name), a job that runs the model: "induction" or "retrieval"; buffer values
       [layer, head] (float32).
@@ -136,7 +136,7 @@ def _run_patterns() -> tuple[Any, ...]:
 
 
 def _run_refusal(view: View, name: str) -> str:
-    """Return why a pattern that runs the model on texts of its own is not available, or ""."""
+    """Return why a pattern that runs the model on other texts is not available, or ""."""
     trace = view.content.trace
     if trace is None or getattr(trace, "model", None) is None:
         return "it runs the model, which this view does not have"
@@ -223,7 +223,7 @@ def _for_page(view: View, sorting: Sorting, most: int | None = None) -> Iterator
 
 
 def pair_handlers(view: View, trace: Any = None) -> dict[str, Handler]:
-    """Return the handlers of one pair.
+    """Return the handlers of a pair.
 
     - "pair" (source, query, key): buffer values [layer, head] (float32). Layers that are yet to be computed,
       heads that a layer does not have and keys that were not compared are NaN; nothing is computed.
@@ -295,7 +295,7 @@ class Sorting:
 
     @classmethod
     def of(cls, view: str, sort: Any, explanations: Sequence[Any]) -> Self:
-        """Return what `sort=` names, checked against the maps of the view.
+        """Return the statistic or table of `sort=`, checked against the maps of the view.
 
         Raises:
             TypeError: It is neither a name nor a table of heads.

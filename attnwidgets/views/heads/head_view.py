@@ -1,4 +1,4 @@
-"""Views of heads: of one layer as lines between two columns of tokens, and all of them as thumbnails."""
+"""Views of heads: those of a layer as lines between two columns of tokens, and all as thumbnails."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ _NAME = re.compile(r"L?(\*|\d+)([.\-–H](\*|\d+))?", re.IGNORECASE)
 
 
 class HeadView(AsksWhy):
-    """Heads of one layer as lines between two columns of tokens: queries left, keys right.
+    """Heads of a layer as lines between two columns of tokens: queries left, keys right.
 
-    One head is shown: of every token its three strongest lines, from 5 % of the strongest possible one on,
-    and all lines of the token under the pointer, with its values as bars next to the tokens of the other
-    side. On the side of the keys it shows who reads that key. Click to pin a token; with one pinned, a token
-    of the other side shows the pair. Until something is pinned, the last token that is not a special one is
-    shown. Special tokens stand apart: as a grey bar next to every query for what it gives to them. Where
-    there is room, a third column shows the heads in which the pair is strongest.
+    The selected head is shown: of every token its three strongest lines, from 5 % of the strongest possible
+    line on, and all lines of the token under the pointer, with its values as bars next to the tokens of the
+    other side. On the side of the keys it shows who reads that key. Click to pin a token; with a pin, a token
+    of the other side shows the pair. Until something is pinned, the last token that is not special is shown.
+    Special tokens stand apart: as a grey bar next to every query for their share of its row. Where there is
+    room, a third column shows the heads in which the pair is strongest.
 
-    Several heads of the layer can be shown at once, each in its own colour (`heads=`, or the button
-    "several"). They are chips: click to show or hide one, double-click to show it alone, double-click again
-    to show all. Arrow keys move between tokens, Enter pins one, Page Up and Page Down change the layer.
+    Several heads of the layer can be shown at once, each in its colour (`heads=`, or the button "several").
+    They are chips: click to show or hide a head, double-click to show it alone, double-click again to show
+    all. Arrow keys move between tokens, Enter pins the token, Page Up and Page Down change the layer.
 
     Args:
         heads: Numbers of the heads shown together; empty: the selected head.
-        between: For a pair of texts, which attention is shown at first: "A-B" is what the first text reads
-            in the second; "all", "A-A", "B-A" and "B-B" likewise.
+        between: For a pair of texts, which attention is shown at first: "A-B" is from the queries of the
+            first text to the keys of the second; "all", "A-A", "B-A" and "B-B" likewise.
 
     Raises:
         IndexError: The head is out of range.
-        ValueError: `between` is unknown, or names two texts for an input that is one text.
+        ValueError: `between` is unknown, or names two texts for an input that is a single text.
     """
 
     _VIEW = "HeadView"
@@ -82,10 +82,10 @@ class HeadView(AsksWhy):
 
     def _own_options(self) -> dict[str, Any]:
         main = self.content.main
-        known = tuple(int(number) for number in getattr(main, "heads", None) or ())
+        heads = tuple(int(number) for number in getattr(main, "heads", None) or ())
         for head in self._heads:
-            if head not in known:
-                offered = f"the heads are {span(known)}" if known else "this map has no heads"
+            if head not in heads:
+                offered = f"the heads are {span(heads)}" if heads else "this map has no heads"
                 raise IndexError(f"heads: {head!r} is out of range: {offered}.")
         axis = getattr(main, "query", None)
         if self._between != "all" and (axis is None or not any(axis.segment)):
@@ -111,7 +111,7 @@ class HeadView(AsksWhy):
                     yield {"source": source.id, "layer": layer, "side": side, "index": getattr(pinned, side)}
 
     def _token(self, source: str, layer: int, side: str, index: int) -> Answer:
-        """Answer with what a query reads, or who reads a key: exact weights [head, element], float32."""
+        """Answer with the row of a query, or the column of a key: exact weights [head, element], float32."""
         shown = source_of(self, source)
         if layer in shown.layers and layer not in shown.ready:
             raise ValueError(f"layer {layer} is not computed yet.")
@@ -121,12 +121,12 @@ class HeadView(AsksWhy):
 
 
 class HeadGrid(AsksWhy, Intervening):
-    """Thumbnails of every layer and head, max-pooled; click to select one, point at one to enlarge it.
+    """Thumbnails of every layer and head, max-pooled; click to select a head, point at it to enlarge it.
 
     They leave special tokens out, as a map does where these stand apart; `hide_special=False` shows them.
 
     Below or next to them are the heads that show a named pattern most (`aw.statistics.head_patterns`), or
-    the heads like the selected one (`aw.statistics.similar_heads`); choosing a pattern selects its first
+    the heads like the selected head (`aw.statistics.similar_heads`); choosing a pattern selects its first
     head. Grids of too many heads for thumbnails of 12 px (30 x 9) are a heat table of the pattern's value,
     layers across, with the six highest as thumbnails.
 
@@ -144,7 +144,7 @@ class HeadGrid(AsksWhy, Intervening):
             heads, such as `aw.statistics.head_importance(traces)` over many texts, whose first statistic it
             opens with.
         order: How the statistic orders heads: "all" sorts them over all layers, "within" inside each layer,
-            "groups" puts similar values next to each other, "layers" leaves each head in its place.
+            "groups" puts similar values next to each other, "layers" leaves the order of the model.
         lowest_first: Sort from the smallest value up.
         only: Show only heads whose value is at least this (with `lowest_first`: at most).
         heads: Show only these, by name: "3" is a layer, "3.7" a head, "*.0" head 0 of every layer.
@@ -173,8 +173,10 @@ class HeadGrid(AsksWhy, Intervening):
         **options: Unpack[ColorOptions],
     ) -> None:
         if order not in ORDERS:
-            known = ", ".join(map(repr, ORDERS))
-            raise ValueError(f"HeadGrid(order={order!r}) is not one of {known}.{suggest(str(order), ORDERS)}")
+            orders = ", ".join(map(repr, ORDERS))
+            raise ValueError(
+                f"HeadGrid(order={order!r}) is not one of {orders}.{suggest(str(order), ORDERS)}"
+            )
         if not all(_NAME.fullmatch(name) for name in re.split(r"[\s,;]+", heads.strip()) if name):
             raise ValueError(
                 f"HeadGrid(heads={heads!r}): write '3' for a layer, '3.7' for a head, '*.0', ..."

@@ -1,4 +1,9 @@
-"""The view of one weight: of attention from query and key to softmax, of a kernel from token to token."""
+"""The view of a weight: of attention from query and key to softmax, of a kernel from token to token.
+
+The browser asks for rows: the vector of a query and the numbers of its row for every key (`_row`), and the
+keys of a head (`_keys_of`), from which it computes products and scores itself. Chains of kernels are computed
+in Python (`_chain`). A page holds rows up to `PAGE_BUDGET` bytes, the nearest to the shown row first.
+"""
 
 from __future__ import annotations
 
@@ -37,28 +42,28 @@ PAGE_BUDGET = 400_000
 """Bytes of queries and keys in a page without a kernel, before compression."""
 _VALUE = 4  # bytes of a float32
 _SERIES = 7  # numbers of a row for every key, at most
-_CHAIN = 1_500  # bytes of how one weight of a kernel comes about
+_CHAIN = 1_500  # bytes of the chain of a weight of a kernel
 
 
 class NeuronView(AsksWhy):
-    """How one weight is computed: q, k, their products, the dot product, scaling, mask, softmax.
+    """How a weight is computed: q, k, their products, the dot product, scaling, mask, softmax.
 
     Additive scores (`aw.from_qkv(score="additive")`) are v . tanh(q + k) instead, and the products those of v
     and tanh(q + k).
 
-    One picture for a query and a key, in steps (arrow keys left and right), next to the same step for every
-    key of the query's row, without which a softmax cannot be understood. It follows the pinned cell, the
+    A picture of a query and a key, in steps (arrow keys left and right), next to the same step for every key
+    of the query's row, without which a softmax cannot be understood. It follows the pinned cell, the
     layer and the head. It opens on a row with two to four weights, if there is such a row, otherwise on the
     strongest pair outside special tokens; click a key, or press arrow up or down, to pin another. Queries and
-    keys are those that the model used, after any rotary embedding, with its own scaling, softcap, position
-    bias and mask; the last number is the recorded attention. **Why?** next to a pinned weight, or w, opens
-    below what the query asks for and what the key offers.
+    keys are those that the model used, after any rotary embedding, with its scaling, softcap, position bias
+    and mask; the last number is the recorded attention. **Why?** next to a pinned weight, or w, opens a
+    `WhyView` below.
 
     In blocks that mix tokens without attention, also by `aw.from_qkv(rule=...)`, a weight is a chain of
-    steps: what the key wrote, and what every token after it leaves of that, by decay as a factor and by what
-    a delta rule erases. Steps that change little are joined. The weights are those of `aw.mixing(trace,
-    "kernel")`; where every channel has a kernel of its own, one channel is shown, at first the one with the
-    largest weights. Convolutions have no such chain, and are left out.
+    steps: the value that the key wrote, and the change of it by every later token, by the factor of a decay
+    and the loss to a delta rule. Steps that change little are joined. The weights are those of
+    `aw.mixing(trace, "kernel")`; where every channel has its kernel, a single channel is shown, at first
+    that with the largest weights. Convolutions have no such chain, and are left out.
 
     The trace must come from `aw.trace` or `aw.from_qkv`: given attention weights come without queries and
     keys.
@@ -127,9 +132,9 @@ class NeuronView(AsksWhy):
         from attnwidgets.explanations.mixing.attention import attention_row
         from attnwidgets.explanations.mixing.kernel_row import kernel_row
 
-        trace, place = self.content.trace, (self.content.trace_id, stack, layer, head, query, channel)
-        if self._last[0] != place:
-            self._last = place, kernel_row(trace, layer, head, query, channel=channel, stack=stack)
+        trace, request = self.content.trace, (self.content.trace_id, stack, layer, head, query, channel)
+        if self._last[0] != request:
+            self._last = request, kernel_row(trace, layer, head, query, channel=channel, stack=stack)
         if self._last[1] is not None:
             return self._last[1]
         return attention_row(trace, layer, mixer_at(trace, layer, head, stack)[2], query, stack=stack)
@@ -139,11 +144,11 @@ class NeuronView(AsksWhy):
 
         Of a kernel the weights [key] alone, and the key that it opens with.
         """
-        place = str(stack), int(layer), int(head), int(query)
-        row = self.row(*place, channel)
+        position = str(stack), int(layer), int(head), int(query)
+        row = self.row(*position, channel)
         if isinstance(row, KernelRow):
-            own = {"channels": row.channels, "channel": row.group if row.channels else None}
-            return own | {"opens": self.opening_key(row, *place)}, [_packed(row.weights)]
+            channels = {"channels": row.channels, "channel": row.group if row.channels else None}
+            return channels | {"opens": self.opening_key(row, *position)}, [_packed(row.weights)]
         series = series_of(row)
         meta = {
             "dim": len(row.query),
@@ -186,16 +191,16 @@ class NeuronView(AsksWhy):
             if not _has_steps(self.content.trace, layer, head, stack):
                 continue
             _, mix, number = mixer_at(self.content.trace, layer, head, stack)
-            place = {"stack": stack, "layer": layer, "head": head, "query": query}
+            arguments = {"stack": stack, "layer": layer, "head": head, "query": query}
             if mix is not None:
                 room -= (_VALUE + _CHAIN) * (query + 1)
-                requests = {"attention_row": [place]}
+                requests = {"attention_row": [arguments]}
                 channel = None
                 if name == "kernel_chain" and (room >= 0 or is_first):
                     row = self.row(stack, layer, head, query)
                     channel = row.group if isinstance(row, KernelRow) and row.channels else None
-                own = {} if channel is None else {"channel": channel}
-                requests["kernel_chain"] = [place | {"key": key} | own for key in range(query + 1)]
+                channels = {} if channel is None else {"channel": channel}
+                requests["kernel_chain"] = [arguments | {"key": key} | channels for key in range(query + 1)]
             else:
                 (heads, _, depth), (kv_heads, keys, _) = (
                     tuple(states.shape) for states in self.content.trace.query_key(layer, stack)
@@ -205,7 +210,7 @@ class NeuronView(AsksWhy):
                 room -= _VALUE * (depth + _SERIES * keys + is_new * keys * depth)
                 sent.add((stack, layer, kv_head))
                 new_keys = [{"stack": stack, "layer": layer, "head": kv_head}] if is_new else []
-                requests = {"attention_row": [place], "attention_keys": new_keys}
+                requests = {"attention_row": [arguments], "attention_keys": new_keys}
             if room < 0 and not is_first:
                 return
             is_first = False
@@ -223,7 +228,7 @@ class NeuronView(AsksWhy):
 
         def heads_of(number: int) -> list[int]:
             count = mixers[number].n_heads if number in mixers else trace.n_heads(stack, number)
-            return sorted(range(count), key=lambda place: place != head)
+            return sorted(range(count), key=lambda head_index: head_index != head)
 
         head = heads_of(layer)[0]
         pinned = selection.pinned
@@ -231,10 +236,10 @@ class NeuronView(AsksWhy):
         query = pinned.query if is_pinned else self.opening_query(stack, layer, head)
         layers = sorted(numbers, key=lambda number: abs(number - layer))
         queries = sorted(range(n_queries), key=lambda row: (row != query, abs(row - query)))
-        heads = [(number, place) for number in layers for place in heads_of(number)]
+        heads = [(number, position) for number in layers for position in heads_of(number)]
         yield from ((stack, *heads[0], row) for row in queries)
         yield from ((stack, *position, query) for position in heads)
-        yield from ((stack, *place, row) for place in heads for row in queries)
+        yield from ((stack, *position, row) for position in heads for row in queries)
 
     def opening_query(self, stack: str, layer: int, head: int) -> int:
         """Return the query shown without a pin: that of the opening, else the last of no special token."""
@@ -247,7 +252,7 @@ class NeuronView(AsksWhy):
     ) -> int:
         """Return the key shown without a pin: that of the opening, else the strongest of no special token.
 
-        Of a kernel it is an earlier one than the query, if the query reads any.
+        Of a kernel it is a key before the query, if the query reads any.
         """
         pair = self._opening_pair(stack, layer, head)
         if pair is not None and pair[0] == query:
@@ -276,7 +281,7 @@ class NeuronView(AsksWhy):
 
 
 def _with_queries(trace: Any) -> Any:
-    """Return a trace if its queries and keys are known.
+    """Return a trace if its queries and keys are recorded.
 
     Raises:
         UnsupportedModelError: It holds attention weights only.
@@ -307,13 +312,13 @@ def _with_queries(trace: Any) -> Any:
 
 
 def _stateful(trace: Any, stack: str) -> list[int]:
-    """Return the numbers of the blocks of a stack in which a state carries what tokens write."""
+    """Return the numbers of the blocks of a stack in which tokens write to a state."""
     mixing = trace.stack_table[stack].mixing
     return [number for number, of in mixing.items() if any(mix.kernel.has_state for mix in of.mixes)]
 
 
 def _has_steps(trace: Any, layer: int, head: int, stack: str) -> bool:
-    """Return whether the weights of a head are known to come about step by step."""
+    """Return whether the weights of a head can be computed step by step."""
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     try:
@@ -324,7 +329,7 @@ def _has_steps(trace: Any, layer: int, head: int, stack: str) -> bool:
 
 
 def _with_steps(explanations: Sequence[Any], trace: Any) -> Iterator[Any]:
-    """Yield maps of a trace's stacks in which steps lead to every weight: kernels in place of shares."""
+    """Yield maps of a trace's stacks in which steps lead to every weight: kernels instead of shares."""
     from attnwidgets.explanations.mixing.attention import attention
     from attnwidgets.explanations.mixing.mixing import mixing
 
@@ -341,7 +346,7 @@ def _with_steps(explanations: Sequence[Any], trace: Any) -> Iterator[Any]:
 
 
 def _content(special: Sequence[int]) -> list[int]:
-    """Return the places of no special tokens; all, if there is nothing else."""
+    """Return the indices of tokens that are not special; all, if there are no others."""
     return [index for index, flag in enumerate(special) if not flag] or list(range(len(special)))
 
 

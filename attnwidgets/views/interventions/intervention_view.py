@@ -33,7 +33,7 @@ PAGE_WORK = 5e10
 """Multiplications that writing a page may spend on predictions that nobody requested."""
 
 _MOST = 10  # outcomes before, and the same number after
-_SEARCHED = 100  # outcomes among which one is looked for
+_SEARCHED = 100  # outcomes among which an outcome is looked up
 _MOST_HEADS = 32
 _LONGEST_LIST = 32
 _STOPS = (0.25, 0.5, 0.75, 1)
@@ -73,10 +73,10 @@ class Intervening(View):
         """Yield the paths to the probability of an outcome as recorded."""
         if self.content.trace is not None:
             listed = self.content.trace.predictions(_SEARCHED)
-            place = next((index for index, item in enumerate(listed) if item.id == id), None)
-            if place is not None:
-                yield self.content.trace, outcome_code(place)
-                yield self, f".trace{outcome_code(place)}"
+            index = next((index for index, item in enumerate(listed) if item.id == id), None)
+            if index is not None:
+                yield self.content.trace, outcome_code(index)
+                yield self, f".trace{outcome_code(index)}"
 
     def _changed_paths(self, interventions: Any, id: int) -> Iterator[Path]:  # noqa: A002 - as in Prediction
         """Yield the paths to the probability of an outcome with these interventions active."""
@@ -91,8 +91,8 @@ class Intervening(View):
         """Return the handlers of requests about interventions.
 
         - "interventions" (no arguments): refusal, why no intervention is possible, or "".
-        - "changed" (interventions, target): what the model predicts with these active: the fields of
-          `Changed`, count of outcomes, and rows [number, label, before, after] of the most probable outcomes
+        - "changed" (interventions, target): the predictions with these active: the fields of `Changed`, count
+          of outcomes, and rows [number, label, before, after] of the most probable outcomes
           before and after, and of the target.
         - "own_row" (stack, layer, head, query): a row of attention as recorded; labels of query and keys,
           buffer weights [key] (float32).
@@ -149,7 +149,7 @@ class Intervening(View):
         row, movable = self._intervened.free(str(stack), int(layer), int(head), int(query))
         return {"movable": movable}, [_packed(row)]
 
-    # -- what a page holds -------------------------------------------------------------------------
+    # -- answers of a page -------------------------------------------------------------------------
 
     def _active(self) -> Iterator[dict[str, Any]]:
         """Yield the request about the active interventions, if there are any."""
@@ -157,7 +157,7 @@ class Intervening(View):
             yield {"interventions": [dict(spec) for spec in self.selection.interventions]}
 
     def _changes_for_page(self) -> Iterator[dict[str, Any]]:
-        """Yield every list that undo leads through, every head of the layer alone, and one row's edits."""
+        """Yield every list that undo leads through, every head of the layer alone, and a row's edits."""
         active = [dict(spec) for spec in self.selection.interventions]
         for count in range(len(active), max(0, len(active) - _LONGEST_LIST), -1):
             yield {"interventions": active[:count]}
@@ -170,14 +170,14 @@ class Intervening(View):
                 yield {"interventions": [spec]}
 
     def _pass_work(self) -> float:
-        """Return about how many multiplications one pass of the model takes."""
+        """Return about how many multiplications a pass of the model takes."""
         from attnwidgets.tracing.pass_memory import pass_work
 
         trace = self._intervened.trace
         return float("inf") if trace is None else pass_work(trace)
 
     def _single_specs(self) -> Iterator[Spec]:
-        """Yield interventions that a reader may try alone: each head of the layer, edits of one row."""
+        """Yield interventions that a reader may try alone: each head of the layer, edits of a row."""
         rows = self._opening_rows()
         for row in rows:
             at = {key: row[key] for key in ("stack", "layer", "head")}
@@ -209,7 +209,7 @@ class Intervening(View):
             yield from {str(row): row for row in rows}.values()
 
     def _attends(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a row is one of attention."""
+        """Return whether a row is of a head that attends."""
         reach = self._intervened.reach
         return reach is not None and reach.heads[row["stack"]][row["layer"]].attends(row["head"])
 
@@ -274,12 +274,12 @@ class InterventionView(Intervening):
     """Knock heads out or edit a row of attention, and see how the prediction changes.
 
     The list of active interventions belongs to the shared selection (`view.selection.interventions`); a cross
-    removes an entry, and `view.interventions()` hands the list to `trace.rerun`. Next to it stands what the
-    model predicts, before any change and after it, with the total variation distance of the two; for a model
+    removes an entry, and `view.interventions()` hands the list to `trace.rerun`. Next to it stand the
+    predictions before any change and after it, with the total variation distance of the two; for a model
     that predicts nothing, how far its states moved. When the list changes, the model runs once, from the
     first changed layer on, but never while a cell runs.
 
-    The row of attention that is shown (of the pinned token, or of the last one, in the selected layer and
+    The row of attention that is shown (of the pinned token, or of the last token, in the selected layer and
     head) can be made uniform, put on the pinned key alone, or moved as far as the head's output stays the
     same (`aw.statistics.free_attention`): the slider moves the row, and the prediction does not move. Other
     views keep showing the model as it was recorded.

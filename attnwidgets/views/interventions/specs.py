@@ -34,7 +34,7 @@ _KEYS = {
     "ablate": ("kind", "stack", "layer", "head", "how"),
     "row": ("kind", "stack", "layer", "head", "query", "to", "key", "amount"),
 }
-_KEPT = 16  # lists of specs whose predictions are kept
+_MOST_CHANGES = 16  # lists of specs whose predictions stay in memory
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def checked_specs(given: Any, reach: Reach | None) -> tuple[Spec, ...]:
 
     Args:
         given: A list of dicts, as `Selection.interventions` takes it.
-        reach: What specs may name; None: only their form is checked.
+        reach: Layers, heads and tokens that specs may name; None: only their form is checked.
 
     Raises:
         TypeError: `given` is not a list of dicts, or a number is not an integer.
@@ -102,7 +102,7 @@ def checked_specs(given: Any, reach: Reach | None) -> tuple[Spec, ...]:
 
 
 def _address(spec: Spec) -> tuple[Any, ...]:
-    """Return what a spec changes; the second of two with one address would hide the first."""
+    """Return the head or row that a spec changes; a second spec of the same would hide the first."""
     return tuple(spec.get(key) for key in ("kind", "stack", "layer", "head", "query"))
 
 
@@ -111,7 +111,7 @@ def _checked_spec(name: str, given: Any, reach: Reach | None) -> Spec:
         raise TypeError(
             f"{name} is {given!r}, not a dict such as {{'kind': 'ablate', 'layer': 3, 'head': 1}}."
         )
-    kind = _one_of(name, "kind", given.get("kind"), KINDS)
+    kind = _checked_choice(name, "kind", given.get("kind"), KINDS)
     for key in given:
         if key not in _KEYS[kind]:
             raise ValueError(
@@ -121,7 +121,7 @@ def _checked_spec(name: str, given: Any, reach: Reach | None) -> Spec:
     if stack is None:
         stack = "self" if reach is None else reach.stack
     if reach is not None:
-        _one_of(name, "stack", stack, reach.heads)
+        _checked_choice(name, "stack", stack, reach.heads)
     heads = None if reach is None else reach.heads[stack]
     queries, keys = (None, None) if reach is None else reach.tokens[stack]
     layer = _number(name, "layer", given, None if heads is None else tuple(heads))
@@ -130,7 +130,7 @@ def _checked_spec(name: str, given: Any, reach: Reach | None) -> Spec:
     spec: Spec = {"kind": kind, "stack": str(stack), "layer": layer, "head": head}
     attends = mixers is None or mixers.attends(head)
     if kind == "ablate":
-        how = _one_of(name, "how", given.get("how", "zero"), HOWS)
+        how = _checked_choice(name, "how", given.get("how", "zero"), HOWS)
         if mixers is not None and mixers.fixed(head):
             raise ValueError(
                 f"{name}: {mixers.words(head)} of layer {layer} cannot be knocked out: {mixers.fixed(head)}."
@@ -151,8 +151,8 @@ def _of(mixers: BlockMixers | None, head: int) -> str:
 
 
 def _checked_row(name: str, given: Mapping[str, Any], keys: int | None) -> Spec:
-    """Return what a row is set to: the keys "to", "key" and "amount" of a spec."""
-    row: Spec = {"to": _one_of(name, "to", given.get("to"), ROWS)}
+    """Return the new values of a row: the keys "to", "key" and "amount" of a spec."""
+    row: Spec = {"to": _checked_choice(name, "to", given.get("to"), ROWS)}
     if (given.get("key") is not None) != (row["to"] == "one_hot"):
         raise ValueError(f"{name}: 'key', the token that is read, goes with to='one_hot', and only with it.")
     if given.get("amount") is not None and row["to"] != "free":
@@ -164,10 +164,10 @@ def _checked_row(name: str, given: Mapping[str, Any], keys: int | None) -> Spec:
     return row
 
 
-def _one_of(name: str, key: str, value: Any, known: Iterable[str]) -> str:
-    if not isinstance(value, str) or value not in known:
+def _checked_choice(name: str, key: str, value: Any, choices: Iterable[str]) -> str:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(
-            f"{name}: {key}={value!r} is not one of {listed(known)}.{suggest(str(value), known)}"
+            f"{name}: {key}={value!r} is not one of {listed(choices)}.{suggest(str(value), choices)}"
         )
     return value
 
@@ -196,7 +196,7 @@ def _share(name: str, value: Any) -> float:
 
 
 class TraceInterventions:
-    """The interventions that specs describe for one trace, and their effects; both are kept.
+    """The interventions that specs describe for a trace, and their effects; both stay in memory.
 
     Args:
         trace: The trace; None for a view of something else: then no intervention is possible.
@@ -269,19 +269,19 @@ class TraceInterventions:
         """Return specs as interventions on the trace's model, not entered, in the same order.
 
         Raises:
-            ValueError, IndexError: The trace has no model, or does not have what a spec names.
+            ValueError, IndexError: The trace has no model, or lacks the layer, head or token of a spec.
         """
         self.trace_with_model()
         return tuple(self._intervention(spec) for spec in checked_specs(specs, self.reach))
 
     def changed(self, specs: Sequence[Spec]) -> Changed:
-        """Return what the model predicts with these active; one pass, from the first changed layer on."""
+        """Return the predictions with these active; a pass of the model, from the first changed layer on."""
         from attnwidgets.intervene.preview import changed
 
         interventions = self.interventions(specs)
         key = tuple(tuple(spec.items()) for spec in checked_specs(specs, self.reach))
         if key not in self._changed:
-            while len(self._changed) >= _KEPT:
+            while len(self._changed) >= _MOST_CHANGES:
                 self._changed.pop(next(iter(self._changed)))
             self._changed[key] = changed(self.trace_with_model(), *interventions)
         return self._changed[key]

@@ -1,4 +1,4 @@
-"""The view of a sound: its wave, spectrogram and words over a map, all on one axis of seconds."""
+"""The view of a sound: its wave, spectrogram and words over a map, all on an axis of seconds."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class AudioView(View):
     """A sound on one axis of seconds: its wave, its spectrogram, its words, and a map of who listens where.
 
     Click a word, in the text, above the map or in it: its span is marked through everything and can be
-    heard, and views of the same trace show its row. Drag over the wave for another span. Space plays what is
-    marked, + and - zoom, and the arrows go from word to word. Next to the picture stand how sure the model
-    was of each word, and the chosen word over time.
+    heard, and views of the same trace show its row. Drag over the wave for another span. Space plays the
+    marked span, + and - zoom, and the arrows go from word to word. Next to the picture stand how sure the
+    model was of each word, and the chosen word over time.
 
-    The map opens with what word times were read from. Others are cross-attention (the row of a word is that
-    which writes it: that of the token before), and the encoder's attention, by words of the sound or by
-    time. Padding after the sound is not drawn; the share of a row that lies on it is reported.
+    The map opens with the map from which word times were read. Others are cross-attention (the row of a word
+    is that which writes it: that of the token before), and the encoder's attention, by words of the sound or
+    by time. Padding after the sound is not drawn; the share of a row that lies on it is reported.
 
     Args:
         sound: Result of `aw.speech.align`; or a trace of a sound, whose words are then aligned if that
             is possible; or a MixingMap or Attributions of such a trace.
-        explanation: What to show instead of attention: a MixingMap of the trace, over frames or words of the
-            sound, such as `aw.value_zeroing(times.trace, stack="encoder", unit="word")`, or Attributions to
-            them, with a row for every target.
+        explanation: Explanation to show instead of attention: a MixingMap of the trace, over frames or words
+            of the sound, such as `aw.value_zeroing(times.trace, stack="encoder", unit="word")`, or
+            Attributions to them, with a row for every target.
 
     Raises:
         TypeError: `sound` is none of these, or `explanation` is neither.
@@ -98,7 +98,7 @@ class AudioView(View):
         """The words of the sound, with their times.
 
         Raises:
-            AttributeError: They are not known; the message says why.
+            AttributeError: The sound has no aligned words; the message says why.
         """
         if self._times is None:
             raise AttributeError(f"the words of this sound are not known: {self._why}")
@@ -118,7 +118,7 @@ class AudioView(View):
         row: int,
         second: float,
         *,
-        map: str | None = None,  # noqa: A002 - what it is
+        map: str | None = None,  # noqa: A002 - it names a map
         rows: str | None = None,
         layer: int | None = None,
         head: int | str | None = None,
@@ -128,10 +128,10 @@ class AudioView(View):
         Args:
             row: Number of the row, from 0.
             second: The second.
-            map: "alignment", "cross", "encoder" or "self"; None: the one the view opens with.
+            map: "alignment", "cross", "encoder" or "self"; None: the map that the view opens with.
             rows: "words", "tokens" or "time"; None: the first of them that the map has.
-            layer: The layer; None: the selected one.
-            head: The head, "mean" or "max"; None: the selected one.
+            layer: The layer; None: the selected layer.
+            head: The head, "mean" or "max"; None: the selected head.
 
         Raises:
             ValueError: The map or its rows are unknown.
@@ -214,7 +214,7 @@ class AudioView(View):
         return {"map": name, "rows": rows, "layer": self._layer_of(name), "head": self._head_of(name)}
 
     def _for_page(self) -> Iterator[dict[str, Any]]:
-        """Yield what a page holds: every kind of rows where the view is, and the first kind everywhere."""
+        """Yield the requests that a page answers: all kinds of rows of the shown map, the first of others."""
         room = PAGE_VALUES
         seen = [self._arguments(name, rows) for name in self._maps.names for rows in self._maps.rows_of(name)]
         yield from seen
@@ -225,12 +225,12 @@ class AudioView(View):
             for layer in self._maps.layers_of(name):
                 for head in ("-",) if heads is None else (*heads, "mean", "max"):
                     room -= size
-                    one = {"map": name, "rows": rows, "layer": layer, "head": head}
-                    if room >= 0 and one not in seen:
-                        yield one
+                    request = {"map": name, "rows": rows, "layer": layer, "head": head}
+                    if room >= 0 and request not in seen:
+                        yield request
 
     def describe(self) -> str:
-        """Return two sentences on the sound: its words with their times, and what the map shows."""
+        """Return two sentences on the sound: its words with their times, and the map."""
         sound = self._audio_trace.sound
         seconds = "" if sound is None else f"{sound.heard:.2f} s of sound. "
         name, (label, _) = next(iter(self._maps.names.items()))

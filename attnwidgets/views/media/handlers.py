@@ -1,4 +1,8 @@
-"""Handlers of a view of a picture: maps and rows of an element, layers yet to compute, norms of states."""
+"""Handlers of a view of a picture: maps and rows of an element, layers yet to compute, norms of states.
+
+Patches and other elements (class and register tokens, words) are sent apart: patches as bytes on a scale,
+since a page may hold the maps of all of them, the few others as float32.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ FEW_BYTES = 300_000
 """A page holds the maps of every patch if they take no more than this; of others those that are named."""
 
 _MOST_SPECIAL = 8
-_OF_AN_ANSWER = 250  # bytes of a page that say what an answer is about, at most
+_HEADER = 250  # bytes of a page for the head of an answer, at most
 
 OUTLIER = 3.0
 """A patch is an outlier above so many times the median of its layer, as in `aw.vision.outlier_tokens`."""
@@ -46,13 +50,13 @@ def picture_handlers(
 ) -> dict[str, Handler]:
     """Return the handlers of a view that shows a picture.
 
-    - "reads" (source, side "query", index, computed), answered at once: `packed_values` of what an element
-      reads; `computed` is how many layers are, None if all are there from the start.
+    - "reads" (source, side "query", index, computed), answered at once: `packed_values` of an element's row;
+      `computed` is how many layers are, None if all are there from the start.
     - "readers" (the same with side "key"), a job: who reads an element.
     - "layer": `layer_handler`.
     - "norms" (stack, registers: whether with test-time registers), a job that runs the model: layers, and
-      outlier, the multiple of the median from which on a patch is one, and registers, the labels of those
-      added; buffers norms [layer, token] and those of the added registers [layer, register] (float32).
+      outlier, the multiple of the median from which on a patch is an outlier, and registers, the labels of
+      those added; buffers norms [layer, token] and those of the added registers [layer, register] (float32).
 
     Args:
         view: The view.
@@ -108,7 +112,7 @@ def shown_sources(view: View) -> list[Source]:
 
 
 def element_of(view: View, source: Source) -> tuple[str, int]:
-    """Return the side and the number of the element whose map a view shows: the pinned one, or the first."""
+    """Return the side and the number of the element whose map a view shows: the pinned, or the first."""
     if source.of_targets:
         return "query", 0
     query, key = sides_of(source)
@@ -121,7 +125,7 @@ def element_of(view: View, source: Source) -> tuple[str, int]:
     return "query", opening_element(query, source.axes()[0]["special"])
 
 
-def _asked(source: Source, side: str, index: int) -> dict[str, Any]:
+def _request(source: Source, side: str, index: int) -> dict[str, Any]:
     """Return arguments as the browser writes them."""
     computed = len(source.ready) if source.on_demand else None
     return {"source": source.id, "side": side, "index": index, "computed": computed}
@@ -134,33 +138,33 @@ def _first(view: View) -> Iterator[dict[str, Any]]:
         return
     side, index = element_of(view, source)
     if side == "query":
-        yield _asked(source, side, index)
+        yield _request(source, side, index)
 
 
 def _arguments(view: View, source: Source, side: str, queries: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield the maps of a source that a page holds, the one it shows first."""
+    """Yield the requests for the maps of a source that a page holds; it opens with the first."""
     cells = len(source.layers) * len(source.heads or (0,)) * source.weights
     is_recorded = source.method == "attention" and side == "query"
     if not source.ready or (cells > PAGE_CELLS and not is_recorded and not source.of_targets):
         return
     if source.of_targets:
-        yield from [_asked(source, side, 0)] if side == "query" else ()
+        yield from [_request(source, side, 0)] if side == "query" else ()
         return
     query, key = sides_of(source)
-    places = query if side == "query" else key
+    axis = query if side == "query" else key
     now, shown = element_of(view, source)
-    special = [i for i in places.others if source.axes()[0 if side == "query" else 1]["special"][i]]
-    wanted = [shown] if now == side else []
-    wanted += special[:_MOST_SPECIAL] or [opening_element(places, [False] * len(places.labels))]
+    special = [i for i in axis.others if source.axes()[0 if side == "query" else 1]["special"][i]]
+    elements = [shown] if now == side else []
+    elements += special[:_MOST_SPECIAL] or [opening_element(axis, [False] * len(axis.labels))]
     if side == "query":
-        wanted += queries
-        each = len(source.layers) * len(source.heads or (0,)) * len(key.labels)
-        wanted += range(len(places.labels)) if each * len(places.labels) <= FEW_BYTES else ()
+        elements += queries
+        size = len(source.layers) * len(source.heads or (0,)) * len(key.labels)
+        elements += range(len(axis.labels)) if size * len(axis.labels) <= FEW_BYTES else ()
     elif not query.patches:  # words apart from the picture: which of them read a patch
-        each = len(source.layers) * len(source.heads or (0,)) * len(query.labels) + _OF_AN_ANSWER
-        wanted += key.patches if each * len(key.patches) <= FEW_BYTES else ()
-    for index in dict.fromkeys(wanted):
-        yield _asked(source, side, index)
+        size = len(source.layers) * len(source.heads or (0,)) * len(query.labels) + _HEADER
+        elements += key.patches if size * len(key.patches) <= FEW_BYTES else ()
+    for index in dict.fromkeys(elements):
+        yield _request(source, side, index)
 
 
 def _norms_of_page(view: View, trace: Any, neurons: Sequence[Any]) -> Iterator[dict[str, Any]]:
@@ -186,7 +190,7 @@ def token_norms(trace: Any, stack: str) -> NDArray[np.float32]:
         stack: Name of a stack that attends to itself.
 
     Raises:
-        UnsupportedModelError: If the model is missing, or its blocks are not found.
+        UnsupportedModelError: If the model is missing, or its blocks are not recognised.
 
     Source:
         Darcet, Oquab, Mairal, Bojanowski (2024), "Vision Transformers Need Registers", figure 3.
@@ -201,7 +205,7 @@ def token_norms(trace: Any, stack: str) -> NDArray[np.float32]:
 def norms_with_registers(
     trace: Any, stack: str, neurons: Sequence[Any]
 ) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """Return `token_norms` with test-time registers, [layer, token], the added ones last, and their labels.
+    """Return `token_norms` with test-time registers, [layer, token], added registers last, and their labels.
 
     Args:
         trace: A recorded trace with its model.
@@ -217,14 +221,14 @@ def norms_with_registers(
 
 
 def values_of(source: Source, side: str, index: int) -> Floats:
-    """Return what an element reads, or how much each element reads of it, [layer, head, element].
+    """Return the weights with which an element reads, or is read, [layer, head, element].
 
     Layers are those that are ready. A head that was pruned holds NaN. Of attributions every target is a head,
     whatever the element.
 
     Args:
         source: The map or attributions.
-        side: "query": what the element reads; "key": who reads it.
+        side: "query": the element's row; "key": its column.
         index: Number of the element in the source's unit.
 
     Raises:
@@ -247,11 +251,11 @@ def packed_values(source: Source, side: str, index: int) -> Answer:
     """
     values = values_of(source, side, index)
     query, key = sides_of(source)
-    places = key if side == "query" or source.of_targets else query
-    patches, others = (values[..., list(part)] for part in (places.patches, places.others))
+    axis = key if side == "query" or source.of_targets else query
+    patches, others = (values[..., list(part)] for part in (axis.patches, axis.others))
     codes, scale = _coded(patches, signed=source.signed)
     sums = np.nansum(patches, axis=-1, dtype=np.float64).astype("<f4")
-    exact = len(places.others) <= _EXACT
+    exact = len(axis.others) <= _EXACT
     rest = [others.astype("<f4").tobytes()]
     if not exact:
         other_codes, other_scale = _coded(others, signed=source.signed)
@@ -259,9 +263,9 @@ def packed_values(source: Source, side: str, index: int) -> Answer:
     meta = {
         "layers": list(source.ready),
         "heads": values.shape[1],
-        "grid": list(places.grid),
-        "patches": _runs(places.patches),
-        "others": _runs(places.others),
+        "grid": list(axis.grid),
+        "patches": _runs(axis.patches),
+        "others": _runs(axis.others),
         "signed": source.signed,
         "exact": exact,
     }
@@ -277,7 +281,7 @@ def _coded(values: Floats, *, signed: bool) -> tuple[NDArray[np.uint8], Floats]:
 
 
 def _runs(elements: tuple[int, ...]) -> list[Any]:
-    """Return elements as [first, count] if they follow each other, else one by one in [numbers]."""
+    """Return elements as [first, count] if they follow each other, else as [numbers]."""
     first = elements[0] if elements else 0
     if elements == tuple(range(first, first + len(elements))):
         return [first, len(elements)]
@@ -285,7 +289,7 @@ def _runs(elements: tuple[int, ...]) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Places:
+class PatchAxis:
     """The elements of an axis, those that are patches apart from the others.
 
     Attributes:
@@ -306,15 +310,15 @@ class Places:
         return f"patch {label}" if element in self.patches else label
 
 
-def places_of(unit: Unit) -> Places:
+def places_of(unit: Unit) -> PatchAxis:
     """Return where the patches of a unit stand."""
     count = len(unit.labels)
     if unit.grid is None or unit.cells is None:
-        return Places((0, 0), (), tuple(range(count)), tuple(unit.labels))
+        return PatchAxis((0, 0), (), tuple(range(count)), tuple(unit.labels))
     result = {cell: element for element, cell in enumerate(unit.cells) if cell is not None}
     patches = tuple(result[cell] for cell in sorted(result))
     others = tuple(element for element, cell in enumerate(unit.cells) if cell is None)
-    return Places(unit.grid, patches, others, tuple(unit.labels))
+    return PatchAxis(unit.grid, patches, others, tuple(unit.labels))
 
 
 def units_on_grid(explanation: Any) -> list[str]:
@@ -353,10 +357,10 @@ def _members(unit: Unit) -> Iterable[tuple[bool, int | None]]:
     return zip(unit.special, unit.cells or (), strict=True)
 
 
-def sides_of(source: Source) -> tuple[Places, Places]:
+def sides_of(source: Source) -> tuple[PatchAxis, PatchAxis]:
     """Return where the patches stand among the queries and among the keys of a source.
 
-    Targets of attributions are not elements: their places are those of the keys.
+    Targets of attributions are not elements: the axis of the keys is returned for both.
     """
     explanation, unit = source.explanation, source.unit
     if source.of_targets:
@@ -369,15 +373,15 @@ def sides_of(source: Source) -> tuple[Places, Places]:
     return places_of(query), places_of(key)
 
 
-def opening_element(places: Places, special: Sequence[bool]) -> int:
+def opening_element(axis: PatchAxis, special: Sequence[bool]) -> int:
     """Return the element whose map a picture opens with.
 
     It is the last word, where a text holds the picture or reads it; else the class token; else, as padding is
     not looked at, the patch in the middle.
     """
-    words = [element for element in places.others if not special[element]]
-    apart = [element for element in places.others if places.labels[element] != PADDING]
+    words = [element for element in axis.others if not special[element]]
+    apart = [element for element in axis.others if axis.labels[element] != PADDING]
     if words or apart:
         return words[-1] if words else apart[0]
-    rows, columns = places.grid
-    return places.patches[rows // 2 * columns + columns // 2]
+    rows, columns = axis.grid
+    return axis.patches[rows // 2 * columns + columns // 2]

@@ -1,4 +1,9 @@
-"""Maps of a sound on the axis of its time: rows are words, tokens or time, columns equal parts of seconds."""
+"""Maps of a sound on the axis of its time: rows are words, tokens or time, columns equal parts of seconds.
+
+`HeardMaps` puts the alignment and the explanations of a trace on the frames of the sound, without padding.
+Rows of a unit are the mean over its tokens or frames. A word that a decoder wrote has the rows of the
+positions before its tokens, which predict them. Long sounds are pooled to `MOST_COLUMNS`.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +51,8 @@ class Heard:
         labels: Names of the rows.
         spans: Seconds of every row (start, end); None where it is not in the sound.
         step: Seconds of a column; the first begins at 0.
-        outside: Share of every row that lies on padding, which is not drawn [row]; None if it is not known.
-        what: What the numbers are.
+        outside: Share of every row that lies on padding, which is not drawn [row]; None if not shares.
+        measure: Meaning of the numbers, for the legend.
         path: Rows and seconds of the alignment's path, [step, 2]; empty where there is none.
     """
 
@@ -55,16 +60,16 @@ class Heard:
     labels: tuple[str, ...]
     spans: tuple[tuple[float, float] | None, ...]
     step: float
-    what: str
+    measure: str
     outside: Float | None = None
     path: Float | None = None
 
 
 class HeardMaps:
-    """The maps of one sound: what words were aligned by, and explanations whose columns are its frames.
+    """The maps of a sound: its alignment to words, and explanations whose columns are its frames.
 
     Args:
-        trace: The trace, with words on its frames if `times` has found them.
+        trace: The trace, with words on its frames if `times` has them.
         times: Its words; None if there are none.
         explanations: MixingMaps or Attributions of the trace, by stack.
         writes: If True, use the row that predicts each token (position - 1), not the row at the token.
@@ -107,7 +112,7 @@ class HeardMaps:
 
     @property
     def names(self) -> dict[str, tuple[str, str]]:
-        """Label and unit-free description of every map, by name, the one to open with first."""
+        """Label and unit-free description of every map, by name; a view opens with the first."""
         result = {}
         if self.times is not None and len(self.times.matrix):
             if self.times.how == "ctc":
@@ -118,7 +123,7 @@ class HeardMaps:
                     f"{count} alignment head{'s' * (count > 1)}",
                     "cross-attention above that of the other tokens, from which word times are read",
                 )
-        # What was written comes first, unless it is not known which of its words is which of the sound's.
+        # The written text comes first, if its words can be matched with those of the sound.
         first = "cross" if self.times is None or "words" in self.rows_of("cross") else "encoder"
         for stack in sorted(self.maps, key=lambda name: name != first):
             title = title_of(self.maps[stack].title.replace("_", " "))
@@ -134,7 +139,7 @@ class HeardMaps:
         return result
 
     def rows_of(self, name: str) -> tuple[str, ...]:
-        """Return the kinds of rows in which a map can be read, the one to open with first."""
+        """Return the kinds of rows in which a map can be read; a view opens with the first."""
         worded = ("words",) if self.times is not None else ()
         if name == ALIGNMENT:
             return (*worded, "tokens")
@@ -146,7 +151,7 @@ class HeardMaps:
         return (*worded, "time")
 
     def layers_of(self, name: str) -> Sequence[int]:
-        """Return the layers of a map; what has none is layer 0."""
+        """Return the layers of a map; (0,) of a map without layers."""
         return getattr(self.maps.get(name), "layers", (0,))
 
     def heads_of(self, name: str) -> Sequence[int] | None:
@@ -163,7 +168,7 @@ class HeardMaps:
         """Return a map.
 
         Args:
-            name: One of `names`.
+            name: Name of the map, of `names`.
             rows: "words", "tokens" or "time"; of attributions "targets".
             layer: Number of the layer; of no account for the alignment.
             head: Number of the head, "mean" or "max", or "-" without heads.
@@ -183,15 +188,15 @@ class HeardMaps:
             labels, spans, groups = self._written(explanation, rows)
         else:
             labels, spans, groups = self._spoken(explanation, rows)
-        queries = sorted({place for group in groups for place in group})
+        queries = sorted({query for group in groups for query in group})
         at = {query: number for number, query in enumerate(queries)}
         values = _matrix(explanation, layer, head, queries)
-        read = np.stack([values[[at[place] for place in group]].mean(axis=0) for group in groups])
+        read = np.stack([values[[at[query] for query in group]].mean(axis=0) for group in groups])
         columns, outside = self._in_time(read, explanation)
-        known = explanation.known("stochastic")
-        what = _SHARE if known else explanation.title
+        has_shares = explanation.known("stochastic")
+        measure = _SHARE if has_shares else explanation.title
         pooled, step = self._pooled(columns)
-        return Heard(pooled, labels, spans, step, what, outside if known else None)
+        return Heard(pooled, labels, spans, step, measure, outside if has_shares else None)
 
     def of_targets(self, explanation: Any, unit: str, values: Float) -> Heard:
         """Return attributions over time: a row for every target.
@@ -217,7 +222,7 @@ class HeardMaps:
         values = np.stack([times.matrix[list(group)].mean(axis=0) for group in groups])
         labels = times.words if rows == "words" else times.token_labels[:count]
         spans = _pairs(times.start, times.end) if rows == "words" else tuple(ends)
-        owner = {place: number for number, group in enumerate(groups) for place in group}
+        owner = {element: number for number, group in enumerate(groups) for element in group}
         steps = [
             (owner[int(token)], int(frame) * times.step)
             for token, frame in zip(*times.path, strict=True)
@@ -225,11 +230,13 @@ class HeardMaps:
         ]
         pooled, step = self._pooled(values)
         outside = times.padding if rows == "words" else None
-        what = _POSTERIOR if times.how == "ctc" else _STANDARDISED
-        return Heard(pooled, labels, spans, step, what, outside, np.array(steps, dtype=float).reshape(-1, 2))
+        measure = _POSTERIOR if times.how == "ctc" else _STANDARDISED
+        return Heard(
+            pooled, labels, spans, step, measure, outside, np.array(steps, dtype=float).reshape(-1, 2)
+        )
 
     def _written(self, explanation: MixingMap, rows: str) -> tuple[Any, Any, list[list[int]]]:
-        """Return names, seconds and queries of what a decoder wrote; the query before a token writes it."""
+        """Return names, seconds and queries of a decoder's words; the query before a token writes it."""
         axis = explanation.query
         spans = _pairs(self.times.start, self.times.end) if self.times else ()
         if rows == "words" and self.times is not None:
@@ -239,7 +246,7 @@ class HeardMaps:
             return (
                 self.times.words,
                 spans,
-                [[self._row(place) for place in group] for group in groups],
+                [[self._row(token) for token in group] for group in groups],
             )
         if explanation.unit == "word":
             unit = axis.units["word"]
@@ -247,25 +254,27 @@ class HeardMaps:
         special = axis.units["token"].special
         tokens = [index for index in range(len(special)) if not special[index]]
         ends = tuple(token_ends(self.times)) if self.times else ()
-        known = ends if len(ends) == len(tokens) else (None,) * max(1, len(tokens))
+        row_ends = ends if len(ends) == len(tokens) else (None,) * max(1, len(tokens))
         if not tokens:  # the start alone
-            return axis.tokens[:1], known, [[0]]
+            return axis.tokens[:1], row_ends, [[0]]
         return (
             tuple(axis.tokens[token] for token in tokens),
-            known,
+            row_ends,
             [[self._row(token)] for token in tokens],
         )
 
-    def _row(self, place: int) -> int:
-        return max(0, place - self._back)
+    def _row(self, position: int) -> int:
+        return max(0, position - self._back)
 
     def _spoken(self, explanation: MixingMap, rows: str) -> tuple[Any, Any, list[list[int]]]:
-        """Return names, seconds and queries of what an encoder heard: its frames, by words or by time."""
+        """Return names, seconds and queries of an encoder's frames, by words or by time."""
         if explanation.unit == "word" or rows == "words":
-            # A map that was made before words were found has none.
+            # A map that was made before the alignment has no words.
             unit = explanation.query.units.get("word") or self.spoken
             shown = [index for index, special in enumerate(unit.special) if not special]
-            groups = [[place] if explanation.unit == "word" else list(unit.spans[place]) for place in shown]
+            groups = [
+                [element] if explanation.unit == "word" else list(unit.spans[element]) for element in shown
+            ]
             times = unit.times or (None,) * len(unit)
             return tuple(unit.labels[i] for i in shown), tuple(times[i] for i in shown), groups
         heard = self.heard
@@ -275,7 +284,7 @@ class HeardMaps:
         return tuple(f"{start:.2f} s" for start, _ in spans), spans, groups
 
     def _in_time(self, values: Float, explanation: MixingMap) -> tuple[Float, Float]:
-        """Return rows by frame without padding [row, frame], and what lies on padding [row]."""
+        """Return rows by frame without padding [row, frame], and their sums over padding [row]."""
         if explanation.unit == "word":
             unit = explanation.key.units["word"]
             owner = {frame: element for element, span in enumerate(unit.spans) for frame in span}
@@ -309,7 +318,7 @@ def token_ends(times: WordTimes) -> list[tuple[float, float]]:
 
 
 def _matrix(explanation: MixingMap, layer: int, head: Head, queries: Sequence[int]) -> Float:
-    """Return some rows of one head, or of heads together [query, key]."""
+    """Return some rows of a head, or of heads together [query, key]."""
     if explanation.heads is None:
         return np.asarray(explanation.rows(layer, None, queries), dtype=np.float64)
     if head in ("mean", "max"):
@@ -327,10 +336,10 @@ def elements_of_words(unit: Unit | None, names: Sequence[str]) -> list[int]:
     """Return for each word, in order, the element of the unit that stands for it; -1 where none does."""
     if unit is None:
         return [-1] * len(names)
-    places, at = [], 0
+    elements, at = [], 0
     content = [index for index, special in enumerate(unit.special) if not special]
     for name in names:
         result = next((i for i in range(at, len(content)) if unit.labels[content[i]] == name), None)
-        places.append(-1 if result is None else content[result])
+        elements.append(-1 if result is None else content[result])
         at = at if result is None else result + 1
-    return places
+    return elements

@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 
 class ImageView(AsksWhy):
-    """A picture, and over it what one of its patches reads, in one layer and head.
+    """A picture, and over it the weights with which a patch reads the others, in a layer and head.
 
-    It opens with what the class token reads. Click a patch to see what that one reads, click it again, or
-    `[CLS]` above the picture, to go back; "into" turns the map round: who reads the chosen patch. Class and
+    It opens with the row of the class token. Click a patch to see its row, click it again, or `[CLS]` above
+    the picture, to go back; "into" turns the map round: who reads the chosen patch. Class and
     register tokens are not part of the picture: they stand above it with the share that they take, so that
     nothing is renormalised. At the left is the map of every layer and head for the chosen token, at the right
     every head of the layer. Values are drawn patch by patch; "smoothed" interpolates between them, and says
     of how many values. "outline" draws a line around the fewest patches that hold a share of the map.
 
-    Attributions have one map for every target: for and against it, transparent at zero. In a language model
+    Attributions have a map for every target: for and against it, transparent at zero. In a language model
     that reads a picture, and in cross-attention, words stand above the picture: click a word to see where it
     looks, or a patch to see which words read it.
 
     Norms are those of the states after each layer (Darcet et al. 2024), computed when they are first shown.
     With `registers`, a switch shows them as they are and with test-time registers.
 
-    A page without a kernel holds what class and register tokens read and what is pinned; of small models what
-    every patch reads.
+    A page without a kernel holds the rows of class and register tokens and of the pinned patch; of small
+    models the row of every patch.
 
     Args:
-        shown: A trace of a picture; a MixingMap or Attributions of one, which is drawn on the picture as long
-            as its trace is in memory.
+        shown: A trace of a picture; or its MixingMap or Attributions, which are drawn on the picture as long
+            as the trace is in memory.
         queries: Patches, as (row, column), whose maps a page holds as well; "all" for every patch.
         registers: Register neurons, as `aw.vision.find_register_neurons` returns them or as (layer, unit),
             for norms with `aw.vision.test_time_registers`.
@@ -118,10 +118,10 @@ class ImageView(AsksWhy):
         axis = getattr(main, "axis", None) or main.key
         unit = axis.units[units_on_grid(main)[0]]
         rows, columns = unit.grid or (0, 0)
-        places = {cell: element for element, cell in enumerate(unit.cells or ()) if cell is not None}
+        elements = {cell: element for element, cell in enumerate(unit.cells or ()) if cell is not None}
         if isinstance(self._queries, str):
             require_choice("queries", self._queries, ("all",))
-            return list(places.values())
+            return list(elements.values())
         result = []
         for row, column in self._queries:
             if not (0 <= row < rows and 0 <= column < columns):
@@ -129,14 +129,14 @@ class ImageView(AsksWhy):
                     f"ImageView(queries=...): no patch {(row, column)}; rows are 0 to {rows - 1}, "
                     f"columns 0 to {columns - 1}."
                 )
-            result.append(places[row * columns + column])
+            result.append(elements[row * columns + column])
         return result
 
     def _handlers(self) -> Mapping[str, Handler]:
         return picture_handlers(self, self.pictured, self._elements(), self._registers)
 
     def describe(self) -> str:
-        """Return one or two sentences on the map that is shown over the picture."""
+        """Return a sentence on the map that is shown over the picture."""
         from attnwidgets.views.still.patches import words_of_picture
 
         return words_of_picture(self)
@@ -144,5 +144,5 @@ class ImageView(AsksWhy):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.patches import picture_sheet
 
-        del theme  # a picture has one look on all pages
+        del theme  # a picture looks the same in all themes
         return picture_sheet(self)

@@ -1,4 +1,4 @@
-"""What the browser asks of a sound: its words, and maps whose columns are parts of its seconds."""
+"""Handlers of a view of a sound: its words, and maps whose columns are parts of its seconds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _UNITS = ("token", "frame", "word")  # not the bins of a spectrogram
 
 def words_of_trace(trace: Trace) -> tuple[WordTimes | None, Any, str]:
     """Return the words of a trace's sound, the trace with words on its frames, and why words are missing."""
-    known = known_times(trace)
-    if known is not None:
-        return known, trace, ""
+    times = known_times(trace)
+    if times is not None:
+        return times, trace, ""
     try:
         times = align(trace)
     except ValueError as error:
@@ -41,7 +41,7 @@ def words_of_trace(trace: Trace) -> tuple[WordTimes | None, Any, str]:
 
 
 def has_frames(trace: Any) -> bool:
-    """Return whether a trace is of a sound, and its model's frames have known times."""
+    """Return whether a trace is of a sound, and its model's frames have times."""
     if trace.sound is None:
         return False
     try:
@@ -105,14 +105,14 @@ def heard_answer(heard: Heard, rows: str) -> Answer:
         "spans": [None if span is None else list(span) for span in heard.spans],
         "step": heard.step,
         "columns": values.shape[1],
-        "what": heard.what,
+        "what": heard.measure,
         "outside": None if heard.outside is None else heard.outside.tolist(),
         "path": [] if heard.path is None else heard.path.tolist(),
     }, [values.tobytes()]
 
 
 def is_heard(explanation: Any) -> bool:
-    """Return whether the keys of an explanation are frames of a sound, whose times are known."""
+    """Return whether the keys of an explanation are frames of a sound, with times."""
     frames = keys_of(explanation).units.get("frame")
     return frames is not None and frames.times is not None
 
@@ -127,8 +127,8 @@ def sound_handlers(view: View, trace: Trace, times: WordTimes | None, why: str) 
 
     - "words", answered at once: `words_answer`.
     - "heard" (source, layer, head), answered at once, of layers that are ready: `heard_answer`. Rows are
-      words if the source's unit is, else tokens or time, each its own as in a heatmap; of attributions they
-      are the targets.
+      words if the source's unit is, else single tokens or parts of time, as in a heatmap; of attributions
+      they are the targets.
     - "layer": `layer_handler`.
 
     Args:
@@ -167,7 +167,7 @@ def _first(view: View) -> Iterator[dict[str, Any]]:
 
 
 def _for_page(view: View, trace: Trace) -> Iterator[dict[str, Any]]:
-    """Yield what a page holds: the map where the view is, then every layer and head, of small maps first."""
+    """Yield the requests that a page answers: the shown map, then every layer and head, small maps first."""
     first = list(_first(view))
     yield from first
     room = PAGE_VALUES
@@ -180,7 +180,7 @@ def _for_page(view: View, trace: Trace) -> Iterator[dict[str, Any]]:
         heads = ("-",) if source.heads is None else (*source.heads, "mean", "max")
         for layer in source.ready:
             for head in heads:
-                one = {"source": source.id, "layer": layer, "head": head}
+                request = {"source": source.id, "layer": layer, "head": head}
                 room -= rows(source) * columns
-                if room >= 0 and one not in first:
-                    yield one
+                if room >= 0 and request not in first:
+                    yield request

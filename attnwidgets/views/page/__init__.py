@@ -1,1 +1,1 @@
-"""Standalone pages: views in one HTML file that needs neither kernel nor network."""
+"""Standalone pages: views in an HTML file that needs neither kernel nor network."""

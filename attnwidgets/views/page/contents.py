@@ -66,27 +66,30 @@ class Choice:
 
 @dataclass
 class Archive:
-    """The tiles and thumbnails of one store that are not among its eager bytes."""
+    """The tiles and thumbnails of a store that are not among its eager bytes.
+
+    Equal bytes are stored once: `thumbs` and `tiles` describe each entry, with its offset and length.
+    """
 
     thumbs: list[dict[str, Any]] = field(default_factory=list)
-    places: list[dict[str, Any]] = field(default_factory=list)
+    tiles: list[dict[str, Any]] = field(default_factory=list)
     parts: list[bytes] = field(default_factory=list)
     length: int = 0
     left_out: int = 0
     not_computed: Counter[str] = field(default_factory=Counter)  # layers, by the title of their map
-    _held: dict[bytes, int] = field(default_factory=dict)
+    _offsets: dict[bytes, int] = field(default_factory=dict)
 
-    def add(self, places: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
-        """Append bytes unless they are here already, and their description and place to `places`."""
-        places.append({**meta, "offset": self._held.get(data, self.length), "length": len(data)})
+    def add(self, entries: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
+        """Append bytes unless they are stored already, and their description, offset and length to a list."""
+        entries.append({**meta, "offset": self._offsets.get(data, self.length), "length": len(data)})
         if self.added(data):
-            self._held[data] = self.length
+            self._offsets[data] = self.length
             self.parts.append(data)
             self.length += len(data)
 
     def added(self, data: bytes) -> int:
-        """Return by how many bytes these make it longer: words of one token each are mapped as tokens are."""
-        return 0 if data in self._held else len(data)
+        """Return by how many bytes these make it longer: 0 for equal maps, as of words of a token each."""
+        return 0 if data in self._offsets else len(data)
 
 
 def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
@@ -116,7 +119,7 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
     for source, layer, head in _ranked(entry["sources"], main, entry["selection"]):
         if (source.id, layer, head) in eager:
             continue
-        # Of a long map that the page does not open with, only single heads in its own unit are read.
+        # Of a long map that the page does not open with, only single heads in its first unit are read.
         is_aside = source.long and source is not main
         is_costly = is_aside and (source.unit != source.explanation.unit or head in REDUCTIONS)
         if is_costly or full or not choice.takes(layer, head):
@@ -126,27 +129,28 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
             continue
         tile = source.tile(layer, head)
         data = zlib.compress(tile.data, LEVEL)
-        if (archive.length + archive.added(data)) * 4 / 3 + 200 * (len(archive.places) + 1) > room:
+        if (archive.length + archive.added(data)) * 4 / 3 + 200 * (len(archive.tiles) + 1) > room:
             full = True
             archive.left_out += 1
             continue
-        archive.add(archive.places, tile.meta(), data)
+        archive.add(archive.tiles, tile.meta(), data)
     return archive
 
 
 def selected_source(sources: Sequence[Source], selection: Any) -> Source | None:
     """Return the source that a selection names, or the first."""
-    wanted = selection.method, selection.stack, selection.unit
-    matching = (source for source in sources if (source.method, source.stack, source.unit) == wanted)
+    fields = selection.method, selection.stack, selection.unit
+    matching = (source for source in sources if (source.method, source.stack, source.unit) == fields)
     return next(matching, None) or next(iter(sources), None)
 
 
 def _ranked(
     sources: Sequence[Source], main: Source | None, selection: Any
 ) -> Iterator[tuple[Source, int, int | str]]:
-    """Yield every tile: the selected one, means over heads, small sources, layers near the selected one.
+    """Yield every tile: the selected, means over heads, small sources, layers near the selected layer.
 
-    Large maps in a unit other than their own come last, and none of their layers is read to learn its heads.
+    Large maps in a unit other than their first come last, and none of their layers is read to learn its
+    heads.
     """
     from attnwidgets.views.wire.reader import REDUCTIONS
 
@@ -180,9 +184,9 @@ def answers_of(
 ) -> tuple[dict[str, Any], dict[str, str], int]:
     """Return each view's answers, their bytes by element id, and how many answers did not fit.
 
-    What every view opens with comes first. Then the views take turns in half of what is left of `room` bytes,
-    as matrices need room, too: when the next answer of a view does not fit, its others are left out. Of a
-    refused answer the page holds the reason, which the view reports as it does with a kernel.
+    The answers that views open with come first. Then the views take turns in half of the remaining `room`
+    bytes, as matrices need room, too: when the next answer of a view does not fit, its others are left out.
+    Of a refused answer the page holds the reason, which the view reports as it does with a kernel.
     """
     omitted = 0
     full: set[str] = set()
@@ -209,18 +213,22 @@ def answers_of(
             omitted += 1
             continue
         room -= size
-        places: list[dict[str, Any]] = []
+        buffers_of: list[dict[str, Any]] = []
         for data in packed:
-            archives[name].add(places, {}, data)
-        answers[name].append({"topic": topic, "args": args, "meta": meta, "buffers": places})
-    held = {name: included for name, included in answers.items() if included}
-    return held, {f"aw-tiles-{name}": base64_text(b"".join(archives[name].parts)) for name in held}, omitted
+            archives[name].add(buffers_of, {}, data)
+        answers[name].append({"topic": topic, "args": args, "meta": meta, "buffers": buffers_of})
+    with_answers = {name: included for name, included in answers.items() if included}
+    return (
+        with_answers,
+        {f"aw-tiles-{name}": base64_text(b"".join(archives[name].parts)) for name in with_answers},
+        omitted,
+    )
 
 
 def _in_turns(
     views: Sequence[View], names: Sequence[str]
 ) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """Return the answers with the names of their views: what each opens with, and the others in turns."""
+    """Return the answers with the names of their views: those at the opening, and the others in turns."""
     first, rest = [], []
     for view, name in zip(views, names, strict=True):
         opening = view.requests.opening_for_page()

@@ -1,4 +1,4 @@
-"""Standalone pages: one HTML file of views that needs neither kernel nor network."""
+"""Standalone pages: an HTML file of views that needs neither kernel nor network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _UNABLE = (
     "The views of this page are drawn by a script in it, which did not run: scripts are switched off, or the "
     "site that serves the page refuses them (its Content-Security-Policy). Save the page and open the file."
 )
-"""What a reader sees if the page's script does not run; the script removes it."""
+"""Shown if the page's script does not run; the script removes it."""
 
 
 def to_html(
@@ -57,7 +57,7 @@ def to_html(
     layers: Sequence[int] | str = "all",
     live: bool = False,
 ) -> Path:
-    """Write views as one HTML file that opens anywhere: no kernel, no network; linked views stay linked.
+    """Write views as an HTML file that opens anywhere: no kernel, no network; linked views stay linked.
 
     Small maps are included whole. Matrices that would make the page larger than `budget` are left out,
     largest maps first, with a note in the page; thumbnails and the selected matrices are always included. The
@@ -66,12 +66,12 @@ def to_html(
     texts, the page holds all of them, each unpacked when it is chosen.
 
     Args:
-        views: One view, or several from top to bottom.
+        views: A view, or several from top to bottom.
         path: The file to write; it is replaced once the page is complete.
-        title: Title of the page, as text; by default the first view's title, or what it shows.
-        headings: One heading for each view, as text, with a list of links to them at the top; empty: none.
+        title: Title of the page, as text; by default the first view's title, or its model and text.
+        headings: A heading for each view, as text, with a list of links to them at the top; empty: none.
         budget: Size limit of the page, in bytes.
-        heads: Heads of large maps to include: numbers, "mean", "max"; "all": every one within the budget.
+        heads: Heads of large maps to include: numbers, "mean", "max"; "all": every head within the budget.
         layers: Layers of large maps to include, by number, or "all".
         live: Let small models run in the page, so that the reader types other texts, knocks heads out and
             edits rows of attention without a kernel: GPT-2, Llama and BERT of up to 400,000 parameters,
@@ -84,7 +84,7 @@ def to_html(
         IndexError: No view has such a layer or head; the message names the range.
         ValueError: `heads` or `layers` is a string other than "all", views are empty, the number of
             `headings` differs from that of the views, or with `live` a model or tokenizer cannot run in a
-            page (the message names what is not supported).
+            page (the message names the unsupported part).
         FileNotFoundError: The folder to write into does not exist.
 
     Example:
@@ -109,29 +109,29 @@ def to_html(
             f"path {str(path)!r} is in a folder that does not exist; make {str(target.parent)!r} first."
         )
     script = script_of(listed, live=live)
-    held = pack(listed, choice, budget - len(script), live=live)
-    write_bytes(target, _page(listed, held, title, headings, script).encode())
+    packed = pack(listed, choice, budget - len(script), live=live)
+    write_bytes(target, _page(listed, packed, title, headings, script).encode())
     return target
 
 
 def _page(
-    views: Sequence[View], held: Packed, title: str | None, headings: Sequence[str], script: str
+    views: Sequence[View], packed: Packed, title: str | None, headings: Sequence[str], script: str
 ) -> str:
-    """Return the page of views and of what it holds for them."""
+    """Return the page of views and their packed contents."""
     from attnwidgets._version import __version__
 
     titles = (view.options["title"] for view in views)
     title = title or next(filter(None, titles), "") or _default_title(views)
-    # What a page opens with stands before the script, which draws it while the rest is still being read.
-    opening, rest = ("\n".join(held.elements(first=first)) for first in (True, False))
+    # The elements of the opening stand before the script, which draws them while the rest is being read.
+    opening, rest = ("\n".join(packed.elements(first=first)) for first in (True, False))
     # Only this script may run, and nothing may be loaded: whatever a text contains, it stays text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:"
     )
-    bars = (live["bar"] for live in held.state.get("live", ()))
+    bars = (live["bar"] for live in packed.state.get("live", ()))
     lines = [f'<div class="aw-view" data-live data-model="{bar}"></div>' for bar in bars]
-    places = "\n".join([*lines, _places(held.state["views"], headings)])
+    frames = "\n".join([*lines, _places(packed.state["views"], headings)])
     page = f"""<!doctype html>
 <html lang="en">
 <head>
@@ -145,10 +145,10 @@ def _page(
 <main>
 <h1>{safe_text(title)}</h1>
 <p class="aw-unable">{_UNABLE}</p>
-{places}
-<footer>Standalone page of attnwidgets {__version__}, \0SIZE\0, works offline. {held.note}</footer>
+{frames}
+<footer>Standalone page of attnwidgets {__version__}, \0SIZE\0, works offline. {packed.note}</footer>
 </main>
-<script type="application/json" id="aw-state">{json_text(held.state)}</script>
+<script type="application/json" id="aw-state">{json_text(packed.state)}</script>
 {opening}
 <script type="text/javascript">{script}</script>
 {rest}
@@ -161,17 +161,17 @@ def _page(
 
 def _places(order: Sequence[str], headings: Sequence[str]) -> str:
     """Return the elements that views are drawn into, under their headings, with links to these."""
-    places = [f'<div class="aw-view" data-model="{name}"></div>' for name in order]
+    frames = [f'<div class="aw-view" data-model="{name}"></div>' for name in order]
     if not headings:
-        return "\n".join(places)
-    headed = list(zip(order, map(safe_text, headings), places, strict=True))
+        return "\n".join(frames)
+    headed = list(zip(order, map(safe_text, headings), frames, strict=True))
     links = "\n".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in headed)
-    sections = "\n".join(f'<h2 id="{name}">{heading}</h2>\n{place}' for name, heading, place in headed)
+    sections = "\n".join(f'<h2 id="{name}">{heading}</h2>\n{frame}' for name, heading, frame in headed)
     return f'<nav aria-label="views"><ul>\n{links}\n</ul></nav>\n{sections}'
 
 
 def _default_title(views: Sequence[View]) -> str:
-    """Return what the first view shows, in words."""
+    """Return the model and the text of the first view, in words."""
     header = views[0].store.header
     model, text = header.get("model", ""), header.get("text", "").strip()
     if len(views[0].traces) > 1 and "texts" in views[0].options:

@@ -1,4 +1,4 @@
-"""The other texts of a page's views: for each a view of its own, shown when the text is chosen."""
+"""The other texts of a page's views: a view of each, shown when the text is chosen."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Group:
-    """Views of a page that show the same text, and go to another one together.
+    """Views of a page that show the same text, and go to another text together.
 
     Attributes:
-        shown: Place of the text that the page opens with.
+        shown: Index of the text that the page opens with.
         views: For each of them the views that stand for it, by text; None where it stays as it is.
     """
 
@@ -70,25 +70,25 @@ def other_texts(views: Sequence[View], *, live: bool = False) -> Iterator[list[G
 
 
 def _goes_along(view: View, leader: View) -> bool:
-    texts, wanted = view._texts, leader._texts  # noqa: SLF001
-    if texts is None or wanted is None or texts.base is not wanted.base or texts.trace is not wanted.trace:
+    texts, leading = view._texts, leader._texts  # noqa: SLF001
+    if texts is None or leading is None or texts.base is not leading.base or texts.trace is not leading.trace:
         return False
-    return "texts" not in view.options or texts.traces == wanted.traces
+    return "texts" not in view.options or texts.traces == leading.traces
 
 
-def _of_text(view: View, leader: View, place: int, made: list[View]) -> View | None:
+def _of_text(view: View, leader: View, index: int, made: list[View]) -> View | None:
     """Return a view like another of one of the leader's texts; None if there is none."""
     texts: Any = leader._texts  # noqa: SLF001
     rest, given = options_for_another(view)
     try:
-        other = type(view)(texts.traces[place], *rest, **given)
-    except Exception:  # noqa: BLE001 - what it shows is of the other text alone, so it stays there
+        other = type(view)(texts.traces[index], *rest, **given)
+    except Exception:  # noqa: BLE001 - its options fit only its first text, so it stays there
         return None
     made.append(other)
     if len(other.selection._users) == 1:  # noqa: SLF001 - no other view looks at this text
         carry_over(view.selection, view.store, other.selection, other.store)
     options = dict(other.options) | {"filters": view.options["filters"]}
     if "texts" in view.options:
-        options["texts"] = texts.describe("", place)
+        options["texts"] = texts.describe("", index)
     other.options = options
     return other

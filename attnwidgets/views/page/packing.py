@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.store import TileStore
 
 _OPENING_BYTES = 32_000
-"""Bytes of matrices that are unpacked before the first picture, beyond the one a source opens with."""
+"""Bytes of matrices that are unpacked before the first picture, beyond the opening matrix of a source."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What a page holds for views.
+    """The models and bytes of a page's views.
 
     Attributes:
         state: The `Page` of js/src/host/standalone.ts; its `views` names the models of the given views.
@@ -51,29 +51,29 @@ class Packed:
                 yield f'<script type="application/octet-stream;base64" id="{name}">{blob}</script>'
 
     def described(self) -> dict[str, Any]:
-        """Return this as what JSON can hold."""
+        """Return this as JSON can hold it."""
         return {"state": self.state, "blobs": self.blobs, "first": sorted(self.first)}
 
 
 def pack(
     views: Sequence[View], choice: Choice, budget: int, prefix: str = "", *, live: bool = False
 ) -> Packed:
-    """Return what a page holds for views, after computing the maps that they were given.
+    """Return the models and bytes of views, after computing the maps that they were given.
 
     Args:
-        views: Those with a place in the page, from top to bottom.
+        views: The views of the page, from top to bottom, without those inside others.
         choice: The heads and layers of large maps to include.
         budget: How many bytes it may take, about.
-        prefix: What the names of its models begin with, if a page holds several packs.
+        prefix: Beginning of the names of its models, if a page holds several packs.
         live: Whether the views' models run in the page.
 
     Raises:
         ValueError: With `live`, a model or a tokenizer cannot run in a page.
     """
-    held = list(dict.fromkeys([*views, *(inner for view in views for inner in view.nested())]))
-    with other_texts(held, live=live) as groups:
+    with_inner = list(dict.fromkeys([*views, *(inner for view in views for inner in view.nested())]))
+    with other_texts(with_inner, live=live) as groups:
         others = (other for group in groups for line in group.views for other in line if other is not None)
-        everything = list(dict.fromkeys([*held, *others]))
+        everything = list(dict.fromkeys([*with_inner, *others]))
         for view in everything:
             view.complete(choice.layers)
         return _packed(everything, len(views), groups, budget, choice, prefix, live=live)
@@ -89,7 +89,7 @@ def _packed(
     *,
     live: bool,
 ) -> Packed:
-    """Return what a page holds for the first `count` views; the others stand for them with other texts."""
+    """Return the models and bytes of the first `count` views; the others stand for them with other texts."""
     models, order, stores = _models(views, prefix, count)
     name_of: dict[View | None, str] = dict(zip(views, order, strict=True))
     inside = [name_of[inner] for view in views[:count] for inner in view.nested()]
@@ -127,9 +127,9 @@ def _packed(
         share = (budget - spent) // (len(stores) - len(archives))
         archive = archives[name] = filled(entry, choice, share) if entry["reads"] else Archive()
         blob = blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archive.parts))
-        spent += len(blob) + len(json_text([archive.places, archive.thumbs]))
+        spent += len(blob) + len(json_text([archive.tiles, archive.thumbs]))
     state |= {
-        "archive": {name: archive.places for name, archive in archives.items()},
+        "archive": {name: archive.tiles for name, archive in archives.items()},
         "answers": answers,
         "thumbs": {name: archive.thumbs for name, archive in archives.items()},
     }
@@ -141,7 +141,7 @@ def _note(stores: Mapping[str, Mapping[str, Any]], archives: Iterable[Archive], 
     """Return which matrices, layers and answers a page contains, in words, as HTML."""
     archives = list(archives)
     left_out = sum(archive.left_out for archive in archives)
-    included = sum(len(archive.places) for archive in archives)
+    included = sum(len(archive.tiles) for archive in archives)
     included += sum(len(entry["state"]["header"]["tiles"]) for entry in stores.values())
     missing = sum((archive.not_computed for archive in archives), Counter())  # without those of 0
     note = {0: "", 1: "The one matrix is in it."}.get(included, f"All {included:,} matrices are in it.")
@@ -172,7 +172,7 @@ def _models(
 ) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:
     """Return the models' states by short name, the views' names in order, and the contents of each store.
 
-    The first `count` views have a place on the page; the others are shown inside these, or instead of them.
+    The first `count` views stand on the page; the others are shown inside these, or instead of them.
     """
     from attnwidgets.views.wire.header import Pack, describe, opening_first, opening_matrix
 
@@ -266,13 +266,13 @@ def _selection_state(selection: Any) -> dict[str, Any]:
 
 
 def _sources(views: Sequence[View], store: TileStore) -> list[Source]:
-    """Return only what these views show: the page of an assignment must not contain the solution."""
+    """Return only the sources of these views: the page of an assignment must not contain the solution."""
     shown = (source for view in views if view.store is store for source in view.sources())
     return list({source.id: source for source in shown}.values())
 
 
 def _menu(views: Sequence[View], store: TileStore) -> dict[str, Entry]:
-    """Return what these views offer and the page does not contain, with the reason."""
+    """Return the methods that these views offer and the page does not contain, with the reason."""
     keys = {key for view in views if view.store is store for key in view.options["methods"]}
     return {
         key: replace(entry, refusal=entry.refusal or NEEDS_KERNEL)

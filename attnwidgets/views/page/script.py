@@ -21,8 +21,8 @@ _NO_PARTS = {"attnwidgets", "standalone", _LIVE}
 
 def script_of(views: Iterable[View], *, live: bool = False) -> str:
     """Return the script of a page with these views, which may run models."""
-    held = [inner for view in views for inner in view.nested()]
-    return _script({name for view in held for name in (*view.needs.scripts, *COMMON_PARTS)}, live=live)
+    nested = [inner for view in views for inner in view.nested()]
+    return _script({name for view in nested for name in (*view.needs.scripts, *COMMON_PARTS)}, live=live)
 
 
 def script_of_all() -> str:

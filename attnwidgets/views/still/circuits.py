@@ -1,4 +1,4 @@
-"""What figures and alternative texts of circuits consist of: patching, lenses and claims."""
+"""Figures and alternative texts of circuits: patching, lenses and claims."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROWS = 24  # of a lens; further layers are folded
 
 
 def claim_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a ClaimView shows: the verdict, the head next to its controls, and the texts against it."""
+    """Return the figure of a ClaimView: the verdict, the head next to its controls, the texts against it."""
     del theme
     result, report = view.result(), view._report  # noqa: SLF001 - a part of the view
     first = Words(
@@ -65,7 +65,7 @@ def claim_sheet(view: Any, theme: Theme) -> Sheet:
 
 
 def patching_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a PatchView shows: both texts, the maps with the chosen cells, and the first heads."""
+    """Return the figure of a PatchView: both texts, the maps with the chosen cells, and the first heads."""
     patching = view.patching()
     base = view.options["indexBase"]
     chosen = [tuple(cell) for cell in view.options["cells"]]
@@ -116,9 +116,9 @@ def _site_map(
     else:
         columns = [_word(label) for label in patching.clean_tokens[first:]]
     every = max(1, -(-len(columns) * _LABEL[site == "head"] // 100))
-    place = 3 if site == "head" else 2
+    index = 3 if site == "head" else 2
     outlines = [
-        (cell[1], cell[place] - first) for cell in chosen if cell[0] == site and cell[place] is not None
+        (cell[1], cell[index] - first) for cell in chosen if cell[0] == site and cell[index] is not None
     ]
     layers = range(0, len(values), _EVERY)
     return Map(
@@ -142,13 +142,13 @@ def _word(label: str) -> str:
 
 
 def _beside(maps: list[Part]) -> Part:
-    """Return maps next to each other, all of one width."""
+    """Return maps next to each other, all equally wide."""
     first, *rest = maps
     return Beside(first, _beside(rest), share=1 / len(maps), least=0.5) if rest else first
 
 
 def place_words(cell: RankedCell, patching: Patching, base: int) -> str:
-    """Return a place in words: "23.4", "state 10 at France"."""
+    """Return the name of a patched cell: "23.4", "state 10 at France"."""
     if cell.head is not None:
         return f"{cell.layer + base}{'-' if base else '.'}{cell.head + base}"
     token = "" if cell.token is None else f" at {patching.clean_tokens[cell.token]}"
@@ -156,7 +156,7 @@ def place_words(cell: RankedCell, patching: Patching, base: int) -> str:
 
 
 def patching_words(patching: Patching) -> str:
-    """Return one or two sentences: what is patched into what, and which places carry most."""
+    """Return the direction of patching and the cells with the largest shares, in words."""
     foil = "" if patching.foil is None else f" rather than {patching.foil}"
     way = "clean into corrupt" if patching.direction == "denoise" else "corrupt into clean"
     start = (
@@ -200,7 +200,7 @@ def folded(count: int, ranks: NDArray[np.integer], most: int = _ROWS) -> list[in
 
 
 def lens_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a LensView shows: the most probable tokens in their colours, and the rank of the answer."""
+    """Return the figure of a LensView: the most probable tokens in colour, and the rank of the answer."""
     lens, measure = view._current(), view.options["color"]  # noqa: SLF001 - a part of the view
     base, (row, token) = view.options["indexBase"], view.options["cell"]
     rows = folded(lens.shape[0], lens.rank[:, token])
@@ -227,15 +227,15 @@ def lens_sheet(view: Any, theme: Theme) -> Sheet:
         tall=0.16,
         texts=texts,
     )
-    places = list(range(lens.shape[0]))
+    layers = list(range(lens.shape[0]))
     line = Line(f"{lens.answer} at {lens.tokens[token]}", np.log10(lens.rank[:, token] + 1))
-    chart = Lines([line], places, "layer", "log10 of rank + 1", marked=float(row), tall=1.4)
+    chart = Lines([line], layers, "layer", "log10 of rank + 1", marked=float(row), tall=1.4)
     title = str(view.options["title"]) or lens.title
     return Sheet(title, [table, Scale(colours, norm, names[measure]), chart], lens.warning)
 
 
 def lens_words(lens: Lens, token: int) -> str:
-    """Return one or two sentences: from which layer on the answer is the most probable token."""
+    """Return from which layer on the answer is the most probable token, in words."""
     ranks, last = lens.rank[:, token], lens.shape[0] - 1
     name = lens.tokens[token]
     p = float(lens.probability[last, token])

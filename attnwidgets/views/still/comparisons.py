@@ -1,4 +1,8 @@
-"""What figures of comparisons consist of: strips, lines over layers, flow, scores, and two texts."""
+"""Figures of comparisons: strips, lines over layers, flow, scores, and two texts.
+
+Each takes a view and returns a `Sheet`. Comparisons have no single source, so they read the rows that the
+view compares (`compared.py`, `text_pair.py`) under its selection and filters, as its script does.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ _MOST_OUTCOMES = 7
 
 
 def compare_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return the rows of a CompareView as cells over one axis, and how they agree."""
+    """Return the rows of a CompareView as cells over a shared axis, and how they agree."""
     compared, filters = view._compared, dict(view.options["filters"])  # noqa: SLF001 - a part of the view
     layer = nearest(compared.layers or (0,), view.selection.layer)
     query, unit = compared.pinned(view.selection.pinned), compared.unit
@@ -117,9 +121,9 @@ def words_of_comparison(view: Any) -> str:
     content = [index for index, flag in enumerate(special) if not flag] or range(len(labels))
     parts = []
     for name, vector in zip(compared.names, compared.vectors(layer, query, unit), strict=True):
-        sizes = {place: abs(float(vector[place])) for place in content if np.isfinite(vector[place])}
+        sizes = {index: abs(float(vector[index])) for index in content if np.isfinite(vector[index])}
         if sizes:
-            largest = max(sizes, key=lambda place: sizes[place])
+            largest = max(sizes, key=lambda index: sizes[index])
             parts.append(f"{name} at “{labels[largest]}” ({vector[largest]:.3g})")
     row = compared.query_in(query, unit)
     where = "Largest" if row is None else f"Largest in the row of “{labels[row]}”"
@@ -129,13 +133,13 @@ def words_of_comparison(view: Any) -> str:
 def words_of_profile(view: Any) -> str:
     """Return in a sentence in which layer each line of a LayerProfile is largest."""
     title, lines, _ = _profile_lines(view)
-    places = [layer + view.options["indexBase"] for layer in view._compared.layers]  # noqa: SLF001
+    layers = [layer + view.options["indexBase"] for layer in view._compared.layers]  # noqa: SLF001
     parts = []
     for line in lines:
         values = np.asarray(line.values, dtype=np.float64)
         if np.isfinite(values).any():
             largest = int(np.nanargmax(np.abs(values)))
-            parts.append(f"{line.name} {values[largest]:.3g} in layer {places[largest]}")
+            parts.append(f"{line.name} {values[largest]:.3g} in layer {layers[largest]}")
     return f"{title}, largest: {', '.join(parts)}."
 
 
@@ -144,9 +148,9 @@ def profile_sheet(view: Any, theme: Theme) -> Sheet:
     del theme
     title, lines, y_name = _profile_lines(view)
     compared, base = view._compared, view.options["indexBase"]  # noqa: SLF001
-    places = [layer + base for layer in compared.layers]
+    layers = [layer + base for layer in compared.layers]
     marked = nearest(compared.layers, view.selection.layer) + base if compared.layers else None
-    return Sheet(title, [Lines(lines, places, "layer", y_name, marked=marked)])
+    return Sheet(title, [Lines(lines, layers, "layer", y_name, marked=marked)])
 
 
 def _profile_lines(view: Any) -> tuple[str, list[Line], str]:
@@ -175,7 +179,7 @@ def _profile_lines(view: Any) -> tuple[str, list[Line], str]:
 
 
 def flow_sheet(state: Presentation, theme: Theme) -> Sheet:
-    """Return the tokens by layers of a FlowView, with the edges that carry most; or where one comes from."""
+    """Return the tokens by layers of a FlowView, with the strongest edges, or those to the followed token."""
     del theme
     source, base = state.source, state.options["indexBase"]
     steps = [np.asarray(source.matrix(layer, state.head), dtype=np.float64) for layer in source.layers]
@@ -207,7 +211,7 @@ def flow_sheet(state: Presentation, theme: Theme) -> Sheet:
 
 
 def words_of_flow(state: Presentation) -> str:
-    """Return in a sentence where the followed token of a FlowView comes from, and what its edges carry."""
+    """Return a sentence on where the followed token of a FlowView comes from, by the share of its edges."""
     source = state.source
     if source.coarse or len(source.layers) * source.shape[0] * source.shape[1] > _MOST_CELLS:
         return words_of(state)
@@ -294,17 +298,17 @@ def _named(keys: Any, number: int) -> str:
     return first if keys.columns[number].same else f"{first} − {other}"
 
 
-def _totals(found: Any, values: Any, unit: str) -> str:
-    """Return what the elements hold of the difference, and what none of them holds, in words."""
+def _totals(pair: Any, values: Any, unit: str) -> str:
+    """Return the parts of the difference that elements have and that no element has, in words."""
     total = float(values[2].sum())
-    first, other = (getattr(side, "residual", None) for side in found.sides)
+    first, other = (getattr(side, "residual", None) for side in pair.sides)
     if first is None or other is None:
         return f"{unit}s {total:+.3g}".replace("-", "−")
     rest = float(first - other)
     return f"{unit}s {total:+.3g}, no {unit} {rest:+.3g}, total {total + rest:+.3g}".replace("-", "−")
 
 
-def _title(state: Presentation, first: Any, query: int | None, found: Aligned) -> str:
+def _title(state: Presentation, first: Any, query: int | None, pair: Aligned) -> str:
     name = str(first.provenance.get("title") or first.method).replace("_", " ")
     if isinstance(first, Attributions):
         contrast = f" rather than “{first.foil}”" if first.foil else ""
@@ -315,5 +319,5 @@ def _title(state: Presentation, first: Any, query: int | None, found: Aligned) -
         where += (
             f", head {state.head + base}" if isinstance(state.head, int) else f", {state.head} over heads"
         )
-    read = "" if query is None else f" · the row of “{found.queries.label(query, 0)}”"
+    read = "" if query is None else f" · the row of “{pair.queries.label(query, 0)}”"
     return f"{name}, {where}{read}"

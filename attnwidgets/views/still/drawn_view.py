@@ -1,4 +1,4 @@
-"""What a view looks like without a browser: in words, as a small picture, and as a figure in a file."""
+"""DrawnView: a view without a browser, in words, as a small picture, and as a figure in a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DrawnView(LinkedView):
     to_html: Callable[..., Path]  # of `View`
 
     def describe(self) -> str:
-        """Return one or two sentences on what this view shows, from its numbers: layer, head and filters.
+        """Return this view in one or two sentences, from its numbers: layer, head and filters.
 
         They are those of `Explanation.describe`, and the alternative text of the static picture, of figures
         and for screen readers. No layer is computed for them.
@@ -51,7 +51,7 @@ class DrawnView(LinkedView):
         theme: ThemeName = "light",
         dpi: int = 300,
     ) -> Path:
-        """Write what this view shows now: selected layer, head and pinned cell, with the filters.
+        """Write a figure of this view: the selected layer, head and pinned cell, with the filters.
 
         The figure is the picture with its title and legend, without controls; it needs no browser. Its
         alternative text, `describe()`, is in the file. In an SVG and a PDF text stays text, and no label is
@@ -75,7 +75,7 @@ class DrawnView(LinkedView):
         return save_figure(partial(self.figure, columns, theme), self._names, path, dpi=dpi)
 
     def figure(self, columns: int = 2, theme: str = "light") -> Figure:
-        """Return what this view shows now as a matplotlib figure.
+        """Return this view, at its selection, as a matplotlib figure.
 
         Args:
             columns: How many columns of a page it is wide: 1 (3.3 inches) or 2 (6.9 inches).
@@ -97,12 +97,12 @@ class DrawnView(LinkedView):
         return sheet.figure(columns, colours)
 
     def _still(self, theme: Theme) -> Sheet | None:
-        """Return what a figure of this view consists of; None of a view that draws nothing."""
+        """Return the parts of this view's figure; None of a view that draws nothing."""
         del theme
         return None
 
     def _preview(self, theme: Theme) -> Sheet | None:
-        """Return what the small picture of a display consists of; None if it would take running the model."""
+        """Return the parts of a display's small picture; None if it would take running the model."""
         if self.needs.matrices and self.sources():
             shown = self.presentation
             if shown.layer not in shown.source.ready:

@@ -1,4 +1,4 @@
-"""What figures of SAE features consist of: a text, a table, and the card of one feature."""
+"""Figures of SAE features: a text, a table, and the card of a feature."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _TOKENS = 6
 
 
 def strip_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a FeatureStrip shows: the text coloured by the selected feature, and the features on it."""
+    """Return the figure of a FeatureStrip: the text coloured by the selected feature, and its features."""
     return Sheet(_title(view), [*_text(view, theme), *_table(view), *_card(view, theme)])
 
 
 def table_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a FeatureTable shows: the features that fire most."""
+    """Return the figure of a FeatureTable: the features that fire most."""
     title = str(view.options["title"]) or "features"
     text = _text(view, theme)
     return Sheet(title, [*text, *_table(view)])
 
 
 def panel_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a FeaturePanel shows: the card of the selected feature."""
+    """Return the figure of a FeaturePanel: the card of the selected feature."""
     card = _card(view, theme)
     return Sheet(_title(view), card or [*_text(view, theme), *_table(view)])
 
 
 def _sae(view: Any) -> Any:
-    """Return the SAE that a view shows: the one of the selected layer, or the first."""
+    """Return the SAE that a view shows: the nearest to the selected layer, or the first."""
     saes = view._features.saes  # noqa: SLF001 - a part of the view
     layers = [sae.describe()["layer"] for sae in saes]
-    known = [i for i, layer in enumerate(layers) if isinstance(layer, int)]
-    return saes[min(known, key=lambda i: abs(layers[i] - view.selection.layer))] if known else saes[0]
+    numbered = [i for i, layer in enumerate(layers) if isinstance(layer, int)]
+    return saes[min(numbered, key=lambda i: abs(layers[i] - view.selection.layer))] if numbered else saes[0]
 
 
 def _feature(view: Any) -> int:
@@ -88,13 +88,13 @@ def _table(view: Any) -> list[Part]:
         columns = {"largest activation": [float(item.activation) for item in fired]}
     else:
         stats = sae.stats
-        places = {feature: i for i, feature in enumerate(stats.features)}
+        rows = {feature: i for i, feature in enumerate(stats.features)}
         tokens = stats.strongest_tokens()
-        chosen = [feature for feature in sae.ranked() if feature in places][:_LISTED]
+        chosen = [feature for feature in sae.ranked() if feature in rows][:_LISTED]
         columns = {
-            "density": [float(stats.density[places[feature]]) for feature in chosen],
+            "density": [float(stats.density[rows[feature]]) for feature in chosen],
             "largest activation": [float(stats.maxima[feature]) for feature in chosen],
-            "fires most on": [tokens[places[feature]] for feature in chosen],
+            "fires most on": [tokens[rows[feature]] for feature in chosen],
         }
     if not chosen:
         return [Words("no feature fires")]
@@ -105,7 +105,7 @@ def _table(view: Any) -> list[Part]:
 
 
 def _card(view: Any, theme: Theme) -> list[Part]:
-    """Return what is known about the selected feature over a corpus; nothing without statistics."""
+    """Return the statistics of the selected feature over a corpus; [] without statistics."""
     sae, number = _sae(view), _feature(view)
     if sae.stats is None or number not in set(sae.stats.features):
         return []

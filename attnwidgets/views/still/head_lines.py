@@ -42,12 +42,12 @@ class HeadLines:
         values: [head, query, key]; NaN without a line.
         query_labels: Names of the rows.
         key_labels: Names of the columns.
-        heads: Place in the layer (which gives the colour) and name of every head; empty: heads have no names.
+        heads: Index in the layer (which gives the colour) and name of every head; empty: heads have no names.
         look: "query" or "key", and the token all of whose lines are drawn, with bars behind the other side's
             tokens; None: only the `LINES` strongest lines of every query.
-        unit: What rows and columns are: "token".
+        unit: Unit of rows and columns: "token".
         colour: Colour of a single head.
-        apart: What every query gives to the special tokens that stand apart [query]; empty: there are none.
+        apart: Share of every query for special tokens that stand apart [query]; empty: there are none.
         signs: Colours of negative and positive values, instead of those of heads.
         scale: Scale of line strengths and bar heights: "linear", "sqrt" or "log".
         top: The value of the strongest line.

@@ -1,4 +1,9 @@
-"""What figures of matrices and texts consist of: the layer, head, pinned cell and filters shown now."""
+"""Figures of matrices and texts: the layer, head, pinned cell and filters that a view shows now.
+
+A function `..._sheet` takes the `Presentation` of a view, which names its source, layer, head and pinned
+cell, and returns the `Sheet` that `figures/` draws. Views share the functions of parts: an Explorer consists
+of predictions, a text, a map and the largest values of a row.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +40,8 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.floating]
 
-_STACKED = 3  # up to so many targets each have a strip; of more, one is chosen
-_LABELLED = 40  # cells of the strip of what is forgotten, up to which each has its name
+_STACKED = 3  # up to so many targets each have a strip; of more, the chosen target has
+_LABELLED = 40  # cells of the strip of forgetting, up to which each has its name
 _TICKS = 10  # numbers along a side of a map too large for names
 _NAMED = 3  # special tokens named next to a map
 _LARGEST = 8  # values of a row that are listed
@@ -90,7 +95,7 @@ def matrix_map(state: Presentation, theme: Theme, outlines: Sequence[tuple[int, 
 
 
 def _hatched(state: Presentation) -> list[Part]:
-    """Return what a hatched column and cells without a colour are, where a map has them."""
+    """Return the legend of a hatched column and of cells without a colour, where a map has them."""
     words = []
     if state.source.to_sink(state.layer, state.head) is not None:
         words.append(f"hatched, from 0 to 1: share to {SINK_NAME}")
@@ -128,12 +133,12 @@ def _pooled_map(state: Presentation, theme: Theme) -> list[Part]:
 
 
 def _meaning(state: Presentation) -> list[Part]:
-    """Return what a value of the map is, in a paragraph, in a block that mixes tokens without attention."""
+    """Return a paragraph on the values of the map, in a block that mixes tokens without attention."""
     return [Words(state.value_words)] if state.value_words else []
 
 
 def _shares_apart(state: Presentation, rows: Float, columns: NDArray[np.intp]) -> tuple[list[float], str]:
-    """Return the share of each row that stands apart from the map, and what stands there; else nothing."""
+    """Return the share of each row that stands apart from the map, and its name; else nothing."""
     outside = np.setdiff1d(np.arange(rows.shape[1]), columns)
     if not len(outside):
         return [], ""
@@ -165,8 +170,8 @@ def grid_sheet(state: Presentation, theme: Theme) -> Sheet:
     explanation: Any = in_unit(source.explanation, source.unit) or source.explanation
     if source.on_demand:
         explanation = explanation.select(layer=list(source.ready))
-    kept = None if state.filters.get("special") == "show" else source.content
-    atlas = atlas_of(explanation, common=state.filters.get("extent") == "all", kept=kept)
+    content = None if state.filters.get("special") == "show" else source.content
+    atlas = atlas_of(explanation, common=state.filters.get("extent") == "all", kept=content)
     colours, norm = map_colours(state.filters, theme, atlas.values, signed=source.signed, top=1.0)
     heads = explanation.heads
     columns = [] if heads is None else [str(n + base) for n in heads[: len(atlas.columns)]]
@@ -187,10 +192,10 @@ def grid_sheet(state: Presentation, theme: Theme) -> Sheet:
 
 
 def text_parts(state: Presentation, theme: Theme, least: float = 0.0) -> list[Part]:
-    """Return the text that is shown, with its legend: targets, the pinned row, or what each one receives.
+    """Return the text that is shown, with its legend: targets, the pinned row, or the means of columns.
 
     Args:
-        state: What is shown.
+        state: The source, layer, head and pinned cell of the view.
         theme: Colours of the page.
         least: The smallest end of the scale: the largest value of a picture with the same scale.
     """
@@ -223,7 +228,7 @@ def text_parts(state: Presentation, theme: Theme, least: float = 0.0) -> list[Pa
         hatched = [i for i, unsettled in enumerate(ranks["unsettled"]) if unsettled]
     marks = [mark for mark in options["marks"] if isinstance(mark, int)]
     colours, norm = strip_colours(filters, theme, values, signed=source.signed, top=top)
-    outlined = marks if explained is not None else [*marks, *_own(state)]
+    outlined = marks if explained is not None else [*marks, *_pinned_key(state)]
     parts: list[Part] = [
         Text(
             values,
@@ -249,11 +254,11 @@ def text_parts(state: Presentation, theme: Theme, least: float = 0.0) -> list[Pa
 
 
 def _forgetting_rows(state: Presentation, theme: Theme) -> list[Part]:
-    """Return the strip of what the shown block forgets at each element: the darker, the more."""
+    """Return the strip of the shares that the shown block forgets at each element: the darker, the more."""
     if not state.forgotten:
         return []
     keys = state.labels[1]
-    # What is forgotten at a step is what its decay does not leave.
+    # A decay is the share that stays, so 1 - decay is forgotten.
     rows = np.stack([1 - row if name == "decay" else row for name, row in state.forgotten.items()])
     looks = [map_colours({}, theme, row, signed=False, top=max(peak(row), LEAST_FORGOTTEN)) for row in rows]
     part = Map(
@@ -269,8 +274,8 @@ def _forgetting_rows(state: Presentation, theme: Theme) -> list[Part]:
     return [part, Words(f"{words} In each row, the darker the more is forgotten.")]
 
 
-def _own(state: Presentation) -> list[int]:
-    """Return the pinned token's place among the keys, if queries and keys are the same tokens."""
+def _pinned_key(state: Presentation) -> list[int]:
+    """Return the pinned token's index among the keys, if queries and keys are the same tokens."""
     queries, keys = state.labels
     return [state.row] if state.row >= 0 and not state.source.of_targets and queries == keys else []
 
@@ -292,9 +297,9 @@ def lines_sheet(state: Presentation, theme: Theme) -> Sheet:
     else:
         values = source.layer(state.layer)
         numbers = (source.heads or ())[: len(values)]
-        places = [i for i, number in enumerate(numbers) if number in chosen]
-        values = values[places]
-        heads = [(position, str(numbers[position] + base)) for position in places]
+        positions = [i for i, number in enumerate(numbers) if number in chosen]
+        values = values[positions]
+        heads = [(position, str(numbers[position] + base)) for position in positions]
     lines = np.stack([state.filtered(matrix) for matrix in values]) if len(values) else values.astype(float)
     between = state.options.get("between") or "all"
     if between != "all":
@@ -333,16 +338,16 @@ def lines_sheet(state: Presentation, theme: Theme) -> Sheet:
 
 
 def layers_sheet(state: Presentation, theme: Theme) -> Sheet:
-    """Return what a RelevanceMap shows: the text, and one row in every layer."""
+    """Return the figure of a RelevanceMap: the text, and a row for every layer."""
     return Sheet(state.title(), _text_and_layers(state, theme))
 
 
 def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
-    """Return the text, and one row in every layer that is computed, with the same scale."""
+    """Return the text, and a row for every layer that is computed, with the same scale."""
     source = state.source
     if source.attributions:
-        wanted = (by_layer(source.method), source.unit, source.stack)
-        layers_of = [each for each in state.sources if (each.method, each.unit, each.stack) == wanted]
+        layered = (by_layer(source.method), source.unit, source.stack)
+        layers_of = [each for each in state.sources if (each.method, each.unit, each.stack) == layered]
         if not layers_of:
             return text_parts(state, theme)
         source = layers_of[0]
@@ -412,7 +417,7 @@ def _layer_words(source: Source, layer: int, base: int) -> str:
 
 
 def explorer_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what an Explorer shows: predictions in a line, the text, the map, and the largest of its row."""
+    """Return the figure of an Explorer: predictions, the text, the map, and the largest values of a row."""
     state = view.presentation
     parts = chips_of(view)
     if state.source.attributions:
@@ -440,8 +445,8 @@ def preview_sheet(state: Presentation, theme: Theme) -> Sheet | None:
 def _row_bars(state: Presentation) -> Bars:
     queries, keys = state.labels
     values, apart = state.shown_row(), state.apart()[1]
-    known = np.where(apart, -1.0, np.nan_to_num(np.abs(values), nan=-1.0))
-    order = [int(i) for i in np.argsort(-known, kind="stable")[:_LARGEST] if known[i] >= 0]
+    sizes = np.where(apart, -1.0, np.nan_to_num(np.abs(values), nan=-1.0))
+    order = [int(i) for i in np.argsort(-sizes, kind="stable")[:_LARGEST] if sizes[i] >= 0]
     bars = [
         Bar(keys[i], float(values[i]), bold=state.pinned is not None and i == state.pinned[1]) for i in order
     ]

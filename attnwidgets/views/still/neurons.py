@@ -1,4 +1,4 @@
-"""What the figure of a NeuronView consists of: query and key and their products, or a chain, and the row."""
+"""The figure of a NeuronView: query and key and their products, or a chain, and the row."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def neuron_words(view: Any) -> str:
 
 
 def product_of(row: AttentionRow, key: int) -> tuple[Float, str]:
-    """Return the numbers whose sum is the score of a key [dim], and what that sum is called."""
+    """Return the numbers whose sum is the score of a key [dim], and the formula of the sum."""
     if row.additive is None:
         return row.query * row.keys[key], "q · k"
     return row.additive * np.tanh(row.query + row.keys[key]), "v · tanh(q + k)"

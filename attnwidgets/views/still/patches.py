@@ -1,4 +1,4 @@
-"""What a view of a picture shows without a browser: in words, as a small picture, and as a figure."""
+"""A view of a picture without a browser: in words, as a small picture, and as a figure."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.palettes import Ramp, Span
     from attnwidgets.figures.sheet import Sheet
-    from attnwidgets.views.media.handlers import Places
+    from attnwidgets.views.media.handlers import PatchAxis
     from attnwidgets.views.presentation import Presentation
     from attnwidgets.views.wire.sources import Source
 
     Floats = NDArray[np.float32]
 
 _NAMED = 4  # class and register tokens whose share is reported
-_PLAIN = 128  # grey beneath a map whose picture is not known
+_PLAIN = 128  # grey beneath a map without a picture
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a view of a picture shows.
+    """The values that a view of a picture shows.
 
     Attributes:
         state: Its source, layer and head.
-        side: "query": what the element reads; "key": who reads it.
-        index: The element.
-        places: The elements whose values these are.
+        side: "query": the values are those that `index` reads; "key": those with which it is read.
+        index: The chosen element.
+        axis: The elements whose values these are.
         values: Of the layer, [head or target, element].
-        head: Which of them is shown; None: their mean or largest.
-        title: Its name.
+        head: Index of the shown head or target in `values`; None: their mean or largest.
+        title: Name of the map.
     """
 
     state: Presentation
     side: str
     index: int
-    places: Places
+    axis: PatchAxis
     values: Floats
     head: int | None
     title: str
@@ -56,26 +56,26 @@ class Shown:
 
     def map(self, row: Floats) -> Floats:
         """Return the values of patches [row, column]."""
-        return np.asarray(row[list(self.places.patches)].reshape(self.places.grid))
+        return np.asarray(row[list(self.axis.patches)].reshape(self.axis.grid))
 
     @property
     def verb(self) -> str:
-        """Who reads what, before the element's name or after it."""
+        """The verb between the chosen element and the others."""
         return "reads" if self.side == "query" else "is read by"
 
 
 def shown_of(view: Any) -> Shown:
-    """Return what a view shows; of a method that is computed layer by layer, the nearest layer there is."""
+    """Return the shown values; of a method that is computed layer by layer, the nearest computed layer."""
     state = view.presentation
     source = state.source if sides_of(state.source)[1].patches else shown_sources(view)[0]
     side, index = element_of(view, source)
     query, key = sides_of(source)
-    places = key if side == "query" else query
-    if not places.patches:  # words that read a patch: the picture shows what the first of them reads
-        side, index, places = "query", 0, key
+    axis = key if side == "query" else query
+    if not axis.patches:  # words that read a patch: the picture shows the row of the first word
+        side, index, axis = "query", 0, key
     ready = list(source.ready)
     layer = min(ready, key=lambda number: abs(number - state.layer)) if ready else None
-    values = np.zeros((1, len(places.labels)), np.float32)
+    values = np.zeros((1, len(axis.labels)), np.float32)
     if layer is not None:
         values = values_of(source, side, index)[ready.index(layer)]
     head = _head(source, state, len(values))
@@ -86,7 +86,7 @@ def shown_of(view: Any) -> Shown:
         words += [f"layer {state.layer + base}"] * (layer is not None)
         words += [f"head {int(state.head) + base}"] if isinstance(state.head, int) and source.heads else []
     who = "" if source.of_targets else f": {name} {'reads' if side == 'query' else 'is read by'}"
-    return Shown(state, side, index, places, values, head, ", ".join(words) + who)
+    return Shown(state, side, index, axis, values, head, ", ".join(words) + who)
 
 
 def _head(source: Source, state: Presentation, count: int) -> int | None:
@@ -99,33 +99,33 @@ def _head(source: Source, state: Presentation, count: int) -> int | None:
 
 
 def words_of_picture(view: Any) -> str:
-    """Return one or two sentences on the map over the picture: its shares, and its strongest patch."""
+    """Return a sentence on the map over the picture: its shares, and its strongest patch."""
     shown = shown_of(view)
-    places, row = shown.places, shown.row
+    axis, row = shown.axis, shown.row
     source = shown.state.source
-    patches = row[list(places.patches)]
+    patches = row[list(axis.patches)]
     if not len(patches):
         return f"{shown.title}."
     best = int(np.nanargmax(np.abs(patches)))
-    count = f"{places.grid[0]} × {places.grid[1]} patches"
-    strongest = f"the strongest is {places.name(places.patches[best])}, {patches[best]:.3g}"
+    count = f"{axis.grid[0]} × {axis.grid[1]} patches"
+    strongest = f"the strongest is {axis.name(axis.patches[best])}, {patches[best]:.3g}"
     if source.signed or not source.stochastic or shown.side == "key":
         return f"{shown.title}: {count}; {strongest}."
-    names = {other: places.labels[other] for other in places.others[:_NAMED]} | {shown.index: "itself"}
-    others = [f"{float(row[other]):.1%} to {names[other]}" for other in places.others[:_NAMED]]
+    names = {element: axis.labels[element] for element in axis.others[:_NAMED]} | {shown.index: "itself"}
+    others = [f"{float(row[element]):.1%} to {names[element]}" for element in axis.others[:_NAMED]]
     shares = ", ".join([*others, f"{float(np.nansum(patches)):.1%} to {count}"])
     return f"{shown.title.removesuffix('reads')}gives {shares}; {strongest}."
 
 
 def pixels_of(view: Any) -> NDArray[np.uint8]:
-    """Return the picture as the model saw it, [row, column, channel]; grey if it is not known."""
+    """Return the picture as the model saw it, [row, column, channel]; grey without a picture."""
     trace: Any = view.pictured
     picture = None if trace is None else trace.picture
     if picture is not None and picture.seen is not None:
         return np.asarray(picture.seen)
     if picture is not None and picture.given is not None:
         return np.asarray(picture.given)
-    rows, columns = shown_of(view).places.grid
+    rows, columns = shown_of(view).axis.grid
     return np.full((16 * rows, 16 * columns, 3), _PLAIN, np.uint8)
 
 
@@ -144,7 +144,7 @@ def picture_sheet(view: Any) -> Sheet:
     name = "" if source.of_targets else "share" if source.stochastic else "weight"
     left = Stack([large, Scale(colours, norm, name)])
     words = _shares(shown)
-    if len(shown.values) < 2:  # noqa: PLR2004 - one map has no neighbour
+    if len(shown.values) < 2:  # noqa: PLR2004 - a single map has no neighbour
         return Sheet(shown.title, [left], words)
     maps = [shown.map(row) for row in shown.values]
     norms = [_colours(view, item, signed=source.signed)[1] for item in maps]
@@ -165,22 +165,22 @@ def _names(view: Any, source: Source) -> list[str]:
 
 
 def _marks(shown: Shown) -> list[tuple[int, int]]:
-    """Return the chosen element, and the pinned one that it is read with, if they are patches."""
-    wanted = [] if shown.state.source.of_targets else [shown.index]
+    """Return the cells of the chosen element and of the pinned key, if they are patches."""
+    elements = [] if shown.state.source.of_targets else [shown.index]
     pinned = shown.state.pinned
-    wanted += [pinned[1]] if pinned is not None and min(pinned) >= 0 else []
-    cells = {element: cell for cell, element in enumerate(shown.places.patches)}
-    return [divmod(cells[place], shown.places.grid[1]) for place in wanted if place in cells]
+    elements += [pinned[1]] if pinned is not None and min(pinned) >= 0 else []
+    cells = {element: cell for cell, element in enumerate(shown.axis.patches)}
+    return [divmod(cells[element], shown.axis.grid[1]) for element in elements if element in cells]
 
 
 def _shares(shown: Shown) -> str:
     """Return the words next to the picture."""
-    row, places, source = shown.row, shown.places, shown.state.source
+    row, axis, source = shown.row, shown.axis, shown.state.source
     if source.of_targets:
-        total = float(np.nansum(row[list(places.patches)]))
-        return f"sum over {len(places.patches)} patches {total:.3g}"
-    others = [f"{places.labels[other]} {float(row[other]):.3f}" for other in places.others[:_NAMED]]
-    patches = f"{len(places.patches)} patches {float(np.nansum(row[list(places.patches)])):.3f}"
+        total = float(np.nansum(row[list(axis.patches)]))
+        return f"sum over {len(axis.patches)} patches {total:.3g}"
+    others = [f"{axis.labels[element]} {float(row[element]):.3f}" for element in axis.others[:_NAMED]]
+    patches = f"{len(axis.patches)} patches {float(np.nansum(row[list(axis.patches)])):.3f}"
     return " · ".join([*others, patches])
 
 

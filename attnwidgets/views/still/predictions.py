@@ -1,4 +1,4 @@
-"""What figures of predictions consist of: outcomes, before and after a change or a removal."""
+"""Figures of predictions: outcomes, before and after a change or a removal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEUTRAL = 1.0  # temperature
 
 
 def probabilities_of(trace: Trace) -> tuple[str, list[tuple[int, str, float]]]:
-    """Return what is predicted, and number, name and probability of its outcomes, the largest first."""
+    """Return the name of the prediction, and (number, name, probability) of its outcomes, largest first."""
     from attnwidgets.tracing.predictions import TEMPERATURES, outcomes
 
     top = outcomes(trace)
@@ -99,7 +99,7 @@ def words_of_predictions(view: Any) -> str:
 
 
 def predictions_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a Predictions view shows: outcomes, and the surprisal of the text."""
+    """Return the figure of a Predictions view: outcomes, and the surprisal of the text."""
     title = str(view.options["title"]) or "predictions"
     trace = _predicting(view)
     if trace is None:
@@ -110,11 +110,11 @@ def predictions_sheet(view: Any, theme: Theme) -> Sheet:
 
 
 def _surprisal(view: View, theme: Theme) -> list[Part]:
-    """Return the text coloured by surprisal, if tokens were predicted one after the other."""
-    known = [answer for topic, _, answer in view.requests.for_page() if topic == "surprisal"]
-    if not known:
+    """Return the text coloured by surprisal, if the model predicted it token by token."""
+    answers = [answer for topic, _, answer in view.requests.for_page() if topic == "surprisal"]
+    if not answers:
         return []
-    meta, (data,) = known[0]()
+    meta, (data,) = answers[0]()
     bits = np.frombuffer(data, "<f4").astype(np.float64)
     colours, norm = strip_colours({}, theme, bits, signed=False)
     return [
@@ -125,7 +125,7 @@ def _surprisal(view: View, theme: Theme) -> list[Part]:
 
 
 def interventions_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what an InterventionView shows: the active interventions, and predictions before and after."""
+    """Return the figure of an InterventionView: active interventions, and predictions before and after."""
     del theme
     title = str(view.options["title"]) or "interventions"
     trace = view._intervened.trace  # noqa: SLF001 - a part of the view
@@ -138,7 +138,7 @@ def interventions_sheet(view: Any, theme: Theme) -> Sheet:
 
 
 def _change(view: Any) -> list[Part]:
-    """Return the active interventions, and what is predicted before and after."""
+    """Return the active interventions, and the predictions before and after."""
     specs = [dict(spec) for spec in view.selection.interventions]
     made = view.interventions()
     meta, _ = view._changed(specs)  # noqa: SLF001 - as its browser side asks
@@ -154,7 +154,7 @@ def _change(view: Any) -> list[Part]:
 
 
 def words_of_removal(view: Any) -> str:
-    """Return in a sentence what removing the first elements changes; "" where it takes long to compute."""
+    """Return a sentence on the effect of removing the first elements; "" where it takes long to compute."""
     args = next(view._removals._opening("removal"), None)  # noqa: SLF001 - a part of the view
     if args is None:
         return ""
@@ -173,20 +173,20 @@ def words_of_removal(view: Any) -> str:
 
 
 def removal_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a RemovalView shows: the curves of removing and of keeping, and the order of removal."""
+    """Return the figure of a RemovalView: the curves of removing and of keeping, and the order of removal."""
     answers = {
         topic: answer
         for topic, _, answer in reversed([*view.requests.for_page()])
         if topic.startswith("removal")
     }
-    meta, (kept, _, _, values) = answers["removal"]()
+    meta, (curve_data, _, _, values) = answers["removal"]()
     basis, lines = answers["removal_baselines"]()
     steps, count = meta["steps"], len(meta["steps"])
 
     def rows(data: bytes) -> NDArray[np.float64]:
         return np.frombuffer(data, "<f8").reshape(2, -1)
 
-    curves = rows(kept)
+    curves = rows(curve_data)
     mean, low, high, single = (rows(data) for data in lines)
     score = "probability" if meta["score"] == "probability" else "score"
     parts: list[Part] = []
@@ -211,7 +211,7 @@ def removal_sheet(view: Any, theme: Theme) -> Sheet:
 
 
 def steer_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a SteerView shows at its slider's start: what the model does before and after."""
+    """Return the figure of a SteerView at its slider's start: the predictions before and after."""
     del theme
     feature = view._opening_feature()  # noqa: SLF001 - as its browser side asks
     kind = next(iter(view.options["kinds"]), "")

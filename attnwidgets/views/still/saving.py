@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FORMATS = (".svg", ".pdf", ".png")
 _LONGEST = 4000  # characters of the alternative text
-# In an SVG and a PDF text stays text. Without a salt, two files of one picture would differ.
+# In an SVG and a PDF text stays text. Without a salt, two files of the same picture would differ.
 _SETTINGS: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
@@ -65,7 +65,7 @@ def figure_bytes(
         draw: Returns the figure.
         names: Returns its title and its alternative text.
         suffix: One of `FORMATS`.
-        name: What an error begins with.
+        name: Beginning of an error message.
         dpi: Dots per inch of a PNG.
 
     Raises:
@@ -75,7 +75,7 @@ def figure_bytes(
         near = suggest(suffix, FORMATS)
         raise ValueError(f"{name}: the name must end in {', '.join(FORMATS)}.{near}")
     buffer = io.BytesIO()
-    # A reader's own settings neither change nor decide anything.
+    # Figures do not depend on the reader's settings of matplotlib, which stay as they are.
     plain: dict[Any, Any] = {
         key: value for key, value in rcParamsDefault.items() if key in rcParams and key != "backend"
     }

@@ -1,4 +1,4 @@
-"""What the figure of an AudioView consists of."""
+"""The figure of an AudioView."""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ def audio_sheet(view: Any, theme: Theme) -> Sheet:
     title = str(view.options["title"]) or label + view._layer_and_head(name)  # noqa: SLF001
     window = maps.frames.times[-1][1]
     note = f"{seconds:.2f} s of the {window:g} s window hold sound; the rest is padding, not drawn"
-    return Sheet(title, [drawn, Scale(colours, norm, heard.what)], note if window > seconds + 1 else "")
+    return Sheet(title, [drawn, Scale(colours, norm, heard.measure)], note if window > seconds + 1 else "")

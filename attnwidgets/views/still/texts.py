@@ -1,4 +1,4 @@
-"""What figures of texts consist of: sentences with arcs, and words coloured by influence."""
+"""Figures of texts: sentences with arcs, and words coloured by influence."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _MOST_TEXTS = 4  # training texts of each kind
 
 @dataclass(frozen=True)
 class _Shown:
-    """What a SentenceView shows.
+    """The sentences and arcs that a SentenceView shows.
 
     Attributes:
         state: Its source, layer and head.
-        title: Its title, with the place if there are several.
+        title: Its title, with layer and head if there are several.
         labels: The sentences.
         numbers: Their numbers.
         links: All dependences, the strongest first.
         drawn: Those that are drawn.
-        chosen: Place of the chosen sentence; -1 where there are fewer than two.
+        chosen: Index of the chosen sentence; -1 where there are fewer than two.
     """
 
     state: Presentation
@@ -89,7 +89,7 @@ def _shown(state: Presentation) -> _Shown:
 
 
 def sentence_sheet(state: Presentation, theme: Theme) -> Sheet:
-    """Return what a SentenceView shows: the text with its arcs, and both lists of the chosen sentence."""
+    """Return the figure of a SentenceView: the text with its arcs, and both lists of the chosen sentence."""
     shown = _shown(state)
     source, top, chosen = shown.state.source, shown.top, shown.chosen
     if chosen < 0:
@@ -110,7 +110,8 @@ def sentence_sheet(state: Presentation, theme: Theme) -> Sheet:
     }
     for words, result in lists.items():
         bars = [
-            Bar(f"{shown.numbers[place]} {shown.labels[place]}", value) for place, value in result[:_LISTED]
+            Bar(f"{shown.numbers[number]} {shown.labels[number]}", value)
+            for number, value in result[:_LISTED]
         ]
         if bars:
             parts.append(Bars(bars, top=top, title=words))
@@ -120,20 +121,26 @@ def sentence_sheet(state: Presentation, theme: Theme) -> Sheet:
 
 
 def sentence_words(state: Presentation) -> str:
-    """Return one or two sentences: what the chosen sentence depends on, and the strongest arcs of all."""
+    """Return the strongest dependences of the chosen sentence, and the strongest of all, in words."""
     shown = _shown(state)
     title, chosen = title_of(shown.title), shown.chosen
     if chosen < 0:
         return f"{title}. {_NOTHING.format(shown.state.source.unit)}"
     name = f"“{printable(shown.labels[chosen], _LONGEST)}”"
-    own = [f"{shown.numbers[key]} ({value:.2f})" for query, key, value in shown.links if query == chosen]
-    first = f"{name} depends most on {', '.join(own[:_NAMED])}" if own else f"{name} depends on no other"
+    dependences = [
+        f"{shown.numbers[key]} ({value:.2f})" for query, key, value in shown.links if query == chosen
+    ]
+    first = (
+        f"{name} depends most on {', '.join(dependences[:_NAMED])}"
+        if dependences
+        else f"{name} depends on no other"
+    )
     best = [f"{shown.numbers[q]} on {shown.numbers[k]} ({value:.2f})" for q, k, value in shown.links[:_NAMED]]
     return f"{title}: {first}. Strongest of all: {', '.join(best) or 'none'}."
 
 
 def _opening(drawn: list[Link], last: int) -> int:
-    """Return the last sentence; if it has no arc, the one with the strongest."""
+    """Return the last sentence; if it has no arc, the sentence with the strongest."""
     return last if not drawn or any(last in link[:2] for link in drawn) else drawn[0][0]
 
 
@@ -145,8 +152,8 @@ def links_of(matrix: Float, distance: int, special: NDArray[np.bool_]) -> list[L
         distance: Sentences nearer to each other are left out.
         special: Sentences that are left out [sentence].
     """
-    places = np.arange(len(matrix))
-    near = np.abs(places[:, None] - places[None]) < distance
+    numbers = np.arange(len(matrix))
+    near = np.abs(numbers[:, None] - numbers[None]) < distance
     values = np.where(near | special[:, None] | special[None] | ~np.isfinite(matrix), 0.0, matrix)
     result = [(int(query), int(key), float(values[query, key])) for query, key in np.argwhere(values)]
     return sorted(result, key=lambda link: -abs(link[2]))
@@ -159,7 +166,7 @@ def coloured_sheet(shown: Influence, test: int, words: Mapping[str, Any], note: 
         shown: The influence.
         test: Number of the test.
         words: The colours of its words and of those of the training texts (`Coloured`).
-        note: What the colours are.
+        note: The meaning of the colours.
         theme: Colours of the page.
     """
 

@@ -1,4 +1,4 @@
-"""What the figure of a WhyView consists of: the sentence, both lists, and what removals do."""
+"""The figure of a WhyView: the sentence, both lists, and the effects of removals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def why_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return what a WhyView shows: the sentence, both lists, their sum, and attention without parts."""
+    """Return the figure of a WhyView: the sentence, both lists, their sum, and attention without parts."""
     del theme
     shown = view.shown()
     why, base = shown.why, view.options["indexBase"]
@@ -45,7 +45,7 @@ def why_sheet(view: Any, theme: Theme) -> Sheet:
 
 
 def why_words(shown: ShownWhy, others: ShownOthers | None = None) -> str:
-    """Return what a WhyView shows in sentences."""
+    """Return a WhyView in sentences: the weight, its parts, their sums, and removals."""
     why, (query, key) = shown.why, shown.words
     said = "".join(piece for piece, _ in shown.said())
     head = f"{query} looks at {key} with {why.attention:.3g} in head {why.layer}.{why.head}."

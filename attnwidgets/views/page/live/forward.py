@@ -32,7 +32,7 @@ _ROUNDING = 1e-6
 def forward(layout: Layout, ids: Sequence[int]) -> tuple[Floats, Floats]:
     """Return the last states [token, width] and the logits [row, outcome] of a text.
 
-    A model without a head has no logits [0, 0]; one that reads a single token has one row.
+    A model without a head has no logits [0, 0]; a model that reads a single token has one row.
 
     Args:
         layout: The model.
@@ -47,32 +47,34 @@ def forward(layout: Layout, ids: Sequence[int]) -> tuple[Floats, Floats]:
     if "start" in weights:
         x = _normed(x, shape, weights, "start")
     for number in range(layout.layers):
-        own = {
+        layer_weights = {
             name.partition(".")[2]: values
             for name, values in weights.items()
             if name.startswith(f"{number}.")
         }
-        x = _block(x, shape, own, shape["scales"][number])
+        x = _block(x, shape, layer_weights, shape["scales"][number])
     states = _normed(x, shape, weights, "end") if "end" in weights else x
     return states, _outcomes(states, shape, weights, ids)
 
 
-def _block(x: Floats, shape: Mapping[str, Any], own: Mapping[str, Floats], scale: float) -> Floats:
+def _block(x: Floats, shape: Mapping[str, Any], layer_weights: Mapping[str, Floats], scale: float) -> Floats:
     after = shape["after"]
-    x = x + _attention(x if after else _normed(x, shape, own, "n1"), shape, own, scale)
+    x = x + _attention(x if after else _normed(x, shape, layer_weights, "n1"), shape, layer_weights, scale)
     if after:
-        x = _normed(x, shape, own, "n1")
-    seen = x if after else _normed(x, shape, own, "n2")
+        x = _normed(x, shape, layer_weights, "n1")
+    seen = x if after else _normed(x, shape, layer_weights, "n2")
     act = _ACTIVATIONS[shape["activation"]]
-    inner = _linear(seen, own, "up")
-    inner = inner * act(_linear(seen, own, "gate")) if "gate" in own else act(inner)
-    x = x + _linear(inner, own, "down")
-    return _normed(x, shape, own, "n2") if after else x
+    inner = _linear(seen, layer_weights, "up")
+    inner = inner * act(_linear(seen, layer_weights, "gate")) if "gate" in layer_weights else act(inner)
+    x = x + _linear(inner, layer_weights, "down")
+    return _normed(x, shape, layer_weights, "n2") if after else x
 
 
-def _attention(seen: Floats, shape: Mapping[str, Any], own: Mapping[str, Floats], scale: float) -> Floats:
+def _attention(
+    seen: Floats, shape: Mapping[str, Any], layer_weights: Mapping[str, Floats], scale: float
+) -> Floats:
     n, size = len(seen), shape["size"]
-    q, k, v = (_linear(seen, own, name).reshape(n, -1, size).swapaxes(0, 1) for name in "qkv")
+    q, k, v = (_linear(seen, layer_weights, name).reshape(n, -1, size).swapaxes(0, 1) for name in "qkv")
     if shape["rotary"]:
         q, k = (_rotated(states, shape["rotary"]) for states in (q, k))
     repeats = shape["heads"] // shape["sources"]
@@ -82,7 +84,7 @@ def _attention(seen: Floats, shape: Mapping[str, Any], own: Mapping[str, Floats]
         scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     mixed = (weights / weights.sum(-1, keepdims=True)) @ v
-    return _linear(mixed.swapaxes(0, 1).reshape(n, -1), own, "o")
+    return _linear(mixed.swapaxes(0, 1).reshape(n, -1), layer_weights, "o")
 
 
 def _rotated(states: Floats, base: float) -> Floats:
@@ -141,7 +143,7 @@ def torch_logits(model: Any, inputs: Mapping[str, torch.Tensor], layout: Layout)
 
     Args:
         model: A transformers model.
-        inputs: What it is called with for one text; the first axis of all is the batch.
+        inputs: Its arguments for a text; the first axis of all is the batch.
         layout: The model as the page has it.
 
     Raises:
@@ -154,11 +156,11 @@ def torch_logits(model: Any, inputs: Mapping[str, torch.Tensor], layout: Layout)
         for parameter in rounded.parameters():
             parameter.copy_(parameter.half().float())
         output = rounded(**{name: values.cpu() for name, values in inputs.items()})
-    known = output.last_hidden_state if layout.shape["reads"] == "none" else output.logits
-    expected = np.atleast_2d(known[0].double().numpy())
-    here = states if layout.shape["reads"] == "none" else logits
+    returned = output.last_hidden_state if layout.shape["reads"] == "none" else output.logits
+    expected = np.atleast_2d(returned[0].double().numpy())
+    computed = states if layout.shape["reads"] == "none" else logits
     scale = float(np.abs(expected).max())
-    distance = float(np.abs(here - expected).max()) if here.shape == expected.shape else np.inf
+    distance = float(np.abs(computed - expected).max()) if computed.shape == expected.shape else np.inf
     if not distance <= TOLERANCE * scale + _ROUNDING:
         raise ValueError(
             f"computed in the page, {type(model).__name__} differs from what it returns here by "

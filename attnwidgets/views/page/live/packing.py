@@ -1,4 +1,9 @@
-"""What a live page adds to its views: models, tokenizers, and which views show the texts of each."""
+"""Packs the models and tokenizers of a live page, with the views that show the texts of each.
+
+A page computes GPT-2, Llama and BERT itself (`js/src/live/`), in float16 weights. Every model is therefore
+run by the same steps in numpy (`forward.py`) and compared with its recorded logits before it is packed.
+Models and tokenizers that a page cannot compute raise an error with the reason.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.page.other_texts import Group
 
 BAR = "LiveBar"
-"""The view with the reader's own line: js/src/live/LiveBar.ts."""
+"""The view with the line that the reader types: js/src/live/LiveBar.ts."""
 
 UNITS = ("token", "word", "sentence", "paragraph")
 _DIGITS = 7  # of the logits that a page is checked with
@@ -41,17 +46,17 @@ def add_live(
     state: MutableMapping[str, Any],
     blobs: MutableMapping[str, str],
 ) -> None:
-    """Add the models of groups of views to what a page holds, and a line for the reader's own text.
+    """Add the models of groups of views to the contents of a page, and a line for the reader's text.
 
     Args:
-        groups: Views that show the same text, and go to another one together.
+        groups: Views that show the same text, and go to another text together.
         names: The names of their models.
         state: The `Page` of js/src/host/standalone.ts.
         blobs: The bytes that the page holds, by the id of their element.
 
     Raises:
-        ValueError: A model or a tokenizer cannot run in a page, or there is none; the message names what is
-            not supported.
+        ValueError: A model or a tokenizer cannot run in a page, or there is none; the message names the
+            unsupported part.
     """
     if not groups:
         raise ValueError(
@@ -113,10 +118,10 @@ def require_computable(trace: Any) -> None:
 
 
 def described(trace: Any) -> dict[str, Any]:
-    """Return what `PackedLive` of js/src/live/session.ts says of a trace's model, and the weights.
+    """Return the `PackedLive` of js/src/live/session.ts of a trace's model, and the weights.
 
     Raises:
-        ValueError: The model or the tokenizer cannot run in a page; the message names what is not supported.
+        ValueError: The model or the tokenizer cannot run in a page; the message names the unsupported part.
     """
     from attnwidgets.tracing.predictions import read_ids
     from attnwidgets.tracing.recording.borrow import unwrap
@@ -176,28 +181,28 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
 
     model, tokenizer = unwrap(trace.model), trace.tokenizer
     mask = getattr(tokenizer, "mask_token_id", None)
-    what = ""
+    kind = ""
     if can_generate(model):
-        what = "next token"
+        kind = "next token"
     elif reads in {"first", "last"} and trace.answer.is_distribution:
-        what = "class"
+        kind = "class"
     elif reads in {"first", "last"} and trace.answer.is_numbers:
-        what = trace.predictions_title
+        kind = trace.predictions_title
     elif type(model).__name__.endswith("ForMaskedLM") and isinstance(mask, int):
-        what = "mask"
+        kind = "mask"
     elif type(model).__name__.endswith("ForTokenClassification"):
-        what = "classes"
-    count = 0 if trace.logits is None or not what else int(trace.logits.shape[-1])
+        kind = "classes"
+    count = 0 if trace.logits is None or not kind else int(trace.logits.shape[-1])
     config: Any = model.config
-    names: dict[int, str] = config.id2label if what == "classes" else {}
+    names: dict[int, str] = config.id2label if kind == "classes" else {}
     special = {*reader["special"]}
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return {
-        "what": what,
+        "what": kind,
         "numbers": trace.answer.is_numbers,
-        "several": what == "class" and trace.answer.several,
+        "several": kind == "class" and trace.answer.several,
         "labels": [str(names.get(item) or label_of(trace, item)) for item in range(count)],
-        "mask": [mask, str(tokenizer.mask_token)] if what == "mask" else None,
+        "mask": [mask, str(tokenizer.mask_token)] if kind == "mask" else None,
         "written": ["" if number in special else token for number, token in enumerate(reader["tokens"])],
         "ends": ends if isinstance(ends, list) else [] if ends is None else [int(ends)],
     }
@@ -206,8 +211,8 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
 def _units(group: Group) -> list[str]:
     """Return the units in which views of a group can be read: all, unless every view was given some."""
     given = [view.options["units"] for line in group.views for view in line if view is not None]
-    known = set(UNITS) if not all(given) else {unit for units in given for unit in units}
-    return [unit for unit in UNITS if unit in known]
+    allowed = set(UNITS) if not all(given) else {unit for units in given for unit in units}
+    return [unit for unit in UNITS if unit in allowed]
 
 
 def packed_reader(tokenizer: Any, longest: int) -> dict[str, Any]:
@@ -218,7 +223,7 @@ def packed_reader(tokenizer: Any, longest: int) -> dict[str, Any]:
         longest: The most tokens of a text.
 
     Raises:
-        ValueError: It does not read single characters; the message names what it does instead.
+        ValueError: It does not read single characters; the message names its pieces.
     """
     from attnwidgets.tracing.predictions import spelled
     from attnwidgets.tracing.recording.inputs import special_ids
@@ -285,8 +290,8 @@ def _drops_blanks(name: str, described: Mapping[str, Any] | None) -> bool:
     kinds = [step["type"] for step in steps]
     splits = [step for step in steps if step["type"] == "Split"]
     whole = len(splits) == 1 and splits[0]["pattern"].get("Regex") in _ONE_CHARACTER
-    known = kinds in (["Split"], ["WhitespaceSplit", "Split"])
-    if not whole or not known or splits[0]["behavior"] != "Isolated" or splits[0]["invert"]:
+    is_plain = kinds in (["Split"], ["WhitespaceSplit", "Split"])
+    if not whole or not is_plain or splits[0]["behavior"] != "Isolated" or splits[0]["invert"]:
         raise ValueError(f"the tokenizer {name} does not split a text into characters; a page reads {_KINDS}")
     return "WhitespaceSplit" in kinds
 

@@ -1,4 +1,8 @@
-"""Weights of GPT-2, Llama and BERT in one layout, rounded to float16: what a live page computes with."""
+"""Weights of GPT-2, Llama and BERT in a common layout, rounded to float16, for a live page.
+
+`_FAMILIES` names for each kind of model the function that describes it (`_gpt2`, `_llama`, `_bert`): its
+`Shape`, the number of its positions, and its weights by the names of the layout.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class Layout:
     """A model as a page computes it.
 
     Attributes:
-        shape: What is not a weight: the `Shape` of js/src/live/forward.ts.
+        shape: Sizes and kinds of its parts: the `Shape` of js/src/live/forward.ts.
         layers: Number of layers.
         tensors: Weights in float16 by name; those of a layer begin with its number ("0.q"). Matrices are
             [to, from], and a bias is named as its matrix, with a "b".
@@ -51,7 +55,7 @@ class Layout:
         return {"shape": dict(self.shape), "layers": self.layers, "tensors": sizes}
 
     def data(self) -> bytes:
-        """Return the weights one after the other, little-endian."""
+        """Return the weights as bytes in the order of `tensors`, little-endian."""
         return b"".join(values.astype("<f2").tobytes() for values in self.tensors.values())
 
 
@@ -59,10 +63,10 @@ def layout_of(model: Any) -> Layout:
     """Return the layout of a transformers model.
 
     Raises:
-        ValueError: The model is too large, or not of these kinds; the message names what is not supported.
+        ValueError: The model is too large, or not of these kinds; the message names the unsupported part.
     """
     name = type(model).__name__
-    family = next((known for known in _FAMILIES if name.startswith(known)), None)
+    family = next((prefix for prefix in _FAMILIES if name.startswith(prefix)), None)
     if family is None:
         raise ValueError(f"{name} has no blocks of a kind that a page computes: GPT-2, Llama or BERT")
     count = sum(parameter.numel() for parameter in model.parameters())
@@ -73,7 +77,7 @@ def layout_of(model: Any) -> Layout:
     describe, heads = _FAMILIES[family]
     reads = heads.get(name.removeprefix(family))
     if reads is None:
-        raise ValueError(f"a page computes {', '.join(family + known for known in heads)}, but not {name}")
+        raise ValueError(f"a page computes {', '.join(family + suffix for suffix in heads)}, but not {name}")
     shape, positions, weights = describe(model.config, model.base_model)
     padding = model.config.pad_token_id
     shape |= {"reads": "none", "steps": [], "padding": -1 if padding is None else int(padding)}
@@ -200,8 +204,8 @@ def _llama_weights(base: Any) -> Named:
 def _bert(config: Any, base: Any) -> tuple[dict[str, Any], int, Named]:
     positions = getattr(config, "position_embedding_type", "absolute")
     if config.is_decoder or positions not in {"absolute", None}:
-        what = "a BERT that decodes" if config.is_decoder else f"positions of the kind {positions!r}"
-        raise ValueError(f"{what} is not computed in a page")
+        part = "a BERT that decodes" if config.is_decoder else f"positions of the kind {positions!r}"
+        raise ValueError(f"{part} is not computed in a page")
     heads = config.num_attention_heads
     size = config.hidden_size // heads
     scales = [float(size**-0.5)] * config.num_hidden_layers
