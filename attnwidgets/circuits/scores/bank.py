@@ -44,7 +44,7 @@ _PARAGRAPH = (120, 400)  # characters of a paragraph of the book
 _UNKNOWN = 0.1  # share of unknown tokens from which a vocabulary is another one
 _TRIED = 20  # texts that say whether a vocabulary is another one
 _CONTEXT = 48  # characters before a token
-_START_OF_WORD, _REST_OF_WORD = re.compile(r"\w*$"), re.compile(r"\w*")
+_BETWEEN_WORDS = re.compile(r"\W")
 
 _banks: weakref.WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], Bank]] = weakref.WeakKeyDictionary()
 
@@ -113,8 +113,8 @@ class Bank:
         before, token = text[max(0, start - _CONTEXT) : start], text[start:stop]
         after, word = "", token
         if " " in text:  # spelled in words
-            after = _REST_OF_WORD.match(text[stop:])[0] if token[-1:].isalnum() else ""  # type: ignore[index]
-            begun = _START_OF_WORD.search(before)[0] if token[:1].isalnum() else ""  # type: ignore[index]
+            after = _BETWEEN_WORDS.split(text[stop:], 1)[0] if token[-1:].isalnum() else ""
+            begun = _BETWEEN_WORDS.split(before)[-1] if token[:1].isalnum() else ""
             word = begun + token + after
         if start > _CONTEXT:
             before = before[before.find(" ") + 1 :]

@@ -12,7 +12,7 @@ from attnwidgets._errors import quoted, require_choice
 from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import element, pick
 from attnwidgets._tables import Table, cells
-from attnwidgets.circuits.scores.shares import Share, ranked_shares
+from attnwidgets.circuits.scores.shares import Paired
 from attnwidgets.explanations.mixing.kernel_row import mixer_at
 from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.relevance.frozen_kernels import side_maps
@@ -46,7 +46,7 @@ _READ = 3
 
 
 @dataclass(frozen=True, repr=False)
-class KernelParts(Table):
+class KernelParts(Paired, Table):
     """A weight of a kernel as the sum over pairs of a part of the query and a part of the key.
 
     Attributes:
@@ -79,28 +79,8 @@ class KernelParts(Table):
     given: Mapping[str, float]
 
     @property
-    def asks(self) -> Float:
-        """The shares of the query's parts [part]: what they make with the whole key."""
-        asks: Float = self.pairs.sum(1)
-        return asks
-
-    @property
-    def offers(self) -> Float:
-        """The shares of the key's parts [part]: what they make with the whole query."""
-        offers: Float = self.pairs.sum(0)
-        return offers
-
-    def top(self, k: int | None = 6, of: str = "pairs") -> list[Share]:
-        """Return the largest shares by size, and the sum of all others as the last.
-
-        Args:
-            k: How many are named; None: all.
-            of: "pairs", "asks" (the query's parts) or "offers" (the key's parts).
-
-        Raises:
-            ValueError: If `k` is below 1, or `of` is something else.
-        """
-        return ranked_shares(self.parts, self.pairs, k, of)
+    def _sides(self) -> tuple[Sequence[str], Sequence[str]]:
+        return self.parts
 
     def _columns(self) -> Iterator[Columns]:
         """Yield query part, key part, share."""

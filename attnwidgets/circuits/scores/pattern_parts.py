@@ -15,7 +15,7 @@ from attnwidgets._selecting import pick
 from attnwidgets._tables import Table
 from attnwidgets.circuits.scores.cell import blocks_below
 from attnwidgets.circuits.scores.result import group_labels
-from attnwidgets.circuits.scores.shares import Share, ranked_shares
+from attnwidgets.circuits.scores.shares import Paired, Share
 from attnwidgets.explanations.mixing.attention import attention_row
 from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.statistics.patterns import head_patterns
@@ -41,7 +41,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, eq=False)
-class HeadParts:
+class HeadParts(Paired):
     """The pattern of one head as pairs of components.
 
     Attributes:
@@ -61,18 +61,6 @@ class HeadParts:
     parts: tuple[str, ...]
     pairs: Float
     given: Mapping[str, float]
-
-    def top(self, k: int | None = 6, of: str = "pairs") -> list[Share]:
-        """Return the largest shares by size, and the sum of all others as the last.
-
-        Args:
-            k: How many are named; None: all.
-            of: "pairs", "asks" (the query's parts) or "offers" (the key's parts).
-
-        Raises:
-            ValueError: If `k` is below 1, or `of` is something else.
-        """
-        return ranked_shares((self.parts, self.parts), self.pairs, k, of)
 
     @property
     def largest(self) -> Share:

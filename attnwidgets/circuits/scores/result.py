@@ -16,7 +16,7 @@ from attnwidgets.circuits.scores.features import APART, Described, described_of
 from attnwidgets.circuits.scores.other_texts import in_other_texts
 from attnwidgets.circuits.scores.removal import Removal, remove
 from attnwidgets.circuits.scores.saved import SavedCell, described_why, restored_why
-from attnwidgets.circuits.scores.shares import Share, ranked_shares
+from attnwidgets.circuits.scores.shares import Paired, Share
 from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.tracing.algebra.residual_parts import Written
 
@@ -56,7 +56,7 @@ class ContentAndPosition(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Why(Table, Viewable):
+class Why(Paired, Table, Viewable):
     """A score of attention as the sum over pairs of a part of the query's state and a part of the key's.
 
     Attributes:
@@ -133,18 +133,6 @@ class Why(Table, Viewable):
         return float(self.pairs.sum()) + sum(self.given.values())
 
     @property
-    def asks(self) -> Float:
-        """The shares of the query's parts [part]: what they make with the whole key."""
-        asks: Float = self.pairs.sum(1)
-        return asks
-
-    @property
-    def offers(self) -> Float:
-        """The shares of the key's parts [part]: what they make with the whole query."""
-        offers: Float = self.pairs.sum(0)
-        return offers
-
-    @property
     def sizes(self) -> tuple[float, float]:
         """The sum of positive and that of negative pairs: how much of them cancels."""
         return float(self.pairs[self.pairs > 0].sum()), float(self.pairs[self.pairs < 0].sum())
@@ -169,18 +157,6 @@ class Why(Table, Viewable):
         The three numbers sum to the total less what is `given`.
         """
         return described_of(self)
-
-    def top(self, k: int | None = 6, of: str = "pairs") -> list[Share]:
-        """Return the largest shares by size, and the sum of all others as the last.
-
-        Args:
-            k: How many are named; None: all.
-            of: "pairs", "asks" (the query's parts) or "offers" (the key's parts).
-
-        Raises:
-            ValueError: If `k` is below 1, or `of` is something else.
-        """
-        return ranked_shares((self.parts, self.parts), self.pairs, k, of)
 
     def to(self, groups: str | int | Mapping[str, str]) -> Why:
         """Return the same score by groups of parts; sums are exact.
