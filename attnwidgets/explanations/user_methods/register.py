@@ -363,7 +363,7 @@ def _rename(result: MixingMap | Attributions, common: dict[str, Any]) -> Explana
     notes = [note for warning in (result.warning, common["warning"]) for note in warning.split("; ") if note]
     common |= {"provenance": history, "stack": result.stack, "warning": "; ".join(dict.fromkeys(notes))}
     if isinstance(result, Attributions):
-        names = ("axis", "target", "foil", "residual", "map", "unit")
+        names = ("axis", "target", "foil", "residual", "reach", "map", "unit")
         return Attributions(result.values, **{name: getattr(result, name) for name in names}, **common)
     rows = result.rows if result.knows_rows else None
     return MixingMap.lazy(result.layer, row_fn=rows, keep=False, **(result.arguments() | common))

@@ -54,6 +54,18 @@ def test_options_are_the_functions_own():
         explain(given(), "mine", scle=1)
 
 
+def test_attributions_that_a_function_returns_keep_what_each_target_depends_on():
+    @register("mine")
+    def generated(traced):
+        facts = {"target": ["t2", "t3"], "residual": [0.5, 0.25], "reach": [2, 3]}
+        return Attributions(np.eye(2, len(traced.tokens)), axis=traced.axes("self")[1], unit="token", **facts)
+
+    result = explain(given(), "mine")
+    assert (result.method, result.targets) == ("mine", ("t2", "t3"))
+    assert (result.residual, result.reach) == ((0.5, 0.25), (2, 3))
+    assert result.beyond().tolist() == [[False, False, True, True], [False, False, False, True]]
+
+
 def test_the_explorer_offers_it():
     from attnwidgets.views.explorer import Explorer
 
