@@ -22,7 +22,14 @@ from torch import Tensor, nn
 from attnwidgets._tensors import is_half, widened
 from attnwidgets.tracing.layers import ModelLayer, is_trace
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
+from attnwidgets.tracing.recording.module_calls import (
+    HIDDEN_DIMS,
+    WatchedPass,
+    is_cache,
+    is_hidden,
+    kept_pass,
+    watching,
+)
 from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -265,11 +272,28 @@ def _capture(trace: object, stack: str, purpose: str, *, mixing: bool = False) -
             f"{purpose} runs the model again, but this trace has no model; "
             "make it with aw.trace(model, tokenizer, text)"
         )
-    require_same_model(trace, purpose)
+    is_as_traced = require_same_model(trace, purpose)
     recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, ModelLayer)]
     if len(recorded) != trace.n_layers(stack):
         why = trace.warning or "its attention was given, not recorded"
         raise UnsupportedModelError(f"{purpose} calls blocks again, which is impossible here: {why}")
+    watched = kept_pass(trace) if is_as_traced and not mixing else None
+    blocks: dict[str, RecordedBlocks] = {}
+    if watched is not None:
+        # Only elements of module lists were watched: a model without such lists is watched again.
+        with suppress(UnsupportedModelError):
+            blocks[stack] = _blocks_of(trace, stack, watched, purpose, {})
+    if watched is None or not blocks:
+        watched, others = _watched_again(trace, stack, mixing=mixing)
+        blocks[stack] = _blocks_of(trace, stack, watched, purpose, others)
+    for other_stack in {*trace.stacks} - {stack}:
+        with suppress(ValueError):  # raised when that stack is requested
+            blocks[other_stack] = _blocks_of(trace, other_stack, watched, purpose, {})
+    return blocks
+
+
+def _watched_again(trace: Trace, stack: str, *, mixing: bool) -> tuple[WatchedPass, dict[int, nn.Module]]:
+    """Run a trace's model once more; return the pass and, with `mixing`, blocks without attention."""
     options: dict[str, Any] = {"return_dict": True}
     with borrowed(unwrap(trace.model)) as model:
         if "use_cache" in forward_parameters(model):
@@ -287,23 +311,14 @@ def _capture(trace: object, stack: str, purpose: str, *, mixing: bool = False) -
         ):
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
-    blocks = {stack: _blocks_of(trace, stack, model, calls, watch, purpose, others)}
-    for other_stack in {*trace.stacks} - {stack}:
-        with suppress(ValueError):  # raised when that stack is requested
-            blocks[other_stack] = _blocks_of(trace, other_stack, model, calls, watch, purpose, {})
-    return blocks
+    return WatchedPass(model, calls, watch), others
 
 
 def _blocks_of(
-    trace: Trace,
-    stack: str,
-    model: nn.Module,
-    calls: Sequence[Call | FollowedCall],
-    watch: Watch,
-    purpose: str,
-    others: Mapping[int, nn.Module],
+    trace: Trace, stack: str, watched: WatchedPass, purpose: str, others: Mapping[int, nn.Module]
 ) -> RecordedBlocks:
     """Return the blocks of a stack, those of `others` that ran among them, by their numbers."""
+    model, calls, watch = watched
     modules = {id(module): name for name, module in model.named_modules()}
     # NaN from an encoder reaches every layer that reads it, so the encoder is checked first.
     if stack in ("decoder", "cross") and "encoder" in trace.stacks:
@@ -345,7 +360,7 @@ def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
     before = block.output.to(output.dtype)
     difference = float((output - before).abs().max()) / max(float(before.abs().max()), 1e-6)
     # Half-precision blocks are called again in float32, so the rounding of the recorded pass shows.
-    if difference > (5e-2 if block.in_half_precision else 1e-3):
+    if not difference <= (5e-2 if block.in_half_precision else 1e-3):  # NaN is no small difference
         raise UnsupportedModelError(
             f"{purpose}: block {block.name!r} called again on its own inputs returns something else "
             f"(relative difference {difference:.2g}). If the model changed since it was traced, trace it "

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import torch
     from torch import nn
 
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _LONGEST = 64
 """Entries of a list or mapping up to which it is treated as an option rather than for data."""
+_SAMPLES = 16.618
+"""Numbers of a parameter that are compared; not whole, so that their columns differ in a matrix of 2^n."""
 
 
 @functools.cache
@@ -60,9 +63,29 @@ def hooks_in(module: nn.Module) -> Iterator[Any]:
 def state_of(model: nn.Module) -> int:
     """Return a number that changes with everything in a model that may change its answers, in this session.
 
-    Weights count by their address and by how often they were written to, so that none is read.
+    Weights count by their address, by how often they were written to, and by some of their numbers: writing
+    to `weight.data` counts nowhere. All numbers would take as long as a pass.
     """
-    return hash(tuple(map(_state_of_module, model.modules())))
+    modules = list(model.modules())
+    return hash((tuple(map(_state_of_module, modules)), _samples(modules)))
+
+
+def _samples(modules: list[nn.Module]) -> tuple[bytes, ...]:
+    """Return a few numbers of every parameter, evenly spaced, by device and precision."""
+    import torch
+
+    by_kind: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
+    for module in modules:
+        for tensor in module._parameters.values():  # noqa: SLF001 - `parameters()` walks again
+            # Other classes, of quantised weights, may not be indexed like tensors.
+            if tensor is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+                continue
+            if tensor.is_meta or not tensor.numel():
+                continue
+            values = tensor.detach() if tensor.is_contiguous() else tensor.detach().select(0, 0)
+            step = max(1, int(values.numel() / _SAMPLES))
+            by_kind.setdefault((tensor.device, tensor.dtype), []).append(values.flatten()[::step])
+    return tuple(bytes(torch.cat(parts).view(torch.uint8).cpu().numpy()) for parts in by_kind.values())
 
 
 def _state_of_module(module: nn.Module) -> tuple[Any, ...]:

@@ -127,8 +127,10 @@ def predictions_of(trace: Trace, logits: Tensor | None) -> tuple[Prediction, ...
     return predict(trace.answer, logits, text_tokenizer(trace.tokenizer), trace.input_ids)
 
 
-def require_same_model(trace: Trace, purpose: str) -> None:
+def require_same_model(trace: Trace, purpose: str) -> bool:
     """Raise a ValueError if a trace's model, run again, is not the model that was traced.
+
+    Returns whether it is in the state in which it was traced, so that nothing had to be compared.
 
     If anything changed that could change a number (weights, adapters, hooks, attributes of modules), the
     model runs once, and its logits are compared with the recorded ones.
@@ -139,12 +141,12 @@ def require_same_model(trace: Trace, purpose: str) -> None:
     """
     require_same_interventions(trace, purpose)
     if trace.model is None:  # a user's function runs instead
-        return
+        return True
     model = unwrap(trace.model)
     state = state_of(model)
     confirmed = _same.setdefault(trace, set())
     if state == trace.state or state in confirmed or not trace.inputs:
-        return
+        return bool(state == trace.state)
     difference = _difference(trace, model)
     if difference:
         raise ValueError(
@@ -152,6 +154,7 @@ def require_same_model(trace: Trace, purpose: str) -> None:
             f"{difference:.2g}): trace the text again (trace.rerun()), or restore the model."
         )
     confirmed.add(state)
+    return False
 
 
 def _difference(trace: Trace, model: Any) -> float:

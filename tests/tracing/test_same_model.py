@@ -38,6 +38,10 @@ def noise(model: Any) -> None:
             parameter.add_(0.1 * torch.randn_like(parameter))
 
 
+def emptied(model: Any) -> None:
+    model.model.layers[1].mlp.down_proj.weight.data.zero_()  # which counts as no write
+
+
 def scaled(by: float) -> Any:
     return lambda _, __, output: (output[0] * by, *output[1:]) if isinstance(output, tuple) else output * by
 
@@ -72,6 +76,7 @@ def weaker_adapter(model: Any) -> None:
 
 CHANGES: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
     (llama, noise),
+    (llama, emptied),
     (llama, hooked),
     (llama, wider),
     (llama, forwarded),

@@ -1,12 +1,17 @@
-"""The module calls of a pass that contain each attention call, with their inputs."""
+"""The module calls of a pass that contain each attention call, with their inputs.
+
+`Watch` stores them. A trace of a short text is recorded with its blocks watched (`WatchedPass`), so that
+methods that call blocks again need no pass of their own; only the passes of the last few traces are kept.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections import UserDict
+import weakref
+from collections import UserDict, deque
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -14,10 +19,18 @@ from attnwidgets.tracing.anatomy.block_log import LISTS
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
+
+    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
+    from attnwidgets.tracing.trace import Trace
 
 HIDDEN_DIMS = 3
 """Axes of hidden states: [batch, token, width]."""
+
+ROOM = 4 * 2**20
+"""Bytes of hidden states that the watched pass of a trace may keep."""
+
+_KEPT_PASSES = 4
 
 
 @dataclass
@@ -37,9 +50,11 @@ class Watch:
     Args:
         model: The model that is about to run.
         others: Modules all of whose calls are stored.
+        room: Bytes of hidden states to store at most; None for no limit.
     """
 
-    def __init__(self, model: nn.Module, others: Collection[nn.Module] = ()) -> None:
+    def __init__(self, model: nn.Module, others: Collection[nn.Module] = (), room: int | None = None) -> None:
+        self.room = room
         self.others: dict[nn.Module, list[Invocation]] = {module: [] for module in others}
         lists = [module for module in model.modules() if isinstance(module, LISTS)]
         self.elements = {id(child) for module in lists for child in module.children()}
@@ -50,7 +65,16 @@ class Watch:
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Enter a module: a forward pre-hook."""
+        if self.room is not None:
+            self.room -= sum(value.nbytes for value in (*args, *kwargs.values()) if is_hidden(value))
+        if not self.is_whole:
+            args, kwargs = (), {}
         self.stack.append(Invocation(module, _stable(args), _stable(kwargs)))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the inputs of all calls had room."""
+        return self.room is None or self.room >= 0
 
     def after(self, module: nn.Module, _: tuple[Any, ...], __: dict[str, Any], output: Any) -> None:
         """Leave a module: a forward hook."""
@@ -99,12 +123,19 @@ class Watch:
 
 
 @contextmanager
-def watching(model: nn.Module, others: Collection[nn.Module] = ()) -> Iterator[Watch]:
-    """Watch a borrowed model, and `others` of its modules; hooks are removed on exit."""
-    watch = Watch(model, others)
+def watching(
+    model: nn.Module, others: Collection[nn.Module] = (), *, room: int | None = None
+) -> Iterator[Watch]:
+    """Watch a borrowed model, and `others` of its modules; hooks are removed on exit.
+
+    With `room` (bytes of hidden states to store at most), only elements of module lists are watched.
+    """
+    watch = Watch(model, others, room)
     with ExitStack() as exits:
         for module in model.modules():
             if next(module.children(), None) is not None:
+                if room is not None and id(module) not in watch.elements:
+                    continue
                 # Before the user's hooks, which run again when the block is called again.
                 handle = module.register_forward_pre_hook(watch.before, prepend=True, with_kwargs=True)
                 exits.callback(handle.remove)
@@ -112,6 +143,33 @@ def watching(model: nn.Module, others: Collection[nn.Module] = ()) -> Iterator[W
             elif "norm" in type(module).__name__.lower():
                 exits.callback(module.register_forward_pre_hook(watch.norm).remove)
         yield watch
+
+
+class WatchedPass(NamedTuple):
+    """A pass whose blocks were watched: the twin that ran, its attention calls and its module calls."""
+
+    model: nn.Module
+    calls: Sequence[Call | FollowedCall]
+    watch: Watch
+
+
+_watched: weakref.WeakKeyDictionary[Trace, WatchedPass] = weakref.WeakKeyDictionary()
+_latest: deque[weakref.ref[Trace]] = deque()
+
+
+def keep_pass(trace: Trace, watched: WatchedPass) -> None:
+    """Keep the watched pass of a trace until some others are kept: a thousand would take gigabytes."""
+    _watched[trace] = watched
+    _latest.append(weakref.ref(trace))
+    while len(_latest) > _KEPT_PASSES:
+        oldest = _latest.popleft()()
+        if oldest is not None:
+            _watched.pop(oldest, None)
+
+
+def kept_pass(trace: Trace) -> WatchedPass | None:
+    """Return the watched pass in which a trace was recorded, if it is kept."""
+    return _watched.get(trace)
 
 
 def is_hidden(value: Any) -> bool:

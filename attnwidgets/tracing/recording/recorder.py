@@ -11,7 +11,7 @@ import functools
 import inspect
 import math
 import re
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ from attnwidgets.tracing.recording.attention_function import (
 )
 from attnwidgets.tracing.recording.borrow import implementation
 from attnwidgets.tracing.recording.following import following, is_on_interface, is_outside, lost
+from attnwidgets.tracing.recording.module_calls import ROOM, WatchedPass, watching
 from attnwidgets.tracing.recording.returned import (
     ELSEWHERE,
     apart,
@@ -354,6 +355,7 @@ class Pass:
         blocks: By stack, its blocks; without stacks whose weights the model returned.
         note: A note for readers on how it was recorded; "" if there is none.
         mixing: By path of a block, its runs with mixers other than attention, of the whole batch.
+        watched: Its module calls, if they were watched, had room, and can be made again.
     """
 
     outputs: Any
@@ -361,6 +363,7 @@ class Pass:
     blocks: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
     note: str = ""
     mixing: Mapping[str, Sequence[MixedBlock]] = field(default_factory=dict)
+    watched: WatchedPass | None = None
 
     @property
     def is_recorded(self) -> bool:
@@ -428,8 +431,10 @@ def can_generate(model: Any) -> bool:
     return bool(ask()) if callable(ask) else False
 
 
-def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
+def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False) -> Pass:
     """Run a borrowed model once and return its output with its attention calls.
+
+    With `watches`, the inputs of its blocks are kept as well, if they are small.
 
     Raises:
         UnsupportedModelError: If the model computes attention outside transformers' interface and does not
@@ -451,7 +456,14 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         with (
             log.watching(),
             mixers.watching(),
-            recording(model, listeners=[done], readers=readers, fuses=True, keeps=True) as session,
+            watching(model, room=ROOM) if watches else nullcontext() as watch,
+            recording(
+                model,
+                listeners=[done],
+                readers=[*readers, *([watch.attention] if watch else [])],
+                fuses=True,
+                keeps=True,
+            ) as session,
         ):
             outputs = model(**inputs, **options)
     except (UnsupportedModelError, KeyError) as error:
@@ -486,6 +498,10 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         },
         "; ".join(filter(None, (note, _of_followed(model, session), *gaps))),
         mixers.blocks,
+        # Blocks that ran without their causal mask, or were changed, cannot be called again by themselves.
+        WatchedPass(model, tuple(session.calls), watch)
+        if watch and watch.is_whole and not (session.hides_later or _changed(model))
+        else None,
     )
 
 

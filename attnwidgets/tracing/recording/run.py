@@ -41,6 +41,7 @@ from attnwidgets.tracing.recording.inputs import (
 )
 from attnwidgets.tracing.recording.loading import load_named, own_tokenizer
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
+from attnwidgets.tracing.recording.module_calls import keep_pass
 from attnwidgets.tracing.recording.recorder import forward_parameters, record
 from attnwidgets.tracing.recording.without_attention import trace_without_attention
 from attnwidgets.tracing.recording.wrappers import PipelineSettings, opened, settings_of, sorted_arguments
@@ -553,8 +554,10 @@ def _run(
             inputs = collate(twin, reader, part)
             try:
                 with room_to_record(twin, inputs), told_of_pass(twin, inputs):
-                    recorded = record(twin, inputs)
+                    recorded = record(twin, inputs, watches=len(samples) == 1)
                 traces += traces_of(twin, given_model, tokenizer, part, inputs, recorded, budget)
+                if recorded.watched is not None:
+                    keep_pass(traces[-1], recorded.watched)
             except UnsupportedModelError as error:
                 # A prediction can be explained without attention.
                 for number, sample in enumerate(part):
