@@ -1,8 +1,8 @@
 """How much guided backpropagation depends on the class and on the weights, beside the gradient.
 
 `python benchmarks/guided.py` trains a small convolutional network on the digits of scikit-learn and prints
-the rank correlation of pictures of two classes, and of a class before and after the upper layers are randomised
-(Adebayo et al. 2018, Sanity Checks for Saliency Maps).
+the rank correlation of pictures of two classes, and of a class before and after the upper layers are made
+random (Adebayo et al. 2018, Sanity Checks for Saliency Maps).
 """
 
 from __future__ import annotations
