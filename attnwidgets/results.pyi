@@ -58,6 +58,8 @@ from .speech.demo_sentences import SpokenSentence as SpokenSentence
 from .speech.word_times import WordTime as WordTime
 from .speech.word_times import WordTimes as WordTimes
 from .statistics.free_attention import FreeAttention as FreeAttention
+from .statistics.norm_weights import NormWeights as NormWeights
+from .statistics.norm_weights import OutlierDimension as OutlierDimension
 from .statistics.patterns import HeadPatterns as HeadPatterns
 from .statistics.patterns import Pattern as Pattern
 from .statistics.sinks import Sink as Sink

@@ -299,29 +299,32 @@ def gradient_attributions(
     smoothing: Smoothing = NOT_SMOOTHED,
     options: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
-    **names: str,
+    method: str,
+    title: str,
+    paper: str,
 ) -> Attributions:
     """Return attributions made of the gradients of a single pass, or of its mean over noisy inputs.
 
     `read` takes gradients and embeddings [1, token, dim] and returns the numbers that are reduced to a number
-    for every token; `names` are the method, its title and its paper; the rest are its arguments. With
+    for every token; the rest are arguments of the method, or name the result. With
     `at` "input" it takes gradients and the model's numeric input instead. With noise it takes the mean
     gradient.
     """
     require_reduction(reduce)
     require_choice("at", at, AT)
-    targets = resolve_target_set(trace, target, foil, names["method"])
+    targets = resolve_target_set(trace, target, foil, method)
     options = {"reduce": reduce, **(options or {}), **smoothing.options}
     notes = (*targets.notes, *notes)
+    names: dict[str, Any] = {"method": method, "title": title, "paper": paper}
     if at == "input" or reads_only_input(trace):
-        plane = require_plane(trace, names["method"])
-        cells = _input_values(trace, plane, targets, read, names["method"], reduce, during, smoothing)
+        plane = require_plane(trace, method)
+        cells = _input_values(trace, plane, targets, read, method, reduce, during, smoothing)
         common = provenance_of(trace, plane.stack, options=options | {"at": "input"}, notes=notes, **names)
         return plane_attributions(trace, plane, cells, targets, common, unit)
     stack = embedding_stack(trace, stack)
     import torch
 
-    with embedding_gradients(trace, targets, names["method"], stack, during) as model:
+    with embedding_gradients(trace, targets, method, stack, during) as model:
         if smoothing.noise:
             own = model.embeddings
             weights = np.full(smoothing.draws, 1 / smoothing.draws)
