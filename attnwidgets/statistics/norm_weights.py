@@ -36,12 +36,12 @@ class OutlierDimension(NamedTuple):
     Attributes:
         dim: Its number.
         deviation: The largest distance of a weight from the mean of its norm, in standard deviations, signed.
-        count: In how many norms it stands out, over both and all layers.
+        places: In how many norms it stands out, over both and all layers.
     """
 
     dim: int
     deviation: float
-    count: int
+    places: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,7 +87,7 @@ class NormWeights(Table):
             OutlierDimension(int(dim), float(largest[dim]), int(counts[dim]))
             for dim in np.flatnonzero(counts)
         ]
-        return at_most(sorted(ranked, key=lambda each: (-each.count, -abs(each.deviation))), k)
+        return at_most(sorted(ranked, key=lambda each: (-each.places, -abs(each.deviation))), k)
 
     def _columns(self) -> Iterator[Columns]:
         """Yield norm, layer, dim, weight, deviation; a part for every norm and layer."""
@@ -134,7 +134,7 @@ class NormWeights(Table):
 
     def __repr__(self) -> str:
         norms, layers, dims = self.values.shape
-        named = ", ".join(f"{each.dim} (in {each.count} of {norms * layers})" for each in self.top(3))
+        named = ", ".join(f"{each.dim} (in {each.places} of {norms * layers})" for each in self.top(3))
         return f"<NormWeights [norm {norms}, layer {layers}, dim {dims}]: outliers {named or 'none'}>"
 
 
@@ -168,7 +168,7 @@ def norm_weights(trace: Any, *, times: float = 3.0, stack: str | None = None) ->
         >>> weights = aw.statistics.norm_weights(trace)
         >>> weights.values.shape
         (2, 6, 384)
-        >>> weights.top(1)[0].count > 6
+        >>> weights.top(1)[0].places > 6
         True
     """
     from attnwidgets.tracing.algebra.block_runs import block_of

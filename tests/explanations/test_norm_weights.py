@@ -36,8 +36,8 @@ def test_weights_are_those_of_the_model_and_outliers_are_found():
     by_hand = (weights.values - weights.values.mean(2, keepdims=True)) / weights.values.std(2, keepdims=True)
     np.testing.assert_allclose(weights.deviations, by_hand)
     (top, second) = weights.top()
-    assert (top.dim, top.count) == (5, 2 * len(weights.layers))
-    assert (second.dim, second.count) == (7, 1)
+    assert (top.dim, top.places) == (5, 2 * len(weights.layers))
+    assert (second.dim, second.places) == (7, 1)
     assert weights.top(1) == [top]
     assert "5 (in" in repr(weights)
     assert aw.statistics.norm_weights(aw.trace(model, None, [5, 6]), times=20.0).top() == []
