@@ -36,7 +36,7 @@ def fault_lines(edits: Sequence[MinimalEdits], *, lines: int = 1, seed: int = 0)
     Args:
         edits: The result of `aw.evaluate.minimal_edits` for every text.
         lines: How many edits the explanation tells.
-        seed: Seed of the edits that are asked about.
+        seed: Seed of the other edits.
 
     Returns:
         An `Item` for each text, in order.
@@ -72,14 +72,14 @@ def fault_lines(edits: Sequence[MinimalEdits], *, lines: int = 1, seed: int = 0)
                 f"edits[{number}]: too few edits of {quoted(result.text)} {kind} the answer "
                 f"({len(result.flips)} of {len(result)} turn it, and {lines} are told): try more candidates."
             )
-        asked = left[int(generator.integers(len(left)))]
+        other = left[int(generator.integers(len(left)))]
         items.append(
             Item(
                 result.text,
                 {FAULT_LINE: " ".join(_told(edit, result.label) for edit in shown)},
                 result.label,
-                changed=asked.text,
-                changed_prediction=asked.label,
+                changed=other.text,
+                changed_prediction=other.label,
             )
         )
     return items

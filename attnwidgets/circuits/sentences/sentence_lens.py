@@ -102,19 +102,27 @@ def sentence_lens(
         raise TypeError("sentences must be a list of strings, not a string.")
     if len(sentences) < 2 or not all(sentences):  # noqa: PLR2004 - the nearest of one says nothing
         raise ValueError("sentences must hold two or more texts, none of them empty.")
-    before = traced(model, tokenizer, text).input_ids
+    before = _ids(traced(model, tokenizer, text))
     columns = []
     for sentence in sentences:
         whole = traced(model, tokenizer, text + sentence)
-        ids = [int(index) for index in whole.input_ids]
+        ids = _ids(whole)
         start = len(before)
-        if ids[:start] != [int(index) for index in before] or len(ids) == start:
+        if ids[:start] != before or len(ids) == start:
             raise ValueError(
                 f"sentences: {quoted(sentence)} changes the tokens of the text before it; end the text, and "
                 "begin every sentence, where a token ends (a blank belongs to the sentence)."
             )
         columns.append(_log_probabilities(whole, ids, start, translator))
     return SentenceLens(np.stack(columns, axis=1), tuple(sentences), text)
+
+
+def _ids(trace: Trace) -> list[int]:
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+    if trace.input_ids is None:
+        raise UnsupportedModelError(f"{NAME}: {trace.model_id or 'this model'} reads no token ids.")
+    return [int(index) for index in trace.input_ids]
 
 
 def _log_probabilities(whole: Trace, ids: list[int], start: int, translator: Translator | None) -> Float:
