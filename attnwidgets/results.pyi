@@ -29,6 +29,7 @@ from .circuits.scores.bank import RankedToken as RankedToken
 from .circuits.scores.other_texts import OtherTexts as OtherTexts
 from .circuits.scores.pattern_parts import PatternParts as PatternParts
 from .circuits.sentences.context_reliance import ContextReliance as ContextReliance
+from .circuits.sentences.sentence_lens import SentenceLens as SentenceLens
 from .circuits.sentences.sources import Sources as Sources
 from .concepts.additive import Additive as Additive
 from .concepts.additive import Misjudged as Misjudged
@@ -58,6 +59,8 @@ from .speech.demo_sentences import SpokenSentence as SpokenSentence
 from .speech.word_times import WordTime as WordTime
 from .speech.word_times import WordTimes as WordTimes
 from .statistics.free_attention import FreeAttention as FreeAttention
+from .statistics.norm_weights import NormWeights as NormWeights
+from .statistics.norm_weights import OutlierDimension as OutlierDimension
 from .statistics.patterns import HeadPatterns as HeadPatterns
 from .statistics.patterns import Pattern as Pattern
 from .statistics.sinks import Sink as Sink

@@ -26,6 +26,7 @@ from .scores.pattern_parts import pattern_parts as pattern_parts
 from .sentences.context_reliance import context_reliance as context_reliance
 from .sentences.receiver_heads import receiver_heads as receiver_heads
 from .sentences.sentence_attribution import sentence_attribution as sentence_attribution
+from .sentences.sentence_lens import sentence_lens as sentence_lens
 from .sentences.sources import sources as sources
 from .set_activations import calibrate_attention as calibrate_attention
 from .set_activations import set_activations as set_activations

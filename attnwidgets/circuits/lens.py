@@ -19,6 +19,8 @@ from attnwidgets.tracing.block_replay import every_block
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from attnwidgets.tracing.anatomy.output_heads import Head
@@ -72,12 +74,7 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
     if top < 1:
         raise ValueError(f"top must be 1 or more, not {top}.")
     traced = cast("Trace", trace)
-    if traced.logits is None or traced.logits.dim() != TOKENS:
-        reason = "returns no logits" if traced.logits is None else "predicts classes, not tokens"
-        raise UnsupportedModelError(
-            f"lens decodes states by the model's head, and {traced.model_id or 'this model'} {reason}; "
-            "load it with a head that predicts tokens (AutoModelForCausalLM, AutoModelForMaskedLM)."
-        )
+    _require_tokens(traced)
     target = resolve_target(traced, answer, method="lens", name="answer", logit=True)
     stack = "decoder" if "decoder" in traced.stacks else traced.default_stack
     blocks = every_block(traced, stack, "lens")
@@ -85,11 +82,7 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
     states = [block.hidden[0] for block in blocks.layers.values()]
     options: dict[str, Any] = {}
     if translator is not None:
-        if not isinstance(translator, Translator):
-            raise TypeError(
-                f"translator is a {type(translator).__name__}; make one with aw.circuits.fit_translator."
-            )
-        translator.require_model(traced.model, len(states), states[0].shape[-1])
+        _require_translator(translator, traced, states)
         options["translator"] = translator.said
     numbers: dict[str, Any] = _read(head, states, int(cast("int", target.index)), top, translator)
     labels = {index: spell(traced, index) for index in np.unique(numbers["top_ids"]).tolist()}
@@ -106,6 +99,55 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
         made_of=(traced, translator),
         **common,
     )
+
+
+def _require_tokens(traced: Trace) -> None:
+    if traced.logits is None or traced.logits.dim() != TOKENS:
+        reason = "returns no logits" if traced.logits is None else "predicts classes, not tokens"
+        raise UnsupportedModelError(
+            f"lens decodes states by the model's head, and {traced.model_id or 'this model'} {reason}; "
+            "load it with a head that predicts tokens (AutoModelForCausalLM, AutoModelForMaskedLM)."
+        )
+
+
+def _require_translator(translator: Any, traced: Trace, states: list[Tensor]) -> None:
+    if not isinstance(translator, Translator):
+        raise TypeError(
+            f"translator is a {type(translator).__name__}; make one with aw.circuits.fit_translator."
+        )
+    translator.require_model(traced.model, len(states), states[0].shape[-1])
+
+
+def decoded(
+    traced: Trace, rows: slice, method: str, translator: Translator | None = None
+) -> Iterator[Tensor]:
+    """Yield the logits of some tokens' states before every block, and last the model's [token, vocabulary].
+
+    Args:
+        traced: A trace of a model that predicts tokens.
+        rows: The tokens.
+        method: The method's name, for messages.
+        translator: Rewrites the states of a layer first.
+
+    Raises:
+        UnsupportedModelError: If the model predicts no tokens, or its head is not described.
+        TypeError: If the translator is none.
+    """
+    _require_tokens(traced)
+    stack = "decoder" if "decoder" in traced.stacks else traced.default_stack
+    head = head_of(traced, stack, method, rows.start)
+    states = [block.hidden[0] for block in every_block(traced, stack, method).layers.values()]
+    if translator is not None:
+        _require_translator(translator, traced, states)
+    for layer, state in enumerate(states):
+        yield _logits(head, state[rows], layer, translator)
+    yield head.logits[rows].float()
+
+
+def _logits(head: Head, state: Tensor, layer: int, translator: Translator | None) -> Tensor:
+    state = state.to(head.hidden)
+    state = state if translator is None else translator(layer, state)
+    return apply_steps((*head.before, *head.steps), state).float().cpu()
 
 
 def _read(
@@ -129,9 +171,7 @@ def _read(
             for layer in range(shape[0]):
                 logits = head.logits[rows].float()
                 if layer < len(states):
-                    state = states[layer][rows].to(head.hidden)
-                    state = state if translator is None else translator(layer, state)
-                    logits = apply_steps((*head.before, *head.steps), state).float().cpu()
+                    logits = _logits(head, states[layer][rows], layer, translator)
                 for name, value in _row_numbers(logits, final, answer, top).items():
                     numbers[name][layer, rows] = value.numpy()
     return numbers

@@ -11,6 +11,7 @@ from attnwidgets._errors import require_choice, suggests_keywords
 from attnwidgets._logistic import fit_softmax, log_softmax
 from attnwidgets._progress import progress
 from attnwidgets._tensors import as_array
+from attnwidgets.evaluate.probe_numbers import NumbersTrial, numbers_of
 from attnwidgets.evaluate.scorecards.build import of_means, scored
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ PAPER = (
     "Hewitt and Liang 2019, Designing and Interpreting Probes with Control Tasks; "
     "Voita and Titov 2020, Information-Theoretic Probing with Minimum Description Length"
 )
-MAJORITY, POSITION, RANDOM = "majority", "position", "random weights"
+MAJORITY, MEAN, POSITION, RANDOM = "majority", "mean", "position", "random weights"
 _MOST_PLACES = 200  # with more different positions, a position is a number and no longer a column
 _LEAST = 1e-12
 
@@ -62,11 +63,12 @@ def probe(
 
     Args:
         states: `aw.concepts.states(...)`, or numbers [text, layer, dim] or [text, dim].
-        labels: The class of every text: names or numbers.
+        labels: The class of every text: names or numbers. An array [text, number] holds numbers to predict,
+            such as the pixels of a patch, by ridge regression.
         groups: The type of every text, such as the word that decides its label.
         control: "type" draws a random label for every type, "shuffle" exchanges labels among texts, "none"
             leaves it out. By default "type" with groups, else "shuffle".
-        mdl: Whether the description length is measured.
+        mdl: Whether the description length is measured; not of numbers.
         random_states: States of the same texts by a model with random weights (inside `with
             aw.randomized(model):`), as another baseline.
         folds: Parts of the cross-validation, each tested once.
@@ -81,7 +83,9 @@ def probe(
         control labels; "selectivity", the accuracy on seen types less that of the control labels (-1 to 1);
         "compression", length of the labels in a uniform code over that in an online code: a probe, trained
         on earlier texts, predicts each block (above 1 if states help). Baselines: "majority",
-        "position", and "random weights".
+        "position", and "random weights". Of numbers, "r2" and "r2_seen", the share of their variance over
+        unseen texts that is predicted (below 0: worse than their mean), instead of accuracies and
+        compression, and the baseline "mean" instead of "majority".
 
     Raises:
         ValueError: If there are more or fewer labels than texts, some are missing, there is a single class or
@@ -98,7 +102,8 @@ def probe(
         (('accuracy', 'control', 'selectivity', 'compression'), (0, 6))
     """
     values, layers = _values(states, "states")
-    task = probe_task(labels, groups, len(values))
+    numbers = numbers_of(labels)
+    task = probe_task(labels if numbers is None else range(len(numbers)), groups, len(values), numbers)
     if not isinstance(folds, (int, np.integer)) or not 2 <= folds <= task.n:  # noqa: PLR2004
         raise ValueError(
             f"folds must be a whole number from 2 to the number of texts, {task.n}, not {folds!r}."
@@ -106,7 +111,11 @@ def probe(
     if not penalty > 0:
         raise ValueError(f"penalty is {penalty}; without one, separable data has no best probe.")
     kind = control or ("shuffle" if groups is None else "type")
-    trial = _trial(task, kind, int(folds), seed, penalty, mdl=mdl)
+    trial: _Trial | NumbersTrial
+    if numbers is None:
+        trial = _trial(task, kind, int(folds), seed, penalty, mdl=mdl)
+    else:
+        trial = _numbers_trial(task, numbers, kind, int(folds), seed, penalty)
     inputs = {"probe": values}
     if random_states is not None:
         chance, random_layers = _values(random_states, "random_states")
@@ -121,9 +130,9 @@ def probe(
         for name, array in inputs.items():
             rows[name].append(trial.scores(np.asarray(array[:, column], dtype=np.float64)))
     samples = {name: np.stack(parts, axis=-1) for name, parts in rows.items()}
-    for name, result in trial.baselines(states).items():
+    for name, result in _baselines(trial, states, task.n).items():
         samples[name] = np.repeat(result[..., None], len(layers), axis=-1)
-    names = ["probe", *(name for name in (MAJORITY, POSITION, RANDOM) if name in samples)]
+    names = ["probe", *(name for name in (MAJORITY, MEAN, POSITION, RANDOM) if name in samples)]
     card = scored(
         np.stack([samples[name] for name in names], axis=2),
         "probe",
@@ -139,10 +148,10 @@ def probe(
         seed=seed,
         title="linear probe",
         paper=PAPER,
-        notes=_notes(task, states, kind),
+        notes=_notes(task, states, kind, classes=numbers is None),
         options={
             "at": str(getattr(states, "at", "")),
-            "classes": list(task.classes),
+            "classes": list(task.classes) if numbers is None else [],
             "types": 0 if task.types is None else int(task.types.max()) + 1,
             "control": kind,
             "folds": int(folds),
@@ -225,12 +234,6 @@ class _Trial:
             start = stop
         return bits
 
-    def baselines(self, states: Any) -> dict[str, Float]:
-        """Return the scores of baselines that read no states [example, raw metric]."""
-        result = {MAJORITY: self.scores(np.zeros((self.task.n, 1)))}
-        positions = _places(states, self.task.n)
-        return result if positions is None else result | {POSITION: self.scores(positions)}
-
     def summary(self, means: Float) -> Float:
         """Return the metrics of means of the raw metrics [draw, raw metric, ...]."""
         by_name = dict(zip(self.raw, np.moveaxis(means, 1, 0), strict=True))
@@ -255,6 +258,31 @@ def _trial(task: ProbeTask, control: Control, folds: int, seed: int, penalty: fl
     return _Trial(task, tasks, rng.permutation(task.n) if mdl else None, penalty)
 
 
+def _numbers_trial(
+    task: ProbeTask, numbers: Float, control: Control, folds: int, seed: int, penalty: float
+) -> NumbersTrial:
+    rng = np.random.default_rng(seed)
+    scaled = numbers / numbers.std(axis=0)
+    seen = (scaled, random_folds(np.zeros(task.n, np.int64), folds, rng))
+    tasks = {"r2": seen}
+    if task.types is not None:
+        parts = min(folds, int(task.types.max()) + 1)
+        tasks = {"r2": (scaled, type_folds(task.types, parts, rng)), "r2_seen": seen}
+    if control != "none":
+        # The control of a text is the numbers of another.
+        others = control_labels(task, control, rng)
+        tasks["control"] = (scaled[others], random_folds(np.zeros(task.n, np.int64), folds, rng))
+    return NumbersTrial(tasks, penalty)
+
+
+def _baselines(trial: _Trial | NumbersTrial, states: Any, count: int) -> dict[str, Float]:
+    """Return the scores of baselines that read no states [example, raw metric]."""
+    constant = MEAN if isinstance(trial, NumbersTrial) else MAJORITY
+    result = {constant: trial.scores(np.zeros((count, 1)))}
+    positions = _places(states, count)
+    return result if positions is None else result | {POSITION: trial.scores(positions)}
+
+
 def _outputs(values: Float, theta: Float) -> Float:
     return values @ theta[:, :-1].T + theta[:, -1]
 
@@ -274,10 +302,10 @@ def _places(states: Any, count: int) -> Float | None:
     return np.concatenate(columns, axis=1)
 
 
-def _notes(task: ProbeTask, states: Any, control: Control) -> list[str]:
+def _notes(task: ProbeTask, states: Any, control: Control, *, classes: bool) -> list[str]:
     notes = [str(note) for note in getattr(states, "notes", ())]
     smallest = int(np.bincount(task.labels).min())
-    if smallest < 10:  # noqa: PLR2004
+    if classes and smallest < 10:  # noqa: PLR2004
         few = f"{smallest} text{'s' * (smallest > 1)}"
         notes.append(f"the smallest class has {few}: its accuracy is hardly determined")
     if task.types is not None and control == "type" and int(task.types.max()) + 1 == task.n:
@@ -305,8 +333,8 @@ class ProbeTask:
         return len(self.labels)
 
 
-def probe_task(labels: Any, groups: Any, count: int) -> ProbeTask:
-    """Return labels and types of `count` examples as numbers.
+def probe_task(labels: Any, groups: Any, count: int, numbers: Any = None) -> ProbeTask:
+    """Return labels and types of `count` examples as numbers; with `numbers`, labels are not classes.
 
     Raises:
         ValueError: If labels and examples differ in number, a label is missing, all are the same or no two;
@@ -324,10 +352,11 @@ def probe_task(labels: Any, groups: Any, count: int) -> ProbeTask:
     classes = sorted(set(names), key=lambda label: (str(type(label)), label))
     if len(classes) < _TWO:
         raise ValueError(f"labels are all {classes[0]!r}; a probe needs two classes.")
-    if len(classes) == count > _TWO:
+    if len(classes) == count > _TWO and numbers is None:
         raise ValueError(
             f"labels are {count:,} different ones for {count:,} texts: each is a class of its own, and no "
-            "text can be read by others. Make classes of measured numbers first, as value > median."
+            "text can be read by others. Make classes of measured numbers first, as value > median, or pass "
+            "an array [text, 1] to predict them."
         )
     numbers = {label: number for number, label in enumerate(classes)}
     types = None

@@ -2,6 +2,7 @@
 
 from .agents import Agent as Agent
 from .analysis import wilson as wilson
+from .fault_lines import fault_lines as fault_lines
 from .item import Item as Item
 from .reading import read_responses as read_responses
 from .study import study as study

@@ -14,6 +14,7 @@ from attnwidgets.statistics.free_attention import effective_attention, free_atte
 from attnwidgets.statistics.head_importance import head_importance
 from attnwidgets.statistics.head_statistics import averaged, head_statistics, similar_heads
 from attnwidgets.statistics.induction import induction_score, prefix_matching, repeated_tokens
+from attnwidgets.statistics.norm_weights import norm_weights
 from attnwidgets.statistics.patterns import head_patterns
 from attnwidgets.statistics.retrieval import copied_share, retrieval_score
 from attnwidgets.statistics.rows import RECEIVER as RECEIVER
@@ -56,6 +57,7 @@ __all__ = [
     "mean_distance",
     "next_token",
     "no_token",
+    "norm_weights",
     "other_sentences",
     "other_text",
     "prefix_matching",

@@ -66,9 +66,9 @@ class Pattern:
         definition: Definition in a line.
         targets: Returns the keys that a query reads by the pattern; None for patterns of whole rows.
         refusal: Returns why a text or map does not have it, or "".
-        outside: Whether it relates different elements of the text. False for special tokens, the first token
-            and sinks, which take attention that is not needed elsewhere, for the query itself, and for
-            breadth.
+        outside: Whether it relates different elements of the text. False for special tokens, punctuation, the
+            first token and sinks, which take attention that is not needed elsewhere, for the query itself,
+            and for breadth.
         paper: Source.
     """
 
@@ -92,6 +92,14 @@ def _after(roles: Roles, query: int) -> list[int]:
 
 def _separators(roles: Roles, _: int) -> list[int]:
     return [int(key) for key in np.flatnonzero(roles.special) if key > 0]
+
+
+def _punctuation(roles: Roles, _: int) -> list[int]:
+    return [int(key) for key in np.flatnonzero(roles.punctuation)]
+
+
+def _has_punctuation(roles: Roles) -> str:
+    return "" if roles.punctuation.any() else "no element is a punctuation mark"
 
 
 def _has_content(roles: Roles) -> str:
@@ -158,6 +166,16 @@ PATTERNS: tuple[Pattern, ...] = (
         earlier_of,
         has_repeats,
         paper="Wang et al. 2023, Interpretability in the Wild",
+    ),
+    Pattern(
+        "punctuation",
+        "punctuation",
+        "reads punctuation",
+        "Share of a query that goes to punctuation marks.",
+        _punctuation,
+        _has_punctuation,
+        outside=False,
+        paper=_CLARK,
     ),
     Pattern(
         "sink",

@@ -8,6 +8,7 @@ the memory of a few heads.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,6 +39,8 @@ _CHUNK_BYTES = 64_000_000
 """Most bytes of shares in a chunk of heads."""
 _WHOLE_LAYER = 2**22
 """Number of values up to which a layer is read as a whole and cached by its trace."""
+_SPACES = set("▁·␣↵⇥␍⍽□")
+"""Marks that stand for blanks in labels."""
 _NOT_NEGATIVE = -1e-6
 _TINY = np.finfo(np.float64).tiny
 
@@ -118,6 +121,14 @@ class Roles:
             if not self.special[index]:
                 positions[label].append(index)
         return positions
+
+    @cached_property
+    def punctuation(self) -> Bool:
+        """Which keys are punctuation marks or symbols, without letters and digits, and not special [key]."""
+        kinds = [{unicodedata.category(character)[0] for character in label} for label in self.labels]
+        is_mark = np.array([bool(kind & {"P", "S"}) and not kind & {"L", "N"} for kind in kinds], dtype=bool)
+        spaces = np.array([not set(label) - _SPACES for label in self.labels], dtype=bool)
+        return is_mark & ~spaces & ~self.special
 
     @cached_property
     def rank(self) -> list[int]:

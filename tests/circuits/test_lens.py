@@ -119,3 +119,25 @@ def test_what_has_no_lens_is_said() -> None:
         aw.circuits.lens(text("ELECTRA"))
     with pytest.raises(TypeError, match="not a trace"):
         aw.circuits.lens("text")
+
+
+def test_the_lens_of_a_sentence_is_the_mean_log_probability_of_its_tokens() -> None:
+    model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+    sentences = ["eb", "bc", "ha"]
+    result = aw.circuits.sentence_lens(model, tokenizer, "fadebcfad", sentences)
+    for column, sentence in enumerate(sentences):
+        trace = aw.trace(model, tokenizer, "fadebcfad" + sentence)
+        n, ids = len(trace.tokens), trace.input_ids
+        for layer in range(len(result.values)):
+            each = [
+                np.log(aw.circuits.lens(trace, int(ids[at])).probability[layer, at - 1])
+                for at in range(n - len(sentence), n)
+            ]
+            assert result.values[layer, column] == pytest.approx(np.mean(each), abs=1e-4)
+    assert result.nearest[-1] == "eb"
+    assert result.to_rows()[0].keys() == {"layer", "sentence", "log_probability"}
+    assert "from layer" in repr(result)
+    with pytest.raises(ValueError, match="two or more texts"):
+        aw.circuits.sentence_lens(model, tokenizer, "fade", ["b"])
+    with pytest.raises(TypeError, match="not a string"):
+        aw.circuits.sentence_lens(model, tokenizer, "fade", "bc")

@@ -11,6 +11,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets._logistic import fit_softmax, log_softmax
 from attnwidgets.evaluate.probe import blocks, probe_task, random_folds, type_folds
+from attnwidgets.evaluate.probe_numbers import ridge
 from attnwidgets.views.evaluate.scorecard_view import described
 
 OPTIONS = {"resamples": 50}
@@ -190,3 +191,69 @@ def test_few_texts_of_a_class_are_said() -> None:
     labels[:] = 0
     labels[:4] = 1
     assert "smallest class has 4 texts" in aw.evaluate.probe(values, labels, **OPTIONS).warning
+
+
+def numbers(n: int = 200, noise: float = 0.3, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(n, 2, 12))
+    planted = values[:, 1] @ rng.normal(size=(12, 3)) + noise * rng.normal(size=(n, 3))
+    return values, planted
+
+
+def test_numbers_are_predicted_as_scikit_learns_ridge_predicts_them() -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    values, planted = numbers()
+    card = aw.evaluate.probe(values, planted, folds=4, penalty=2.0, **OPTIONS)
+    assert card.metrics == ("r2", "control", "selectivity")
+    assert card.baselines == ("mean",)
+    r2 = card.mean[0, :, :]
+    assert r2[0, 1] > 0.9
+    assert r2[0, 0] < 0.05
+    assert abs(r2[1, 1]) < 0.05
+    assert card.mean[1, 0, 1] < 0.05
+    fold = random_folds(np.zeros(len(values), np.int64), 4, np.random.default_rng(0))
+    x = (values[:, 1] - values[:, 1].mean(0)) / values[:, 1].std(0).mean()
+    y, predicted = planted / planted.std(0), np.zeros_like(planted)
+    for part in range(4):
+        model = linear.Ridge(alpha=2.0).fit(x[fold != part], y[fold != part])
+        predicted[fold == part] = model.predict(x[fold == part])
+    by_hand = 1 - ((y - predicted) ** 2).sum() / ((y - y.mean(0)) ** 2).sum()
+    assert r2[0, 1] == pytest.approx(by_hand, abs=1e-8)
+
+
+def test_more_dimensions_than_texts_solve_the_same_equations() -> None:
+    rng = np.random.default_rng(1)
+    values, planted, tested = rng.normal(size=(9, 14)), rng.normal(size=(9, 2)), rng.normal(size=(3, 14))
+    centred = values - values.mean(0)
+    theta = np.linalg.solve(centred.T @ centred + 0.5 * np.eye(14), centred.T @ (planted - planted.mean(0)))
+    expected = (tested - values.mean(0)) @ theta + planted.mean(0)
+    np.testing.assert_allclose(ridge(values, planted, tested, 0.5), expected, atol=1e-10)
+
+
+def test_numbers_of_unseen_types_are_scored_apart_and_bad_ones_refused() -> None:
+    values, planted = numbers(80)
+    card = aw.evaluate.probe(values, planted, groups=np.arange(80) // 8, **OPTIONS)
+    assert card.metrics == ("r2", "r2_seen", "control", "selectivity")
+    with pytest.raises(ValueError, match="labels are the same for all texts"):
+        aw.evaluate.probe(values, np.ones((80, 2)), **OPTIONS)
+    with pytest.raises(ValueError, match="labels hold NaN"):
+        aw.evaluate.probe(values, np.full((80, 1), np.nan), **OPTIONS)
+    with pytest.raises(ValueError, match=r"or pass an array \[text, 1\]"):
+        aw.evaluate.probe(values, planted[:, 0], **OPTIONS)
+    with pytest.raises(ValueError, match="labels has 79 entries"):
+        aw.evaluate.probe(values, planted[1:], **OPTIONS)
+
+
+def test_patches_that_are_scratch_space_hold_little_of_their_pixels() -> None:
+    """Darcet et al. 2024, section 2.1: with planted outliers, pixels are read from normal patches alone."""
+    rng = np.random.default_rng(2)
+    pixels = rng.normal(size=(240, 4))
+    states = np.concatenate([pixels @ rng.normal(size=(4, 12)), np.zeros((240, 4))], axis=1)
+    is_outlier = rng.random(240) < 0.4
+    states[is_outlier] = 20 * rng.normal(size=(int(is_outlier.sum()), 16))
+    read = {
+        name: scores(aw.evaluate.probe(states[rows], pixels[rows], control="none", **OPTIONS))["r2"]
+        for name, rows in (("normal", ~is_outlier), ("outlier", is_outlier))
+    }
+    assert read["normal"] > 0.95
+    assert read["outlier"] < 0.1

@@ -64,11 +64,27 @@ def test_what_goes_to_special_tokens_stays_in_the_denominator():
 
 def test_only_patterns_that_apply_are_listed():
     plain = aw.statistics.head_patterns(recorded(shares(1, 2, 4, 4, causal=True), "abcd"))
-    assert set(plain.left_out) == {"next", "same word", "duplicate", "separator", "no token"}
+    assert set(plain.left_out) == {"next", "same word", "duplicate", "punctuation", "separator", "no token"}
     assert "causal" in plain.left_out["next"]
     assert "twice" in plain.left_out["duplicate"]
     with pytest.raises(ValueError, match="'next'"):
         plain["next"]
+
+
+def test_punctuation_is_what_holds_no_letter_and_no_digit():
+    tokens = ["[CLS]", "well", ",", "it", "##'", "rains", "...", "3.5", "␣", "[SEP]"]
+    marks, values = [2, 4, 6], shares(1, 2, len(tokens), len(tokens))
+    patterns = aw.statistics.head_patterns(recorded(values, tokens))
+    for head in range(2):
+        rows = values[0, head]
+        each = [sum(rows[i, j] for j in marks) / rows[i].sum() for i in range(1, 9)]
+        assert patterns["punctuation"][0, head] == pytest.approx(np.mean(each), abs=1e-6)
+    values[0, 0] = np.eye(len(tokens))[2]  # all on the comma
+    patterns = aw.statistics.head_patterns(recorded(values, tokens))
+    assert patterns.own[0][0] == "punctuation"
+    assert patterns.strongest()[0].name != "punctuation"
+    plain = aw.statistics.head_patterns(recorded(shares(1, 1, 3, 3), "abc"))
+    assert plain.left_out["punctuation"] == "no element is a punctuation mark"
 
 
 def test_the_strongest_pattern_relates_tokens_of_the_text():

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 import attnwidgets as aw
 from attnwidgets.explanations.registry.registry import remove
@@ -78,7 +79,7 @@ def test_a_mask_multiplied_after_the_softmax_and_divided_again_is_the_added_one(
 @pytest.mark.slow
 def test_the_pages_code_runs_and_its_claims_hold(root, minilm):
     blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / "lectures.md").read_text(), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     trace = aw.trace(*minilm, "So it is.")
     world = {"aw": aw, "np": np, "trace": trace}
     try:
@@ -96,6 +97,23 @@ def test_the_pages_code_runs_and_its_claims_hold(root, minilm):
     assert not np.allclose(shown, frobenius / frobenius.sum(-1, keepdims=True), rtol=1e-2)
     assert world["ignored"].values.sum() == pytest.approx(float(world["small"].logits[0]), abs=1e-5)
     assert world["received"].steps[-1] == "mean over queries, without the diagonal"
+
+
+@pytest.mark.slow
+def test_every_item_of_the_lectures_has_a_call_that_runs(root, minilm):
+    section = (root / "docs" / "lectures.md").read_text().split("## Every item")[1]
+    world = {"aw": aw, "trace": aw.trace(*minilm, SENTENCES[3])}
+    world["small"] = aw.trace_module(torch.nn.ReLU(), [1.0, 2.0])
+    world["np"] = np
+    for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        exec(compile(block, "lectures.md", "exec"), world)
+    rows = re.findall(r"^\| (?!item |---)(.*?) \| (.*) \|$", section, re.MULTILINE)
+    assert len(rows) > 40
+    for item, shown in rows:
+        calls = [code for code in re.findall(r"`([^`]+)`", shown) if re.match(r"aw\.|weights\.|film\.", code)]
+        assert calls or "](" in shown, item
+        for call in calls:
+            assert eval(call, world) is not None, item
 
 
 def test_the_order_changes_more_than_the_identity(root, minilm):

@@ -275,3 +275,26 @@ def test_texts_of_the_page_and_their_former_keywords() -> None:
         former = study("trust", **asked)
     assert (former.question, former.consent, former.hash) == (made.question, made.consent, made.hash)
     assert former.hash != study("trust").hash
+
+
+def test_fault_lines_tell_an_edit_and_ask_about_another():
+    words = ["fine", "superb", "dull", "boring", "long", "new"]
+    texts = ["A fine film.", "A dull plot.", "A superb cast.", "A boring story."]
+    edits = [aw.evaluate.minimal_edits(*aw.demo_model("classifier"), text, words) for text in texts]
+    items = aw.people.fault_lines(edits, lines=2, seed=3)
+    assert [item.changed_prediction != item.prediction for item in items] == [True, True, False, False]
+    for item, result in zip(items, edits, strict=True):
+        told = item.explanations["fault line"]
+        assert [edit.new in told for edit in result.flips[:2]] == [True, True]
+        answers = {edit.text: edit.label for edit in result}
+        assert answers[item.changed] == item.changed_prediction
+        assert item.changed not in {edit.text for edit in result.flips[:2]}
+    study = aw.people.study("counterfactual", items, ["none", "fault line"])
+    assert study.kind == "counterfactual"
+    assert [item.changed for item in aw.people.fault_lines(edits, lines=2, seed=3)] == [
+        item.changed for item in items
+    ]
+    with pytest.raises(ValueError, match=r"edits\[0\]: too few edits .* turn the answer"):
+        aw.people.fault_lines(edits, lines=50)
+    with pytest.raises(ValueError, match="lines must be at least 1"):
+        aw.people.fault_lines(edits, lines=0)

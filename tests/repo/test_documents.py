@@ -48,7 +48,7 @@ def test_the_readme_opens_with_three_pictures(root):
 
 
 PAGES = (
-    *("tracing", "file_layout", "mixing", "heads", "own_methods", "zoo"),
+    *("tracing", "file_layout", "mixing", "heads", "own_methods", "zoo", "one_token"),
     *("circuits", "paths", "claims", "sentences", "concepts", "people"),
 )
 
@@ -62,6 +62,20 @@ def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
     world = {"aw": aw, "__name__": name}  # methods are registered by module
     for block in blocks:
         exec(compile(block, f"{name}.md", "exec"), world)
+
+
+def test_the_numbers_of_a_token_s_way_are_those_that_its_code_gives(root):
+    page = (root / "docs" / "one_token.md").read_text()
+    world: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "one_token.md", "exec"), world)
+    shown = re.findall(r"^(\S.*?)\s+# (\[.*\]|\d+)", page, re.MULTILINE)
+    assert len(shown) == 7
+    for code, written in shown:
+        result = eval(code, world)
+        parts = result if isinstance(result, tuple) else (result,)
+        numbers = [float(number) for number in re.findall(r"-?[\d.]+", written)]
+        assert numbers == pytest.approx(np.concatenate([np.atleast_1d(part) for part in parts]), abs=0.011)
 
 
 def test_the_reference_lists_every_public_name_and_every_paper(root):

@@ -30,6 +30,7 @@ WITHOUT = {
     "docs/design.md": "pictures by make_design.py, of the parts of views",
     "docs/front_ends.md": "a table of programs in which all views look the same",
     "docs/gallery.md": "written for the site, with pictures by make_gallery.py",
+    "docs/one_token.md": "numbers by hand; NeuronView is on the page of views",
     "docs/reference.md": "a list of names, by make_reference.py",
     "docs/scale.md": "processes and machines",
 }

@@ -105,6 +105,15 @@ MADE: dict[str, tuple[Callable[[], Any], str]] = {
     "results.ComponentRelevance": (components, "kind layer head relevant irrelevant"),
     "results.EdgeAttribution": (edges, "sender receiver score"),
     "results.HeadLoadings": (loadings, "layer head value direct"),
+    "results.NormWeights": (
+        lambda: aw.results.NormWeights(
+            np.array([[[9.0, 1.0, 9.0, 1.0, 1.0], [1.0, 9.0, 1.0, 1.0, 1.0]]] * 2),
+            ("norm 1", "norm 2"),
+            (0, 1),
+            1.1,
+        ),
+        "norm layer dim weight deviation",
+    ),
     "results.Patching": (patching, "site layer token clean corrupt head share raw"),
     "results.HeadPatterns": (patterns, "pattern layer head value"),
     "results.HeadStatistics": (head_statistics, "statistic layer head value"),

@@ -193,3 +193,65 @@ def test_model_and_gradients_are_left_alone() -> None:
     assert all(torch.equal(weights, before[name]) for name, weights in model.state_dict().items())
     assert all(weights.grad is None and weights.requires_grad for weights in model.parameters())
     assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_guided_pictures_equal_captum_and_say_that_they_are_no_more_faithful() -> None:
+    from captum.attr import GuidedBackprop, GuidedGradCam
+
+    model = of_family("ResNet")
+    trace = aw.trace(model, None, image=noise(64, 96))
+
+    class Logits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.model(x).logits
+
+    pixels, whole = trace.inputs["pixel_values"].clone(), Logits()
+    theirs = GuidedBackprop(whole).attribute(pixels, target=1)[0].sum(0).detach()
+    result = aw.saliency(trace, 1, relu="guided", reduce="sum", unit="pixel")
+    assert apart(result.values.reshape(64, 96), theirs) < 1e-5
+    plain = aw.saliency(trace, 1, reduce="sum", unit="pixel")
+    assert apart(plain.values.reshape(64, 96), theirs) > 0.05
+    layer = model.get_submodule("resnet.encoder.stages.1")
+    theirs = GuidedGradCam(whole, layer).attribute(pixels, target=1, interpolate_mode="bilinear")
+    cam = aw.vision.grad_cam(trace, 1, variant="guided")
+    assert cam.unit == "pixel"
+    assert apart(cam.values.reshape(64, 96), theirs[0].sum(0).detach()) < 1e-5
+    assert cam.to("patch").shape == (len(trace.units["patch"]),)
+    for guided in (result, cam):
+        assert "sharpened, not faithful" in guided.warning
+    assert "sharpened" not in plain.warning
+
+
+def test_guided_needs_relus() -> None:
+    trace = aw.trace(vit(), None, image=noise(32, 32))
+    for guided in (
+        lambda: aw.saliency(trace, 1, relu="guided", at="input"),
+        lambda: aw.vision.grad_cam(trace, 1, variant="guided"),
+    ):
+        with pytest.raises(ValueError, match=r'relu="guided" changes.*this model runs none'):
+            guided()
+
+
+def test_a_guided_picture_hardly_depends_on_the_weights_above_it() -> None:
+    """Adebayo et al. 2018: under other upper weights gradients differ, and guided ones are much alike."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, padding=1)]
+    layers += [torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(128, 5)]
+    model = torch.nn.Sequential(*layers).eval()
+    trace = aw.trace(model, None, image=torch.rand(1, 16, 16))
+
+    def picture(relu: Any) -> Any:
+        return aw.saliency(trace, 1, relu=relu, unit="pixel").values
+
+    before = {relu: picture(relu) for relu in ("gradient", "guided")}
+    alike: dict[str, list[float]] = {relu: [] for relu in before}
+    for _ in range(5):
+        layers[-1].reset_parameters()
+        trace = aw.trace(model, None, image=trace.inputs["pixel_values"][0])
+        for relu, values in before.items():
+            alike[relu].append(np.corrcoef(values, picture(relu))[0, 1])
+    assert np.mean(alike["guided"]) > np.mean(alike["gradient"]) + 0.2, alike

@@ -77,7 +77,8 @@ class Pass:
 
     def baseline(self, embeddings: Tensor) -> Tensor:
         """Return the method's baseline [token, dim]."""
-        given = self.options.get("baseline")
+        # Expected Gradients draw from several baselines, or words: for the direction the default is enough.
+        given = None if self.options.get("rule") == "expected" else self.options.get("baseline")
         return baseline_embeddings(self.trace, self.run.model, embeddings.detach(), given, "attack")[0]
 
 

@@ -40,8 +40,7 @@ def baseline_embeddings(
     from attnwidgets.tracing.module_trace import ModuleTrace
 
     is_module = isinstance(trace, ModuleTrace)
-    reads_words = is_module or any(name.endswith("input_ids") for name in trace.inputs)
-    table = _table(model) if reads_words else None
+    table = _table(model) if is_module else word_table(trace, model)
     if baseline is None:
         baseline = next((name for name in ("pad", "mask") if _special(trace, name) is not None), "mean")
         # The inputs of a module are of different kinds, and have no mean.
@@ -60,6 +59,11 @@ def baseline_embeddings(
             f"({embeddings.shape[1]},) and {tuple(embeddings.shape)}."
         )
     return values.expand_as(embeddings), "given"
+
+
+def word_table(trace: Trace, model: nn.Module) -> Any:
+    """Return the table of a model's word embeddings; None if the trace's input is not words."""
+    return _table(model) if any(name.endswith("input_ids") for name in trace.inputs) else None
 
 
 def _token(trace: Trace, baseline: str) -> int:

@@ -7,9 +7,9 @@ and returns checked gradients. `gradient_attributions` is a complete method for 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,20 +17,24 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
+from attnwidgets._tensors import widened
 from attnwidgets.explanations.attribution.input_planes import (
     AT,
     At,
+    InputPlane,
     plane_attributions,
     plane_values,
     reads_only_input,
     require_plane,
 )
+from attnwidgets.explanations.attribution.smoothing import NOT_SMOOTHED, Smoothing
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of, resolve_stack
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
@@ -53,6 +57,7 @@ _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 # Bytes of mean gradients in memory at a time; for more targets than fit, the points run again.
 _MEAN_BYTES = 1 << 28
+_TOGETHER = 10  # noisy copies that run in one batch; fewer where memory is short
 
 
 def reduce_dimensions(values: Tensor, how: Reduce) -> Tensor:
@@ -82,11 +87,13 @@ class EmbeddingGradients:
         run: Runs the model on the trace's inputs.
         targets: The targets.
         stack: The stack whose embeddings are varied; those of the other stack stay as they are.
+        during: Returns a context for passes with gradients, such as rules that replace them.
     """
 
     run: Runner
     targets: TargetSet
     stack: str
+    during: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)
 
     @cached_property
     def _plain(self) -> Graph:
@@ -132,7 +139,7 @@ class EmbeddingGradients:
         from attnwidgets.tracing.gradients.differentiable import diagnosis, gradients, usable
 
         replaced = None if embeddings is None else {self.stack: embeddings}
-        graph = self.run(replaced, reads=self.targets.reads)
+        graph = self.run(replaced, reads=self.targets.reads, during=self.during)
         leaf = leaf_of(graph, self.stack, self.run.purpose, self.run.trace)
         for number, score in enumerate(self.targets.scores(graph.outputs)):
             gradient = gradients(score, [leaf], again=True)[0]
@@ -142,7 +149,11 @@ class EmbeddingGradients:
             yield gradient, leaf.detach()
 
     def means(
-        self, points: Callable[[slice], Tensor], weights: ArrayLike, batch_size: int
+        self,
+        points: Callable[[slice], Tensor],
+        weights: ArrayLike,
+        batch_size: int,
+        factors: Callable[[slice], Tensor] | None = None,
     ) -> Iterator[Tensor]:
         """Yield weighted means of gradients over several points, with a progress bar.
 
@@ -151,6 +162,7 @@ class EmbeddingGradients:
                 embeddings each time, since the points run more than once for several targets.
             weights: Weight of every point [point].
             batch_size: Number of points that run together; fewer where memory is short.
+            factors: Takes a slice of the points and returns factors of their gradients [batch, token, dim].
 
         Yields:
             Mean gradients [target, token, dim] in float64, of the number of targets that fits into memory, in
@@ -174,13 +186,18 @@ class EmbeddingGradients:
                 allowed = [batch.stop < len(share) or bool(so_far.any()) for so_far in mean]
                 by_target = replace(self, targets=targets).at(points(batch), allow_zero=allowed)
                 for number, (gradient, _) in enumerate(by_target):
-                    mean[number] += torch.einsum("s,std->td", share[batch].to(mean), gradient.double())
+                    terms = gradient.double() if factors is None else gradient.double() * factors(batch)
+                    mean[number] += torch.einsum("s,std->td", share[batch].to(mean), terms)
             yield mean
 
 
 @contextmanager
 def embedding_gradients(
-    trace: Trace, targets: TargetSet, method: str, stack: str
+    trace: Trace,
+    targets: TargetSet,
+    method: str,
+    stack: str,
+    during: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Iterator[EmbeddingGradients]:
     """Borrow a trace's model and yield its `EmbeddingGradients` at a stack.
 
@@ -189,6 +206,7 @@ def embedding_gradients(
         targets: The targets.
         method: The method's name, for messages.
         stack: The stack; see `embedding_stack`.
+        during: Returns a context for passes with gradients.
 
     Raises:
         ValueError: See `differentiable`.
@@ -196,7 +214,7 @@ def embedding_gradients(
     from attnwidgets.tracing.gradients.differentiable import differentiable
 
     with differentiable(trace, method, entry=stack) as run:
-        yield EmbeddingGradients(run, targets, stack)
+        yield EmbeddingGradients(run, targets, stack, during)
 
 
 def embedding_stack(trace: TraceLike, stack: str | None) -> str:
@@ -273,69 +291,81 @@ def gradient_attributions(
     foil: Any,
     read: Callable[[Tensor, Tensor], Tensor],
     *,
-    method: str,
-    title: str,
-    paper: str,
     reduce: Reduce,
     unit: str | None,
     stack: str | None,
     at: At = "embedding",
+    during: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    smoothing: Smoothing = NOT_SMOOTHED,
+    options: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+    method: str,
+    title: str,
+    paper: str,
 ) -> Attributions:
-    """Return attributions made of the gradients of a single pass.
+    """Return attributions made of the gradients of a single pass, or of its mean over noisy inputs.
 
     `read` takes gradients and embeddings [1, token, dim] and returns the numbers that are reduced to a number
-    for every token; the rest are arguments of the method, or name the result. With `at` "input" it takes
-    gradients and the model's numeric input instead.
+    for every token; the rest are arguments of the method, or name the result. With
+    `at` "input" it takes gradients and the model's numeric input instead. With noise it takes the mean
+    gradient.
     """
     require_reduction(reduce)
     require_choice("at", at, AT)
     targets = resolve_target_set(trace, target, foil, method)
+    options = {"reduce": reduce, **(options or {}), **smoothing.options}
+    notes = (*targets.notes, *notes)
+    names: dict[str, Any] = {"method": method, "title": title, "paper": paper}
     if at == "input" or reads_only_input(trace):
-        return _input_attributions(
-            trace, targets, read, method=method, title=title, paper=paper, reduce=reduce, unit=unit
-        )
+        plane = require_plane(trace, method)
+        cells = _input_values(trace, plane, targets, read, method, reduce, during, smoothing)
+        common = provenance_of(trace, plane.stack, options=options | {"at": "input"}, notes=notes, **names)
+        return plane_attributions(trace, plane, cells, targets, common, unit)
     stack = embedding_stack(trace, stack)
     import torch
 
-    with embedding_gradients(trace, targets, method, stack) as model:
-        values = torch.cat([reduce_dimensions(read(*pair), reduce) for pair in model.at()])
-    common = provenance_of(
-        trace, stack, method, title=title, paper=paper, options={"reduce": reduce}, notes=targets.notes
-    )
+    with embedding_gradients(trace, targets, method, stack, during) as model:
+        if smoothing.noise:
+            own = model.embeddings
+            weights = np.full(smoothing.draws, 1 / smoothing.draws)
+            parts = model.means(partial(smoothing.copies, own), weights, _TOGETHER)
+            values = torch.cat([reduce_dimensions(read(part, own), reduce) for part in parts])
+        else:
+            values = torch.cat([reduce_dimensions(read(*pair), reduce) for pair in model.at()])
+    common = provenance_of(trace, stack, options=options, notes=notes, **names)
     return target_attributions(trace, stack, values, targets, common, unit=unit)
 
 
-def _input_attributions(
+def _input_values(
     trace: Trace,
+    plane: InputPlane,
     targets: TargetSet,
     read: Callable[[Tensor, Tensor], Tensor],
-    *,
     method: str,
-    title: str,
-    paper: str,
     reduce: Reduce,
-    unit: str | None,
-) -> Attributions:
-    """Return attributions made of the gradients by a model's pixels or spectrogram."""
-    import numpy as np
-
+    during: Callable[[], AbstractContextManager[Any]],
+    smoothing: Smoothing,
+) -> NDArray[Any]:
+    """Return what is read of gradients by a model's pixels or spectrogram [target, row, column]."""
     from attnwidgets.tracing.gradients.differentiable import diagnosis, differentiable, gradients, usable
 
-    plane = require_plane(trace, method)
-    rows = []
+    total: list[Any] = [0.0] * len(targets.targets)
+    values = widened(trace.inputs[plane.name])
     with differentiable(trace, method, place="input") as run:
-        graph = run(reads=targets.reads)
-        leaf = graph.inputs[plane.name]
-        for score in targets.scores(graph.outputs):
-            gradient = gradients(score, [leaf], again=True)[0]
-            if not usable([gradient], graph):
-                raise ValueError(diagnosis(score, graph, plane.stack, method))
-            rows.append(plane_values(trace, plane, read(gradient, leaf.detach()), reduce))
-    options = {"reduce": reduce, "at": "input"}
-    common = provenance_of(
-        trace, plane.stack, method, title=title, paper=paper, options=options, notes=targets.notes
-    )
-    return plane_attributions(trace, plane, np.concatenate(rows), targets, common, unit)
+        for draw in range(smoothing.count):
+            graph = run(
+                {plane.name: smoothing.copies(values[0], slice(draw, draw + 1))},
+                reads=targets.reads,
+                during=during,
+            )
+            leaf = graph.inputs[plane.name]
+            for number, score in enumerate(targets.scores(graph.outputs)):
+                gradient = gradients(score, [leaf], again=True)[0]
+                if not usable([gradient], graph):
+                    raise ValueError(diagnosis(score, graph, plane.stack, method))
+                total[number] = total[number] + gradient.double() / smoothing.count
+    rows = [plane_values(trace, plane, read(mean, values), reduce) for mean in total]
+    return np.concatenate(rows)
 
 
 def _without_relevance(axis: TokenAxis, values: NDArray[Any]) -> str:

@@ -1,7 +1,8 @@
 """Grad-CAM and its family: feature maps of a layer, weighted by a target's gradient there.
 
 Selvaraju et al. 2017, Grad-CAM; Draelos and Carin 2020, HiResCAM; Jiang et al. 2021, LayerCAM; Chattopadhyay
-et al. 2018, Grad-CAM++; for attention, the baseline of Chefer et al. 2021.
+et al. 2018, Grad-CAM++; for attention, the baseline of Chefer et al. 2021. Guided Grad-CAM multiplies
+Grad-CAM with guided backpropagation (Selvaraju et al. 2017, section 3.2).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._selecting import position
+from attnwidgets.explanations.attribution.gradients import SHARPENED, saliency
+from attnwidgets.explanations.attribution.input_planes import require_plane
 from attnwidgets.explanations.attribution.signed_attention import attention_gradients
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import Need, is_map
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
-Variant = Literal["gradcam", "hirescam", "layercam", "gradcam++", "attention"]
+Variant = Literal["gradcam", "hirescam", "layercam", "gradcam++", "attention", "guided"]
 PAPERS = {
     "gradcam": "Selvaraju et al. 2017, Grad-CAM: Visual Explanations from Deep Networks",
     "hirescam": "Draelos and Carin 2020, Use HiResCAM instead of Grad-CAM for Faithful Explanations",
@@ -40,6 +43,7 @@ PAPERS = {
     "gradcam++": "Chattopadhyay et al. 2018, Grad-CAM++: Generalized Gradient-based Visual Explanations",
     "attention": "Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization (a "
     "baseline there)",
+    "guided": "Selvaraju et al. 2017, Grad-CAM, section 3.2",
 }
 TITLES = {
     "gradcam": "Grad-CAM",
@@ -47,6 +51,7 @@ TITLES = {
     "layercam": "LayerCAM",
     "gradcam++": "Grad-CAM++",
     "attention": "Grad-CAM of attention",
+    "guided": "Guided Grad-CAM",
 }
 _EPSILON = 1e-6  # of Grad-CAM++, in the authors' denominators
 
@@ -97,6 +102,10 @@ def grad_cam(
         layercam     sum_c (G_cp)+ F_cp
         gradcam++    sum_c v_c F_cp,  v_c = sum_p (G_cp)+ G_cp^2 / (2 G_cp^2 + G_cp^3 sum_q F_cq)
         attention    mean over heads h of w_h A_h(class token, p),  w_h = mean over p of the gradient there
+        guided       (gradcam)+, drawn bilinearly over the pixels, times the guided gradient of every pixel
+
+    "guided" is Guided Grad-CAM, a sharp picture that is not more faithful than Grad-CAM: its edges are those
+    of guided backpropagation, which hardly depend on the class or on trained weights.
 
     These are the raw numbers. Published pictures set negatives to zero and then stretch the rest from 0
     to 1, which hides the evidence against the target, and is 0/0 where there is none for it.
@@ -113,13 +122,15 @@ def grad_cam(
         foil: {foil}
 
     Returns:
-        Attributions [source] over patches, signed, in units of the target. Class and register tokens are not
+        Attributions [source] over patches, signed, in units of the target; of "guided" over pixels (after the
+        sum over colours), and `.to("patch")` sums them. Class and register tokens are not
         in a map and receive 0. Where the map has another number of positions than the trace has patches, the
         sources are the positions of the map. `.provenance["layer"]` is the name of the module.
 
     Raises:
         ValueError: For an unknown variant or module, a layer that returns no map of the picture, a target
-            that must be named; if gradients are NaN, or zero at this layer (the message says why).
+            that must be named; for "guided" of a model without ReLUs; if gradients are NaN, or zero at this
+            layer (the message says why).
         TypeError, IndexError: {no_target} Also for a layer out of range.
         UnsupportedModelError: For "attention" of a model without attention from every patch to every patch,
             or without a class token.
@@ -146,6 +157,9 @@ def grad_cam(
     else:
         at_layer = _at_last_layer if layer is None else partial(_at_layer, layer=layer)
         maps, gradient, name = at_layer(trace, targets, stack=stack, unit=unit)
+        if variant == "guided":
+            cam = weighted(maps, gradient, "gradcam")
+            return _guided(trace, (target, foil, targets), cam, {"layer": layer, "variant": variant}, name)
         values = weighted(maps, gradient, variant)
         axis = _axis_of(axis, unit, (values.shape[0], values.shape[1]))
         unit = axis.units["patch"]
@@ -170,6 +184,31 @@ def grad_cam(
         facts={"layer": name},
     )
     return Attributions(whole, axis=axis, unit="patch", **targets.names(), **common)
+
+
+def _guided(
+    trace: Trace, explained: tuple[Any, Any, TargetSet], cam: Float, options: dict[str, Any], name: str
+) -> Attributions:
+    """Return Guided Grad-CAM over pixels, from the map of Grad-CAM [row, column]."""
+    import torch
+
+    target, foil, targets = explained
+    plane = require_plane(trace, "grad_cam")
+    guided = saliency(trace, target, foil, relu="guided", reduce="sum", at="input", unit=plane.unit)
+    clipped = torch.as_tensor(cam.clip(min=0))[None, None]
+    drawn = torch.nn.functional.interpolate(clipped, plane.shape, mode="bilinear", align_corners=False)
+    common = provenance_of(
+        trace,
+        plane.stack,
+        "grad_cam",
+        title=TITLES["guided"],
+        paper=PAPERS["guided"],
+        options=options,
+        notes=(*targets.notes, SHARPENED),
+        facts={"layer": name},
+    )
+    values = np.asarray(guided.values, float) * drawn.numpy().reshape(-1)
+    return Attributions(values, axis=guided.axis, unit=plane.unit, **targets.names(), **common)
 
 
 class _NoGradientError(ValueError):

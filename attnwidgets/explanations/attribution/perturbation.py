@@ -6,20 +6,21 @@ through Representation Erasure.
 
 `shapley_sampling`, the effect of an element on a target, averaged over orders of adding elements: Castro,
 Gomez and Tejada 2009, Polynomial Calculation of the Shapley Value Based on Sampling; Strumbelj and Kononenko
-2010.
+2010. Or by least squares over coalitions: Lundberg and Lee 2017 (Kernel SHAP).
 """
 
 from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.baselines import baseline_embeddings
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, leaf_of
+from attnwidgets.explanations.attribution.kernel_shap import KERNEL_SHAP_PAPER, kernel_shap
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import Need
 from attnwidgets.explanations.results.attributions import Attributions
@@ -29,6 +30,7 @@ from attnwidgets.explanations.targets.target_set import resolve_target_set
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from attnwidgets.tracing.trace import Trace
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
 OCCLUSION_PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Erasure"
 
 SHAPLEY_PAPER = "Castro et al. 2009, Polynomial Calculation of the Shapley Value Based on Sampling"
+_SHAPLEY = {
+    "orders": ("Shapley values", SHAPLEY_PAPER),
+    "kernel": ("Shapley values (kernel)", KERNEL_SHAP_PAPER),
+}
 
 
 @dataclass(frozen=True)
@@ -224,7 +230,7 @@ def occlusion(
     "shapley_sampling",
     question="By perturbing",
     gist="each word's fair share, from many versions of the text",
-    paper=SHAPLEY_PAPER,
+    paper=f"{SHAPLEY_PAPER}; {KERNEL_SHAP_PAPER}",
     needs=("model", "embeddings", "target", "own tokens", CAPTUM),
     returns="Attributions [source]",
     cost="samples x elements passes, in batches",
@@ -237,6 +243,7 @@ def shapley_sampling(
     *,
     baseline: Any = None,
     samples: int = 25,
+    estimator: Literal["orders", "kernel"] = "orders",
     seed: int = 0,
     batch_size: int = 16,
     unit: str | None = None,
@@ -244,16 +251,19 @@ def shapley_sampling(
 ) -> Attributions:
     """What each element adds to the target, averaged over random orders of adding elements to a baseline.
 
-    Computed by captum's ShapleyValueSampling (the extra `captum`). The values sum to f(x) - f(baseline) up to
-    rounding, whatever the number of samples.
+    By "orders", computed by captum's ShapleyValueSampling (the extra `captum`), or by "kernel", Kernel SHAP:
+    a linear model of the target's values where only some elements are present. Both run samples x elements
+    inputs, and both sum to f(x) - f(baseline) up to rounding, whatever the number of samples. Where all 2^n
+    subsets of n elements are no more than that, "kernel" runs each once, and the values are exact.
 
     Args:
         trace: {trace}
         target: {target} A list of targets gives [target, source].
         foil: {foil}
         baseline: {baseline}
-        samples: Number of random orders.
-        seed: Seed of the orders; torch's global generator is left as it was.
+        samples: Number of random orders; of "kernel", number of subsets for each element.
+        estimator: "orders" or "kernel".
+        seed: Seed of the orders or subsets; torch's global generator is left as it was.
         batch_size: {batch_size}
         unit: Unit to add as a whole: "token" by default, "word", "sentence".
         stack: {stack}
@@ -264,9 +274,11 @@ def shapley_sampling(
     Raises:
         RuntimeError: If captum is not installed.
         ValueError: If the target is NaN (the message names the layer) or an input is too long for the
-            available memory; for an unknown unit, stack or baseline, or fewer than one sample; if the target
-            must be named.
+            available memory; for an unknown unit, stack, baseline or estimator, or fewer than one sample; if
+            the target must be named.
         TypeError, IndexError: {no_target}
+
+    Source: Castro et al. 2009; Lundberg and Lee 2017, theorem 2.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "A pleasure.")
@@ -274,8 +286,12 @@ def shapley_sampling(
         2
     """
     require_positive(samples=samples, batch_size=batch_size)
+    require_choice("estimator", estimator, tuple(_SHAPLEY))
 
-    def attribute(inputs: Perturbed) -> Tensor:
+    def by_kernel(inputs: Perturbed) -> Tensor:
+        return _by_kernel(inputs, samples, seed, batch_size)
+
+    def by_orders(inputs: Perturbed) -> Tensor:
         import torch
         from captum.attr import ShapleyValueSampling
 
@@ -293,13 +309,32 @@ def shapley_sampling(
         trace,
         target,
         foil,
-        attribute,
+        by_kernel if estimator == "kernel" else by_orders,
         method="shapley_sampling",
-        title="Shapley values",
-        paper=SHAPLEY_PAPER,
+        title=_SHAPLEY[estimator][0],
+        paper=_SHAPLEY[estimator][1],
         baseline=baseline,
-        options={"samples": samples, "seed": seed},
+        options={"samples": samples, "estimator": estimator, "seed": seed},
         batch_size=batch_size,
         unit=unit,
         stack=stack,
     )
+
+
+def _by_kernel(inputs: Perturbed, samples: int, seed: int, batch_size: int) -> Tensor:
+    """Return Kernel SHAP's values of the elements, as [1, token, 1]."""
+    import torch
+
+    n = int(inputs.features.max()) + 1
+
+    def value(present: NDArray[np.bool_]) -> NDArray[np.float64]:
+        values = []
+        for part in torch.as_tensor(present).to(inputs.features.device).split(batch_size):
+            stays = part[:, inputs.features[0, :, 0]][..., None]
+            values.append(
+                inputs.scores(torch.where(stays, inputs.embeddings, inputs.baseline)).double().cpu()
+            )
+        return torch.cat(values).numpy()
+
+    by_element = torch.as_tensor(kernel_shap(value, n, samples * n, seed)).to(inputs.features.device)
+    return by_element[inputs.features]

@@ -220,3 +220,70 @@ def test_what_a_gradient_cannot_say_names_the_layer() -> None:
             method(trace, 0)
     with torch.inference_mode(), pytest.raises(ValueError, match="inference_mode"):
         aw.saliency(trace, 0)
+
+
+def test_smoothgrad_is_the_mean_gradient_of_noisy_embeddings(classified: Any) -> None:
+    model, ids = classified.model, classified.inputs["input_ids"]
+    table = model.get_input_embeddings()
+    embedded = table(ids)[0].detach()
+    spread = 0.2 * (embedded.max() - embedded.min())
+    total = torch.zeros_like(embedded)
+    for draw in range(12):
+        noise = np.random.default_rng((3, draw)).standard_normal(tuple(embedded.shape))
+        leaf = (embedded + spread * torch.as_tensor(noise)).requires_grad_()
+        logits = model(inputs_embeds=leaf[None], attention_mask=classified.inputs["attention_mask"]).logits
+        total += torch.autograd.grad(logits[0, 1], leaf)[0] / 12
+    smooth = aw.saliency(classified, 1, noise=0.2, draws=12, seed=3)
+    assert close(smooth.values, total.norm(dim=-1).numpy(), 1e-9)
+    assert smooth.title.startswith("SmoothGrad (l2)")
+    assert smooth.provenance["options"]["draws"] == 12
+    assert not close(aw.saliency(classified, 1).values, smooth.values, 1e-3)
+    with pytest.raises(ValueError, match=r"noise must be a share.*not -0\.1"):
+        aw.saliency(classified, 1, noise=-0.1)
+    with pytest.raises(ValueError, match="draws must be at least 1, not 0"):
+        aw.saliency(classified, 1, noise=0.1, draws=0)
+
+
+def test_expected_gradients_of_one_baseline_are_integrated_gradients(classified: Any) -> None:
+    whole = aw.integrated_gradients(classified, 1, baseline="mask")
+    expected = aw.integrated_gradients(classified, 1, baseline="mask", rule="expected", steps=200)
+    assert close(expected.values, whole.values, 1e-2)
+    assert expected.provenance["change"] == pytest.approx(whole.provenance["change"], abs=1e-9)
+
+
+def test_expected_gradients_sum_to_the_change_from_the_mean_baseline(classified: Any) -> None:
+    others = [aw.trace(classified.model, tiny.wordpiece(), text) for text in ("the dog ran", "cat the sat")]
+    assert {len(other.tokens) for other in others} == {len(classified.tokens)}
+    result = aw.integrated_gradients(classified, 1, baseline=others, rule="expected", steps=400)
+    drawn = np.random.default_rng((0, 0)).integers(2, size=400)
+    logits = [float(trace.logits.reshape(-1)[1]) for trace in (classified, *others)]
+    change = logits[0] - np.mean([logits[1 + draw] for draw in drawn])
+    assert result.provenance["change"] == pytest.approx(change, abs=1e-6)
+    assert abs(result.residual) < 0.1 * abs(change)
+    assert result.title.startswith("Expected Gradients from 2 baselines")
+    again = aw.integrated_gradients(classified, 1, baseline=others, rule="expected", steps=400)
+    assert (again.values == result.values).all()
+    short = aw.trace(classified.model, tiny.wordpiece(), "cat")
+    with pytest.raises(ValueError, match=r"a baseline has 3 tokens of width \d+, and the input 5"):
+        aw.integrated_gradients(classified, 1, baseline=[short], rule="expected")
+
+
+def test_expected_gradients_of_a_linear_model_are_exact() -> None:
+    layer = torch.nn.Linear(3, 2).double()
+    trace = aw.trace_module(layer, torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))
+    baselines = [np.full((3, 1), 0.5), np.array([[0.0], [1.0], [4.0]])]
+    result = aw.integrated_gradients(trace, 1, baseline=baselines, rule="expected", steps=10, seed=5)
+    drawn = np.random.default_rng((5, 0)).integers(2, size=10)
+    mean = np.mean([baselines[number][:, 0] for number in drawn], axis=0)
+    np.testing.assert_allclose(
+        result.values, layer.weight[1].detach().numpy() * (np.array([1.0, 2.0, 3.0]) - mean), atol=1e-6
+    )
+
+
+def test_random_words_leave_special_tokens_alone(classified: Any) -> None:
+    result = aw.integrated_gradients(classified, 1, rule="expected", steps=20)
+    special = np.asarray(classified.units["token"].special)
+    assert special.any()
+    assert (result.values[special] == 0).all()
+    assert (result.values[~special] != 0).all()
+    assert "random words" in result.title

@@ -123,3 +123,50 @@ def test_bad_input_is_said(classified: Any, method: Any, monkeypatch: pytest.Mon
         method(classified)
     refusal = aw.methods(classified).refusals[method.__name__]
     assert refusal == "needs the package captum, which is not installed: pip install attnwidgets[captum]"
+
+
+def exact_shapley(trace: Any, spans: Any) -> np.ndarray:
+    """Return Shapley values of the spans for logit 1, from all orders."""
+    values = np.zeros(len(spans))
+    known: dict[frozenset[int], float] = {}
+
+    def of(kept: frozenset[int]) -> float:
+        if kept not in known:
+            known[kept] = score(trace, set(kept), 4)
+        return known[kept]
+
+    orders = list(permutations(range(len(spans))))
+    for order in orders:
+        kept: frozenset[int] = frozenset()
+        for element in order:
+            values[element] += (of(kept | set(spans[element])) - of(kept)) / len(orders)
+            kept = kept | set(spans[element])
+    return values
+
+
+def test_kernel_shap_over_all_subsets_is_exact(classified: Any) -> None:
+    for unit in ("word", "token"):
+        exact = exact_shapley(classified, classified.units[unit].spans)
+        result = aw.shapley_sampling(classified, 1, baseline="mask", unit=unit, estimator="kernel")
+        assert result.dtype == "float64"
+        np.testing.assert_allclose(result.values, exact, rtol=0, atol=1e-8)
+    assert result.title.startswith("Shapley values (kernel) with mask")
+
+
+def test_sampled_kernel_shap_sums_to_the_change_and_nears_the_exact_values(classified: Any) -> None:
+    exact = exact_shapley(classified, classified.units["token"].spans)
+    options = {"baseline": "mask", "estimator": "kernel"}
+    errors = []
+    for samples in (4, 8):
+        tries = [
+            aw.shapley_sampling(classified, 1, samples=samples, seed=seed, **options).values
+            for seed in range(4)
+        ]
+        errors.append(np.mean([np.abs(values - exact).max() for values in tries]) / np.abs(exact).max())
+        for values in tries:
+            assert float(values.sum()) == pytest.approx(exact.sum(), abs=1e-9)
+    assert errors[1] < min(errors[0], 0.35), errors
+    with pytest.raises(ValueError, match=r"samples: \d+ subsets do not tell \d+ elements apart"):
+        aw.shapley_sampling(classified, 1, samples=1, **options)
+    with pytest.raises(ValueError, match="estimator"):
+        aw.shapley_sampling(classified, 1, estimator="kernl")
