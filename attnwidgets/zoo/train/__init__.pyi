@@ -1,0 +1,4 @@
+# The public names of aw.zoo.train, each loaded on first use.
+
+from .callback import CheckpointCallback as CheckpointCallback
+from .runs import run as run
