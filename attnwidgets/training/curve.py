@@ -75,9 +75,9 @@ class Curve(Table):
                 raise ValueError(f"{axis} {label!r} is not one of {', '.join(map(str, choices))}.")
             index.append(choices.index(label))
         head = ".".join(map(str, labels[:2]))
-        offset = "".join(f", offset {label:+d}" for label in labels[2:])
-        values = self.values[(slice(None), *index)]
-        return Curve(f"{self.name}, head {head}{offset}", self.steps, values, {}, self.meaning)
+        offset = "".join(f" {label:+d}" for label in labels[2:])
+        values = np.moveaxis(self.values, 0, -1)[tuple(index)]
+        return Curve(f"{self.name}{offset}, head {head}", self.steps, values, {}, self.meaning)
 
     @property
     def strongest(self) -> tuple[int, ...]:

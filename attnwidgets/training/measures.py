@@ -57,7 +57,7 @@ class Look:
         config = getattr(self.model, "config", None)
         ids = torch.as_tensor(self.texts.ids, device=next(self.model.parameters()).device)
         with no_grad():
-            out = getattr(self.model(input_ids=ids), "logits", None)
+            out: Any = getattr(self.model(input_ids=ids), "logits", None)
         fits = out is not None and out.dim() == 3 and out.shape[1] == ids.shape[1]  # noqa: PLR2004
         if getattr(config, "is_encoder_decoder", False) or not fits or out.shape[-1] <= int(ids.max()):
             raise ValueError(

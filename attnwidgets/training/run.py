@@ -245,8 +245,12 @@ class TrainingRun(Suggesting, Viewable):
         items = self.texts().ids.tolist() if texts is None else list(texts)
 
         def measure(model: Any) -> Any:
-            given = {"text": items} if isinstance(items[0], str) else {"input_ids": items}
-            traces = record(model, self.tokenizer, **given)
+            by_text = isinstance(items[0], str)
+            traces: Any = (
+                record(model, self.tokenizer, items)
+                if by_text
+                else record(model, self.tokenizer, input_ids=items)
+            )
             return np.mean([head_statistics(trace, of)[of] for trace in traces], axis=0)
 
         return _Measured(of, f"statistic {of} {key_of(items)}", measure)
@@ -326,7 +330,7 @@ class TrainingRun(Suggesting, Viewable):
         """
         names = [claims] if isinstance(claims, str) else list(claims)
         items = list(texts)
-        options = {"roles": roles, "margin": margin, "level": level}
+        options: dict[str, Any] = {"roles": roles, "margin": margin, "level": level}
 
         def check(model: Any) -> list[tuple[str, float]]:
             report = check_claims(model, self.tokenizer, names, items, **options)

@@ -97,8 +97,8 @@ def test_a_training_that_is_killed_leaves_whole_checkpoints_and_says_where_it_en
     ("options", "message"),
     [
         ({}, "every or steps is required"),
-        ({"every": 0}, "every must be whole numbers of steps, not 0"),
-        ({"steps": [2, -1]}, "steps must be whole numbers of steps, not -1"),
+        ({"every": 0}, "every must be whole numbers from 1, not 0"),
+        ({"steps": [2, -1]}, "steps must be whole numbers from 0, not -1"),
     ],
 )
 def test_what_to_write_is_checked(options: Any, message: str, tmp_path: Any) -> None:

@@ -16,7 +16,7 @@ _ENDED = "training.json"
 """The file that says how far training went; `attnwidgets.training.reading` reads it."""
 
 
-class CheckpointCallback(TrainerCallback):  # type: ignore[misc] # transformers has no types
+class CheckpointCallback(TrainerCallback):
     """Write the weights at some steps of a transformers Trainer, for `aw.checkpoints(folder)`.
 
     It changes nothing in the training, and holds no model. A checkpoint is a folder `checkpoint-500` with the
@@ -44,10 +44,10 @@ class CheckpointCallback(TrainerCallback):  # type: ignore[misc] # transformers 
     def __init__(self, folder: str | Path, *, every: int | None = None, steps: Collection[int] = ()) -> None:
         if every is None and not steps:
             raise ValueError("every or steps is required: at which steps should weights be written?")
-        for name, numbers in (("every", () if every is None else (every,)), ("steps", steps)):
-            wrong = [n for n in numbers if isinstance(n, bool) or not isinstance(n, int) or n < 0]
-            if wrong or (name == "every" and every == 0):
-                raise ValueError(f"{name} must be whole numbers of steps, not {(wrong or [every])[0]!r}.")
+        for name, least, numbers in (("every", 1, [] if every is None else [every]), ("steps", 0, steps)):
+            for number in numbers:
+                if isinstance(number, bool) or not isinstance(number, int) or number < least:
+                    raise ValueError(f"{name} must be whole numbers from {least}, not {number!r}.")
         self._folder = Path(folder)
         self._every = every
         self._steps = frozenset(steps)
