@@ -250,3 +250,21 @@ def test_the_shipped_model_has_the_reference_of_the_last_step(shared: Any) -> No
     assert np.abs(curves["induction"].values[0].ravel() - reference["induction"][-1]).max() < 0.01
     assert np.abs(curves["previous"].values[0].ravel() - reference["previous"][-1]).max() < 0.03
     assert abs(curves["behaviour"].values[0] - reference["accuracy"][-1, 2]) < 0.01
+
+
+def test_the_packaged_checkpoints_end_at_the_shipped_model_and_are_read_without_training(
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr("attnwidgets.zoo.train.runs.fit", None)
+    run = aw.zoo.train.run("induction", keep=aw.zoo.train.PACKAGED)
+    assert run.steps == aw.zoo.train.PACKAGED
+    untrained = made.model(0).state_dict()
+    first = {name: value.clone() for name, value in run.model(0).state_dict().items()}
+    assert all(torch.equal(first[name], untrained[name].half().float()) for name in first)
+    shipped = aw.zoo.trained("induction")[0].state_dict()
+    for name, value in run.model(1200).state_dict().items():
+        # Sums are rounded otherwise on another machine: at most the last of the eleven digits of a half.
+        assert (value - shipped[name]).abs().max() <= 2**-10 * shipped[name].abs().max()
+    curves = run.curves(["behaviour", "induction"])
+    assert curves["behaviour"].appeared == (300, 240, 420)
+    assert curves["induction"].at(1, 1).appeared == (840, 600, 1200)

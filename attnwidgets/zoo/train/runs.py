@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import suggest
 from attnwidgets.zoo.train.recipe import Recipe, fit
 from attnwidgets.zoo.train.recipes import RECIPES
-from attnwidgets.zoo.trained_models import make_tokenizer, read_file, save
+from attnwidgets.zoo.trained_models import WEIGHTS, make_tokenizer, read_file, save
 
 if TYPE_CHECKING:
     from attnwidgets.results import TrainingRun
+
+PACKAGED = (0, 120, 240, 300, 420, 600, 840, 1200)
+"""The steps of "induction", seed 0, whose weights are in the package."""
 
 
 def run(
@@ -30,6 +33,9 @@ def run(
     The checkpoints change no bit of the training: the last weights are those of a run without them. They are
     written in half precision, as the weights in the package are, so that last digits differ from those of the
     model in training. The same seed gives the same weights on the same machine and versions.
+
+    Checkpoints of "induction", seed 0, at steps 0, 120, 240, 300, 420, 600, 840 and 1,200 are in the package:
+    a run that keeps some of these (`keep=aw.zoo.train.PACKAGED`) is read, and trains nothing.
 
     Args:
         name: "induction", "dyck", "histogram", "recall", "dates" or "alice".
@@ -48,9 +54,9 @@ def run(
             another training.
 
     Example:
-        >>> run = aw.zoo.train.run("dyck", keep=2, steps=2)
-        >>> run.steps
-        (0, 1, 2)
+        >>> run = aw.zoo.train.run("induction", keep=aw.zoo.train.PACKAGED)
+        >>> run.curve("behaviour").appeared
+        Appeared(step=300, before=240, after=420)
     """
     if name not in RECIPES:
         raise ValueError(
@@ -61,10 +67,12 @@ def run(
     if isinstance(last, bool) or not isinstance(last, int) or last < 1:
         raise ValueError(f"steps must be a whole number of at least 1, not {steps!r}.")
     chosen = _steps(keep, last)
-    temporary = tempfile.TemporaryDirectory() if folder is None else None
-    target = Path(temporary.name if temporary else str(folder))
     says = {"name": name, "seed": seed, "does": recipe.task, "steps": last}
-    if not _is_there(target, chosen, says):
+    packaged = WEIGHTS / "steps" / f"{name}-{seed}"
+    is_packaged = folder is None and steps is None and _is_there(packaged, chosen, says)
+    temporary = tempfile.TemporaryDirectory() if folder is None and not is_packaged else None
+    target = Path(temporary.name) if temporary else packaged if folder is None else Path(folder)
+    if not is_packaged and not _is_there(target, chosen, says):
         _train(recipe, seed, last, chosen, target, says)
     # The layer above reads checkpoints: it runs the explanations that these models test.
     read = import_module("attnwidgets.training.run").checkpoints
