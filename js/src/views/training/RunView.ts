@@ -199,7 +199,7 @@ function readMap(state: RunState, run: Run): void {
 
 const isPage = (state: RunState): boolean => state.ctx.model.get("runtime") === "";
 
-/** Why there is no map of the step; "" if there is one, or it is on its way. */
+/** Why the map of the step is missing; "" if it is here, or on its way. */
 function lackOf(state: RunState, run: Run): string {
   const { step, layer, head } = options(state);
   if (run.gaps[step]) return `The weights of this step are not finite, first ${run.gaps[step]}.`;
