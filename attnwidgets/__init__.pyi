@@ -13,6 +13,7 @@ from .demo.texts import demo_book as demo_book
 from .demo.models import demo_model as demo_model
 from .demo.texts import demo_texts as demo_texts
 from . import zoo as zoo
+from .training.run import checkpoints as checkpoints
 from . import speech as speech
 
 # How do tokens mix?
@@ -72,7 +73,6 @@ from .sae.sae import SAE as SAE
 from .sae.features import sae_features as sae_features
 from .sae.corpus_statistics.feature_stats import feature_stats as feature_stats
 from .sae.corpus_statistics.feature_stats import FeatureDashboard as FeatureDashboard
-from .sae.corpus_statistics.stats import FeatureStats as FeatureStats
 
 # Is it an explanation?
 from . import evaluate as evaluate

@@ -22,7 +22,8 @@ _MOVED = {
         "ScorecardView Selection SentenceView ShapeView",
     },
     "aw.results": {
-        "aw": "Attributions Continuation ContributionGraph FeatureActivations MixingMap TokenAxis Trace Unit",
+        "aw": "Attributions Continuation ContributionGraph FeatureActivations FeatureStats MixingMap "
+        "TokenAxis Trace Unit",
         "aw.circuits": "AttentionInfluence BothWays CircuitGraph Claim ClaimReport ClaimResult ClaimText "
         "CodedHeads Component ComponentRelevance ContextReliance Edge EdgeAttribution Faithfulness GraphLink "
         "GraphNode HeadCircuits Lens Overlap PairedRuns PatchedCells PatchedSets Patching RelevantComponent",

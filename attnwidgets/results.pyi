@@ -52,6 +52,7 @@ from .people.agents import Trial as Trial
 from .people.analysis import Analysis as Analysis
 from .people.responses import Responses as Responses
 from .people.study import Study as Study
+from .sae.corpus_statistics.stats import FeatureStats as FeatureStats
 from .sae.feature_activations import FeatureActivations as FeatureActivations
 from .speech.cue_contribution import BlankedOut as BlankedOut
 from .speech.cue_contribution import SpokenCues as SpokenCues
@@ -71,6 +72,10 @@ from .tracing.continuations import Continuation as Continuation
 from .tracing.text.units import TokenAxis as TokenAxis
 from .tracing.text.units import Unit as Unit
 from .tracing.trace import Trace as Trace
+from .training.curve import Appeared as Appeared
+from .training.curve import ClaimsByStep as ClaimsByStep
+from .training.curve import Curve as Curve
+from .training.run import TrainingRun as TrainingRun
 from .vision.token_norms import OutlierTokens as OutlierTokens
 from .vision.token_norms import RegisterNeuron as RegisterNeuron
 from .zoo.trained_models import Measured as Measured

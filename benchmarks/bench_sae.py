@@ -187,7 +187,7 @@ def statistics(model: Any, tokenizer: Any, texts: list[str], options: argparse.N
     pages(counted[2])
 
 
-def pages(stats: aw.FeatureStats) -> None:
+def pages(stats: aw.results.FeatureStats) -> None:
     """Print the size of a message about one feature, and of the table of all."""
     sizes = [size_of(page_of(stats, feature)) for feature in stats.features]
     left = sum(page_of(stats, feature)[0]["left"] > 0 for feature in stats.features)

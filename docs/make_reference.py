@@ -67,6 +67,10 @@ def page() -> str:
             module = getattr(aw, space)
             listed = "\n".join(rows(f"aw.{space}.", dir(module), module))
             parts.append(f"### `aw.{space}`\n\n{summary(module)}\n\n{listed}\n")
+            for inner in (name for name in dir(module) if inspect.ismodule(getattr(module, name))):
+                nested = getattr(module, inner)
+                listed = "\n".join(rows(f"aw.{space}.{inner}.", dir(nested), nested))
+                parts.append(f"### `aw.{space}.{inner}`\n\n{summary(nested)}\n\n{listed}\n")
     return "\n".join(parts)
 
 

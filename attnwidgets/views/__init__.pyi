@@ -12,3 +12,4 @@ from .concepts.influence_view import InfluenceView as InfluenceView
 from .concepts.shape_view import ShapeView as ShapeView
 from .evaluate.scorecard_view import ScorecardView as ScorecardView
 from .maps.heatmap import RelevanceMap as RelevanceMap
+from .training.run_view import RunView as RunView

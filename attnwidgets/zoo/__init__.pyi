@@ -1,5 +1,6 @@
 # The public names of aw.zoo, each loaded on first use.
 
+from . import train as train
 from .compiled.additive import additive as additive
 from .compiled.additive import negation as negation
 from .compiled.decayed_counts import decayed_counts as decayed_counts

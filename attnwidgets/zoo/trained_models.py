@@ -86,10 +86,10 @@ def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tupl
         True
     """
     path = _shipped(name, seed) if file is None else Path(file)
-    metadata, tensors = _read(path)
+    metadata, tensors = read_file(path)
     if file is not None and metadata["name"] != name:
         raise ValueError(f"file {path.name} holds the model {metadata['name']!r}, not {name!r}.")
-    model = _model(metadata, tensors, path)
+    model = model_of(metadata, tensors, path)
     model.config.name_or_path = f"attnwidgets/zoo-{metadata['name']}-{metadata['seed']}"
     model.truth = Measured(
         name=metadata["name"],
@@ -154,7 +154,7 @@ def _shipped(name: str, seed: int) -> Path:
     return WEIGHTS / f"{name}-{seed}.safetensors"
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the metadata and the tensors of a file; refuse a file that is damaged or not of the zoo."""
     from safetensors import SafetensorError, safe_open
 
@@ -184,7 +184,8 @@ def _digest(tensors: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def _model(metadata: dict[str, Any], tensors: dict[str, Any], path: Path) -> Any:
+def model_of(metadata: dict[str, Any], tensors: dict[str, Any], path: Path) -> Any:
+    """Return the model of a file's metadata and tensors, in evaluation mode."""
     import torch
     import transformers
 

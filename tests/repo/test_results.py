@@ -34,7 +34,9 @@ NO_RESULTS = {
         "circuits.Sweep",
     ),
     # several matrices, fitted models, and runs that are open
-    *("results.HeadCircuits", "circuits.Translator", "results.PairedRuns"),
+    *("results.HeadCircuits", "circuits.Translator", "results.PairedRuns", "results.TrainingRun"),
+    # no result: writes files for a run
+    "zoo.train.CheckpointCallback",
     # facts about a model of aw.zoo, in words
     *("results.Measured", "results.Truth"),
 }

@@ -62,7 +62,8 @@ def test_few_functions_take_many_parameters(name):
 
 FIRST = ("trace", "traces", "clean")
 # Takes its model or trace by name: a method is checked on small inputs, metrics score a data set of traces.
-BY_NAME = {"check", "evaluate.compare"}
+# A run is of a model at many steps.
+BY_NAME = {"check", "checkpoints", "evaluate.compare"}
 
 
 @pytest.mark.parametrize("name", functions())

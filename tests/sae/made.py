@@ -64,7 +64,7 @@ def interrupted(texts, after: int):
         yield text
 
 
-def content(stats: aw.FeatureStats) -> str:
+def content(stats: aw.results.FeatureStats) -> str:
     """A digest of all that statistics hold, to the last bit."""
     described, arrays = stats.to_description()
     digest = hashlib.sha256(json.dumps(described | {"trace_id": ""}, sort_keys=True).encode())

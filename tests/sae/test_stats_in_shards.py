@@ -104,10 +104,10 @@ def test_parts_that_were_saved_are_merged_to_the_same_bits(bert, sae, whole, tmp
     for begin in range(0, len(TEXTS), 8):
         part = aw.feature_stats(*bert, sae, TEXTS[begin : begin + 8], **OPTIONS)
         paths.append(part.save(tmp_path / f"{begin}.safetensors"))
-    assert made.content(aw.FeatureStats.merge(paths)) == whole
+    assert made.content(aw.results.FeatureStats.merge(paths)) == whole
     first, *rest = map(aw.load, paths)
     before = made.content(first)
-    again = aw.FeatureStats.merge([first, aw.FeatureStats.merge(rest)])
+    again = aw.results.FeatureStats.merge([first, aw.results.FeatureStats.merge(rest)])
     assert made.content(again) == whole
     assert made.content(first) == before, "parts stay as they were"
     assert again.feature(19) == aw.load(again.save(tmp_path / "whole")).feature(19)
@@ -117,7 +117,7 @@ def test_parts_cut_in_any_way_hold_the_same_counts_and_contexts(bert, sae):
     one = aw.feature_stats(*bert, sae, TEXTS, **OPTIONS)
     parts = [aw.feature_stats(*bert, sae, TEXTS[i::3], **OPTIONS) for i in range(3)]
     parts = [part.named({i: f"feature of part {i}", 9: f"nine of {i}"}) for i, part in enumerate(parts)]
-    result = aw.FeatureStats.merge(iter(parts))
+    result = aw.results.FeatureStats.merge(iter(parts))
     assert (result.tokens, result.facts["texts"]) == (one.tokens, len(TEXTS))
     assert result.names == {
         0: "feature of part 0",
@@ -145,7 +145,7 @@ def test_what_cannot_be_merged_is_refused_in_words(bert, sae):
 
     def refused(other, match, error=ValueError):
         with pytest.raises(error, match=match):
-            aw.FeatureStats.merge([part, other])
+            aw.results.FeatureStats.merge([part, other])
 
     with torch.no_grad():
         weights = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3))
@@ -153,7 +153,7 @@ def test_what_cannot_be_merged_is_refused_in_words(bert, sae):
     same = aw.feature_stats(
         *bert, sae.replaced(model_name="other", origin="elsewhere"), TEXTS[4:6], **OPTIONS
     )
-    assert aw.FeatureStats.merge([part, same]).facts["texts"] == 6
+    assert aw.results.FeatureStats.merge([part, same]).facts["texts"] == 6
     refused(aw.feature_stats(weights, tokenizer, sae, TEXTS[4:6], **OPTIONS), "of another model's weights")
     refused(
         aw.feature_stats(*bert, made.sae(d_in=32, site=made.SITE), TEXTS[:4], **OPTIONS), "of another SAE"
@@ -164,9 +164,9 @@ def test_what_cannot_be_merged_is_refused_in_words(bert, sae):
     refused("no such file", "does not exist", FileNotFoundError)
     refused(3, r"parts\[1\] must be FeatureStats or their file, not int", TypeError)
     older = {name: array for name, array in arrays(part).items() if name != "drawn.key"}
-    refused(aw.FeatureStats(older, part.facts), "saved by an earlier version")
+    refused(aw.results.FeatureStats(older, part.facts), "saved by an earlier version")
     with pytest.raises(ValueError, match="parts is empty"):
-        aw.FeatureStats.merge([])
+        aw.results.FeatureStats.merge([])
 
 
 @pytest.mark.parametrize(("after", "files"), [(2, 0), (9, 1), (12, 2), (20, 2)])

@@ -126,6 +126,13 @@ def _study():
     return [aw.people.study("trust", items, ["none", "a"], **options)]
 
 
+@functools.cache
+def _run():
+    """A run of two untrained models."""
+    models = {step: zoo("induction", letters="abcdefgh", length=16) for step in (0, 10)}
+    return [aw.checkpoints({step: model for step, (model, _) in models.items()}, models[0][1])]
+
+
 OTHERS = {
     "ImageView": _picture,
     "AudioView": lambda: [heard()],
@@ -138,6 +145,7 @@ OTHERS = {
     "Question": lambda: ["number", "How many heads has the model?", "heads"],
     "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],
     "ShapeView": lambda: [distilled()],
+    "RunView": _run,
     "ScorecardView": lambda: [aw.results.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],
     "SteerView": _masked,
     "StudyView": _study,

@@ -23,6 +23,7 @@ ELSEWHERE = {
     "FeatureTable": "a table",
     **dict.fromkeys(("ClaimView", "LensView", "PatchView"), "shares, ranks and means: test_circuit_views.py"),
     "WhyView": "shares of a score: test_why_view.py",
+    "RunView": "attention over steps: test_run_view.py",
     **dict.fromkeys(
         ("ConceptView", "InfluenceView", "ShapeView"), "scores, influence and shapes: test_concept_views.py"
     ),

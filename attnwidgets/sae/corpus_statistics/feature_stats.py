@@ -140,7 +140,7 @@ def feature_stats(
 
     Returns:
         FeatureStats: `.feature(j)` for a feature, `.save(path)`, `aw.load(path)` without the model, and
-        `aw.FeatureStats.merge(parts)` for parts of a corpus counted separately.
+        `aw.results.FeatureStats.merge(parts)` for parts of a corpus counted separately.
 
     Raises:
         ValueError: If no token counts, the model lacks the hook point, its width differs from the SAE's,

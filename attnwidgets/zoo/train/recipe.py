@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,15 @@ class Recipe:
     seeds: tuple[int, ...] = (0,)
 
 
-def fit(recipe: Recipe, tokenizer: Any, seed: int, steps: int | None = None) -> Any:
+def fit(
+    recipe: Recipe,
+    tokenizer: Any,
+    seed: int,
+    steps: int | None = None,
+    *,
+    keep: Collection[int] = (),
+    on_step: Callable[[int, Any], None] | None = None,
+) -> Any:
     """Return a model trained by a recipe, in evaluation mode.
 
     torch runs on one thread meanwhile, so that the same seed gives the same weights on the same machine with
@@ -85,8 +93,17 @@ def fit(recipe: Recipe, tokenizer: Any, seed: int, steps: int | None = None) -> 
         tokenizer: Its tokenizer.
         seed: Seeds the first weights, the dropout and the data.
         steps: Fewer (or more) steps than the recipe's.
+        keep: The steps at which `on_step` is called; 0 is the untrained model.
+        on_step: Takes the number of steps so far and the model in evaluation mode. It may run the model and
+            draw torch's random numbers: the last weights are the same, bit for bit, with and without it.
     """
     import torch
+
+    def look(step: int) -> None:
+        if on_step is not None and step in keep:
+            with torch.random.fork_rng(devices=[]):
+                on_step(step, model.eval())
+            model.train()
 
     schedule = recipe.schedule if steps is None else recipe.schedule.of(steps)
     with _alone(seed):
@@ -98,6 +115,7 @@ def fit(recipe: Recipe, tokenizer: Any, seed: int, steps: int | None = None) -> 
             {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
         ]
         optimizer = torch.optim.AdamW(groups, lr=schedule.rate, betas=(0.9, 0.98))
+        look(0)
         for step in progress(range(schedule.steps), f"training {recipe.name}, seed {seed}"):
             for group in optimizer.param_groups:
                 group["lr"] = schedule.at(step)
@@ -105,6 +123,7 @@ def fit(recipe: Recipe, tokenizer: Any, seed: int, steps: int | None = None) -> 
             next_loss().backward()
             torch.nn.utils.clip_grad_norm_(trained, 1.0)
             optimizer.step()
+            look(step + 1)
     return model.eval()
 
 

@@ -11,6 +11,7 @@ import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
 import { createOpening, type Opening } from "../base/openText.ts";
+import { createPlainSlider, type PlainSlider } from "../base/plainSlider.ts";
 import { only, view } from "../base/view.ts";
 import { createFigure, type Figure } from "../charts/figure.ts";
 import {
@@ -36,7 +37,6 @@ import {
   type SortedTexts,
   scoreWords,
 } from "./concepts.ts";
-import { createPlainLayers, type PlainLayers } from "./layerSlider.ts";
 import { showNotes, textStrip } from "./texts.ts";
 
 const [TALL, LOW, WIDE] = [250, 160, 900];
@@ -55,7 +55,7 @@ interface ConceptState {
   width: number;
   /** The layer under the pointer; -1: none. */
   hovered: number;
-  readonly slider: PlainLayers;
+  readonly slider: PlainSlider;
   readonly target: HTMLSpanElement;
   readonly notes: Account;
   readonly figure: Figure;
@@ -71,7 +71,7 @@ interface ConceptState {
 
 export const renderConceptView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update(state)); // place of the layer under the pointer
-  const slider = createPlainLayers(signal, (place) => chooseLayer(state, place));
+  const slider = createPlainSlider(signal, "layer", (place) => chooseLayer(state, place));
   const target = h("span.concept-target");
   const notes = createAccount(signal);
   const figure = createFigure();

@@ -1,0 +1,1 @@
+"""The view of a model over the steps of its training."""
