@@ -83,7 +83,9 @@ def table(model: Any, twin: Any, tokenizer: Any, texts: list[str]) -> str:
         for name, method in METHODS.items()
     }
     cards = [
-        aw.evaluate.faithfulness(of_model, METHODS, operator="mask", unit="word").select(metric="comprehensiveness")
+        aw.evaluate.faithfulness(of_model, METHODS, operator="mask", unit="word").select(
+            metric="comprehensiveness"
+        )
         for of_model in traces[:2]
     ]
     columns = (
