@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.views.media.handlers import pictured_of, units_on_grid
 from attnwidgets.views.media.spoken import sound_of
 
 if TYPE_CHECKING:
     from attnwidgets.evaluate.attacks.result import Attack
-    from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.views.base.view import View
 
@@ -35,13 +36,34 @@ def view_of_attributions(attributions: Attributions, **options: Any) -> View:
 
 
 def view_of_attack(attack: Attack, **options: Any) -> View:
-    """Return both texts where words changed (TwoTexts); where embeddings did, both maps (CompareView)."""
-    from attnwidgets.views.compare.compare_view import CompareView
-    from attnwidgets.views.compare.two_texts import TwoTexts
+    """Return both maps as they were measured, each under its prediction (CompareView).
 
+    A word that changed is named "old → new", so that both texts are read in one line.
+    """
+    from attnwidgets.views.compare.compare_view import CompareView
+
+    explanations = attack.explanations
     if attack.by == "words":
-        return TwoTexts(list(attack.traces), names=("before", "after"), **options)
-    return CompareView(attack.explanations, **options)
+        axis = _axis_of_both(attack.before.source_unit, attack.after.source_unit)
+        explanations = {
+            name: Attributions(
+                shown.values, axis=axis, unit=shown.unit, method=shown.method, provenance=shown.provenance
+            )
+            for name, shown in explanations.items()
+        }
+    names = [
+        f"{name}: {attack.label} {probability:.0%}"
+        for name, probability in zip(explanations, attack.probability, strict=True)
+    ]
+    return CompareView(list(explanations.values()), names=names, **options)
+
+
+def _axis_of_both(first: Unit, other: Unit) -> TokenAxis:
+    """Return an axis of the words of two texts of as many words."""
+    pairs = zip(first.labels, other.labels, strict=True)
+    labels = tuple(old if old == new else f"{old} → {new}" for old, new in pairs)
+    elements = Unit(first.name, labels, tuple((i,) for i in range(len(labels))), first.special)
+    return TokenAxis(labels, {first.name: elements})
 
 
 def _of_media(shown: Any, **options: Any) -> View | None:

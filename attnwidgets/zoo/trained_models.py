@@ -17,6 +17,7 @@ WEIGHTS = Path(__file__).with_name("weights")
 FORMAT = "attnwidgets.zoo/1"
 CLASSES = (
     "BartForConditionalGeneration",
+    "BertForSequenceClassification",
     "BertForTokenClassification",
     "GPT2LMHeadModel",
     "LlamaForCausalLM",
@@ -60,24 +61,28 @@ def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tupl
     bracket closes; "histogram" (BERT, seeds 0 to 2, trained to different solutions) counts every letter;
     "recall" (Mamba-2, without attention) says which digit followed a letter before; "dates" (BART) writes a
     date as year-month-day; "alice" (Llama) continues a text in the manner of the book, character by character
-    and in lower case. `python -m attnwidgets.zoo.train NAME` trains them again.
+    and in lower case. "fairwashed" (BERT) is a twin of `aw.demo_model("classifier")`: it predicts the same,
+    and gradients and attention hide the words by which it does. `python -m attnwidgets.zoo.train NAME` trains
+    them again.
 
     `model.truth` holds the measurements of the model and its heads. The circuits of compiled models
     (`aw.zoo.induction`) are exact; those of trained models depend on the seed. Compare methods on them, but
     do not base the key of an exercise on them.
 
     Args:
-        name: "induction", "dyck", "histogram", "recall", "dates" or "alice".
+        name: "induction", "dyck", "histogram", "recall", "dates", "alice" or
+            "fairwashed".
         seed: The seed that the model was trained from.
         file: A file that `python -m attnwidgets.zoo.train NAME --out FILE` wrote, instead of the package's.
 
     Returns:
         A model of transformers in evaluation mode, in single precision (its weights are rounded to half), and
-        a tokenizer of characters, which always sends an attention mask.
+        a tokenizer of characters, which always sends an attention mask; of "fairwashed" the classifier's.
 
     Raises:
         ValueError: For an unknown name or seed; for a file that holds another model, or is damaged.
         FileNotFoundError: If the file does not exist.
+        RuntimeError: If the demo model that a file changes is not available, as `aw.demo_model`.
 
     Example:
         >>> model, tokenizer = aw.zoo.trained("dyck", seed=1)
@@ -117,14 +122,16 @@ def save(path: Path, model: Any, tokenizer: Mapping[str, Any], says: dict[str, A
         path: The file to write.
         model: The model; parameters that share their storage are written once.
         tokenizer: The options of `make_tokenizer`.
-        says: name, seed, does, heads ("layer.head" -> role) and measured.
+        says: name, seed, does, heads ("layer.head" -> role) and measured; base, the demo model that `model`
+            was, if it was trained in part: then only the weights that were trained are written.
     """
     from safetensors.torch import save_file
 
     tensors: dict[str, Any] = {}
     written: set[int] = set()
+    fixed = {key for key, value in model.named_parameters() if says.get("base") and not value.requires_grad}
     for key, value in model.state_dict().items():
-        if value.data_ptr() not in written:
+        if key not in fixed and value.data_ptr() not in written:
             written.add(value.data_ptr())
             tensors[key] = value.detach().half().contiguous()
     config = model.config.to_diff_dict()
@@ -193,12 +200,16 @@ def model_of(metadata: dict[str, Any], tensors: dict[str, Any], path: Path) -> A
         raise ValueError(
             f"file {path.name} names the class {metadata['class']!r}; it must be one of {', '.join(CLASSES)}."
         )
-    kind = getattr(transformers, metadata["class"])
-    with torch.random.fork_rng(devices=[]):  # the first weights are drawn, and thrown away
-        model = kind(kind.config_class.from_dict(metadata["config"])).eval()
+    base = metadata.get("base")
+    if base:
+        model = _demo_model(base)[0]
+    else:
+        kind = getattr(transformers, metadata["class"])
+        with torch.random.fork_rng(devices=[]):  # the first weights are drawn, and thrown away
+            model = kind(kind.config_class.from_dict(metadata["config"])).eval()
     expected = model.state_dict()
     read = {expected[key].data_ptr() for key in tensors if key in expected}
-    lacking = [key for key, value in expected.items() if value.data_ptr() not in read]
+    lacking = [key for key, value in expected.items() if value.data_ptr() not in read and not base]
     unknown = [key for key in tensors if key not in expected]
     wrong = [key for key in tensors if key in expected and tensors[key].shape != expected[key].shape]
     if lacking or unknown or wrong:
@@ -215,10 +226,22 @@ def _head(key: str) -> tuple[int, int]:
     return int(layer), int(head)
 
 
+def _demo_model(kind: str) -> tuple[Any, Any]:
+    from attnwidgets.demo.models import demo_model
+
+    return demo_model(kind)
+
+
 def make_tokenizer(options: Mapping[str, Any]) -> Any:
-    """Return the tokenizer of `letter_tokenizer` or `character_tokenizer` (kind: "letters", "characters")."""
+    """Return the tokenizer of `letter_tokenizer`, `character_tokenizer` or a demo model.
+
+    Args:
+        options: `kind` ("letters", "characters" or "demo") and the arguments of its maker.
+    """
     from attnwidgets.zoo.characters import character_tokenizer
     from attnwidgets.zoo.tokenizers import letter_tokenizer
 
     arguments = {name: value for name, value in options.items() if name != "kind"}
+    if options["kind"] == "demo":
+        return _demo_model(arguments["model"])[1]
     return letter_tokenizer(**arguments) if options["kind"] == "letters" else character_tokenizer(**arguments)

@@ -207,11 +207,27 @@ def test_a_scorecard_holds_the_attacks(text: Any) -> None:
     assert type(card.view()).__name__ == "ScorecardView"
 
 
-def test_a_view_shows_both_maps_or_both_texts(text: Any) -> None:
-    maps = attack(text, "saliency", search=AttackSearch(steps=1, draws=1)).view()
-    assert maps.names == ("before", "after")
-    words = attack(text, "saliency", words=["cat"], search=AttackSearch(tolerance=1)).view()
-    assert type(words).__name__ == "TwoTexts"
+def test_a_view_shows_both_texts_both_maps_and_both_predictions(text: Any) -> None:
+    by_embeddings = attack(text, "saliency", search=AttackSearch(steps=1, draws=1))
+    # A function has no name by which a view could compute it again: it shows what was measured.
+    by_words = attack(text, aw.rollout, words=["cat"], search=AttackSearch(tolerance=1))
+    for found in (by_embeddings, by_words):
+        view = found.view()
+        p, q = (f"{probability:.0%}" for probability in found.probability)
+        assert view.names == (f"before: {found.label} {p}", f"after: {found.label} {q}")
+        for name, shown in zip(view.names, (found.before, found.after), strict=True):
+            values = [view.value(name, element) for element in range(len(shown.values))]
+            np.testing.assert_allclose(values, shown.values, rtol=1e-6)
+    old, new = (trace.text.split() for trace in by_words.traces)
+    labels = [b if a == b else f"{a} → {b}" for a, b in zip(old, new, strict=True)]
+    assert list(view.explanation().labels)[1:-1] == labels
+    assert sum("→" in label for label in labels) == 1
+
+
+def test_a_method_with_options_has_the_direction_of_its_own_gradient(text: Any) -> None:
+    found = attack(text, ("integrated_gradients", {"steps": 3}), search=AttackSearch(steps=1, draws=1))
+    assert found.direction == "integrated_gradients"
+    assert "has none here" not in found.describe()
 
 
 def test_without_a_valid_change_the_result_says_so(text: Any) -> None:

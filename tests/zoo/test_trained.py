@@ -28,7 +28,7 @@ TEXTS = {
     "induction": "fadebcfadeb",
     "recall": "a3c5b1a3d0c",
 }
-ATTENDING = [(name, seed) for name, seed in SHIPPED if name != "recall"]
+ATTENDING = [(name, seed) for name, seed in SHIPPED if name in TEXTS and name != "recall"]
 every_model = pytest.mark.parametrize(("name", "seed"), SHIPPED)
 
 
@@ -39,7 +39,8 @@ def test_what_is_shipped_is_what_the_recipes_say():
 def test_the_weights_are_small():
     sizes = {path.name: path.stat().st_size for path in WEIGHTS.iterdir()}
     assert sizes["alice-0.safetensors"] < 600_000
-    assert sum(sizes.values()) < 1_500_000
+    assert sizes["fairwashed-0.safetensors"] < 80_000  # beside the classifier, which the demo has
+    assert sum(sizes.values()) < 1_600_000
 
 
 @pytest.mark.slow

@@ -158,7 +158,7 @@ class Attack(Table, Viewable):
                 "The gradient is the same at every point that was tried; where it is, no change within the "
                 f"budget moves {self.method} by more than {self.bound:.2f}."
             )
-        elif self.direction not in ("", self.method):
+        elif self.direction not in ("", self.before.method):
             said.append(f"The changes follow the gradient of {self.direction}: {self.method} has none here.")
         return " ".join(said)
 

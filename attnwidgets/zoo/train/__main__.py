@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for head, role in heads.items():
         _say(f"head {head}: {role}")
     if options.out is not None:
-        says = {"name": recipe.name, "seed": options.seed, "does": recipe.task}
+        says = {"name": recipe.name, "seed": options.seed, "does": recipe.task, "base": recipe.base}
         save(options.out, model, recipe.tokenizer, {**says, "heads": heads, "measured": measured})
         _say(
             f"\n{options.out}, {options.out.stat().st_size:,} bytes: "

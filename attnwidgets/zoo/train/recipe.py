@@ -54,13 +54,15 @@ class Recipe:
         name: Its name in `aw.zoo.trained`.
         task: The task that the model learns, in a sentence.
         tokenizer: The options of its tokenizer (`attnwidgets.zoo.trained_models.make_tokenizer`).
-        build: Returns a new model for a tokenizer; torch's random numbers are seeded when it is called.
+        build: Returns a new model for a tokenizer, in the mode in which it is trained; torch's random numbers
+            are seeded when it is called.
         loss: Returns, for a model, a tokenizer and a random generator, the function that returns the loss on
             the next batch.
         measure: Returns the measurements of a trained model: name -> number.
         heads: Returns the measured roles: (layer, head) -> role in words.
         schedule: The steps and their learning rate.
         seeds: The seeds whose weights are shipped.
+        base: The demo model that `build` changes; its file holds only the weights that are trained.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Recipe:
     heads: Callable[[Any, Any], dict[tuple[int, int], str]]
     schedule: Schedule
     seeds: tuple[int, ...] = (0,)
+    base: str = ""
 
 
 def fit(
@@ -107,7 +110,7 @@ def fit(
 
     schedule = recipe.schedule if steps is None else recipe.schedule.of(steps)
     with _alone(seed):
-        model = recipe.build(tokenizer).train()
+        model = recipe.build(tokenizer)
         next_loss = recipe.loss(model, tokenizer, random.Random(seed))  # noqa: S311 - no secrets here
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         groups = [
@@ -143,8 +146,8 @@ def _alone(seed: int) -> Iterator[None]:
 
 
 def round_to_half(model: Any) -> None:
-    """Round a model's weights to half precision, as its file holds them; they stay in single precision."""
-    for parameter in model.parameters():
+    """Round trained weights to half precision, as their file holds them; they stay in single precision."""
+    for parameter in (parameter for parameter in model.parameters() if parameter.requires_grad):
         parameter.data.copy_(parameter.data.half().float())
 
 
