@@ -70,6 +70,7 @@ from .tracing.text.units import Unit as Unit
 from .tracing.trace import Trace as Trace
 from .vision.token_norms import OutlierTokens as OutlierTokens
 from .vision.token_norms import RegisterNeuron as RegisterNeuron
+from .zoo.scenes import Scene as Scene
 from .zoo.trained_models import Measured as Measured
 from .zoo.truth import Ablation as Ablation
 from .zoo.truth import Mixing as Mixing

@@ -13,6 +13,8 @@ from attnwidgets._errors import suggest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from attnwidgets.zoo.scenes import Scene
+
 WEIGHTS = Path(__file__).with_name("weights")
 FORMAT = "attnwidgets.zoo/1"
 CLASSES = (
@@ -20,6 +22,7 @@ CLASSES = (
     "BertForTokenClassification",
     "GPT2LMHeadModel",
     "LlamaForCausalLM",
+    "LlavaForConditionalGeneration",
     "Mamba2ForCausalLM",
 )
 """The classes of transformers that a file may name."""
@@ -46,6 +49,34 @@ class Measured:
     measured: Mapping[str, float] = field(compare=False)
     exact: bool = False
 
+    def scene(self, number: int = 0) -> Scene:
+        """Return a picture, a question and its answer, with the part of the picture that it rests on.
+
+        Args:
+            number: Which one; the same number gives the same scene.
+
+        Returns:
+            Four coloured shapes in nine cells. `.image` is the picture [24, 24, 3], `.text` what the
+            processor reads with it, `.answer` the answer in words, `.evidence` the cell that colour, row and
+            column rest on, as (top, left, bottom, right) in pixels.
+
+        Raises:
+            ValueError: If the model reads no pictures: only "scenes" does.
+
+        Example:
+            >>> model, processor = aw.zoo.trained("scenes")
+            >>> scene = model.truth.scene(1)
+            >>> scene.question, scene.evidence
+            ('what color is the triangle ?', (8, 0, 16, 8))
+        """
+        if self.name != "scenes":
+            raise ValueError(f'{self.name!r} reads text; aw.zoo.trained("scenes") reads pictures.')
+        import random
+
+        from attnwidgets.zoo.scenes import drawn
+
+        return drawn(random.Random(number))  # noqa: S311 - no secrets here
+
     def __repr__(self) -> str:
         lines = [f"{self.name}, seed {self.seed}: {self.does} (trained: measured, not exact)"]
         lines += [f"  head {layer}.{head}: {role}" for (layer, head), role in self.heads.items()]
@@ -60,20 +91,22 @@ def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tupl
     bracket closes; "histogram" (BERT, seeds 0 to 2, trained to different solutions) counts every letter;
     "recall" (Mamba-2, without attention) says which digit followed a letter before; "dates" (BART) writes a
     date as year-month-day; "alice" (Llama) continues a text in the manner of the book, character by character
-    and in lower case. `python -m attnwidgets.zoo.train NAME` trains them again.
+    and in lower case; "scenes" (LLaVA) answers a question about a drawn picture, such as "what color is the
+    circle ?". `python -m attnwidgets.zoo.train NAME` trains them again.
 
     `model.truth` holds the measurements of the model and its heads. The circuits of compiled models
     (`aw.zoo.induction`) are exact; those of trained models depend on the seed. Compare methods on them, but
     do not base the key of an exercise on them.
 
     Args:
-        name: "induction", "dyck", "histogram", "recall", "dates" or "alice".
+        name: "induction", "dyck", "histogram", "recall", "dates", "alice" or "scenes".
         seed: The seed that the model was trained from.
         file: A file that `python -m attnwidgets.zoo.train NAME --out FILE` wrote, instead of the package's.
 
     Returns:
         A model of transformers in evaluation mode, in single precision (its weights are rounded to half), and
-        a tokenizer of characters, which always sends an attention mask.
+        a tokenizer of characters, which always sends an attention mask; "scenes" comes with a processor of
+        pictures and words.
 
     Raises:
         ValueError: For an unknown name or seed; for a file that holds another model, or is damaged.
@@ -215,9 +248,10 @@ def _head(key: str) -> tuple[int, int]:
 
 
 def make_tokenizer(options: Mapping[str, Any]) -> Any:
-    """Return the tokenizer of `letter_tokenizer` or `character_tokenizer` (kind: "letters", "characters")."""
+    """Return the tokenizer of a kind: "letters" or "characters"; or "scenes", a processor of pictures."""
     from attnwidgets.zoo.characters import character_tokenizer
+    from attnwidgets.zoo.scenes import scene_processor
     from attnwidgets.zoo.tokenizers import letter_tokenizer
 
-    arguments = {name: value for name, value in options.items() if name != "kind"}
-    return letter_tokenizer(**arguments) if options["kind"] == "letters" else character_tokenizer(**arguments)
+    kinds = {"letters": letter_tokenizer, "characters": character_tokenizer, "scenes": scene_processor}
+    return kinds[options["kind"]](**{name: value for name, value in options.items() if name != "kind"})

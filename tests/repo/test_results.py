@@ -36,7 +36,7 @@ NO_RESULTS = {
     # several matrices, fitted models, and runs that are open
     *("results.HeadCircuits", "circuits.Translator", "results.PairedRuns"),
     # facts about a model of aw.zoo, in words
-    *("results.Measured", "results.Truth"),
+    *("results.Measured", "results.Truth", "results.Scene"),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from attnwidgets.zoo.train import alice, dates, dyck, histogram, induction, recall
+from attnwidgets.zoo.train import alice, dates, dyck, histogram, induction, recall, scenes
 
-RECIPES = {module.RECIPE.name: module.RECIPE for module in (induction, dyck, histogram, recall, dates, alice)}
+RECIPES = {
+    module.RECIPE.name: module.RECIPE for module in (induction, dyck, histogram, recall, dates, alice, scenes)
+}
