@@ -68,6 +68,7 @@ from .tracing.continuations import Continuation as Continuation
 from .tracing.text.units import TokenAxis as TokenAxis
 from .tracing.text.units import Unit as Unit
 from .tracing.trace import Trace as Trace
+from .vision.picture_sources import PictureSources as PictureSources
 from .vision.token_norms import OutlierTokens as OutlierTokens
 from .vision.token_norms import RegisterNeuron as RegisterNeuron
 from .zoo.scenes import Scene as Scene

@@ -253,5 +253,9 @@ def make_tokenizer(options: Mapping[str, Any]) -> Any:
     from attnwidgets.zoo.scenes import scene_processor
     from attnwidgets.zoo.tokenizers import letter_tokenizer
 
-    kinds = {"letters": letter_tokenizer, "characters": character_tokenizer, "scenes": scene_processor}
+    kinds: dict[str, Any] = {
+        "letters": letter_tokenizer,
+        "characters": character_tokenizer,
+        "scenes": scene_processor,
+    }
     return kinds[options["kind"]](**{name: value for name, value in options.items() if name != "kind"})

@@ -52,8 +52,8 @@ class StackAxes:
         if sample.text is not None and sample.ids is not None:
             inside = picture_in(sample.text, sample.ids, self.config, inputs, sample.picture)
             if inside is not None:
-                text, *placed = inside
-                self.text = on_picture(text.axis(sample.rule), *placed)
+                text, arranged, positions = inside
+                self.text = on_picture(text.axis(sample.rule), arranged, positions)
             self._unplaced = inside is None and holds_picture(sample.ids, self.config, inputs)
         shown = sample.decoder_text
         self.decoder = None if shown is None else shown.axis(sample.rule)

@@ -135,7 +135,7 @@ def seen_by(reads: Reads, original: NDArray[np.uint8], inputs: Mapping[str, Any]
     unknown = Picture(None, original)
     views = views_in(inputs)
     if len(views) == 1 and views[0] is None:  # patches of the whole picture, in its proportions
-        return replace(unknown, areas=((0.0, 0.0, *map(float, original.shape[:2])),))
+        return replace(unknown, areas=((0.0, 0.0, float(original.shape[0]), float(original.shape[1])),))
     pixels = [view for view in views if view is not None and len(view) == _COLOURS]
     rows, columns = original.shape[:2]
     marked = [view for view in views_in(reads(_ramps(rows, columns))) if view is not None]

@@ -293,13 +293,13 @@ def on_picture(axis: TokenAxis, arranged: Tokens, positions: Sequence[int]) -> T
         if sum(number is not None for number in numbers) < len(positions):
             units[name] = unit
             continue
-        values = {
-            field: None
-            if by_token is None
-            else tuple(None if number is None else by_token[number] for number in numbers)
-            for field, by_token in (("cells", arranged.cells), ("boxes", arranged.boxes))
-        }
-        units[name] = replace(unit, grid=arranged.grid, **values)
+        cells, boxes = arranged.cells, arranged.boxes
+        units[name] = replace(
+            unit,
+            grid=arranged.grid,
+            cells=None if cells is None else tuple(None if n is None else cells[n] for n in numbers),
+            boxes=None if boxes is None else tuple(None if n is None else boxes[n] for n in numbers),
+        )
     return replace(axis, units=units)
 
 

@@ -42,8 +42,13 @@ def build(processor: Any) -> Any:
     import torch
     from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
-    small = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-    ends = {"bos_token_id": WORDS.index(START), "eos_token_id": WORDS.index(END)}
+    small: dict[str, Any] = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    ends: dict[str, Any] = {"bos_token_id": WORDS.index(START), "eos_token_id": WORDS.index(END)}
     config = LlavaConfig(
         vision_config=CLIPVisionConfig(**small, image_size=SIDE * CELL, patch_size=CELL),
         text_config=LlamaConfig(
