@@ -64,7 +64,7 @@ def test_the_words_of_colour_and_place_rest_on_their_evidence_and_others_on_noth
         right += sum(strongest[at] == scene.evidence for at in (3, 5, 6))
     assert right >= 20  # of 30; chance is 3
     assert result.scores.source_unit.grid == (3, 3)
-    rows = result.to_pandas()
+    rows = result.to_dataframe()
     assert list(rows.columns) == ["word", "part", "box", "nats"]
     assert len(rows) == 8 * 9
 
@@ -105,7 +105,7 @@ def test_blocks_that_matter_are_divided_on_a_larger_picture_of_several_views() -
 
 def test_what_cannot_be_answered_is_refused(scenes: Any) -> None:
     _, trace = trace_of(scenes, 7)
-    with pytest.raises(ValueError, match="by .paints. is not one of"):
+    with pytest.raises(ValueError, match=r"is not one of .paint., .hide."):
         aw.vision.sources(trace, ANSWER, by="paints")
     with pytest.raises(ValueError, match="the answer has no tokens"):
         aw.vision.sources(trace)
