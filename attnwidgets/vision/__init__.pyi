@@ -4,6 +4,7 @@ from .captions import caption_words as caption_words
 from .captions import captions as captions
 from .class_attention import class_attention as class_attention
 from .grad_cam import grad_cam as grad_cam
+from .picture_sources import sources as sources
 from .priors import PRIORS as PRIORS
 from .priors import centre_prior as centre_prior
 from .priors import edges as edges

@@ -13,6 +13,8 @@ from attnwidgets._errors import suggest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from attnwidgets.zoo.scenes import Scene
+
 WEIGHTS = Path(__file__).with_name("weights")
 FORMAT = "attnwidgets.zoo/1"
 CLASSES = (
@@ -21,6 +23,7 @@ CLASSES = (
     "BertForTokenClassification",
     "GPT2LMHeadModel",
     "LlamaForCausalLM",
+    "LlavaForConditionalGeneration",
     "Mamba2ForCausalLM",
 )
 """The classes of transformers that a file may name."""
@@ -47,6 +50,34 @@ class Measured:
     measured: Mapping[str, float] = field(compare=False)
     exact: bool = False
 
+    def scene(self, number: int = 0) -> Scene:
+        """Return a picture, a question and its answer, with the part of the picture that it rests on.
+
+        Args:
+            number: Which one; the same number gives the same scene.
+
+        Returns:
+            Four coloured shapes in nine cells. `.image` is the picture [24, 24, 3], `.text` what the
+            processor reads with it, `.answer` the answer in words, `.evidence` the cell that colour, row and
+            column rest on, as (top, left, bottom, right) in pixels.
+
+        Raises:
+            ValueError: If the model reads no pictures: only "scenes" does.
+
+        Example:
+            >>> model, processor = aw.zoo.trained("scenes")
+            >>> scene = model.truth.scene(1)
+            >>> scene.question, scene.evidence
+            ('what color is the triangle ?', (8, 0, 16, 8))
+        """
+        if self.name != "scenes":
+            raise ValueError(f'{self.name!r} reads text; aw.zoo.trained("scenes") reads pictures.')
+        import random
+
+        from attnwidgets.zoo.scenes import drawn
+
+        return drawn(random.Random(number))  # noqa: S311 - no secrets here
+
     def __repr__(self) -> str:
         lines = [f"{self.name}, seed {self.seed}: {self.does} (trained: measured, not exact)"]
         lines += [f"  head {layer}.{head}: {role}" for (layer, head), role in self.heads.items()]
@@ -61,8 +92,9 @@ def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tupl
     bracket closes; "histogram" (BERT, seeds 0 to 2, trained to different solutions) counts every letter;
     "recall" (Mamba-2, without attention) says which digit followed a letter before; "dates" (BART) writes a
     date as year-month-day; "alice" (Llama) continues a text in the manner of the book, character by character
-    and in lower case. "fairwashed" (BERT) is a twin of `aw.demo_model("classifier")`: it predicts the same,
-    and gradients and attention hide the words by which it does. `python -m attnwidgets.zoo.train NAME` trains
+    and in lower case; "scenes" (LLaVA) answers a question about a drawn picture, such as "what color is the
+    circle ?". "fairwashed" (BERT) is a twin of `aw.demo_model("classifier")`: it predicts the same, and
+    gradients and attention hide the words by which it does. `python -m attnwidgets.zoo.train NAME` trains
     them again.
 
     `model.truth` holds the measurements of the model and its heads. The circuits of compiled models
@@ -70,14 +102,15 @@ def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tupl
     do not base the key of an exercise on them.
 
     Args:
-        name: "induction", "dyck", "histogram", "recall", "dates", "alice" or
+        name: "induction", "dyck", "histogram", "recall", "dates", "alice", "scenes" or
             "fairwashed".
         seed: The seed that the model was trained from.
         file: A file that `python -m attnwidgets.zoo.train NAME --out FILE` wrote, instead of the package's.
 
     Returns:
         A model of transformers in evaluation mode, in single precision (its weights are rounded to half), and
-        a tokenizer of characters, which always sends an attention mask; of "fairwashed" the classifier's.
+        a tokenizer of characters, which always sends an attention mask; of "scenes" a processor of pictures
+        and words, of "fairwashed" the classifier's.
 
     Raises:
         ValueError: For an unknown name or seed; for a file that holds another model, or is damaged.
@@ -233,15 +266,22 @@ def _demo_model(kind: str) -> tuple[Any, Any]:
 
 
 def make_tokenizer(options: Mapping[str, Any]) -> Any:
-    """Return the tokenizer of `letter_tokenizer`, `character_tokenizer` or a demo model.
+    """Return the tokenizer or processor of a kind.
 
     Args:
-        options: `kind` ("letters", "characters" or "demo") and the arguments of its maker.
+        options: `kind` ("letters", "characters", "scenes", a processor of pictures, or "demo", a demo
+            model's) and the arguments of its maker.
     """
     from attnwidgets.zoo.characters import character_tokenizer
+    from attnwidgets.zoo.scenes import scene_processor
     from attnwidgets.zoo.tokenizers import letter_tokenizer
 
     arguments = {name: value for name, value in options.items() if name != "kind"}
     if options["kind"] == "demo":
         return _demo_model(arguments["model"])[1]
-    return letter_tokenizer(**arguments) if options["kind"] == "letters" else character_tokenizer(**arguments)
+    kinds: dict[str, Any] = {
+        "letters": letter_tokenizer,
+        "characters": character_tokenizer,
+        "scenes": scene_processor,
+    }
+    return kinds[options["kind"]](**arguments)

@@ -38,7 +38,7 @@ NO_RESULTS = {
     # no result: writes files for a run
     "zoo.train.CheckpointCallback",
     # facts about a model of aw.zoo, in words
-    *("results.Measured", "results.Truth"),
+    *("results.Measured", "results.Truth", "results.Scene"),
 }
 
 

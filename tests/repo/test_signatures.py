@@ -13,7 +13,7 @@ from .public import classes, functions, public
 
 # Forwards a method's own options, and documents where to find them.
 FORWARDS = {"explain"}
-MOST_AT_THE_TOP, MOST = 90, 285
+MOST_AT_THE_TOP, MOST = 90, 286
 # What a model reads is named by the keyword that takes it, and a view's options are those of every view.
 WIDE = {"compare", "explore", "trace"}
 MOST_PARAMETERS = 11

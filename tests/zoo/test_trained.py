@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import attnwidgets as aw
+from attnwidgets.zoo.scenes import COLOURS
 from attnwidgets.zoo.train.alice import bits, book, n_gram_bits
 from attnwidgets.zoo.train.dyck import balanced, matches
 from attnwidgets.zoo.train.histogram import counts
@@ -28,7 +30,7 @@ TEXTS = {
     "induction": "fadebcfadeb",
     "recall": "a3c5b1a3d0c",
 }
-ATTENDING = [(name, seed) for name, seed in SHIPPED if name in TEXTS and name != "recall"]
+ATTENDING = [(name, seed) for name, seed in SHIPPED if name in TEXTS and name not in {"recall", "scenes"}]
 every_model = pytest.mark.parametrize(("name", "seed"), SHIPPED)
 
 
@@ -40,7 +42,8 @@ def test_the_weights_are_small():
     sizes = {path.name: path.stat().st_size for path in WEIGHTS.iterdir()}
     assert sizes["alice-0.safetensors"] < 600_000
     assert sizes["fairwashed-0.safetensors"] < 80_000  # beside the classifier, which the demo has
-    assert sum(sizes.values()) < 1_600_000
+    assert sizes["scenes-0.safetensors"] < 400_000
+    assert sum(sizes.values()) < 1_950_000
 
 
 @pytest.mark.slow
@@ -177,6 +180,32 @@ def test_histogram_counts(seed):
     with torch.no_grad():
         guessed = model(**tokenizer(texts, return_tensors="pt")).logits[:, 1:].argmax(-1)
     assert (guessed == torch.tensor([counts(text) for text in texts])).float().mean() >= 0.97
+
+
+def test_scenes_are_answered_from_the_cell_that_is_their_evidence():
+    model, processor = aw.demo_model("scenes")
+    scenes = [model.truth.scene(number) for number in range(12)]
+    assert {len({cell for cell, _ in scene.shapes.values()}) for scene in scenes} == {4}
+    for scene in scenes:
+        picture = Image.fromarray(scene.image)
+        inputs = processor(text=[scene.text], images=picture, return_tensors="pt")
+        written = model.generate(**inputs, do_sample=False, max_new_tokens=10)
+        assert processor.tokenizer.decode(written[0], skip_special_tokens=True).endswith(scene.answer)
+        top, left, bottom, right = scene.evidence
+        inside = scene.image[top:bottom, left:right]
+        colour = COLOURS[scene.answer.split()[3]]
+        assert (inside == colour).all(-1).sum() == (scene.image == colour).all(-1).sum() > 8
+    trace = aw.trace(model, processor, scene.text, image=scene.image)
+    assert trace.units["token"].boxes[1] == pytest.approx((0.0, 0.0, 8.0, 8.0), abs=0.05)
+    assert trace.predictions(1)[0].label == "the"
+
+
+def test_a_scene_needs_a_model_of_pictures_and_its_words():
+    with pytest.raises(ValueError, match=r"'dyck' reads text; aw\.zoo\.trained\(\"scenes\"\) reads pictures"):
+        aw.zoo.trained("dyck")[0].truth.scene()
+    _, processor = aw.zoo.trained("scenes")
+    with pytest.raises(ValueError, match="text holds 'dog'; the words of this model are what color is"):
+        processor.tokenizer("what color is the dog ?")
 
 
 @pytest.mark.slow

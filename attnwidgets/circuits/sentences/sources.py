@@ -129,7 +129,7 @@ def sources(trace: Any, answer: int | tuple[int, int] | None = None, *, unit: An
     traced: Trace = trace
     stack = _stack(traced)
     axis = traced.axes(stack)[0]
-    inside = _answer(traced, answer)
+    inside = answer_tokens(traced, answer)
     parts = _unit(axis, unit)
     chosen = [
         at for at, span in enumerate(parts.spans) if span and not parts.special[at] and span[-1] < inside[0]
@@ -177,8 +177,8 @@ def _stack(trace: Trace) -> str:
     return stack
 
 
-def _answer(trace: Trace, answer: Any) -> list[int]:
-    """Return the tokens of the answer."""
+def answer_tokens(trace: Trace, answer: Any) -> list[int]:
+    """Return the tokens of an answer: a message by number, a pair (start, end), or None for the last."""
     tokens: Sequence[int] = ()
     if isinstance(answer, tuple):
         start, stop = answer
@@ -258,14 +258,14 @@ def _scores(
     if trace.logits is None or trace.input_ids is None:  # checked by the caller
         raise AssertionError
     ids = trace.input_ids.tolist()
-    before = _log_p(trace.logits, 0, ids, sentences)
+    before = log_p_of(trace.logits, 0, ids, sentences)
     result = np.zeros((len(sentences), len(spans) + 1))
     n = len(ids)
     with Suffixes(trace, stack) as suffixes:
 
         def lost(span: Sequence[int], readers: list[int]) -> np.ndarray:
             hidden = suppress(trace, list(span), readers, stack=stack)
-            after = _log_p(suffixes.logits(hidden, readers[0]), readers[0], ids, sentences)
+            after = log_p_of(suffixes.logits(hidden, readers[0]), readers[0], ids, sentences)
             return before - np.where(np.isnan(after), before, after)
 
         for number in progress(range(len(spans)), "hiding parts"):
@@ -287,7 +287,7 @@ def _by(sentences: Sequence[Sequence[int]], values: np.ndarray) -> list[np.ndarr
     return np.split(values, np.cumsum([len(sentence) for sentence in sentences])[:-1])
 
 
-def _log_p(
+def log_p_of(
     logits: torch.Tensor, start: int, ids: Sequence[int], sentences: Sequence[Sequence[int]]
 ) -> np.ndarray:
     """Return log p of the answer's tokens in nats [token]; NaN where their row is before `start`.

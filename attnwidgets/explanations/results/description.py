@@ -73,7 +73,7 @@ def _check(axis: TokenAxis) -> None:
         raise ValueError(f"an axis of {n_tokens} tokens lacks a unit to read them in, or the text each is in")
     for name, unit in axis.units.items():
         sizes = {len(unit.labels), len(unit.special), len(unit.times or unit.spans)}
-        sizes.add(len(unit.cells or unit.spans))
+        sizes |= {len(unit.cells or unit.spans), len(unit.boxes or unit.spans)}
         if sizes != {len(unit.spans)} or unit.name != name:
             raise ValueError(f"unit {name!r} has {len(unit.spans)} spans and {len(unit.labels)} labels")
         if any(not 0 <= index < n_tokens for span in unit.spans for index in span):

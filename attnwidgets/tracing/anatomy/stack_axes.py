@@ -8,7 +8,8 @@ import torch
 
 from attnwidgets.tracing.interventions import added_to
 from attnwidgets.tracing.layers import ModelLayer
-from attnwidgets.tracing.media.patches import layout_of, on_grid, patch_axis, picture_in
+from attnwidgets.tracing.media.patches import layout_of, patch_axis
+from attnwidgets.tracing.media.picture_tokens import holds_picture, on_picture, picture_in, read_across
 from attnwidgets.tracing.media.sound import frame_axis
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.text.axes import appended, numbered, prefixed
@@ -47,11 +48,13 @@ class StackAxes:
         # Only adapters have soft prompts and prefixes; other surplus positions stay numbered.
         self._prefixes = any(getattr(adapter, "is_prompt_learning", False) for adapter in adapters.values())
         self.text = None if sample.text is None else sample.text.axis(sample.rule)
+        self._unplaced = False
         if sample.text is not None and sample.ids is not None:
-            inside = picture_in(sample.text, sample.ids, self.config, inputs)
+            inside = picture_in(sample.text, sample.ids, self.config, inputs, sample.picture)
             if inside is not None:
-                text, grid, positions = inside
-                self.text = on_grid(text.axis(sample.rule), grid, positions)
+                text, arranged, positions = inside
+                self.text = on_picture(text.axis(sample.rule), arranged, positions)
+            self._unplaced = inside is None and holds_picture(sample.ids, self.config, inputs)
         shown = sample.decoder_text
         self.decoder = None if shown is None else shown.axis(sample.rule)
         self._unknown: dict[str, tuple[str, str]] = {}
@@ -77,6 +80,10 @@ class StackAxes:
         if layout is not None:
             axis = patch_axis(layout, config, self.inputs, n)
             return self._numbered(side, n) if axis is None else axis
+        if side == "encoder" and side not in self.configs:  # a picture's states, which no stack reads alone
+            across = read_across(self.config, self.inputs, self.sample.picture, n)
+            if across is not None:
+                return across
         text = self.decoder if side == "decoder" else self.text
         extra = -1 if text is None or not self.reads_text(side) else n - len(text)
         if text is not None and (extra == 0 or (extra > 0 and self._prefixes)):
@@ -120,6 +127,10 @@ class StackAxes:
             f"{getattr(self.configs.get(side, self.config), 'model_type', '?')!r}"
             for side, (positions, missing) in self._unknown.items()
         ]
+        queries = any(layout.queries for side in self.configs if (layout := self._layout(side)) is not None)
+        if self._unplaced and not queries:
+            family = getattr(self.config, "model_type", "?")
+            clauses.append(f"where the picture's tokens lie on it is not known for {family!r}")
         ids_by_side = {"text": self.sample.ids, "decoder": self.sample.decoder_ids}
         lacking = [name for name, ids in ids_by_side.items() if ids is not None and name not in self._seen]
         if lacking and not clauses:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.text.axes import media_axis
@@ -17,8 +17,6 @@ from attnwidgets.tracing.text.units import TokenAxis, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from attnwidgets.tracing.text.axes import Text
 
 PADDING = "[PAD]"
 
@@ -89,51 +87,6 @@ def _order(grid: Grid, side: int) -> list[int]:
         for down in range(side)
         for across in range(side)
     ]
-
-
-def picture_in(
-    text: Text, ids: Sequence[int], config: Any, inputs: Inputs
-) -> tuple[Text, Grid, list[int]] | None:
-    """Return a text whose tokens for a picture are named as its patches, their grid and their positions.
-
-    None if the model puts no picture into its text, or not in the way of its family.
-
-    Args:
-        text: The text as its tokenizer spells it, where every patch is the same special token.
-        ids: Token ids.
-        config: The model's config.
-        inputs: The model's inputs.
-    """
-    merge = INSIDE.get(str(getattr(config, "model_type", "")))
-    tower = getattr(config, "vision_config", None)
-    layout = layout_of(tower, "vision")
-    grid = None if layout is None else layout.grid(tower, inputs)
-    if grid is None or merge is None:
-        return None
-    token_ids = (getattr(config, name, None) for name in ("image_token_id", "image_token_index"))
-    token = next((i for i in token_ids if isinstance(i, int)), None)
-    positions = [index for index, i in enumerate(ids) if i == token]
-    if isinstance(merge, str):
-        owner: Any = config if hasattr(config, merge) else tower
-        merge = int(getattr(owner, merge, 1))
-    grid = (grid[0] // merge, grid[1] // merge)
-    if not positions or len(positions) != grid[0] * grid[1]:
-        return None
-    tokens, special = list(text.tokens), list(text.special)
-    for cell, position in enumerate(positions):
-        tokens[position], special[position] = _name(cell, grid), False
-    return replace(text, tokens=tuple(tokens), special=tuple(special)), grid, positions
-
-
-def on_grid(axis: TokenAxis, grid: Grid, positions: Sequence[int]) -> TokenAxis:
-    """Return the axis of a text in which tokens at `positions` are the patches of a picture, row by row."""
-    cell = {position: number for number, position in enumerate(positions)}
-    units = {}
-    for name, unit in axis.units.items():
-        cells = tuple(cell.get(span[0]) if len(span) == 1 else None for span in unit.spans)
-        whole = sum(item is not None for item in cells) == len(positions)
-        units[name] = replace(unit, grid=grid, cells=cells) if whole else unit
-    return replace(axis, units=units)
 
 
 def pixel_grid(config: Any, inputs: Inputs) -> Grid | None:
@@ -207,15 +160,6 @@ LAYOUTS: dict[str, Layout] = {
     "blip_2_qformer": Layout(queries="[Q{}]"),
 }
 """By `model_type`; with "/decoder" for the decoder of a model whose two sides share a config."""
-
-# Language models that replace a token by a picture, and how many adjacent patches, across and down, each of
-# its tokens stands for: a name in the config of model or tower, or 1.
-INSIDE: dict[str, str | int] = {
-    "llava": 1,
-    "paligemma": 1,
-    "idefics3": "scale_factor",
-    "qwen2_vl": "spatial_merge_size",
-}
 
 
 def layout_of(config: Any, side: str) -> Layout | None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
+    from attnwidgets.tracing.text.units import Box
     from attnwidgets.tracing.trace import Trace
 
-    # Turns pixels [row, column, channel] of 0 to 255 into the model's input [channel, row, column].
-    Reads = Callable[[NDArray[np.uint8]], NDArray[np.floating] | None]
+    # Turns pixels [row, column, channel] of 0 to 255 into the model's inputs.
+    Reads = Callable[[NDArray[np.uint8]], Mapping[str, Any]]
 
 _COLOURS, _WHITE = 3, 255
 _CHANNELS = (1, _COLOURS, _COLOURS + 1)  # grey; red, green and blue; and opacity
@@ -27,6 +28,8 @@ _LOW, _LARGE = (
     8,
     512,
 )  # where ramps begin, as far from black as from white; pixels from which on noise is full
+
+Line = tuple[float, float]  # scale and shift
 
 _TRACES: WeakValueDictionary[str, Trace] = WeakValueDictionary()
 
@@ -43,12 +46,15 @@ class Picture:
         scale: Pixels of the given picture for each pixel seen, (down, across); None if unknown.
         shift: Position in the given picture of the upper left corner of the seen picture, (down, across);
             negative where it was padded.
+        areas: The area of the given picture that each of the model's views shows, in pixels, beyond the
+            picture where it was padded; None for views without any of it. Empty if unknown.
     """
 
     seen: NDArray[np.uint8] | None
     given: NDArray[np.uint8] | None = None
     scale: tuple[float, float] | None = None
     shift: tuple[float, float] = (0.0, 0.0)
+    areas: tuple[Box | None, ...] = ()
 
     def box(self, row: int, column: int, grid: tuple[int, int]) -> tuple[float, float, float, float]:
         """Return where a patch lies in the given picture, in pixels: (top, left, bottom, right).
@@ -100,41 +106,73 @@ def seen_pixels(pixels: NDArray[np.floating]) -> Picture | None:
     return Picture(np.round(seen).astype(np.uint8), None, (1.0, 1.0))
 
 
-def seen_by(reads: Reads, original: NDArray[np.uint8], pixels: NDArray[np.floating] | None) -> Picture:
+def views_in(inputs: Mapping[str, Any]) -> list[NDArray[np.floating] | None]:
+    """Return the views of a picture in a model's inputs, [channel, row, column] each; [] without a picture.
+
+    The last axes of a model's pixels are always these three; what is before them counts views (tiles, crops,
+    the whole picture). A list of patches with its grid is a view whose pixels are not read: [None].
+    """
+    pixels = inputs.get("pixel_values")
+    shape = tuple(getattr(pixels, "shape", ()))
+    if len(shape) <= _COLOURS:
+        listed = any(inputs.get(name) is not None for name in ("image_grid_thw", "spatial_shapes"))
+        return [None] if listed and shape else []
+    return list(pixels.reshape(-1, *shape[-_COLOURS:]).detach().float().cpu().numpy())  # type: ignore[union-attr]
+
+
+def seen_by(reads: Reads, original: NDArray[np.uint8], inputs: Mapping[str, Any]) -> Picture:
     """Return a picture with the pixels that a processor makes of it, located by means of other pictures.
 
     Nothing is assumed about its options: a black and a white picture tell how numbers are normalised, a
-    picture of the same size, in which red and green are a pixel's position, tells where each pixel comes
-    from.
+    picture of the same size, in which red and green are a pixel's position, tells where each pixel of each
+    view comes from.
 
     Args:
         reads: The processor.
         original: The picture, [row, column, channel].
-        pixels: The processor's output, [channel, row, column]; None if that is not a picture.
+        inputs: What it made of the picture.
     """
     unknown = Picture(None, original)
-    if pixels is None or len(pixels) != _COLOURS:
-        return unknown
-    flat = np.zeros((_PROBE, _PROBE, _COLOURS), np.uint8)
-    plain = [reads(flat), reads(flat + _WHITE)]
+    views = views_in(inputs)
+    if len(views) == 1 and views[0] is None:  # patches of the whole picture, in its proportions
+        return replace(unknown, areas=((0.0, 0.0, float(original.shape[0]), float(original.shape[1])),))
+    pixels = [view for view in views if view is not None and len(view) == _COLOURS]
     rows, columns = original.shape[:2]
-    marked = reads(_ramps(rows, columns))
-    if marked is None or marked.shape != pixels.shape or any(output is None for output in plain):
+    marked = [view for view in views_in(reads(_ramps(rows, columns))) if view is not None]
+    if not pixels or [view.shape for view in marked] != [view.shape for view in pixels]:
         return unknown
-    # In the middle, as there may be padding around it.
-    middles = [
-        output[:, output.shape[1] // 2, output.shape[2] // 2] for output in plain if output is not None
-    ]
-    black, white = (middle[:, None, None] for middle in middles)
-    if not (white != black).all():
+    black, white = (_middle(reads(np.full((_PROBE, _PROBE, _COLOURS), c, np.uint8))) for c in (0, _WHITE))
+    if black is None or white is None or not (white != black).all():
         return unknown
-    seen, result = ((output - black) / (white - black) * _WHITE for output in (pixels, marked))
-    fits = [_fit(result[1], result[2], rows, axis=0), _fit(result[0], result[2], columns, axis=1)]
-    image = np.round(seen.clip(0, _WHITE)).astype(np.uint8).transpose(1, 2, 0)
-    if fits[0] is None or fits[1] is None:
+    fits = [_fit_view((view - black) / (white - black) * _WHITE, rows, columns) for view in marked]
+    areas = tuple(None if fit is None else _area(fit, pixels[0].shape[1:]) for fit in fits)
+    if len(pixels) > 1:
+        return replace(unknown, areas=areas)
+    seen = ((pixels[0] - black) / (white - black) * _WHITE).clip(0, _WHITE)
+    image = np.round(seen).astype(np.uint8).transpose(1, 2, 0)
+    if fits[0] is None:
         return Picture(image, original)
-    (down, top), (across, left) = fits[0], fits[1]
-    return Picture(image, original, (down, across), (top, left))
+    (down, top), (across, left) = fits[0]
+    return Picture(image, original, (down, across), (top, left), areas)
+
+
+def _middle(inputs: Mapping[str, Any]) -> NDArray[np.floating] | None:
+    """Return the colour in the middle of the first view [channel, 1, 1]: there may be padding around it."""
+    view = next(iter(views_in(inputs)), None)
+    return None if view is None else view[:, view.shape[1] // 2, view.shape[2] // 2, None, None]
+
+
+def _fit_view(marked: NDArray[np.floating], rows: int, columns: int) -> tuple[Line, Line] | None:
+    """Return scale and shift of a view down and across; None if too few of its pixels are of the picture."""
+    down = _fit(marked[1], marked[2], rows, axis=0)
+    across = _fit(marked[0], marked[2], columns, axis=1)
+    return None if down is None or across is None else (down, across)
+
+
+def _area(fit: tuple[Line, Line], size: tuple[int, ...]) -> Box:
+    """Return the area of the given picture that a view of so many rows and columns of pixels shows."""
+    (down, top), (across, left) = fit
+    return top, left, top + down * size[0], left + across * size[1]
 
 
 def _ramps(rows: int, columns: int) -> NDArray[np.uint8]:
@@ -151,9 +189,7 @@ def _ramps(rows: int, columns: int) -> NDArray[np.uint8]:
     return image
 
 
-def _fit(
-    values: NDArray[np.floating], inside: NDArray[np.floating], count: int, axis: int
-) -> tuple[float, float] | None:
+def _fit(values: NDArray[np.floating], inside: NDArray[np.floating], count: int, axis: int) -> Line | None:
     """Return scale and shift of a side from the positions that pixels come from; None of too few pixels.
 
     Args:

@@ -95,7 +95,8 @@ def in_copies(inputs: Mapping[str, Any], count: int) -> dict[str, Any]:
         if count == 1 or not isinstance(value, torch.Tensor) or not value.dim():
             return value
         if len(value) == 1:
-            return value.expand(count, *value.shape[1:])
+            # Copied, because models reshape their pictures by `view`.
+            return value.expand(count, *value.shape[1:]).contiguous()
         return value.repeat(count, *(1 for _ in value.shape[1:]))
 
     return {name: copied(value) for name, value in inputs.items()}
@@ -152,9 +153,16 @@ def traces_of(
     traces = []
     for number, sample in enumerate(samples):
         axes = StackAxes(model, stacks, sample, inputs)
-        table = {}
+        table, apart = {}, ""
         for name, layers in stacks.items():
-            stack = _stack(axes, name, layers, number, widths, type(model).__name__)
+            try:
+                stack = _stack(axes, name, layers, number, widths, type(model).__name__)
+            except UnsupportedModelError:
+                # The text is traced without the tower of a picture that is read view by view, or in windows.
+                if axes.reads_text(name) or not any(map(axes.reads_text, stacks)):
+                    raise
+                apart = f"the attention of stack {name!r} is not recorded: it reads parts of its input apart"
+                continue
             blocks = recorded.blocks.get(name, ())
             mixing = by_number(blocks, recorded.mixing, number, stack.layers[0].shape[1])
             table[name] = replace(stack, blocks=blocks, mixing=mixing)
@@ -187,6 +195,7 @@ def traces_of(
                         (
                             sample.warning,
                             recorded.note,
+                            apart,
                             *caveats(recorded.blocks),
                             axes.warning(),
                             other_heads(recorded.outputs),
@@ -200,7 +209,7 @@ def traces_of(
                 interventions=interventions,
                 added={name: count for name in table if (count := added_to(given_model, name))},
                 unrecorded={
-                    name: stack_blocks for name, stack_blocks in recorded.blocks.items() if name not in stacks
+                    name: stack_blocks for name, stack_blocks in recorded.blocks.items() if name not in table
                 },
                 picture=sample.picture,
                 sound=sample.sound,

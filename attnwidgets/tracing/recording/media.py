@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _RATE = 16_000
-_PICTURES = 4  # dimensions of a batch of pictures
 _SOUNDS = ("input_features", "input_values")  # input names of models for a spectrogram, and for samples
 _CHANNELS = 2  # dimensions of samples by channel
 _FRAMES = 100  # in a second of a spectrogram, where a feature extractor does not say
@@ -64,10 +63,10 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
         ids = read.pop("input_ids")[0].tolist()
         shown = text_of_ids(text_tokenizer(processor), ids)
 
-    def reads(pixels: NDArray[np.uint8]) -> NDArray[np.floating] | None:
-        return _pixels_in(dict(reader(images=_for_reader(pixels), return_tensors="pt")))
+    def reads(pixels: NDArray[np.uint8]) -> dict[str, Any]:
+        return dict(reader(images=_for_reader(pixels), return_tensors="pt"))
 
-    picture = None if original is None else seen_by(reads, original, _pixels_in(read))
+    picture = None if original is None else seen_by(reads, original, read)
     return Sample(ids, shown, others=read, warning=warning, picture=picture)
 
 
@@ -102,14 +101,6 @@ def _for_reader(pixels: NDArray[np.uint8]) -> Any:
     from PIL import Image
 
     return Image.fromarray(pixels)
-
-
-def _pixels_in(read: Mapping[str, Any]) -> NDArray[np.floating] | None:
-    """Return the pixels [channel, row, column] in a model's inputs; None without pixels or of several."""
-    pixels = read.get("pixel_values")
-    if not isinstance(pixels, torch.Tensor) or pixels.dim() < _PICTURES or pixels.shape[:-3].numel() != 1:
-        return None
-    return pixels.reshape(pixels.shape[-3:]).detach().float().cpu().numpy()
 
 
 def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sample:

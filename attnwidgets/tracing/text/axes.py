@@ -160,6 +160,7 @@ def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
             spans=spans,
             special=(True,) * extra + unit.special,
             cells=None if unit.cells is None else none + unit.cells,
+            boxes=None if unit.boxes is None else none + unit.boxes,
             times=None if unit.times is None else none + unit.times,
         )
     boundary = None if axis.boundary is None else axis.boundary + extra
@@ -180,6 +181,7 @@ def appended(axis: TokenAxis, labels: Sequence[str]) -> TokenAxis:
             spans=(*unit.spans, *((n + i,) for i in range(len(labels)))),
             special=(*unit.special, *(True,) * len(labels)),
             cells=None if unit.cells is None else unit.cells + none,
+            boxes=None if unit.boxes is None else unit.boxes + none,
             times=None if unit.times is None else unit.times + none,
         )
     segment = (*axis.segment, *(axis.segment[-1:] or (0,)) * len(labels))
@@ -195,6 +197,7 @@ def without_last(axis: TokenAxis, count: int) -> TokenAxis:
             spans=unit.spans[:-count],
             special=unit.special[:-count],
             cells=None if unit.cells is None else unit.cells[:-count],
+            boxes=None if unit.boxes is None else unit.boxes[:-count],
             times=None if unit.times is None else unit.times[:-count],
         )
         for name, unit in axis.units.items()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.text.messages import Message
 
 
+Box = tuple[float, float, float, float]
+"""Top, left, bottom and right, in pixels."""
+
 _SOFT_PROMPT = re.compile(r"\[P\d+\]")
 
 
@@ -39,6 +42,8 @@ class Unit:
         grid: Rows and columns of a picture's patches.
         cells: With a grid, the number of each element's patch, counted row by row; None for other elements
             (class and register tokens, words).
+        boxes: Where each element lies in the given picture, in pixels: (top, left, bottom, right). Several
+            may lie on the same pixels, if the model reads the picture in several views. None for others.
         times: Start and end of audio frames in seconds; None for elements that are not in the sound.
         rule: For words, the name of the rule that splits the text (`words.RULES`), or "given".
     """
@@ -51,6 +56,7 @@ class Unit:
     times: tuple[tuple[float, float] | None, ...] | None = None
     rule: str = field(default="", compare=False)
     cells: tuple[int | None, ...] | None = None
+    boxes: tuple[Box | None, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(map(well_formed, self.labels)))
@@ -112,8 +118,8 @@ class TokenAxis:
             for label, is_special in zip(self.tokens, special, strict=True)
         ]
         for unit in self.units.values():
-            for cell, span in zip(unit.cells or (), unit.spans, strict=False):
-                if cell is not None:
+            for place, span in zip(unit.boxes or unit.cells or (), unit.spans, strict=False):
+                if place is not None:
                     kinds[span[0]] = "patch"
         return tuple(kinds)
 
