@@ -31,7 +31,7 @@ MARKS = ("<!-- measured -->", "<!-- end of measured -->")
 
 
 class Kind(NamedTuple):
-    """Facts of one kind: said by the user, by the assistant, asked, the answer's start, of what, and values."""
+    """Facts of one kind: as user and assistant say them, the question, the answer's start, of what, values."""
 
     user: str
     assistant: str
@@ -95,6 +95,7 @@ METHODS = {
     "rollout": "rollout",
 }
 SAMPLES = 12
+WEAK = 0.6
 
 
 class Chat(NamedTuple):
@@ -206,13 +207,60 @@ def measured(model: Any, tokenizer: Any, seed: int, held: bool, copies: int) -> 
     return line
 
 
+def right(lines: list[dict[str, Any]], method: str) -> str:
+    """Return in how many chats a method puts the true message first."""
+    some = [line for line in lines if method in line["scores"]]
+    return f"{sum(int(np.argmax(line['scores'][method])) in line['true'] for line in some)} of {len(some)}"
+
+
+def tables(lines: list[dict[str, Any]]) -> str:
+    """Return what all chats give, as tables and sentences."""
+    explained = [line for line in lines if "true" in line]
+    once = [line for line in explained if line["copies"] == 1]
+    held = [[line for line in once if line["held"] == side] for side in (False, True)]
+    passes = {"hidden": "8", "removed": "8", "subsets": str(SAMPLES), "lrp": "1 and 1 back"}
+    rows = [
+        "| method | names, places, colours | held out: jobs, drinks, months | passes | seconds |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for method, name in METHODS.items():
+        seconds = [line["seconds"][method] for line in once if method in line["seconds"]]
+        rows.append(
+            f"| {name} | {right(held[0], method)} | {right(held[1], method)} "
+            f"| {passes.get(method, '1')} | {np.median(seconds):.1f} |"
+        )
+    chances = [f"{len(side) / FACTS:.1f} of {len(side)}" for side in held]
+    rows.append(f"| chance, among the four facts | {chances[0]} | {chances[1]} | | |")
+    strong = [line for line in once if max(line["scores"]["hidden"]) >= WEAK]
+    weak = [line for line in once if line not in strong]
+    seeds = sum(line["copies"] == 1 for line in lines)
+    said_of_chats = (
+        f"In {len(once)} of {seeds} chats the model says one of the four values, in "
+        f"{sum(line['asked'] for line in once)} the one asked for. Where hiding gives 0.6 nats or more, its "
+        f"largest score is right in {right(strong, 'hidden')}; below, in {right(weak, 'hidden')}."
+    )
+    rows += ["", said_of_chats]
+    # The fact must be the one that stands twice.
+    twice = [line for line in explained if line["copies"] == 2 and len(line["true"]) == 2]
+    found, said, larger = 0, 0, 0
+    for line in twice:
+        both, alone, true = np.array(line["both"]), np.array(line["alone"]), sorted(line["true"])
+        found += sorted(np.unravel_index(int(np.nanargmax(both)), both.shape)) == true
+        said += line["covering"] == true
+        larger += bool(both[true[0], true[1]] > alone[true].sum())
+    said_of_pairs = (
+        f"With the fact in two messages ({len(twice)} chats), this pair is the one that loses most in {found}, "
+        f"both lose more than the sum of each in {larger}, and `.covering()` names them in {said}."
+    )
+    rows += ["", said_of_pairs]
+    return "\n".join(rows)
+
+
 def main() -> None:
     """Measure, print, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the tables of docs/chats.md")
-    parser.add_argument(
-        "--keep", type=Path, required=True, help="a file of finished chats, from which a run goes on"
-    )
+    parser.add_argument("--keep", type=Path, required=True, help="a file of finished chats; a run goes on")
     parser.add_argument("--chats", type=int, default=60, help="number of chats with one source")
     parser.add_argument("--twice", type=int, default=12, help="number of chats with two")
     options = parser.parse_args()
@@ -232,8 +280,6 @@ def main() -> None:
                 with options.keep.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(lines[-1]) + "\n")
                 print(len(lines), len(explained), lines[-1].get("true"), flush=True)
-    from planted_tables import tables
-
     text = tables(lines)
     print(text)
     if options.write:
