@@ -31,7 +31,7 @@ MARKS = ("<!-- measured -->", "<!-- end of measured -->")
 
 
 class Kind(NamedTuple):
-    """Facts of one kind: as user and assistant say them, the question, the answer's start, of what, values."""
+    """Facts of a kind as both say them, the question, the answer's start, of what, and values."""
 
     user: str
     assistant: str
@@ -249,7 +249,7 @@ def tables(lines: list[dict[str, Any]]) -> str:
         said += line["covering"] == true
         larger += bool(both[true[0], true[1]] > alone[true].sum())
     said_of_pairs = (
-        f"With the fact in two messages ({len(twice)} chats), this pair is the one that loses most in {found}, "
+        f"With the fact in two messages ({len(twice)} chats), this pair loses most in {found}, "
         f"both lose more than the sum of each in {larger}, and `.covering()` names them in {said}."
     )
     rows += ["", said_of_pairs]
@@ -260,7 +260,7 @@ def main() -> None:
     """Measure, print, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the tables of docs/chats.md")
-    parser.add_argument("--keep", type=Path, required=True, help="a file of finished chats; a run goes on")
+    parser.add_argument("--keep", type=Path, required=True, help="a file of finished chats")
     parser.add_argument("--chats", type=int, default=60, help="number of chats with one source")
     parser.add_argument("--twice", type=int, default=12, help="number of chats with two")
     options = parser.parse_args()
