@@ -143,7 +143,7 @@ def sparse_fit(hidden: NDArray[np.bool_], values: Float) -> Float:
     """Return the weights of a lasso fit of values to what was hidden [part].
 
     Columns are standardised and an intercept is fitted; the penalty is 0.01 times the weights' absolute sum,
-    beside half the mean squared error (scikit-learn's `Lasso(alpha=0.01)`).
+    plus half the mean squared error (scikit-learn's `Lasso(alpha=0.01)`).
 
     Args:
         hidden: Which parts were hidden [subset, part].
