@@ -30,6 +30,7 @@ from .circuits.scores.other_texts import OtherTexts as OtherTexts
 from .circuits.scores.pattern_parts import PatternParts as PatternParts
 from .circuits.sentences.context_reliance import ContextReliance as ContextReliance
 from .circuits.sentences.sentence_lens import SentenceLens as SentenceLens
+from .circuits.sentences.sources import SourcePairs as SourcePairs
 from .circuits.sentences.sources import Sources as Sources
 from .concepts.additive import Additive as Additive
 from .concepts.additive import Misjudged as Misjudged

@@ -15,7 +15,9 @@ from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets._tables import Table
 from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
-from attnwidgets.circuits.sentences.sources import WEAK, answer_tokens, log_p_of
+from attnwidgets.circuits.sentences.answer_parts import answer_tokens
+from attnwidgets.circuits.sentences.part_passes import log_p_of
+from attnwidgets.circuits.sentences.sources import WEAK
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
 from attnwidgets.explanations.targets.resolve import TOKENS
@@ -202,11 +204,12 @@ def _words(trace: Trace, stack: str, inside: Sequence[int]) -> list[tuple[str, l
 
 def _reader(trace: Trace, spans: Sequence[Sequence[int]]) -> Scores:
     """Return the function that reads log p of every word from logits [token, vocabulary]: [word]."""
-    ids = [] if trace.input_ids is None else trace.input_ids.tolist()
+    tokens = [token for span in spans for token in span]
+    rows = [token - 1 for token in tokens]
     ends = np.cumsum([len(span) for span in spans])[:-1]
 
     def read(logits: Tensor) -> NDArray[np.float64]:
-        return np.array([part.sum() for part in np.split(log_p_of(logits, 0, ids, spans), ends)])
+        return np.array([part.sum() for part in np.split(log_p_of(trace, logits, 0, tokens, rows), ends)])
 
     return read
 

@@ -3,78 +3,185 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._progress import progress
+from attnwidgets._errors import require_choice
 from attnwidgets._tables import Table
+from attnwidgets.circuits.sentences.answer_parts import AnswerParts, answer_parts
+from attnwidgets.circuits.sentences.part_scores import (
+    METHOD_PAPERS,
+    METHODS,
+    TITLES,
+    Method,
+    Work,
+    pair_losses,
+    passes_of,
+    score_parts,
+)
 from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
-from attnwidgets.circuits.sentences.suppression import Suffixes
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
-from attnwidgets.explanations.results.units import new_unit
-from attnwidgets.explanations.targets.resolve import TOKENS
-from attnwidgets.intervene.edit_attention import suppress
-from attnwidgets.tracing.rerun_trace import require_same_model
-from attnwidgets.tracing.text.display import joined
 from attnwidgets.tracing.text.units import TokenAxis
-from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import torch
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
 
     from attnwidgets._tables import Columns
-    from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
 
-PAPER = "Cohen-Wang et al. 2024, ContextCite: Attributing Model Generation to Context"
 WEAK = 0.6
-"""Nats; of planted chats, the largest part was the true one in 20 of 20 above, and in 1 of 4 below."""
+"""Nats; of planted chats, the largest part was the true one in 50 of 53 above, and in 3 of 7 below."""
 _ITSELF = "the answer so far"
-_COVER = "parts that say the same cover for each other: each is then small alone"
+_COVER = "parts that say the same cover for each other: each is then small alone; .pairs() hides two together"
+
+
+@dataclass(frozen=True, repr=False)
+class SourcePairs(Table):
+    """What each sentence of an answer loses with two parts hidden together.
+
+    Attributes:
+        sentences: The sentences.
+        labels: The parts.
+        both: Nats with two parts hidden [sentence, part, part], symmetric; NaN for pairs that were not tried.
+        alone: Nats with one part hidden [sentence, part]; NaN for parts that are in no pair.
+    """
+
+    sentences: tuple[str, ...]
+    labels: tuple[str, ...]
+    both: np.ndarray
+    alone: np.ndarray
+
+    @property
+    def interaction(self) -> np.ndarray:
+        """Nats of both less those of each alone [sentence, part, part].
+
+        Positive: the two cover for each other. Negative: the answer needs them together.
+        """
+        return self.both - self.alone[:, :, None] - self.alone[:, None, :]
+
+    def covering(self) -> tuple[tuple[str, str] | None, ...]:
+        """Return for each sentence the two parts that cover for each other, of those that lose most together.
+
+        None where no pair loses 0.6 nats, or the pair that loses most does so for one of its parts: together
+        no more than 0.3 nats above the sum of both.
+        """
+        result: list[tuple[str, str] | None] = []
+        for both, interaction in zip(self.both, self.interaction, strict=True):
+            filled = np.where(np.isnan(both), -np.inf, both)
+            first, second = sorted(int(at) for at in np.unravel_index(filled.argmax(), filled.shape))
+            covers = filled.max() >= WEAK and interaction[first, second] > WEAK / 2
+            result.append((self.labels[first], self.labels[second]) if covers else None)
+        return tuple(result)
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield sentence, both parts, and nats of both, of each alone, and of their interaction."""
+        index = [tuple(at) for at in np.argwhere(~np.isnan(self.both)).tolist() if at[1] < at[2]]
+        yield {
+            "sentence": [self.sentences[row] for row, _, _ in index],
+            "first": [self.labels[first] for _, first, _ in index],
+            "second": [self.labels[second] for _, _, second in index],
+            "both": [float(self.both[at]) for at in index],
+            "first alone": [float(self.alone[row, first]) for row, first, _ in index],
+            "second alone": [float(self.alone[row, second]) for row, _, second in index],
+            "interaction": [float(self.interaction[at]) for at in index],
+        }
+
+    def __repr__(self) -> str:
+        nothing = "no two cover for each other"
+        said = "; ".join(
+            f"{sentence!r}: {nothing if pair is None else ' and '.join(map(repr, pair))}"
+            for sentence, pair in zip(self.sentences, self.covering(), strict=True)
+        )
+        return f"<SourcePairs: {said}>"
 
 
 @dataclass(frozen=True, repr=False)
 class Sources(Table):
-    """How much less likely each sentence of an answer is with a part of the text hidden.
+    """How much each sentence of an answer rests on each part of the text before it.
 
     Attributes:
-        scores: Nats [sentence of the answer, part]: Attributions, `.view()` shows them. The last column is
-            the answer's words before the sentence. Negative: the sentence is likelier without the part.
+        scores: Attributions [sentence of the answer, part]; `.view()` shows them. In nats that the sentence
+            loses without the part; by "lrp", in logits. The last column is the answer's words before the
+            sentence. Negative: the sentence is likelier without the part.
         roles: What stands apart: "system", "question" (the last message of a user), "answer"; "" for others.
         spans: The tokens of every part; those of the answer for the last.
+        method: "hidden", "removed", "lrp" or "subsets".
     """
 
     scores: Attributions
     roles: tuple[str, ...]
     spans: tuple[tuple[int, ...], ...]
+    method: Method = "hidden"
+    _parts: AnswerParts | None = None
+    _work: Work | None = None
 
     def strongest(self) -> tuple[str | None, ...]:
         """Return the part on which each sentence rests most, of those that do not stand apart.
 
-        None where no part matters much: the largest is below 0.6 nats, or there is none.
+        None where no part matters much: the largest is below 0.6 nats (by "lrp", whose logits have no such
+        limit: it is not positive), or there is none.
         """
-        values = np.atleast_2d(np.asarray(self.scores.values, dtype=np.float64))
         inside = [at for at, role in enumerate(self.roles) if not role]
         result: list[str | None] = []
-        for row in values:
+        for row in self._values():
             best = max(inside, key=lambda at: row[at], default=None)
-            result.append(None if best is None or row[best] < WEAK else self.scores.labels[best])
+            weak = best is None or (row[best] <= 0 if self.method == "lrp" else row[best] < WEAK)
+            result.append(None if best is None or weak else self.scores.labels[best])
         return tuple(result)
 
+    def pairs(self, top: int = 6) -> SourcePairs:
+        """Hide two parts together, for the parts that matter most by LRP, and return what sentences lose.
+
+        Of parts that say the same, hiding one changes little while the model reads the other. LRP hides
+        nothing, so that it chooses the parts: each sentence's `top`, of those that do not stand apart.
+
+        Args:
+            top: Number of parts that are paired, for each sentence; top * (top - 1) / 2 passes.
+
+        Returns:
+            SourcePairs: `.covering()` names the pairs, `.to_rows()` holds the numbers.
+
+        Raises:
+            ValueError: If fewer than two parts do not stand apart, or `top` is below 2.
+            UnsupportedModelError: If LRP does not hold for the model.
+        """
+        if self._parts is None or self._work is None:
+            raise ValueError("pairs runs the model: call it on what aw.circuits.sources returned.")
+        free = [at for at, role in enumerate(self.roles) if not role]
+        if top < 2 or len(free) < 2:  # noqa: PLR2004 - a pair
+            raise ValueError(
+                f"pairs are made of 2 parts or more: top is {top}, and {len(free)} parts do not stand apart."
+            )
+        work = replace(self._work, method="lrp")
+        ranks = self._values() if self.method == "lrp" else score_parts(self._parts, work).values
+        chosen = [sorted(free, key=lambda at: -row[at])[:top] for row in ranks]
+        pairs = sorted({pair for numbers in chosen for pair in combinations(sorted(numbers), 2)})
+        single = sorted({at for pair in pairs for at in pair})
+        _say_if_long(self._parts, len(pairs) + len(single), "hiding pairs")
+        nats = pair_losses(self._parts, [*((at,) for at in single), *pairs], work)
+        count, rows = len(self.roles) - 1, len(ranks)
+        alone, both = np.full((rows, count), np.nan), np.full((rows, count, count), np.nan)
+        alone[:, single] = nats[: len(single)].T
+        for (first, second), values in zip(pairs, nats[len(single) :], strict=True):
+            both[:, first, second] = both[:, second, first] = values
+        return SourcePairs(self._sentences(), tuple(self.scores.labels[:count]), both, alone)
+
+    def _values(self) -> np.ndarray:
+        return np.atleast_2d(np.asarray(self.scores.values, dtype=np.float64))
+
     def _columns(self) -> Iterator[Columns]:
-        """Yield sentence, part, role and nats."""
-        values = np.atleast_2d(np.asarray(self.scores.values, dtype=np.float64))
-        for sentence, row in zip(self._sentences(), values, strict=True):
+        """Yield sentence, part, role and nats (by "lrp": logits)."""
+        for sentence, row in zip(self._sentences(), self._values(), strict=True):
             yield {
                 "sentence": [sentence] * len(row),
                 "part": self.scores.labels,
                 "role": self.roles,
-                "nats": row.tolist(),
+                "logits" if self.method == "lrp" else "nats": row.tolist(),
             }
 
     def _sentences(self) -> tuple[str, ...]:
@@ -82,40 +189,68 @@ class Sources(Table):
         return target if isinstance(target, tuple) else (str(target),)
 
     def __repr__(self) -> str:
-        pairs = zip(self._sentences(), self.strongest(), strict=True)
-        said = "; ".join(f"{sentence!r} on {part or 'no part much'!r}" for sentence, part in pairs)
-        return f"<Sources: {said} ({_COVER})>"
+        nothing = f"no {self.scores.unit} matters much"
+        said = "; ".join(
+            f"{sentence!r}: {nothing if part is None else repr(part)}"
+            for sentence, part in zip(self._sentences(), self.strongest(), strict=True)
+        )
+        return f"<Sources by {self.method}: {said} ({_COVER})>"
 
 
-def sources(trace: Any, answer: int | tuple[int, int] | None = None, *, unit: Any = "message") -> Sources:
-    """Return on which parts of a text each sentence of an answer rests: by hiding one part after another.
+def sources(
+    trace: Any,
+    answer: int | tuple[int, int] | None = None,
+    *,
+    unit: Any = "message",
+    method: Method = "hidden",
+    samples: int = 64,
+    seed: int = 0,
+    jobs: int | Executor = 1,
+    cache: Any = None,
+) -> Sources:
+    """Return on which parts of a text each sentence of an answer rests.
 
-        score[s, j] = sum over tokens t of sentence s of log p(t) - log p(t with part j hidden), in nats
+        score[s, j] = sum over tokens t of sentence s of log p(t) - log p(t without part j), in nats
 
-    A hidden part keeps its place: no token after it reads it, in any layer and head. The words of the answer
-    before a sentence are one more part. In models whose cache can be cut, a pass reads what follows the part
-    alone; others read the whole text again. From about a minute on, the cost is reported before it starts.
+    By "hidden", a part keeps its place: no token after it reads it, in any layer and head. By "removed" its
+    tokens are taken out of the text and positions close up; a message's template stays. By "subsets", random
+    halves of the parts are hidden, and each part's score is its weight in a sparse linear fit of what the
+    sentence loses; parts that stand apart are hidden alone. By "lrp", a part's score is the relevance of its
+    tokens for the sum of the sentence's logits, from one backward pass for each sentence.
 
-    Two parts that say the same cover for each other, and then both scores are small. The question and a
-    system message are needed by every answer, so they stand apart (`.roles`).
+    The words of the answer before a sentence are one more part. In models whose cache can be cut, a pass
+    reads what follows the part alone. Others (sliding windows, recurrent states) read the whole text again,
+    and `.scores.warning` says so. From about a minute on, the cost is reported before it starts.
+
+    Parts that say the same cover for each other, and then each score is small: `.pairs()` hides two together.
+    The question and a system message are needed by every answer, so they stand apart (`.roles`).
 
     Args:
         trace: Trace returned by `aw.trace`, with a model that continues texts.
         answer: Number of the message, or its tokens as a pair (start, end); by default the last message of
             the assistant, or what was generated.
         unit: "message", "passage", "sentence", another unit of the trace, a Unit, or spans of tokens.
+        method: "hidden", "removed", "lrp" or "subsets". Prefer "subsets" for more parts than `samples`.
+        samples: Number of random subsets.
+        seed: Seed of their draw.
+        jobs: Number of processes that share the passes, or an executor, as for `aw.evaluate.compare`; "lrp"
+            stays in this process.
+        cache: A folder to store passes in, so that an interrupted call goes on; None stores nothing.
 
     Returns:
-        Sources: `.scores` [sentence of the answer, part], `.strongest()`.
+        Sources: `.scores` [sentence of the answer, part], `.strongest()`, `.pairs()`.
 
     Raises:
-        ValueError: If the text lacks the unit (messages are those of `messages=`), or the answer or the parts
-            before it have no tokens.
-        UnsupportedModelError: If the trace has no model, or it predicts no tokens from those before.
+        ValueError: If the text lacks the unit (messages are those of `messages=`), the answer or the parts
+            before it have no tokens, the method is unknown, `samples` is below 1, or removing a part leaves
+            nothing before the answer.
+        UnsupportedModelError: If the trace has no model, or it predicts no tokens from those before; if a
+            part is to be removed from a trace with pictures or sound; if LRP does not hold for the model.
         TypeError: If `trace` is not a trace.
 
-    Source: the leave-one-out scores of Cohen-Wang et al. 2024, ContextCite, with parts hidden as in Bogdan et
-    al. 2025, Thought Anchors, section 5.
+    Source: the leave-one-out scores and the sparse fit of Cohen-Wang et al. 2024, ContextCite (there of the
+    log odds, here of the log-probability), with parts hidden as in Bogdan et al. 2025, Thought Anchors,
+    section 5; Achtibat et al. 2024 for "lrp".
 
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
@@ -126,195 +261,45 @@ def sources(trace: Any, answer: int | tuple[int, int] | None = None, *, unit: An
         ('<s> f a d e',)
     """
     require_trace(trace, "sources")
+    require_choice("method", method, METHODS)
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}.")
     traced: Trace = trace
-    stack = _stack(traced)
-    axis = traced.axes(stack)[0]
-    inside = answer_tokens(traced, answer)
-    parts = _unit(axis, unit)
-    chosen = [
-        at for at, span in enumerate(parts.spans) if span and not parts.special[at] and span[-1] < inside[0]
-    ]
-    if not chosen:
-        raise ValueError(
-            f"nothing before the answer is a {parts.name}: the answer begins at token {inside[0]}."
-        )
-    sentences = _sentences(axis, inside)
-    _say_if_long(traced, len(chosen) + len(sentences) - 1)
-    values = _scores(traced, stack, [parts.spans[at] for at in chosen], sentences)
-    labels = [*(parts.labels[at] for at in chosen), _ITSELF]
-    target = [joined([axis.tokens[i] for i in span], axis.tokens).strip() for span in sentences]
+    parts = answer_parts(traced, answer, unit)
+    work = Work(method, samples, seed, jobs, cache)
+    _say_if_long(parts, passes_of(parts, work), TITLES[method])
+    result = score_parts(parts, work)
+    options = {"answer": answer, "unit": parts.unit, "method": method}
+    options |= {"samples": samples, "seed": seed} if method == "subsets" else {}
+    whole = f"every pass read the whole text: {result.note}" if result.note else ""
     common = provenance_of(
         traced,
-        stack,
+        parts.stack,
         "circuits.sources",
-        paper=PAPER,
-        title="nats lost with a part hidden",
-        options={"answer": answer, "unit": parts.name},
-        notes=[_COVER],
+        paper=METHOD_PAPERS[method],
+        title=TITLES[method],
+        options=options,
+        notes=[_COVER, whole],
     )
     scores = Attributions(
-        values,
-        axis=TokenAxis.plain(labels, name=parts.name),
-        unit=parts.name,
-        target=target,
+        result.values,
+        axis=TokenAxis.plain([*parts.labels, _ITSELF], name=parts.unit),
+        unit=parts.unit,
+        target=parts.texts,
         **common,
     )
-    spans = (*(parts.spans[at] for at in chosen), tuple(inside))
-    roles = _roles(traced, spans[:-1], inside[0])
-    return Sources(scores, (*roles, "answer"), spans)
+    return Sources(scores, (*parts.roles, "answer"), (*parts.spans, parts.tokens), method, parts, work)
 
 
-def _stack(trace: Trace) -> str:
-    """Return the stack that is explained, after checking that it can be run again and predicts tokens."""
-    if trace.model is None or trace.logits is None or trace.logits.dim() != TOKENS:
-        raise UnsupportedModelError("sources needs a trace with a model that predicts tokens.")
-    stack = trace.default_stack
-    if trace.stacks != ("self",) or not trace.is_causal(stack) or len(trace.logits) != len(trace.tokens):
-        raise UnsupportedModelError(
-            "sources explains models that continue a text (decoders), with the logits of every token."
-        )
-    require_same_model(trace, "sources")
-    return stack
-
-
-def answer_tokens(trace: Trace, answer: Any) -> list[int]:
-    """Return the tokens of an answer: a message by number, a pair (start, end), or None for the last."""
-    tokens: Sequence[int] = ()
-    if isinstance(answer, tuple):
-        start, stop = answer
-        if not 0 < start < stop <= len(trace.tokens):
-            raise ValueError(
-                f"answer is {answer!r}; it is a pair (start, end) of tokens from 1 to {len(trace.tokens)}."
-            )
-        return list(range(start, stop))
-    if answer is not None:
-        if not -len(trace.messages) <= answer < len(trace.messages):
-            raise ValueError(
-                f"answer {answer} is out of range: the trace has {len(trace.messages)} messages."
-            )
-        tokens = trace.messages[answer].tokens
-    elif trace.messages:
-        written = [message.tokens for message in trace.messages if message.role == "assistant"]
-        tokens = written[-1] if written else ()
-    elif trace.boundary is not None:
-        special = trace.units["token"].special
-        tokens = [at for at in range(trace.boundary, len(trace.tokens)) if not special[at]]
-    if not tokens or not tokens[0]:
-        raise ValueError(
-            "the answer has no tokens: trace with max_new_tokens=..., end messages= with one of the "
-            "assistant, or name its tokens, answer=(start, end)."
-        )
-    return list(tokens)
-
-
-def _unit(axis: TokenAxis, unit: Any) -> Unit:
-    if not isinstance(unit, str):
-        return new_unit(unit, axis, "token", "query")
-    if unit not in axis.units:
-        why = (
-            "this trace was made from text; pass messages= to aw.trace, or another unit"
-            if unit in ("message", "role", "turn")
-            else "pass another unit"
-        )
-        raise ValueError(
-            f"unit {unit!r} is not known of this text, which has {', '.join(axis.units)}: {why}."
-        )
-    return axis.units[unit]
-
-
-def _sentences(axis: TokenAxis, inside: Sequence[int]) -> list[list[int]]:
-    """Return the tokens of the answer, sentence by sentence; tokens between two belong to the one before."""
-    unit = axis.units["sentence"]
-    owner = {token: at for at, span in enumerate(unit.spans) for token in span}
-    result: list[list[int]] = []
-    last: int | None = None
-    for token in inside:
-        at = owner[token]
-        if at != last and (not result or unit.labels[at].strip("␣↵⇥␍ ")):
-            result.append([])
-            last = at
-        result[-1].append(token)
-    return result
-
-
-def _roles(trace: Trace, spans: Sequence[tuple[int, ...]], start: int) -> tuple[str, ...]:
-    """Return "system" or "question" for parts of these messages, "" for others."""
-    names: dict[int, str] = {}
-    question: tuple[int, ...] = ()
-    for message in trace.messages:
-        if message.role == "system":
-            names |= dict.fromkeys(message.tokens, "system")
-        if message.role == "user" and message.tokens and message.tokens[-1] < start:
-            question = message.tokens
-    names |= dict.fromkeys(question, "question")
-    kinds = [{names.get(token, "") for token in span} for span in spans]
-    return tuple(kind.pop() if len(kind) == 1 else "" for kind in kinds)
-
-
-def _scores(
-    trace: Trace, stack: str, spans: Sequence[tuple[int, ...]], sentences: Sequence[Sequence[int]]
-) -> np.ndarray:
-    """Return the nats that each sentence loses with each part hidden [sentence, part]; the answer is last."""
-    if trace.logits is None or trace.input_ids is None:  # checked by the caller
-        raise AssertionError
-    ids = trace.input_ids.tolist()
-    before = log_p_of(trace.logits, 0, ids, sentences)
-    result = np.zeros((len(sentences), len(spans) + 1))
-    n = len(ids)
-    with Suffixes(trace, stack) as suffixes:
-
-        def lost(span: Sequence[int], readers: list[int]) -> np.ndarray:
-            hidden = suppress(trace, list(span), readers, stack=stack)
-            after = log_p_of(suffixes.logits(hidden, readers[0]), readers[0], ids, sentences)
-            return before - np.where(np.isnan(after), before, after)
-
-        for number in progress(range(len(spans)), "hiding parts"):
-            members = set(spans[number])
-            readers = [at for at in range(spans[number][0] + 1, n) if at not in members]
-            result[:, number] = [row.sum() for row in _by(sentences, lost(spans[number], readers))]
-        first = sentences[0][0]
-        for number in range(1, len(sentences)):
-            # The token before the sentence predicts its first one; it reads itself.
-            last = sentences[number][0] - 1
-            if last > first:
-                changed = lost(range(first, last), list(range(last, n)))
-                result[number, -1] = _by(sentences, changed)[number].sum()
-    return result
-
-
-def _by(sentences: Sequence[Sequence[int]], values: np.ndarray) -> list[np.ndarray]:
-    """Return values of the answer's tokens, sentence by sentence."""
-    return np.split(values, np.cumsum([len(sentence) for sentence in sentences])[:-1])
-
-
-def log_p_of(
-    logits: torch.Tensor, start: int, ids: Sequence[int], sentences: Sequence[Sequence[int]]
-) -> np.ndarray:
-    """Return log p of the answer's tokens in nats [token]; NaN where their row is before `start`.
-
-    Args:
-        logits: Logits of the tokens from `start` on [token, vocabulary].
-        start: The first of these.
-        ids: All token ids.
-        sentences: The answer's tokens.
-    """
-    tokens = [token for sentence in sentences for token in sentence]
-    result = np.full(len(tokens), np.nan)
-    rows = [(at, token) for at, token in enumerate(tokens) if token - 1 >= start]
-    if rows:
-        read = logits[[token - 1 - start for _, token in rows]].double().log_softmax(-1).cpu().numpy()
-        result[[at for at, _ in rows]] = read[range(len(rows)), [ids[token] for _, token in rows]]
-    return result
-
-
-def _say_if_long(trace: Trace, passes: int) -> None:
+def _say_if_long(parts: AnswerParts, passes: int, work: str) -> None:
     """Report the cost, where it takes long."""
-    n = len(trace.tokens)
-    weights = sum(parameter.numel() for parameter in trace.model.parameters())
+    n = len(parts.trace.tokens)
+    weights = sum(parameter.numel() for parameter in parts.trace.model.parameters())
     if passes / 2 * n * weights >= LONG_WORK:
         warnings.warn(
-            f"sources: hiding parts takes {passes:,} passes of up to {n:,} tokens. A coarser unit takes "
-            'fewer; aw.lrp(trace, target=...).to("message") takes one backward pass.',
+            f"sources ({work}) takes {passes:,} passes of up to {n:,} tokens: {passes * n // 2:,} tokens in "
+            "all where a model's cache can be cut, twice as many elsewhere. A coarser unit takes fewer; "
+            'method="lrp" takes one backward pass for each sentence.',
             UserWarning,
             stacklevel=3,
         )

@@ -23,12 +23,15 @@ from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from typing_extensions import Self
 
     from attnwidgets.circuits.sentences.sentence_units import Sentences
     from attnwidgets.tracing.trace import Trace
 
-_CLOSE = 1e-3  # relative difference of logits with and without a cache
+_CLOSE, _CLOSE_IN_HALF = 1e-3, 5e-2  # relative difference of logits with and without a cache
+_HALF_BYTES = 2
 _ROWS_BYTES = 2**25  # of probabilities that are compared at a time
 
 TEMPERATURE, TOP_P = 0.6, 0.95  # of Thought Anchors
@@ -95,6 +98,9 @@ class Suffixes:
     Args:
         trace: The trace.
         stack: Name of the stack.
+
+    Attributes:
+        whole: Why every run reads the whole text; "" if the cache can be cut.
     """
 
     def __init__(self, trace: Trace, stack: str) -> None:
@@ -102,6 +108,7 @@ class Suffixes:
         self._model = unwrap(trace.model)
         self._twin: Any = None
         self._cache: Any = None
+        self.whole = ""
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
@@ -111,10 +118,11 @@ class Suffixes:
             self._cache = self._whole_cache()
             if self._cache is not None:
                 middle = len(self._trace.tokens) // 2
-                logits, expected = self._run(middle), cast("torch.Tensor", self._trace.logits)
-                gap = (logits - expected[middle:]).norm()
-                if gap > _CLOSE * expected[middle:].norm():
-                    self._cache = None
+                logits = self._run(middle, range(middle, len(self._trace.tokens)))
+                expected = cast("torch.Tensor", self._trace.logits)[middle:]
+                close = _CLOSE_IN_HALF if logits.element_size() == _HALF_BYTES else _CLOSE
+                if (logits.float() - expected.float()).norm() > close * expected.float().norm():
+                    self._cache, self.whole = None, "its predictions differ with a cache"
             self._exits = exits.pop_all()
         return self
 
@@ -129,7 +137,19 @@ class Suffixes:
                 raise AssertionError
             return changed[start:]
         with hidden:
-            return self._run(start)
+            return self._run(start, range(start, len(self._trace.tokens)))
+
+    def without(self, gone: Collection[int]) -> torch.Tensor:
+        """Return logits [token, vocabulary] of the tokens after the first of some, in the text without these.
+
+        Positions close up. The trace has no inputs but tokens and their mask.
+        """
+        tokens = [at for at in range(len(self._trace.tokens)) if at not in gone]
+        start = min(gone)
+        if self._cache is None or start == 0:
+            ids = self._trace.inputs["input_ids"][0].tolist()
+            return _logits(self._trace, [ids[at] for at in tokens])[start:]
+        return self._run(start, [at for at in tokens if at > start])
 
     def _whole_cache(self) -> Any:
         takes, inputs = forward_parameters(self._model), self._trace.inputs
@@ -137,21 +157,27 @@ class Suffixes:
             cache_parameter(takes) and "use_cache" in takes and "input_ids" in inputs and set(inputs) <= CUT
         )
         if not fits or self._stack_name != "self":
+            self.whole = "it takes no cache of this input"
             return None
         with recording(self._twin):
             outputs = self._trace.call(self._twin, inputs, {"return_dict": True, "use_cache": True}, {})
         cache = cache_returned(outputs)
-        whole = cache is not None and hasattr(cache, "crop") and hasattr(cache, "layers")
-        # A state cannot be cut, nor can a source be taken out of it.
-        whole = whole and not any(hasattr(layer, "recurrent_states") for layer in cache.layers)
-        # A sliding window has dropped keys that an earlier position needs.
-        return cache if whole and not any(getattr(cache, "is_sliding", [False])) else None
+        if cache is None or not hasattr(cache, "crop") or not hasattr(cache, "layers"):
+            self.whole = "its cache cannot be cut"
+        elif any(hasattr(layer, "recurrent_states") for layer in cache.layers):
+            # A state cannot be cut, nor can a source be taken out of it.
+            self.whole = "a recurrent state cannot be cut"
+        elif any(getattr(cache, "is_sliding", [False])):
+            self.whole = "a sliding window has dropped keys that an earlier position needs"
+        return None if self.whole else cache
 
-    def _run(self, start: int) -> torch.Tensor:
+    def _run(self, start: int, tokens: Sequence[int]) -> torch.Tensor:
+        """Return the logits of tokens from `start` on, over the keys and values of all before it."""
         cache = cache_copies(self._cache, 1)
         cache.crop(start - len(self._trace.tokens))  # as a negative number: tokens to be removed
+        read = list(tokens)
         inputs = {
-            name: value[:, start:] if name in BY_TOKEN else value
+            name: value[:, read] if name in BY_TOKEN else value[:, [*range(start), *read]]
             for name, value in self._trace.inputs.items()
         }
         name = cast("str", cache_parameter(forward_parameters(self._model)))  # by which it gave its cache
