@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
 from attnwidgets.explanations.results.units import new_unit
 from attnwidgets.explanations.targets.resolve import TOKENS
+from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.intervene.edit_attention import suppress
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.text.display import joined
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import torch
+    from numpy.typing import NDArray
 
     from attnwidgets._tables import Columns
     from attnwidgets.tracing.text.units import Unit
@@ -39,19 +41,28 @@ _COVER = "parts that say the same cover for each other: each is then small alone
 
 
 @dataclass(frozen=True, repr=False)
-class Sources(Table):
+class Sources(Table, Viewable):
     """How much less likely each sentence of an answer is with a part of the text hidden.
 
     Attributes:
-        scores: Nats [sentence of the answer, part]: Attributions, `.view()` shows them. The last column is
-            the answer's words before the sentence. Negative: the sentence is likelier without the part.
+        scores: Nats [sentence of the answer, part]: Attributions. The last column is the answer's words
+            before the sentence. Negative: the sentence is likelier without the part.
         roles: What stands apart: "system", "question" (the last message of a user), "answer"; "" for others.
         spans: The tokens of every part; those of the answer for the last.
+        sentences: The tokens of every sentence of the answer.
+        by_token: Nats [token of the answer, part], of which `scores` has the sums; None if they are not there.
+        trace: The text and its model, which the view reads; None without.
     """
+
+    kind: ClassVar[str] = "Sources"
+    viewed_by: ClassVar[str] = "circuits.sources_view:SourcesView"
 
     scores: Attributions
     roles: tuple[str, ...]
     spans: tuple[tuple[int, ...], ...]
+    sentences: tuple[tuple[int, ...], ...] = ()
+    by_token: NDArray[np.float64] | None = None
+    trace: Trace | None = None
 
     def strongest(self) -> tuple[str | None, ...]:
         """Return the part on which each sentence rests most, of those that do not stand apart.
@@ -140,7 +151,8 @@ def sources(trace: Any, answer: int | tuple[int, int] | None = None, *, unit: An
         )
     sentences = _sentences(axis, inside)
     _say_if_long(traced, len(chosen) + len(sentences) - 1)
-    values = _scores(traced, stack, [parts.spans[at] for at in chosen], sentences)
+    by_token = _scores(traced, stack, [parts.spans[at] for at in chosen], sentences)
+    values = np.array([rows.sum(axis=0) for rows in _by(sentences, by_token)])
     labels = [*(parts.labels[at] for at in chosen), _ITSELF]
     target = [joined([axis.tokens[i] for i in span], axis.tokens).strip() for span in sentences]
     common = provenance_of(
@@ -161,7 +173,8 @@ def sources(trace: Any, answer: int | tuple[int, int] | None = None, *, unit: An
     )
     spans = (*(parts.spans[at] for at in chosen), tuple(inside))
     roles = _roles(traced, spans[:-1], inside[0])
-    return Sources(scores, (*roles, "answer"), spans)
+    of_sentences = tuple(map(tuple, sentences))
+    return Sources(scores, (*roles, "answer"), spans, of_sentences, by_token, traced)
 
 
 def _stack(trace: Trace) -> str:
@@ -254,12 +267,15 @@ def _roles(trace: Trace, spans: Sequence[tuple[int, ...]], start: int) -> tuple[
 def _scores(
     trace: Trace, stack: str, spans: Sequence[tuple[int, ...]], sentences: Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """Return the nats that each sentence loses with each part hidden [sentence, part]; the answer is last."""
+    """Return the nats that each token of the answer loses with each part hidden [token, part].
+
+    The last part is the answer before the token's sentence.
+    """
     if trace.logits is None or trace.input_ids is None:  # checked by the caller
         raise AssertionError
     ids = trace.input_ids.tolist()
     before = _log_p(trace.logits, 0, ids, sentences)
-    result = np.zeros((len(sentences), len(spans) + 1))
+    result = np.zeros((len(before), len(spans) + 1))
     n = len(ids)
     with Suffixes(trace, stack) as suffixes:
 
@@ -271,14 +287,14 @@ def _scores(
         for number in progress(range(len(spans)), "hiding parts"):
             members = set(spans[number])
             readers = [at for at in range(spans[number][0] + 1, n) if at not in members]
-            result[:, number] = [row.sum() for row in _by(sentences, lost(spans[number], readers))]
+            result[:, number] = lost(spans[number], readers)
         first = sentences[0][0]
         for number in range(1, len(sentences)):
             # The token before the sentence predicts its first one; it reads itself.
             last = sentences[number][0] - 1
             if last > first:
                 changed = lost(range(first, last), list(range(last, n)))
-                result[number, -1] = _by(sentences, changed)[number].sum()
+                _by(sentences, result)[number][:, -1] = _by(sentences, changed)[number]
     return result
 
 
