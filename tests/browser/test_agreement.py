@@ -384,6 +384,15 @@ def test_a_sentence_view_has_the_scale_of_its_largest_value(see):
     seen.gives("1 on 0", 0.3, beside={"page", "figure"})
 
 
+@compares("SourcesView")
+def test_sources_name_the_message_and_its_nats(see):
+    seen = see(make("SourcesView", None))
+    seen.names("“It is red.” rests most on message 0: +2.50 nats.", "each is then small alone")
+    seen.names("“Yes.” rests on no message: all are below 0.6 nats.", beside={"figure"})
+    seen.gives("0 user", 2.5, beside={"words", "figure"})
+    seen.gives("1 user Is it?", 2.5, 1.0, beside={"words", "page"})
+
+
 @compares("WhyView")
 def test_a_why_names_its_rows_and_what_a_removal_leaves(see):
     seen = see(make("WhyView", None))

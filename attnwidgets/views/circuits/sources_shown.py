@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _UNFOLDED = 12  # parts that are all shown
 _STRONGEST = 5  # of more parts, those that are shown with their neighbours
+_LEAST = 0.1  # of the largest number, from which a part is shown
 _LONGEST = 320  # characters of a part
 
 
@@ -103,7 +104,8 @@ class ShownSources:
         if len(roles) - 1 <= _UNFOLDED:
             return list(every)
         largest = sorted(self.inside, key=lambda at: -abs(values[at]))[:_STRONGEST]
-        near = {at + step for at in largest for step in (-1, 0, 1)}
+        limit = _LEAST * max((abs(values[at]) for at in largest), default=0)
+        near = {at + step for at in largest if abs(values[at]) >= limit for step in (-1, 0, 1)}
         return [at for at in every if roles[at] or at in near]
 
     def strongest(self, sentence: int) -> int | None:
@@ -149,11 +151,13 @@ class ShownSources:
             for at, text in enumerate(self.sentences)
         ]
         every = [self.values, *(values for row in self.words for _, values in row)]
+        # What is below the limit stays pale, also where nothing is above it.
+        top = max(WEAK, *(float(np.max(np.abs(values), initial=0)) for values in every))
         return {
             "unit": self.unit,
             "parts": [part._asdict() for part in self.parts],
             "answer": answer,
-            "top": max(float(np.max(np.abs(values), initial=0)) for values in every),
+            "top": top,
             "weak": WEAK,
             "cover": self.cover,
         }

@@ -36,9 +36,9 @@ def sources_sheet(view: Any, theme: Theme) -> Sheet:
     folded = len(shown.parts) - len(shown.unfolded(sentence))
     notes = [f"{folded} {shown.unit}s that are smaller are left out."] if folded else []
     for part, text in view.written().items():
-        notes.append(f"Without {shown.named(part)} it would have said: “{text}”.")
+        notes.append(f"Without {shown.named(part)} it would have said: “{text}”")
     if notes and view.written():
-        notes.append(f"With every {shown.unit}: “{view.written_without(None)}”.")
+        notes.append(f"With every {shown.unit}: “{view.written_without(None)}”")
     return Sheet(
         str(view.options["title"]) or f"Which {shown.unit} does it rest on?",
         [

@@ -72,8 +72,8 @@ export const renderSourcesView = view((ctx, root, signal) => {
   const written = createWritten(ctx, signal, answers, () => update(state));
   const [notes, count, scale] = [h("div.source-notes"), h("span.source-quiet"), createScale()];
   const copy = createCopyButton(ctx, signal, () => placeOf(state));
-  const side = h("div.source-side", answer.element, strip.element, notes, written.element);
-  const body = h("div.source-body", side, cards.element);
+  const [head, details] = [h("div.source-top", answer.element, strip.element), h("div", notes, written.element)];
+  const body = h("div.source-body");
   const frame = createFrame(ctx, root, {
     controls: [by.element, count],
     legend: scale.element,
@@ -106,8 +106,11 @@ export const renderSourcesView = view((ctx, root, signal) => {
     const isWide = width >= WIDE;
     if (width <= 0 || body.dataset.wide === String(isWide)) return;
     body.dataset.wide = String(isWide);
-    // Tab order is reading order.
-    setChildren(body, ...(isWide ? [cards.element, side] : [side, cards.element]));
+    // Tab order is reading order; on a narrow page the answer stays in sight above what scrolls.
+    const panes = isWide
+      ? [h("div.source-pane", cards.element), h("div.source-pane.source-side", head, details)]
+      : [head, h("div.source-pane", details, cards.element)];
+    setChildren(body, ...panes);
   });
   return (changed) => {
     if (!only(changed, "hover", "pinned", "layer", "head")) update(state);
@@ -181,8 +184,8 @@ function say({ ctx, root, frame, picture, over }: SourcesState, aloud: boolean):
   const of = `${number}${inQuotes(text ?? "")}`;
   const words =
     at === null
-      ? `${of}: no ${shown.unit} reaches ${shown.weak} nats`
-      : `${of} without ${named(shown, at)}: ${decimal(values[at] ?? 0, 4, true)} nats`;
+      ? `no ${shown.unit} reaches ${shown.weak} nats · ${of}`
+      : `${decimal(values[at] ?? 0, 4, true)} nats without ${named(shown, at)} · ${of}`;
   frame.readout.show(words, aloud && root.contains(root.ownerDocument.activeElement));
 }
 
@@ -203,7 +206,7 @@ function update(state: SourcesState): void {
   const options = ctx.options as SourcesOptions;
   const unit = answer?.meta.unit ?? "message";
   const what = options.word === null ? "sentence" : "word";
-  const title = frame.show("", `Which ${unit} does this ${what} of the answer rest on?`);
+  const title = frame.show(`nats lost with a ${unit} hidden`, `Which ${unit} does this ${what} rest on?`);
   if (!answer) {
     frame.lacks(missingAnswer(answers, "sources", {}, "sources"));
     return;

@@ -110,12 +110,14 @@ export function createCards(signal: AbortSignal, actions: CardActions): Cards {
   };
 }
 
-/** Scroll the list, and nothing around it. */
+/** Scroll the pane of the list, and nothing around it. */
 function scrollTo(list: HTMLElement, card: HTMLElement | undefined): void {
-  if (!card) return;
-  const [start, end] = [card.offsetTop - list.offsetTop, card.offsetTop - list.offsetTop + card.offsetHeight];
-  if (start < list.scrollTop) list.scrollTop = start - 8;
-  else if (end > list.scrollTop + list.clientHeight) list.scrollTop = end - list.clientHeight + 8;
+  const pane = list.parentElement;
+  if (!card || !pane) return;
+  const start = card.offsetTop - pane.offsetTop;
+  const end = start + card.offsetHeight;
+  if (start < pane.scrollTop) pane.scrollTop = start - 8;
+  else if (end > pane.scrollTop + pane.clientHeight) pane.scrollTop = end - pane.clientHeight + 8;
 }
 
 function cardOf(picture: Picture, row: Row, id: string): HTMLElement {
