@@ -387,10 +387,13 @@ def test_a_sentence_view_has_the_scale_of_its_largest_value(see):
 @compares("SourcesView")
 def test_sources_name_the_message_and_its_nats(see):
     seen = see(make("SourcesView", None))
-    seen.names("“It is red.” rests most on message 0: +2.50 nats.", "each is then small alone")
-    seen.names("“Yes.” rests on no message: all are below 0.6 nats.", beside={"figure"})
-    seen.gives("0 user", 2.5, beside={"words", "figure"})
-    seen.gives("1 user Is it?", 2.5, 1.0, beside={"words", "page"})
+    seen.names("message 0", "each is then small alone")
+    seen.names("“It is red.” rests most on message 0: +2.50 nats.", beside={"page"})
+    seen.names("“Yes.” rests on no message: all are below 0.6 nats.", beside={"figure", "page"})
+    seen.gives("message 0", 2.5)
+    seen.gives("message 1, user", 1.0, beside={"words", "figure"})
+    assert any("1 user Is it?" in text for text in seen.figure)
+    assert "+1.00" in seen.figure
 
 
 @compares("WhyView")
