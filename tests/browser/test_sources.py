@@ -25,7 +25,9 @@ def numbers(root):
 
 
 def selected(root):
-    return root.locator(".aw-source-card[aria-selected=true]").evaluate_all("all => all.map(e => e.dataset.part)")
+    return root.locator(".aw-source-card[aria-selected=true]").evaluate_all(
+        "all => all.map(e => e.dataset.part)"
+    )
 
 
 def test_it_is_read_by_pointer_and_keys(result, page_of):
@@ -55,7 +57,9 @@ def test_it_is_read_by_pointer_and_keys(result, page_of):
     settle(page)
     assert selected(first) == ["1"]
     assert "without message 1 · sentence 1" in first.locator(".aw-readout").inner_text()
-    assert first.locator(".aw-source-written").inner_text().startswith("Without message 1 it would have said: “")
+    assert (
+        first.locator(".aw-source-written").inner_text().startswith("Without message 1 it would have said: “")
+    )
     page.keyboard.press("ArrowDown")
     settle(page)
     # A page holds what was written, and offers nothing else.
@@ -72,7 +76,9 @@ def test_it_is_read_by_pointer_and_keys(result, page_of):
     first.locator(".aw-source-piece", has_text="Ada").click()
     settle(page)
     assert numbers(first) == shown(view.score(0, part, word=2) for part in range(4))
-    assert second.get_attribute("aria-label").startswith("Which token does this sentence rest on? “Yes.” rests")
+    assert second.get_attribute("aria-label").startswith(
+        "Which token does this sentence rest on? “Yes.” rests"
+    )
     check_folds(page, second)
 
 

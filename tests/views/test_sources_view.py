@@ -37,7 +37,9 @@ def many(values):
     numbers = [[*values, 0.0]]
     scores = aw.results.Attributions(numbers, axis=labels, target=("Yes.",))
     roles = ("system", *[""] * (len(values) - 2), "question", "answer")
-    return dataclasses.replace(shown, scores=scores, roles=roles, spans=tuple((at,) for at in range(len(roles))))
+    return dataclasses.replace(
+        shown, scores=scores, roles=roles, spans=tuple((at,) for at in range(len(roles)))
+    )
 
 
 def test_it_opens_from_the_result_and_its_words_sum_to_their_sentence(result):
@@ -45,7 +47,10 @@ def test_it_opens_from_the_result_and_its_words_sum_to_their_sentence(result):
     assert isinstance(view, SourcesView)
     data = view.requests.answer("sources", {})[0]
     assert [item["text"] for item in data["answer"]] == ["It is Ada.", "You like tea."]
-    assert [item["words"] for item in data["answer"]] == [["It", "is", "Ada", "."], ["You", "like", "tea", "."]]
+    assert [item["words"] for item in data["answer"]] == [
+        ["It", "is", "Ada", "."],
+        ["You", "like", "tea", "."],
+    ]
     assert [(part["name"], part["role"], part["kind"]) for part in data["parts"]] == [
         ("0", "system", "system"),
         ("1", "user", ""),

@@ -50,7 +50,7 @@ class Sources(Table, Viewable):
         roles: What stands apart: "system", "question" (the last message of a user), "answer"; "" for others.
         spans: The tokens of every part; those of the answer for the last.
         sentences: The tokens of every sentence of the answer.
-        by_token: Nats [token of the answer, part], of which `scores` has the sums; None if they are not there.
+        by_token: Nats [token of the answer, part], of which `scores` has the sums; None if not measured.
         trace: The text and its model, which the view reads; None without.
     """
 

@@ -1,4 +1,4 @@
-"""What a SourcesView shows of a result: parts by name and text, words, the parts that are unfolded, sentences."""
+"""What a SourcesView shows of a result: parts by name and text, words, and the parts that are unfolded."""
 
 from __future__ import annotations
 

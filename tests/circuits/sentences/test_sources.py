@@ -189,7 +189,9 @@ def test_an_answer_is_written_as_with_a_mask_made_by_hand(model: Any, trace: Any
         allowed[hidden[-1] + 1 :, hidden] = False
         bias = torch.zeros(n, n).masked_fill(~allowed, torch.finfo(torch.float32).min)
         with torch.no_grad():
-            ids.append(int(model(torch.tensor([ids]), attention_mask=bias[None, None]).logits[0, -1].argmax()))
+            ids.append(
+                int(model(torch.tensor([ids]), attention_mask=bias[None, None]).logits[0, -1].argmax())
+            )
     text = written_without(trace, hidden, answer)
     assert text == trace.tokenizer.decode(ids[answer[0] :], skip_special_tokens=True).strip()
     assert text != written_without(trace, (), answer)
