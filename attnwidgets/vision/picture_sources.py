@@ -14,9 +14,9 @@ from attnwidgets._errors import require_choice
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets._tables import Table
-from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
 from attnwidgets.circuits.sentences.answer_parts import answer_tokens
 from attnwidgets.circuits.sentences.part_passes import log_p_of
+from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
 from attnwidgets.circuits.sentences.sources import WEAK
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace

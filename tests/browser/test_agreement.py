@@ -384,6 +384,18 @@ def test_a_sentence_view_has_the_scale_of_its_largest_value(see):
     seen.gives("1 on 0", 0.3, beside={"page", "figure"})
 
 
+@compares("SourcesView")
+def test_sources_name_the_message_and_its_nats(see):
+    seen = see(make("SourcesView", None))
+    seen.names("message 0", "each is then small alone")
+    seen.names("“It is red.” rests most on message 0: +2.50 nats.", beside={"page"})
+    seen.names("“Yes.” rests on no message: all are below 0.6 nats.", beside={"figure", "page"})
+    seen.gives("message 0", 2.5)
+    seen.gives("message 1, user", 1.0, beside={"words", "figure"})
+    assert any("1 user Is it?" in text for text in seen.figure)
+    assert "+1.00" in seen.figure
+
+
 @compares("WhyView")
 def test_a_why_names_its_rows_and_what_a_removal_leaves(see):
     seen = see(make("WhyView", None))

@@ -25,7 +25,6 @@ WITHOUT = {
     "docs/maintaining.md": "steps of a release, and the workflows",
     "docs/architecture.md": "folders and messages of the package",
     "docs/architectures.md": "a table of model types",
-    "docs/chats.md": "units, which every view shows",
     "docs/citing.md": "a list of papers",
     "docs/conservation.md": "a table of architectures with random weights",
     "docs/design.md": "pictures by make_design.py, of the parts of views",

@@ -12,7 +12,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.tracing.text.alignment import Alignment, align, letters
 from attnwidgets.tracing.text.units import TokenAxis, Unit
-from tests.tracing import tiny
+from tests.tracing import chats, tiny
 
 
 def axis(text: str, special: str = "") -> TokenAxis:
@@ -205,3 +205,20 @@ def test_an_encoder_decoder_is_aligned_on_both_sides() -> None:
     assert result.attention.keys() == {"encoder", "decoder", "cross"}
     assert not result.unpaired["decoder"].any()
     assert result.unpaired["cross"].all()
+
+
+def test_messages_are_aligned_by_their_text_where_one_before_them_is_missing():
+    chat = [
+        {"role": "user", "content": "My sister is called Clara, and my cousin is called Anna: two names."},
+        {"role": "assistant", "content": "I see."},
+        {"role": "user", "content": "My sister is called Clara, and my cousin is called Anna: who is who?"},
+    ]
+    model, tokenizer = chats.model(), chats.tokenizer("chatml")
+    traces = [aw.trace(model, tokenizer, messages=part) for part in (chat, chat[1:], [chat[2], *chat[1:]])]
+    axes = [trace.axes("self")[0] for trace in traces]
+    changes = [pair for pair in align(axes[0], axes[1], "message").changes() if pair[0][:1].isdigit()]
+    assert [first[:6] for first, other in changes] == ["0 user"]
+    assert changes[0][1] == ""
+    # Their labels are the same, which are cut.
+    [(first, other)] = align(axes[0], axes[2], "message").changes()
+    assert first == other

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 import attnwidgets as aw
+from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.views.base.view import View
-from attnwidgets.views.circuits import why_view
+from attnwidgets.views.circuits import sources_view, why_view
 from tests.concepts.made import concept_scores, distilled, influence
 from tests.explanations.made import random_classifier
 from tests.sae import made
@@ -40,6 +41,7 @@ def every_view() -> list[str]:
 def kind_of(name: str) -> type[View]:
     """Return the class of a view."""
     apart = {"Question": aw.ask.Question, "StudyView": aw.people.StudyView, "WhyView": why_view.WhyView}
+    apart["SourcesView"] = sources_view.SourcesView
     return {**public_views(), **apart}[name]
 
 
@@ -119,6 +121,17 @@ def _why():
     return [aw.why(trace, 11, 6, layer=1, head=0)]
 
 
+def _sources():
+    """The messages that an answer of two sentences rests on, of given numbers."""
+    labels = ["0 user: It is red.", "1 user: Is it?", "the answer so far"]
+    axis = TokenAxis.plain(labels, name="message")
+    answer = ("It is red.", "Yes.")
+    scores = aw.results.Attributions(
+        [[2.5, 1.0, 0.0], [0.25, 3.0, -1.0]], axis=axis, unit="message", target=answer
+    )
+    return [aw.results.Sources(scores, ("", "question", "answer"), ((0,), (1,), (2, 3)))]
+
+
 def _study():
     items = [{"text": "a text", "prediction": "yes", "explanations": {"a": "why"}}]
     texts = {"question": "How far?", "consent": "Do you agree?"}
@@ -148,6 +161,7 @@ OTHERS = {
     "RunView": _run,
     "ScorecardView": lambda: [aw.results.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],
     "SteerView": _masked,
+    "SourcesView": _sources,
     "StudyView": _study,
     "TwoTexts": _two_texts,
     "WhyView": _why,

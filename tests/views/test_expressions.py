@@ -22,6 +22,7 @@ ELSEWHERE = {
     "SteerView": "words of a changed model",
     "FeatureTable": "a table",
     **dict.fromkeys(("ClaimView", "LensView", "PatchView"), "shares, ranks and means: test_circuit_views.py"),
+    "SourcesView": "nats of an answer: test_sources_view.py",
     "WhyView": "shares of a score: test_why_view.py",
     "RunView": "attention over steps: test_run_view.py",
     **dict.fromkeys(

@@ -59,10 +59,17 @@ class Work:
 
 @dataclass(frozen=True)
 class PartScores:
-    """Scores [sentence, part], the answer's words before the sentence last, and why passes were whole."""
+    """Scores of parts, the answer's words before the sentence last.
+
+    Attributes:
+        values: [sentence, part].
+        note: Why passes were whole; "" if they were not.
+        by_token: [token of the answer, part], where each part was measured alone.
+    """
 
     values: Float
     note: str = ""
+    by_token: Float | None = None
 
 
 def score_parts(parts: AnswerParts, work: Work) -> PartScores:
@@ -82,19 +89,21 @@ def score_parts(parts: AnswerParts, work: Work) -> PartScores:
         ),
     ]
     result = lost(parts, sets, how, work.jobs, work.cache)
+    if not free:
+        by_token = _by_token(parts, result.nats)
+        return PartScores(_by_sentence(parts, by_token.T).T, result.note, by_token)
     nats = _by_sentence(parts, result.nats)
     values = np.zeros((len(parts.sentences), len(parts) + 1))
     values[:, alone] = nats[: len(alone)].T
     later = len(parts.sentences) - 1
     for number in range(later):
         values[number + 1, -1] = nats[len(alone) + number, number + 1]
-    if free:
-        sizes = np.array([len(sentence) for sentence in parts.sentences])
-        answers = nats[len(alone) + later :]
-        # The penalty is of the loss of a token, as in ContextCite.
-        values[:, free] = [
-            sparse_fit(drawn, column / size) * size for column, size in zip(answers.T, sizes, strict=True)
-        ]
+    sizes = np.array([len(sentence) for sentence in parts.sentences])
+    answers = nats[len(alone) + later :]
+    # The penalty is of the loss of a token, as in ContextCite.
+    values[:, free] = [
+        sparse_fit(drawn, column / size) * size for column, size in zip(answers.T, sizes, strict=True)
+    ]
     return PartScores(values, result.note)
 
 
@@ -129,6 +138,18 @@ def _by_sentence(parts: AnswerParts, values: Float) -> Float:
     """Return values of the answer's tokens [set, token] summed over sentences [set, sentence]."""
     ends = np.cumsum([len(sentence) for sentence in parts.sentences])
     return np.stack([part.sum(1) for part in np.split(values, ends[:-1], axis=1)], axis=1)
+
+
+def _by_token(parts: AnswerParts, nats: Float) -> Float:
+    """Return nats [token, part] of [set, token]: of every part, then of the answer before each later sentence."""
+    values = np.zeros((nats.shape[1], len(parts) + 1))
+    values[:, :-1] = nats[: len(parts)].T
+    end = len(parts.sentences[0])
+    for before, sentence in zip(nats[len(parts) :], parts.sentences[1:], strict=True):
+        span = slice(end, end + len(sentence))
+        values[span, -1] = before[span]
+        end = span.stop
+    return values
 
 
 def _draw(count: int, work: Work) -> NDArray[np.bool_]:

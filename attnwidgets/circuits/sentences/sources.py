@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,11 +25,14 @@ from attnwidgets.circuits.sentences.part_scores import (
 from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
+from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
+
+    from numpy.typing import NDArray
 
     from attnwidgets._tables import Columns
     from attnwidgets.tracing.trace import Trace
@@ -101,7 +104,7 @@ class SourcePairs(Table):
 
 
 @dataclass(frozen=True, repr=False)
-class Sources(Table):
+class Sources(Table, Viewable):
     """How much each sentence of an answer rests on each part of the text before it.
 
     Attributes:
@@ -111,14 +114,29 @@ class Sources(Table):
         roles: What stands apart: "system", "question" (the last message of a user), "answer"; "" for others.
         spans: The tokens of every part; those of the answer for the last.
         method: "hidden", "removed", "lrp" or "subsets".
+        by_token: Nats [token of the answer, part], of which `scores` has the sums; None by "lrp" and "subsets".
     """
+
+    kind: ClassVar[str] = "Sources"
+    viewed_by: ClassVar[str] = "circuits.sources_view:SourcesView"
 
     scores: Attributions
     roles: tuple[str, ...]
     spans: tuple[tuple[int, ...], ...]
     method: Method = "hidden"
+    by_token: NDArray[np.float64] | None = None
     _parts: AnswerParts | None = None
     _work: Work | None = None
+
+    @property
+    def trace(self) -> Trace | None:
+        """The text and its model, which the view reads; None of scores without them."""
+        return None if self._parts is None else self._parts.trace
+
+    @property
+    def sentences(self) -> tuple[tuple[int, ...], ...]:
+        """The tokens of every sentence of the answer."""
+        return () if self._parts is None else self._parts.sentences
 
     def strongest(self) -> tuple[str | None, ...]:
         """Return the part on which each sentence rests most, of those that do not stand apart.
@@ -288,7 +306,15 @@ def sources(
         target=parts.texts,
         **common,
     )
-    return Sources(scores, (*parts.roles, "answer"), (*parts.spans, parts.tokens), method, parts, work)
+    return Sources(
+        scores,
+        (*parts.roles, "answer"),
+        (*parts.spans, parts.tokens),
+        method,
+        result.by_token,
+        parts,
+        work,
+    )
 
 
 def _say_if_long(parts: AnswerParts, passes: int, work: str) -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 By = Literal["element", "character"]
 """By edit distance over elements, or by the characters that they spell."""
 
+NUMBERED = ("message", "turn")
+"""Units whose labels begin with a number, which moves with every element before it, and are cut."""
+
 MOST_CELLS = 2**29
 """Pairs of elements among which the shortest edit is searched for, a byte each."""
 
@@ -124,7 +127,7 @@ def align(first: TokenAxis, other: TokenAxis, unit: str = "token", *, by: By = "
     if by == "character" and unit == "token":
         columns = _by_character(first, other)
     else:
-        columns = _by_element(*(tuple(zip(item.labels, item.special, strict=True)) for item in units))
+        columns = _by_element(_elements(first, unit), _elements(other, unit))
     return Alignment(tuple(columns), units)
 
 
@@ -133,6 +136,15 @@ def letters(label: str) -> str:
     bare = label.removeprefix("##") if len(label) > len("##") else label
     plain = unicodedata.normalize("NFKD", bare.translate(_SPACE_SIGNS).casefold())
     return "".join(sign for sign in plain if not unicodedata.combining(sign) and not sign.isspace())
+
+
+def _elements(axis: TokenAxis, unit: str) -> tuple[tuple[str, bool], ...]:
+    """Return what elements are compared by: label and special; of numbered units, the text in their place."""
+    chosen = axis.units[unit]
+    labels: Sequence[str] = chosen.labels
+    if unit in NUMBERED:
+        labels = [joined([axis.tokens[i] for i in span], axis.tokens) for span in chosen.spans]
+    return tuple(zip(labels, chosen.special, strict=True))
 
 
 def _by_element(first: Sequence[tuple[str, bool]], second: Sequence[tuple[str, bool]]) -> list[Column]:

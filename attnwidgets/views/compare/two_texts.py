@@ -245,7 +245,8 @@ class TwoTexts(AsksWhy):
         state, room = self.selection, _PAGE_BYTES
         keys = {_key(state.method)} | ({s.method for s in self.sources()} if self.content.is_named else set())
         keys |= {s.method for s in self.sources() if base_of(s.method) == self.store.explains}
-        for source in self.sources():
+        # The unit that the page opens with comes first: the others may take all the room.
+        for source in sorted(self.sources(), key=lambda source: source.unit != state.unit):
             if (
                 is_by_layer(source.method)
                 or source.method not in keys

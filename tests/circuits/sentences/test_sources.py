@@ -11,6 +11,7 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
+from attnwidgets.circuits.sentences.written_without import written_without
 from tests.tracing import chats, tiny
 
 if TYPE_CHECKING:
@@ -177,3 +178,20 @@ def test_planted_chats_agree_with_the_reference(shared: Path) -> None:
         source = int(reference["source"][at])
         assert int(np.argmax(result.scores.values[0, 1:9])) == source
         assert result.strongest() == (result.scores.labels[1 + source],)
+
+
+def test_an_answer_is_written_as_with_a_mask_made_by_hand(model: Any, trace: Any) -> None:
+    answer, hidden = trace.messages[4].tokens, [*trace.messages[1].tokens]
+    ids = torch.as_tensor(trace.input_ids)[: answer[0]].tolist()
+    for _ in range(len(answer) + 16):
+        n = len(ids)
+        allowed = torch.tril(torch.ones(n, n, dtype=torch.bool))
+        allowed[hidden[-1] + 1 :, hidden] = False
+        bias = torch.zeros(n, n).masked_fill(~allowed, torch.finfo(torch.float32).min)
+        with torch.no_grad():
+            ids.append(
+                int(model(torch.tensor([ids]), attention_mask=bias[None, None]).logits[0, -1].argmax())
+            )
+    text = written_without(trace, hidden, answer)
+    assert text == trace.tokenizer.decode(ids[answer[0] :], skip_special_tokens=True).strip()
+    assert text != written_without(trace, (), answer)

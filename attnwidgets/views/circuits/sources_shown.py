@@ -1,0 +1,168 @@
+"""What a SourcesView shows of a result: parts by name and text, words, and the parts that are unfolded."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnwidgets.circuits.sentences.sources import WEAK, Sources
+from attnwidgets.tracing.text.display import joined
+from attnwidgets.views.base.standalone_view import cut
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Float = NDArray[np.float64]
+
+_UNFOLDED = 12  # parts that are all shown
+_STRONGEST = 5  # of more parts, those that are shown with their neighbours
+_LEAST = 0.1  # of the largest number, from which a part is shown
+_LONGEST = 320  # characters of a part
+
+
+class Part(NamedTuple):
+    """A part of the text.
+
+    Attributes:
+        name: Its number; "" for the answer.
+        role: Whose message it is, or its title.
+        text: Its beginning.
+        kind: "system", "question", "answer", or "".
+    """
+
+    name: str
+    role: str
+    text: str
+    kind: str
+
+
+class ShownSources:
+    """A result of `aw.circuits.sources`, read for a view.
+
+    Args:
+        result: The result.
+    """
+
+    def __init__(self, result: Sources) -> None:
+        self.result = result
+        self.unit = result.scores.unit
+        self.sentences = tuple(str(text) for text in result.scores.targets)
+        self.values: Float = np.atleast_2d(np.asarray(result.scores.values, dtype=np.float64))
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The parts, in their order."""
+        return [self._part(at, label) for at, label in enumerate(self.result.scores.labels)]
+
+    def _part(self, at: int, label: str) -> Part:
+        trace, kind, span = self.result.trace, self.result.roles[at], self.result.spans[at]
+        if kind == "answer":
+            return Part("", label, "", kind)
+        of_message = self.unit == "message"
+        head, _, text = label.partition(": ") if of_message else (str(at), "", label)
+        name, _, role = head.partition(" ")
+        if trace is not None:
+            tokens = trace.axes(trace.default_stack)[0].tokens
+            text = joined([tokens[i] for i in span], tokens)
+            message = next((item for item in trace.messages if set(span) <= set(item.tokens)), None)
+            if message is not None and len(span) == len(message.tokens):
+                text = message.text
+            is_title = not of_message and not text.startswith(label.removesuffix("…"))
+            role = role or (label if is_title else message.role if message is not None else "")
+        return Part(name, role, cut(text, _LONGEST), kind)
+
+    @cached_property
+    def words(self) -> list[list[tuple[str, Float]]]:
+        """The words of each sentence, with their nats [part]; none where tokens were not measured."""
+        result, trace = self.result, self.result.trace
+        if trace is None or result.by_token is None:
+            return [[] for _ in self.sentences]
+        unit = trace.axes(trace.default_stack)[0].units["word"]
+        owner = {token: at for at, span in enumerate(unit.spans) for token in span}
+        row = {token: at for at, token in enumerate(result.spans[-1])}
+        sentences = []
+        for span in result.sentences:
+            members: dict[int, list[int]] = {}
+            for token in span:
+                members.setdefault(owner[token], []).append(row[token])
+            sentences.append(
+                [(unit.labels[word], result.by_token[rows].sum(0)) for word, rows in members.items()]
+            )
+        return sentences
+
+    @property
+    def inside(self) -> list[int]:
+        """The parts that do not stand apart."""
+        return [at for at, role in enumerate(self.result.roles) if not role]
+
+    def unfolded(self, sentence: int) -> list[int]:
+        """Return the parts that are shown at first: the strongest with their neighbours, and those apart."""
+        roles, values = self.result.roles, self.values[sentence]
+        every = range(len(roles))
+        if len(roles) - 1 <= _UNFOLDED:
+            return list(every)
+        largest = sorted(self.inside, key=lambda at: -abs(values[at]))[:_STRONGEST]
+        limit = _LEAST * max((abs(values[at]) for at in largest), default=0)
+        near = {at + step for at in largest if abs(values[at]) >= limit for step in (-1, 0, 1)}
+        return [at for at in every if roles[at] or at in near]
+
+    def strongest(self, sentence: int) -> int | None:
+        """Return the part on which a sentence rests most; None where no part matters much."""
+        values = self.values[sentence]
+        best = max(self.inside, key=lambda at: values[at], default=None)
+        return None if best is None or values[best] < WEAK else best
+
+    def score(self, sentence: int, part: int, word: int | None = None) -> float:
+        """Return the nats that a sentence, or one of its words, loses with a part hidden."""
+        row = self.values[sentence] if word is None else self.words[sentence][word][1]
+        return float(row[part])
+
+    def named(self, part: int) -> str:
+        """Return a part by its unit and number: "message 3"; the twin of `named` in sources.ts."""
+        shown = self.parts[part]
+        return f"{self.unit} {shown.name}" if shown.name else shown.role
+
+    def rests(self, sentence: int) -> str:
+        """Return in words on which part a sentence rests."""
+        best = self.strongest(sentence)
+        text = f"“{cut(self.sentences[sentence])}”"
+        if best is None:
+            return f"{text} rests on no {self.unit}: all are below {WEAK} nats."
+        return f"{text} rests most on {self.named(best)}: {self.values[sentence, best]:+.2f} nats."
+
+    @property
+    def cover(self) -> str:
+        """That single numbers are small where several parts say the same."""
+        return f"{self.unit.capitalize()}s that say the same cover for each other: each is then small alone."
+
+    def described(self) -> dict[str, Any]:
+        """Return the parts, and the sentences with their numbers: `ShownSources` of sources.ts."""
+        answer = [
+            {
+                "text": text,
+                "words": [word for word, _ in self.words[at]],
+                "values": rounded(self.values[at]),
+                "unfolded": self.unfolded(at),
+                "strongest": self.strongest(at),
+                "rests": self.rests(at),
+            }
+            for at, text in enumerate(self.sentences)
+        ]
+        every = [self.values, *(values for row in self.words for _, values in row)]
+        # What is below the limit stays pale, also where nothing is above it.
+        top = max(WEAK, *(float(np.max(np.abs(values), initial=0)) for values in every))
+        return {
+            "unit": self.unit,
+            "parts": [part._asdict() for part in self.parts],
+            "answer": answer,
+            "top": top,
+            "weak": WEAK,
+            "cover": self.cover,
+        }
+
+
+def rounded(values: Float) -> list[float]:
+    """Return numbers as JSON has them, to six digits."""
+    return [float(f"{value:.6g}") for value in values]
