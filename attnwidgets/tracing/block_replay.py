@@ -360,7 +360,7 @@ def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
     before = block.output.to(output.dtype)
     difference = float((output - before).abs().max()) / max(float(before.abs().max()), 1e-6)
     # Half-precision blocks are called again in float32, so the rounding of the recorded pass shows.
-    if not difference <= (5e-2 if block.in_half_precision else 1e-3):  # NaN is no small difference
+    if not difference <= (5e-2 if block.in_half_precision else 1e-3):  # a difference of NaN is not small
         raise UnsupportedModelError(
             f"{purpose}: block {block.name!r} called again on its own inputs returns something else "
             f"(relative difference {difference:.2g}). If the model changed since it was traced, trace it "

@@ -43,11 +43,11 @@ class Scene:
 
     Attributes:
         shapes: The cell, 0 to 8 row by row, and the colour of every shape.
-        asked: The shape of the question.
+        subject: The shape that the question is about.
     """
 
     shapes: Mapping[str, tuple[int, str]]
-    asked: str
+    subject: str
 
     @property
     def image(self) -> NDArray[np.uint8]:
@@ -61,13 +61,13 @@ class Scene:
     @property
     def question(self) -> str:
         """The question, such as "what color is the circle ?"."""
-        return f"what color is the {self.asked} ?"
+        return f"what color is the {self.subject} ?"
 
     @property
     def answer(self) -> str:
         """The answer, such as "the circle is red at top left ."."""
-        cell, colour = self.shapes[self.asked]
-        return f"the {self.asked} is {colour} at {ROWS[cell // SIDE]} {COLUMNS[cell % SIDE]} ."
+        cell, colour = self.shapes[self.subject]
+        return f"the {self.subject} is {colour} at {ROWS[cell // SIDE]} {COLUMNS[cell % SIDE]} ."
 
     @property
     def text(self) -> str:
@@ -77,7 +77,7 @@ class Scene:
     @property
     def evidence(self) -> Box:
         """The cell that colour, row and column rest on, in pixels: (top, left, bottom, right)."""
-        return box_of(self.shapes[self.asked][0])
+        return box_of(self.shapes[self.subject][0])
 
     def __repr__(self) -> str:
         return f"<Scene: {self.question} {self.answer}>"

@@ -141,7 +141,7 @@ def _by_sentence(parts: AnswerParts, values: Float) -> Float:
 
 
 def _by_token(parts: AnswerParts, nats: Float) -> Float:
-    """Return nats [token, part] of [set, token]: of every part, then of the answer before each later sentence."""
+    """Return nats [token, part] of those [set, token] of every part and the answer before each sentence."""
     values = np.zeros((nats.shape[1], len(parts) + 1))
     values[:, :-1] = nats[: len(parts)].T
     end = len(parts.sentences[0])

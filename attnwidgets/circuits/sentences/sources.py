@@ -114,7 +114,7 @@ class Sources(Table, Viewable):
         roles: What stands apart: "system", "question" (the last message of a user), "answer"; "" for others.
         spans: The tokens of every part; those of the answer for the last.
         method: "hidden", "removed", "lrp" or "subsets".
-        by_token: Nats [token of the answer, part], of which `scores` has the sums; None by "lrp" and "subsets".
+        by_token: Nats [token of the answer, part], which `scores` sums; None by "lrp" and "subsets".
     """
 
     kind: ClassVar[str] = "Sources"

@@ -195,12 +195,14 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
             change = (now.sigmoid() - batch.margins.sigmoid()).abs()
             columns.append(torch.stack([(now > 0).float(), change, *rows]).detach())
     of_texts = torch.cat(columns, dim=1)
-    names = ("same class", "change of the probability, mean")
-    names += tuple(
-        f"{shown_by} the three words, {which}"
-        for which in ("classifier", "twin")
-        for shown_by in ("input x gradient on", "attention to")
-    )
+    names = [
+        *("same class", "change of the probability, mean"),
+        *(
+            f"{shown_by} the three words, {which}"
+            for which in ("classifier", "twin")
+            for shown_by in ("input x gradient on", "attention to")
+        ),
+    ]
     measured = dict(zip(names, of_texts.mean(1).tolist(), strict=True))
     measured["change of the probability, 95 %"] = float(of_texts[1].quantile(0.95))
     return measured
