@@ -150,7 +150,9 @@ function note(state: SourcesState, picture: Picture): void {
   const likelier = (at: number): string => {
     const value = values[at] ?? 0;
     const times = Math.exp(Math.abs(value));
-    const factor = times >= 1000 ? times.toPrecision(1).replace("e+", " · 10^") : times.toFixed(times < 10 ? 1 : 0);
+    // Two digits, and beyond a billion no number that anyone could picture.
+    const digits = { maximumSignificantDigits: 2 };
+    const factor = times < 1e9 ? times.toLocaleString("en", digits) : "over a billion";
     return `without it the ${what} is ${factor} times ${value < 0 ? "likelier" : "less likely"} (${nats(at)})`;
   };
   const lines: HTMLElement[] = [];
