@@ -106,6 +106,7 @@ def test_tokens_of_several_views_share_pixels_and_what_has_no_place_is_named() -
         "the attention of stack 'vision' is not recorded: it reads parts of its input apart" in result.warning
     )
     assert result.stacks == ("text",)
+    assert result.rerun().stacks == ("text",)
 
 
 def test_a_family_whose_places_are_unknown_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
