@@ -172,7 +172,10 @@ function update(state: RunState): void {
     state.readFrom = answer;
   }
   const { run } = state;
-  if (!run) return;
+  if (!run) {
+    frame.show("", "training"); // its height is that of the skeleton while the curves are computed
+    return;
+  }
   const { step, layer, head, pattern } = options(state);
   sliders.step.show(run.steps, step);
   sliders.layer.show([...run.heads.keys()], layer);
