@@ -78,9 +78,9 @@ def again(trace: Trace) -> Trace:
         )
     stacks = {}
     for name, calls in recorded.stacks.items():
-        before = trace.stack_table.get(name)
-        if before is None:  # the tower of a picture that is read in tiles or windows has no maps
+        if name not in trace.stack_table:  # a tower that reads its picture in tiles or windows has no maps
             continue
+        before = trace.stack_table[name]
         extra = added_to(trace.model, name) - trace.added.get(name, 0)
         layers = tuple(
             call.layer(0, *(length + extra for length in layer.shape[1:]))

@@ -62,7 +62,7 @@ def checkpoints(given: Mapping[int, Any] | str | Path, tokenizer: Any = None) ->
         >>> (first, tokenizer), (last, _) = aw.zoo.trained("dyck", 0), aw.zoo.trained("dyck", 1)
         >>> run = aw.checkpoints({0: first, 100: last}, tokenizer)
         >>> run.curve("previous").values.shape
-        (2, 2, 2)
+        (2, 2, 1)
     """
     read = [checkpoint_of(step, item) for step, item in listed(given)]
     for other in read[1:]:

@@ -137,7 +137,7 @@ def sources(trace: Any, answer: Any = None, *, by: Literal["paint", "hide"] = "p
         >>> trace = aw.trace(model, processor, text, image=scene.image)
         >>> result = aw.vision.sources(trace, (16, 23))
         >>> [word for word, box in zip(result.words, result.strongest()) if box]
-        ['purple', 'bottom', 'left']
+        ['red', 'middle', 'right']
     """
     require_trace(trace, "vision.sources")
     require_choice("by", by, tuple(_SAID))

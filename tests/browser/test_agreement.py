@@ -384,6 +384,15 @@ def test_a_sentence_view_has_the_scale_of_its_largest_value(see):
     seen.gives("1 on 0", 0.3, beside={"page", "figure"})
 
 
+@compares("RunView")
+def test_a_run_says_what_its_curves_are_at_the_step(see):
+    seen = see(make("RunView", None))
+    seen.names("behaviour", "head 1.0")
+    seen.names("cause, head 1.0: 0.893 at step 0, 0.893 at step 10", beside={"page"})
+    assert {"lost without 1.0", "0.89", "step 10 / 10"} <= {*seen.page}
+    assert "step 10 of 10, head 1.0" in seen.figure
+
+
 @compares("SourcesView")
 def test_sources_name_the_message_and_its_nats(see):
     seen = see(make("SourcesView", None))

@@ -85,7 +85,8 @@ def test_every_view_that_runs_no_model_is_drawn_and_saved(without):
         "SteerView",
         "WhyView",
     }  # sounds and pictures are traced
-    runs_one |= {"ConceptView", "InfluenceView", "ShapeView"}  # of results that are not saved
+    # Of results that are not saved.
+    runs_one |= {"ConceptView", "InfluenceView", "RunView", "ShapeView", "SourcesView"}
     assert set(without["views"]) == set(every_view()) - runs_one
     assert without["loaded"] == []
 
