@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from transformers import PreTrainedTokenizerFast
-
 from attnwidgets._errors import quoted
+from attnwidgets.zoo.tokenizers import StrictTokenizer
 from attnwidgets.zoo.truth import START
 
 END, PAD = "</s>", "<pad>"
 
 
-class CharacterTokenizer(PreTrainedTokenizerFast):
-    """A tokenizer of characters; it refuses those that its model does not know, by name.
-
-    Saved and loaded again, it is transformers' plain `PreTrainedTokenizerFast`.
-    """
-
-    def _encode_plus(self, text: Any, *args: Any, **kwargs: Any) -> Any:
-        for item in [text] if isinstance(text, str) else text:
-            if isinstance(item, str):
-                self.require(item)
-        return super()._encode_plus(text, *args, **kwargs)
+class CharacterTokenizer(StrictTokenizer):
+    """A tokenizer of characters; it refuses those that its model does not know, by name."""
 
     def require(self, text: str) -> None:
         """Raise a ValueError if a text holds another character, or too many."""

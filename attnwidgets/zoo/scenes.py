@@ -7,7 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerFast
+
+from attnwidgets.zoo.tokenizers import StrictTokenizer
 
 if TYPE_CHECKING:
     import random
@@ -115,14 +116,8 @@ def drawn(rng: random.Random, number: int = len(SHAPES)) -> Scene:
     return Scene(dict(zip(shapes, zip(cells, colours, strict=True), strict=True)), rng.choice(shapes))
 
 
-class WordTokenizer(PreTrainedTokenizerFast):
+class WordTokenizer(StrictTokenizer):
     """A tokenizer of whole words; it refuses those that its model does not know, by name."""
-
-    def _encode_plus(self, text: Any, *args: Any, **kwargs: Any) -> Any:
-        for item in [text] if isinstance(text, str) else text:
-            if isinstance(item, str):
-                self.require(item)
-        return super()._encode_plus(text, *args, **kwargs)
 
     def require(self, text: str) -> None:
         """Raise a ValueError if a text holds another word."""

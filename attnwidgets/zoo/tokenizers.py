@@ -1,4 +1,4 @@
-"""A tokenizer of single letters that begins every text with `<s>`."""
+"""A tokenizer of single letters that begins every text with `<s>`, and the base of those of the zoo."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ MOST = 64
 """Letters a text may have."""
 
 
-class LetterTokenizer(PreTrainedTokenizerFast):
-    """A tokenizer of letters; it refuses other letters and texts that are too long by name.
+class StrictTokenizer(PreTrainedTokenizerFast):
+    """A tokenizer that checks every text before it is encoded.
 
-    White space between letters means nothing. Saved and loaded again, it is transformers' plain
-    `PreTrainedTokenizerFast`.
+    Saved and loaded again, it is transformers' plain `PreTrainedTokenizerFast`.
     """
 
     def _encode_plus(self, text: Any, *args: Any, **kwargs: Any) -> Any:
@@ -29,6 +28,17 @@ class LetterTokenizer(PreTrainedTokenizerFast):
             if isinstance(item, str):
                 self.require(item)
         return super()._encode_plus(text, *args, **kwargs)
+
+    def require(self, text: str) -> None:
+        """Raise a ValueError if the model cannot read a text."""
+        raise NotImplementedError
+
+
+class LetterTokenizer(StrictTokenizer):
+    """A tokenizer of letters; it refuses other letters and texts that are too long by name.
+
+    White space between letters means nothing.
+    """
 
     def require(self, text: str) -> None:
         """Raise a ValueError if a text holds another letter, or too many."""

@@ -133,7 +133,7 @@ class RunView(StandaloneView):
             of: "behaviour", "pattern" or "cause".
 
         Raises:
-            ValueError: If it is none of these, or the model does not predict the next token.
+            ValueError: For another curve; without next-token predictions, only "pattern" is one.
         """
         choices = ["pattern", *(name for name in ("behaviour", "cause") if name in self._curves)]
         require_choice("of", of, choices)

@@ -31,14 +31,6 @@ MESSAGES = [
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
-    config = hf.LlamaConfig(
-        vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37
-    )
-    return tiny.build(lambda: hf.LlamaForCausalLM(config))
-
-
-@pytest.fixture(scope="module")
 def trace(model: Any) -> Any:
     return aw.trace(model, chats.tokenizer("chatml"), messages=MESSAGES)
 

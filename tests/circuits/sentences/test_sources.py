@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-import transformers as hf
 
 import attnwidgets as aw
 from attnwidgets.circuits.sentences.written_without import written_without
@@ -24,14 +23,6 @@ MESSAGES = [
     {"role": "user", "content": "What is my name?"},
     {"role": "assistant", "content": "It is Ada. You like tea."},
 ]
-
-
-@pytest.fixture(scope="module")
-def model() -> Any:
-    config = hf.LlamaConfig(
-        vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37
-    )
-    return tiny.build(lambda: hf.LlamaForCausalLM(config))
 
 
 @pytest.fixture(scope="module")
