@@ -81,7 +81,7 @@ export const renderTools = view((ctx, root, signal) => {
   });
   const dot = h("span.dot", { hidden: "" });
   setChildren(button, "⋯", dot);
-  const message = h("div.tools-said", { role: "status" });
+  const message = h("div.tools-said.fine", { role: "status" });
   /** What could not be copied, to be copied by hand. */
   const byHand = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "link", hidden: "" });
   const link = createLinks(ctx, signal);

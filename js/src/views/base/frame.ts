@@ -19,6 +19,8 @@ export interface FrameParts {
   /** Next to the caption's words. */
   tags?: readonly HTMLElement[];
   body: readonly HTMLElement[];
+  /** Components that lay out the body of a framed view (styles/components.css): `.column` by default. */
+  layout?: string;
   /** The outline of the picture while it is on its way; rows by default. */
   skeleton?: Skeleton;
   /** What to try first: it stands in the footer until the first click in any view with this hint; not inside another. */
@@ -51,7 +53,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
   const caption = h("div.caption", title, ...(parts.tags ?? []), place, note, ...(parts.legend ? [parts.legend] : []));
   const [inBar, inBody] = parts.plain ? [[caption], []] : [[], [caption]];
   const veil = createVeil(ctx, caption, parts.skeleton ?? "rows");
-  const body = h("div.body", ...inBody, ...parts.body, veil.element);
+  const body = h(`div.body${parts.layout ?? ".column"}`, ...inBody, ...parts.body, veil.element);
   const isInside = ctx.el !== root;
   const footer = withHint(ctx, root, createReadout(), parts.hint ?? "");
   const warning = h("div.warning", { role: "note" });

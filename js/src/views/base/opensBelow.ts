@@ -47,8 +47,8 @@ export function createBelowButton(
   const [label, letter, words] = QUESTIONS[name];
   const answers = createAnswers(ctx, signal, () => hear());
   const button = h("button.button", { type: "button", title: `${words} (${letter})` }, label);
-  const message = h("span.below-refused", { role: "status" });
-  const element = h("span.below-place", { hidden: "" }, message, button);
+  const message = h("span.below-refused.clip.fine", { role: "status" });
+  const element = h("span.below-place.inline", { hidden: "" }, message, button);
   const below = h("div");
   let inside = new AbortController();
   let model = "";

@@ -62,25 +62,26 @@ interface ClaimState {
 export const renderClaimView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update(state));
   const chips = h("div.claim-chips", { role: "group", "aria-label": "claims" });
-  const sentence = h("span.claim-sentence");
+  const sentence = h("span.claim-sentence.clip");
   const sign = h("span.claim-sign");
   const verdict = h("b.claim-verdict");
   const words = h("span.claim-words");
-  const effect = svg("svg", { role: "img", class: "aw-claim-plot" });
-  const texts = svg("svg", { role: "img", class: "aw-claim-plot" });
+  const effect = svg("svg", { role: "img", class: "aw-drawn aw-claim-plot" });
+  const texts = svg("svg", { role: "img", class: "aw-drawn aw-claim-plot" });
   const [unit, head] = [h("span"), h("b")];
   const run = h("div.claim-run");
-  const left = h("div.claim-panel", h("div.claim-head", h("b", "effect and controls"), unit), effect);
-  const middle = h("div.claim-panel", h("div.claim-head", head, h("span", "beyond the control")), texts);
-  const right = h("div.claim-panel", h("div.claim-head", h("b", "details of the run")), run);
+  const left = h("div.claim-panel", h("div.claim-head.fine", h("b", "effect and controls"), unit), effect);
+  const middle = h("div.claim-panel", h("div.claim-head.fine", head, h("span", "beyond the control")), texts);
+  const right = h("div.claim-panel", h("div.claim-head.fine", h("b", "details of the run")), run);
   const worst = h("div.claim-worst");
   const opening = createOpening(ctx, signal, () => frame);
   /** Stands below the frame, so that neither picture becomes smaller. */
   const below = h("div");
   const copy = createCopyButton(ctx, signal, () => ({ of: "claim", claim: options(ctx).claim }));
   const frame = createFrame(ctx, root, {
+    layout: ".flush.untitled",
     controls: [h("span.claim-label", "claim"), sentence],
-    lead: [chips, h("div.claim-said", sign, verdict, words)],
+    lead: [chips, h("div.claim-said.inline", sign, verdict, words)],
     body: [h("div.claim-panels", left, middle, right), worst],
     skeleton: "chart",
     hint: "Click a claim to see its counterexamples.",
@@ -245,7 +246,7 @@ function list(state: ClaimState, claim: ShownClaim): void {
     return row;
   });
   const heading = h(
-    "div.claim-head",
+    "div.claim-head.fine",
     h("b", `worst ${rows.length}`),
     h("span", "against the claim"),
     h("span.claim-mark", "| mean of all texts"),

@@ -109,9 +109,9 @@ export const renderLensView = view((ctx, root, signal) => {
   const more = iconButton(signal, "›", "next layer", () => move(state, 1, 0));
   const layer = h("span.group", { role: "group", "aria-label": "layer" }, less, range, number, more);
   const text = h("div.lens-text", { role: "group", "aria-label": "text" });
-  const chips = h("span.lens-chips");
-  const answer = h("button.lens-answer", { type: "button" });
-  const lead = h("div.lens-lead", text, chips, h("span.lens-room"), answer);
+  const chips = h("span.lens-chips.inline");
+  const answer = h("button.lens-answer.ghost", { type: "button" });
+  const lead = h("div.inline", text, chips, h("span.lens-room"), answer);
   const table = createTable(
     ctx,
     signal,
@@ -133,10 +133,11 @@ export const renderLensView = view((ctx, root, signal) => {
   const legend = h("span.lens-legend", { role: "img" });
   const side = createSegments("second column", { rank: "rank", top: "top" }, signal, () => lay(state));
   const [rankTitle, rankAt] = [h("b"), h("span.lens-folded")];
-  const left = h("div.lens-left", h("div.lens-caption", title, folded, legend), table.element);
-  const middle = h("div.lens-middle", h("div.lens-caption", rankTitle, rankAt, side.element), curve.element);
+  const left = h("div.lens-left", h("div.lens-caption.inline", title, folded, legend), table.element);
+  const middle = h("div.lens-middle", h("div.lens-caption.inline", rankTitle, rankAt, side.element), curve.element);
   const copy = createCopyButton(ctx, signal, () => numberOfCell(state));
   const frame = createFrame(ctx, root, {
+    layout: ".column.flush.untitled",
     controls: [kinds.element, colours.field, layer],
     lead: [lead],
     body: [h("div.lens-body", left, middle, panel.element)],

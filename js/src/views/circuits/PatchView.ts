@@ -157,7 +157,7 @@ export const renderPatchView = view((ctx, root, signal) => {
   });
   const panel = createPanel(ctx, signal, (place) => choose(state, [place], false));
   const which = createSegments<Site>("map", { state: "state" }, signal, () => lay(state));
-  const axis = h("div.patch-axis", { "aria-hidden": "true" });
+  const axis = h("div.patch-axis.fine", { "aria-hidden": "true" });
   const maps = h("div.patch-maps");
   const left = h("div.patch-left", which.element, h("div.patch-scroll", axis, maps));
   const copy = createCopyButton(ctx, signal, () => {
@@ -166,6 +166,7 @@ export const renderPatchView = view((ctx, root, signal) => {
   });
   const claim = createCopyButton(ctx, signal, () => claimOf(cells(ctx)), "Claim", CLAIM_TITLE);
   const frame = createFrame(ctx, root, {
+    layout: ".column.flush.untitled",
     controls: [modes.element, ...layers.elements, ...heads.elements],
     lead: [texts.element],
     body: [h("div.patch-body", left, panel.element)],

@@ -104,9 +104,10 @@ export const renderSentenceView = view((ctx, root, signal) => {
   const exact = createExactRows(ctx, () => point(state));
   const copy = createCopyButton(ctx, signal);
   const frame = createFrame(ctx, root, {
+    layout: ".column.flush",
     controls: [...controls.elements, distances.field, h("label.group.sentence-least", "arcs from", slider, least)],
     legend: scale.element,
-    body: [h("div.sentence-body", pane, panel.element)],
+    body: [h("div.sentence-body.column", pane, panel.element)],
     skeleton: "rows",
     hint: "Click a sentence: what does it depend on?",
     actions: [copy.element],
@@ -270,7 +271,7 @@ function write(state: SentenceState): void {
         "data-i": String(i),
         ...(special[i] ? { "data-apart": "" } : {}),
       },
-      h("span.sentence-number", name(state.ctx, i)),
+      h("span.sentence-number.fine", name(state.ctx, i)),
       h("span.sentence-text", { dir: "auto" }, shortLabel(text, LONGEST)),
     ),
   );

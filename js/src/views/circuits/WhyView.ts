@@ -66,28 +66,29 @@ export const renderWhyView = view((ctx, root, signal) => {
   const foils = createMenu("rather than", signal, (value) =>
     set({ foil: value === "none" ? null : /^\d+$/.test(value) ? Number(value) : value }),
   );
-  const title = h("b.why-title");
+  const title = h("b.why-title.clip");
   const text = h("div.why-text", { tabindex: "0", role: "application", "aria-roledescription": "text" });
   const said = h("p.why-said");
-  const more = h("p.why-more");
+  const more = h("p.why-more.fine");
   const lists = createLists(
     signal,
     (at) => point(at),
     (at) => follow(at),
   );
-  const sums = h("p.why-note");
+  const sums = h("p.why-note.fine");
   const removals = h("div.why-removals");
-  const grid = svg("svg", { role: "img", class: "aw-why-grid" });
+  const grid = svg("svg", { role: "img", class: "aw-drawn aw-why-grid" });
   const others = createOthers(ctx, signal, answers, isPage, () => set({ otherTexts: "shown" }));
   const left = h("div.why-panel", lists.element, sums, removals, others.element);
   const right = h(
     "div.why-panel.why-groups",
-    h("div.why-head", h("b", "by groups of components"), h("span", "rows ask, columns offer")),
+    h("div.why-head.fine", h("b", "by groups of components"), h("span", "rows ask, columns offer")),
     grid,
   );
   const panels = h("div.why-panels", left, right);
   const copy = createCopyButton(ctx, signal, () => (shown ? { of: "why", ...placeOf(ctx) } : null));
   const frame = createFrame(ctx, root, {
+    layout: ".flush.untitled",
     controls: [h("span.why-label", "why"), title, kinds.element, foils.field],
     lead: [text, h("div", h("div", { role: "status" }, said, more), others.offer)],
     body: [panels],
@@ -113,7 +114,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     const name = all.join("\u0001");
     if (name !== drawnText) {
       drawnText = name;
-      tokens = all.map((label, i) => h("span.why-token", { "data-i": String(i), dir: "auto" }, word(label, 40)));
+      tokens = all.map((label, i) => h("span.why-token.pick", { "data-i": String(i), dir: "auto" }, word(label, 40)));
       setChildren(text, ...tokens.flatMap((token) => [token, " "]));
     }
     const causal = ctx.source().causal;
@@ -225,7 +226,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     return h(
       "div.why-removal",
       { role: "listitem" },
-      h("span.why-without", { title: words, dir: "auto" }, words),
+      h("span.why-without.clip", { title: words, dir: "auto" }, words),
       bar,
       h("b", `${decimal(before, digits)} → ${decimal(after, digits)}`),
       h("span", `${others} at random ${decimal(random, digits)}`),
@@ -237,7 +238,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       .filter(({ predicted }) => predicted !== null)
       .map(({ parts, predicted }) =>
         h(
-          "p.why-note",
+          "p.why-note.fine",
           `Shares hold norms fixed and predict ${decimal(predicted ?? 0)} without ${together(parts)}, which make much of the norm.`,
         ),
       );

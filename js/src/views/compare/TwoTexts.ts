@@ -136,7 +136,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
   );
   const panes = createSegments("what is shown", PANES, signal, () => draw(state));
   const sides = [0, 1].map(() => {
-    const [name, line] = [h("b.two-name"), h("div.two-line")];
+    const [name, line] = [h("b.two-name.clip"), h("div.two-line")];
     const chips = createChips(ctx, signal);
     return { name, line, chips, element: h("div.two-side", name, h("div.two-of", line, chips.element)) };
   });
@@ -151,7 +151,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
       pin(state, query === state.spot.query && key === state.spot.key ? { query: -1, key: -1 } : { query, key }),
   });
   const bars = createBars();
-  const sentence = h("p.two-sentence", { role: "status" });
+  const sentence = h("p.two-sentence.fine", { role: "status" });
   const filterWords = filterPlace(ctx);
   const [low, ramp, high] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
   const legend = h("span.scale", { role: "img" }, low, ramp, high);

@@ -143,7 +143,7 @@ export function createPicture(
   const apartName = h("div.compare-names", minus, h("span.dim", "in shares"));
   const foot = h("div.compare-foot", line(apartName, barPlot, sums));
   const mark = h("div.compare-mark");
-  const element = h("div.compare-main", line(h("span"), labels.element, heads), scroll, foot, mark);
+  const element = h("div.compare-main.column", line(h("span"), labels.element, heads), scroll, foot, mark);
   const [isBuilt, isRemarked, isLaidOut] = [createWatch(), createWatch(), createWatch()];
   const size = { width: 0, height: 0, cell: 0, left: 0, plot: 0, rows: 0, bars: 0 };
 
@@ -236,7 +236,7 @@ function build(state: PictureState, { names: all, remarks }: Compared): void {
     setChildren(
       names,
       ...all.map((name, i) =>
-        h("button.compare-name", { type: "button" }, h("b", String(i + 1)), ` ${name} `, h("span.dim")),
+        h("button.compare-name.clip.ghost", { type: "button" }, h("b", String(i + 1)), ` ${name} `, h("span.dim")),
       ),
     );
     state.lines = all.map(ends);

@@ -72,7 +72,7 @@ interface ConceptState {
 export const renderConceptView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update(state)); // place of the layer under the pointer
   const slider = createPlainSlider(signal, "layer", (place) => chooseLayer(state, place));
-  const target = h("span.concept-target");
+  const target = h("span.concept-target.clip");
   const notes = createAccount(signal);
   const figure = createFigure();
   const table = h("table.concept-table", { "aria-label": "concepts at the layer" });
@@ -84,8 +84,8 @@ export const renderConceptView = view((ctx, root, signal) => {
   const curves = h("div.concept-curves", figure.element);
   const panes = h(
     "div.concept-panes",
-    h("div.concept-pane", curves, h("div.concept-scroll", table)),
-    h("div.concept-pane", heading, list),
+    h("div.concept-pane.column", curves, h("div.concept-scroll", table)),
+    h("div.concept-pane.column", heading, list),
   );
   const frame = createFrame(ctx, root, {
     controls: [slider.element, target],
@@ -257,7 +257,7 @@ function drawTable(state: ConceptState): void {
   const rows = concepts.map((name, row) => {
     const score = scores[row]?.[at] ?? Number.NaN;
     const button = h(
-      "button.concept-name",
+      "button.concept-name.ghost",
       {
         type: "button",
         "aria-pressed": String(row === concept),
@@ -324,15 +324,15 @@ function drawList(state: ConceptState): void {
   const half = Math.ceil(texts.length / 2);
   const rows = texts.map((text, i) =>
     h(
-      "div.concept-row",
+      "div.concept-row.pick",
       { role: "listitem", "data-row": String(i) },
       h("span.concept-value", decimal(state.sorted?.cosines[i] ?? Number.NaN, 2, true)),
       textStrip(text),
-      h("span.concept-push"),
+      h("span.concept-push.fine"),
       state.opening.button(numbers[i] ?? 0),
     ),
   );
-  if (left > 0) rows.splice(half, 0, h("div.concept-more", `${left.toLocaleString("en")} texts in between`));
+  if (left > 0) rows.splice(half, 0, h("div.concept-more.fine", `${left.toLocaleString("en")} texts in between`));
   setChildren(list, ...rows);
   list.scrollTop = 0;
   tint(state);

@@ -117,18 +117,18 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     draw(state),
   );
   const testText = h("span.taught-test", { dir: "auto" });
-  const testLabel = h("span.taught-label");
-  const testMeasure = h("span.taught-measure");
+  const testLabel = h("span.taught-label.clip.boxed");
+  const testMeasure = h("span.taught-measure.fine");
   const testOpen = h("button.button.open-text", { type: "button", "data-open": "-1" }, "Open");
   const sides = (["helpful", "harmful"] as const).map(createSide);
   const { picture, plot, key } = createScatter();
-  const scatter = h("div.taught-scatter", h("div.concept-head", h("b", "all"), key, against.element), plot);
+  const scatter = h("div.taught-scatter.column", h("div.concept-head", h("b", "all"), key, against.element), plot);
   const refit = h(
     "button.button.taught-refit",
     { type: "button", title: "Fit the head again without the chosen training text" },
     "Leave it out and refit",
   );
-  const outcome = h("span.taught-outcome", { role: "status" });
+  const outcome = h("span.taught-outcome.clip", { role: "status" });
   const detail = h("div.taught-detail", refit, outcome);
   const notes = createAccount(signal);
   const copy = createCopyButton(ctx, signal, () => {
@@ -197,14 +197,14 @@ export const renderInfluenceView = view((ctx, root, signal) => {
 function createSide(name: "helpful" | "harmful"): InfluenceState["sides"][number] {
   const list = h("div.taught-list", { role: "list", "aria-label": `${name} training texts` });
   const note = h("span");
-  return { name, list, note, element: h("div.taught-side", h("div.concept-head", h("b", name), note), list) };
+  return { name, list, note, element: h("div.taught-side.column", h("div.concept-head", h("b", name), note), list) };
 }
 
 /** The plot of all training texts, and what its dots mean. */
 function createScatter(): Pick<InfluenceState, "picture" | "plot" | "key"> {
   const picture = svg("svg", { "aria-hidden": "true" });
   const plot = h(
-    "div.taught-plot",
+    "div.taught-plot.drawn",
     { tabindex: "0", role: "application", "aria-roledescription": "scatter plot" },
     picture,
   );
@@ -351,16 +351,16 @@ function buildTexts(state: InfluenceState): void {
       const parts = coloured?.train[train];
       const label = influential?.labels[at] || `text ${train}`;
       return h(
-        "div.taught-row",
+        "div.taught-row.pick",
         { role: "listitem", "data-at": String(at) },
-        h("button.taught-choice", { type: "button", title: safeText(label) }, shortLabel(label, 14)),
+        h("button.taught-choice.clip.boxed", { type: "button", title: safeText(label) }, shortLabel(label, 14)),
         bar,
         h("span.concept-value", signedWords(value, top)),
         state.opening.button(train),
         parts ? colouredStrip(text, parts, ctx.theme) : textStrip(text),
       );
     });
-    const none = h("div.concept-more", `No training text is ${name} here.`);
+    const none = h("div.concept-more.fine", `No training text is ${name} here.`);
     const scrolled = list.scrollTop;
     setChildren(list, ...(rows.length ? rows : [none]));
     list.scrollTop = scrolled;

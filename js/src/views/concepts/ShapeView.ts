@@ -40,8 +40,12 @@ interface ShapeState {
 
 export const renderShapeView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update(state));
-  const target = h("span.concept-target");
-  const [lost, rest, estimated] = [h("b.shape-lost"), h("span.shape-rest"), h("span.shape-tag", "estimated")];
+  const target = h("span.concept-target.clip");
+  const [lost, rest, estimated] = [
+    h("b.shape-lost"),
+    h("span.shape-rest"),
+    h("span.shape-tag.boxed.fine", "estimated"),
+  ];
   const shapes = h("div.shape-slots");
   const shares = h("div.shape-shares", { role: "list", "aria-label": "shares of the variance" });
   const pairHead = h("div.concept-head");
@@ -50,21 +54,21 @@ export const renderShapeView = view((ctx, root, signal) => {
   const notes = createAccount(signal);
   const copy = createCopyButton(ctx, signal, () => numberAt(state));
   const frame = createFrame(ctx, root, {
-    controls: [h("span.shape-label", "target"), target],
+    controls: [h("span.fine", "target"), target],
     lead: [h("div.shape-lead", lost, rest, estimated)],
     body: [
       h(
         "div.shape-panes",
-        h("div.shape-pane", h("div.concept-head", h("b", "what each level adds")), shapes),
+        h("div.shape-pane.column", h("div.concept-head", h("b", "what each level adds")), shapes),
         h(
-          "div.shape-pane",
+          "div.shape-pane.column",
           h("div.concept-head", h("b", "share of the variance")),
           shares,
           pairHead,
           h("div.shape-scroll", pairMap),
         ),
         h(
-          "div.shape-pane",
+          "div.shape-pane.column",
           h("div.concept-head", h("b", "predicted worst"), h("span.concept-end", "model → sum")),
           worst,
         ),
@@ -183,7 +187,7 @@ function drawShapes(state: ShapeState): void {
       const side = value < 0 ? "against" : "for";
       bar.append(h("span", { "data-side": side, style: `${value < 0 ? "right" : "left"}:50%;width:${size}%` }));
       return h(
-        "button.shape-level",
+        "button.shape-level.pick.ghost",
         {
           type: "button",
           "data-level": `${s},${l}`,
@@ -198,7 +202,7 @@ function drawShapes(state: ShapeState): void {
     return h(
       "div.shape-slot",
       { role: "group", "aria-label": slot.name },
-      h("div.shape-title", { dir: "auto", title: slot.name }, shortLabel(slot.name, 40)),
+      h("div.shape-title.clip.fine", { dir: "auto", title: slot.name }, shortLabel(slot.name, 40)),
       ...rows,
     );
   });
@@ -213,7 +217,7 @@ function drawShares(state: ShapeState): void {
     const bar = h("span.taught-bar", { "aria-hidden": "true" });
     bar.append(h("span", { style: `width:${100 * Math.max(0, Math.min(1, share ?? 0))}%` }));
     const button = h(
-      "button.shape-share",
+      "button.shape-share.pick.ghost",
       {
         type: "button",
         "data-share": name,
@@ -227,7 +231,7 @@ function drawShares(state: ShapeState): void {
     );
     return h("div", { role: "listitem" }, button);
   });
-  const more = layerShapes.others > 0 ? [h("div.concept-more", `${layerShapes.others} smaller ones`)] : [];
+  const more = layerShapes.others > 0 ? [h("div.concept-more.fine", `${layerShapes.others} smaller ones`)] : [];
   const scrolled = shares.scrollTop;
   setChildren(shares, ...rows, ...more);
   shares.scrollTop = scrolled;
@@ -249,7 +253,7 @@ function drawWorst(state: ShapeState): void {
   if (!layerShapes) return;
   const rows = layerShapes.worst.map(([at, text, model, student]) =>
     h(
-      "div.shape-row",
+      "div.shape-row.pick",
       {
         role: "listitem",
         "data-text": String(at),

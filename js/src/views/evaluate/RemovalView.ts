@@ -106,11 +106,11 @@ export const renderRemovalView = view((ctx, root, signal) => {
   const frame = createFrame(ctx, root, {
     controls: [...method.elements, ...layers.elements, modes.element, operator.field, ...units.elements],
     lead: [seen.element],
-    legend: h("span.removal-legend", by, panels.element),
+    legend: h("span.removal-legend.inline", by, panels.element),
     body: [
       ...(alone ? [] : [own]),
       side,
-      h("div.removal-curve", plot),
+      h("div.removal-curve.column", plot),
       order.element,
       ...(alone ? [] : [seen.element]),
     ],

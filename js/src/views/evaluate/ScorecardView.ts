@@ -51,7 +51,7 @@ export const renderScorecardView = view((ctx, root, signal) => {
     state.hovered = state.pinned = -1;
     set(ctx, { metric: name });
   });
-  const direction = h("span.dim.scores-way");
+  const direction = h("span.dim.scores-way.clip");
   const chips = createMethodChips(
     signal,
     () => settings(ctx).hidden,

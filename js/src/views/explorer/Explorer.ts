@@ -57,7 +57,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const answer = createAnswer(ctx, signal, answers);
   const copy = createCopyButton(ctx, signal);
   const follow = createFollow(ctx, signal, answers);
-  const [text, heads] = [h("div.reading"), h("div.pane.heads")];
+  const [text, heads] = [h("div.reading"), h("div.pane.heads.column")];
   const box = (): HTMLElement => h("div.map", { "data-box": "" });
   const [map, layers, picture, sound] = [box(), box(), box(), box()];
   const find = createFind(ctx, signal, (index) =>
@@ -65,10 +65,10 @@ export const renderExplorer = view((ctx, root, signal) => {
   );
   const line = createTextLine(ctx, signal, answers, text);
   const forgetting = createForgetting(ctx, signal, answers, text);
-  const sentence = h("p.sentence");
+  const sentence = h("p.sentence.clip");
   const message = h("div.warning", { role: "status" });
   const specs = h("div");
-  const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers, picture, sound);
+  const middle = h("div.pane.main.column", message, h("div.state", specs, follow.element), map, layers, picture, sound);
   const inner = ctx.child({ title: "" });
   /** A panel with another view, drawn when first opened; none if the view is not loaded. */
   const holding = (name: string, title: string): Panel[] => {
@@ -90,6 +90,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   watchWidth(root, signal, panes.fit);
   panes.element.dataset.awKeys = KNOCKS;
   const frame = createFrame(ctx, root, {
+    layout: ".flush.untitled",
     controls: controls.elements,
     lead: [
       chips.element,

@@ -74,7 +74,7 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
       setText(about, `${pair}${source.heads ? ", strongest head" : ""}`);
       while (bars.childElementCount > source.layers.length) bars.lastElementChild?.remove();
       while (bars.childElementCount < source.layers.length)
-        bars.append(h("div.layer-bar", { role: "option" }, h("span"), h("i")));
+        bars.append(h("div.layer-bar.ghost", { role: "option" }, h("span"), h("i")));
       if (width > 0) number();
       const top = Math.max(0, ...peaks.map((peak) => Math.abs(peak?.value ?? 0)));
       [...bars.children].forEach((bar, i) => {

@@ -49,7 +49,7 @@ function createChip(item: Shown, role: string, can: boolean): HTMLButtonElement 
 export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answers): Chips {
   const [label, hint] = [h("span.dim"), h("span.dim.chips-hint")];
   const row = h("div.chips-row", { role: "group" });
-  const element = h("div.chips", label, row, hint);
+  const element = h("div.chips.inline", label, row, hint);
   let drawnKey = "";
   let shown: Shown[] = [];
   /** The method to go back to when no prediction is explained any more. */

@@ -42,12 +42,12 @@ export function createPanes(
   panels: readonly Panel[],
 ): Panes {
   const tab = (name: string, title: string): HTMLButtonElement =>
-    h("button.tab", { type: "button", role: "tab", "data-name": name }, title);
+    h("button.tab.ghost", { type: "button", role: "tab", "data-name": name }, title);
   const [first] = panels;
   const panelTab = tab("", "");
   const tabs = [tab("map", "Map"), tab("heads", "Heads"), panelTab];
   const more = createMenu("other panels", signal, (name) => show(name));
-  const bar = h("div.tabs", h("div.tab-list", { role: "tablist", "aria-label": "panels" }, ...tabs), more.field);
+  const bar = h("div.tabs.inline", h("div.tab-list", { role: "tablist", "aria-label": "panels" }, ...tabs), more.field);
   const side = h("div.pane.side", ...panels.map(({ element }) => element));
   const element = h("div.panes", { role: "group", "aria-label": "all panels" }, heads, map, bar, side);
   let [now, chosen] = (lasting.get(OPEN) as [string, string] | undefined) ?? ["map", first?.name ?? ""];

@@ -161,7 +161,7 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   const name = h("span.field");
   const earlier = iconButton(signal, "‹", "previous feature", () => go(shown() - 1));
   const later = iconButton(signal, "›", "next feature", () => go(shown() + 1));
-  const number = h("input.number", { type: "number", min: "0", "aria-label": "feature" });
+  const number = h("input.number.boxed", { type: "number", min: "0", "aria-label": "feature" });
   const stepper = h("span.group", { role: "group", "aria-label": "number" }, earlier, number, later);
   const wrap = h("button.button", { type: "button", "aria-pressed": "false" }, "whole contexts");
   const naming = createFeatureNames(() => answers);

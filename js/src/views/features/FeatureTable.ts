@@ -82,7 +82,11 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
   const naming = createFeatureNames(() => answers);
   const layer = createSaeControl(ctx, signal);
-  const search = h("input.search", { type: "search", placeholder: "number, name or token", "aria-label": "search" });
+  const search = h("input.search.boxed", {
+    type: "search",
+    placeholder: "number, name or token",
+    "aria-label": "search",
+  });
   const order = createMenu("sort by", signal, (column) => sortBy(column as Column));
   const head = h("div.feature-row.feature-heads", { role: "row" });
   const space = h("div.feature-space");
@@ -233,7 +237,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   const heads = (): void => {
     const cells = columns.map((column) => {
       const sign = column === sorted ? (down ? " ▾" : " ▴") : "";
-      const button = h("button.feature-sort", { type: "button" }, TITLES[column] + sign);
+      const button = h("button.feature-sort.ghost", { type: "button" }, TITLES[column] + sign);
       on(button, signal, {
         click: () => {
           sortBy(column);
@@ -259,7 +263,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
         nameField(sae.names[row.feature] ?? "", row.feature, (name) => naming.tell(of, row.feature, name)),
       );
     }
-    if (column === "token") return h("span.feature-token", { title: row.token }, tokenSpan(row.token));
+    if (column === "token") return h("span.clip", { title: row.token }, tokenSpan(row.token));
     const size = amount(row, column);
     const words = size === 0 ? "0" : column === "density" ? percentage(size) : printed(size, false);
     return h(

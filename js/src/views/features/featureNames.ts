@@ -24,7 +24,7 @@ export function createFeatureNames(answers: () => Answers): Naming {
 
 /** An input field for a feature's name, sent when editing ends. */
 export function nameField(known: string, feature: number, tell: (name: string) => void): HTMLInputElement {
-  const field = h("input.name", {
+  const field = h("input.name.boxed", {
     "aria-label": `name of feature ${feature}`,
     placeholder: "add a name",
     type: "text",

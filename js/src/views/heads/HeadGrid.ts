@@ -116,9 +116,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const [count, problem] = [h("span.where"), h("div.line.grid-problem")];
 
   offerAdjusting(ctx, false);
-  const lists = [h("div.grid-head", patterns.field, count), controls.work, problem, ranked.element];
-  const aside = h("div.grid-aside", ...(isAlone ? [preview.element] : []), ...lists);
-  const content = h("div.grid-body", h("div.grid-main", board.box, board.axes), aside);
+  const lists = [h("div.grid-head.inline", patterns.field, count), controls.work, problem, ranked.element];
+  const aside = h("div.grid-aside.column", ...(isAlone ? [preview.element] : []), ...lists);
+  const content = h("div.grid-body.column", h("div.grid-main", board.box, board.axes), aside);
   const frame = createFrame(ctx, root, {
     controls: [controls.menu, filter],
     tags: isAlone ? [] : [filter],
@@ -193,7 +193,7 @@ function createBoard(ctx: ViewContext) {
     labels,
     figure,
     box: h("div.grid-box", figure),
-    axes: h("div.where.grid-axes"),
+    axes: h("div.where.grid-axes.fine"),
   };
 }
 

@@ -104,12 +104,12 @@ export const renderHeadView = view((ctx, root, signal) => {
     () => soon(state),
   );
   const other = createStrongestHeads(ctx, signal);
-  const drawn = h("span.hv-drawn");
+  const drawn = h("span.hv-drawn.fine");
   const copy = createCopyButton(ctx, signal, () => {
     const place = state.heads.length === 1 ? pinnedCell(ctx) : null;
     return place && { ...place, head: state.heads[0] };
   });
-  const main = h("div.hv-main", choice.chips, margins.above, plot.element, margins.below);
+  const main = h("div.hv-main.column", choice.chips, margins.above, plot.element, margins.below);
   const frame = createFrame(ctx, root, {
     controls: [...controls.elements, choice.button, between.element],
     tags: [filterPlace(ctx)],

@@ -64,7 +64,7 @@ const TWO_COLUMNS = 560;
 
 export const renderNeuronView = view((ctx, root, signal) => {
   const controls = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
-  const where = h("span.neuron-where");
+  const where = h("span.neuron-where.clip");
   const order = h("button.button", { type: "button" }, "largest first");
   const steps = h("fieldset.segments.neuron-steps", { "aria-label": "step" });
   const formula = h("div.neuron-formula", { role: "status" });
@@ -94,7 +94,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     iconButton(signal, "›", "next channel", () => moveChannel(1)),
   );
   const walk = h(
-    "div.neuron-walk",
+    "div.neuron-walk.inline",
     iconButton(signal, "‹", "previous step", () => walkBy(-1)),
     steps,
     iconButton(signal, "›", "next step", () => walkBy(1)),

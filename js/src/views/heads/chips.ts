@@ -30,7 +30,7 @@ export interface ChipEvents {
 export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
   const list = h("span.hv-chips", { role: "group", "aria-label": "heads" });
   const all = h("button.button", { type: "button" }, "all");
-  const element = h("div.hv-heads", list, all);
+  const element = h("div.hv-heads.inline", list, all);
   let buttons: HTMLButtonElement[] = [];
   /** The chip in the tab order. */
   let reached = 0;

@@ -47,7 +47,7 @@ export function createMargins(
     keyLane: h("span.hv-over"),
   };
   const overQueries = h("span.hv-queries", over.queryLane, over.query);
-  const above = h("div.hv-sides", { "aria-hidden": "true" }, overQueries, over.key, over.keyLane);
+  const above = h("div.hv-sides.fine", { "aria-hidden": "true" }, overQueries, over.key, over.keyLane);
   const belowRow = (row: string, kind: string) => {
     const [name, bar, value] = [h("span.hv-name"), h(`span.${kind}`), h("span.hv-number")];
     const room = h("span.hv-bar", bar);

@@ -10,7 +10,7 @@ import type { Rows } from "./rows.ts";
 const WORTH = 0.005;
 
 export function createOutOfSight(signal: AbortSignal, go: (index: number) => void) {
-  const element = h("div.hv-beyond");
+  const element = h("div.hv-beyond.column");
   const buttons = ["above", "below"].map((side) => h("button.button", { type: "button", "data-side": side }));
   const strongest = [-1, -1];
   setChildren(element, ...buttons);

@@ -58,7 +58,7 @@ export function createPlot(
   events: (side: Side) => ColumnEvents,
   lacks: (missing: Missing | null) => void,
 ) {
-  const canvas = h("canvas.hv-canvas");
+  const canvas = h("canvas.hv-canvas.overlaid");
   const lines = createLines(canvas);
   /** The scroll position that a column got from the other one. */
   const followed = { query: -1, key: -1 };

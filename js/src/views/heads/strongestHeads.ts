@@ -22,7 +22,7 @@ export function createStrongestHeads(ctx: ViewContext, signal: AbortSignal): Str
   const element = h("section.hv-aside", { "aria-label": "the pair in other heads" }, h("div", title, " ", where));
   const rows = Array.from({ length: MOST }, () => {
     const [name, bar, value] = [h("b"), h("span"), h("span.hv-number")];
-    const row = h("button.hv-head", { type: "button" }, name, h("span.hv-bar", bar), value);
+    const row = h("button.hv-head.pick.subrow.ghost", { type: "button" }, name, h("span.hv-bar", bar), value);
     return { row, name, bar, value, place: null as { layer: number; head: number } | null };
   });
   let shown: [number, number, string] = [-1, -1, ""];

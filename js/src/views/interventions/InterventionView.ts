@@ -41,6 +41,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     ? [h("div.active-pane", pulls, bar.element), h("div.active-pane.active-next", change.element), row]
     : [h("div.active-pane", pulls), row];
   const frame = createFrame(ctx, root, {
+    layout: ".flush.untitled",
     controls: controls.elements,
     body: [h("div.active-body", ...panes)],
     hint: "Knock out a head to see what changes.",

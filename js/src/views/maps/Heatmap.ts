@@ -57,6 +57,7 @@ export const renderHeatmap = view((around, root, signal) => {
 
   root.classList.add("aw-heatmap");
   const frame = createFrame(ctx, root, {
+    layout: "",
     controls: controls.elements,
     tags: [opensRoom, filterPlace(ctx)],
     legend: scale.element,

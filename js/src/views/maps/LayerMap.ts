@@ -86,6 +86,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   plot.dataset.empty = "";
   root.classList.add("aw-layermap");
   const frame = createFrame(ctx, root, {
+    layout: "",
     tags: [filterPlace(ctx)],
     legend: h("span.ends", back, scale.element),
     body: [element],

@@ -148,7 +148,7 @@ export const renderAudioView = view((ctx, root, signal) => {
       playAll,
     ],
     lead: [text.element],
-    legend: h("span.audio-legend", what, legend.element),
+    legend: h("span.audio-legend.inline", what, legend.element),
     tags: isInside ? [h("span.group", less, more), playMarked, playAll] : [where],
     body: [h("div.audio-main", pane, ...(isInside ? [] : [panel.element]))],
     skeleton: "chart",

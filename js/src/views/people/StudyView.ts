@@ -59,12 +59,13 @@ interface StudyState {
 export const renderStudyView = view((ctx, root, signal) => {
   const isPage = ctx.model.get("runtime") === "";
   const answers = createAnswers(ctx, signal, () => undefined);
-  const heading = h("b.study-title", { dir: "auto" });
+  const heading = h("b.study-title.clip", { dir: "auto" });
   const place = h("span.study-place.dim", { role: "status" });
   const bar = h("progress.study-bar", { "aria-label": "progress" });
-  const stage = h("div.study-stage");
+  const stage = h("div.study-stage.column");
   const withdraw = h("button.button", { type: "button" }, "Withdraw");
   const frame = createFrame(ctx, root, {
+    layout: ".column.flush.untitled",
     controls: [heading, place],
     lead: [bar],
     body: [stage],
@@ -189,7 +190,7 @@ function drawConsent(state: StudyState, isFocused: boolean): void {
     isFocused,
     title("Before you begin"),
     h("p.study-consent", { dir: "auto" }, safeParagraphs(consent)),
-    h("label.study-label", h("span", "Your code"), given),
+    h("label.study-label.inline", h("span", "Your code"), given),
     note,
     h("div.study-foot", agree),
   );
@@ -217,7 +218,7 @@ function drawStep(state: StudyState, now: Run, isFocused: boolean): void {
     state.chooser = createMarks(words, item ? shown : undefined, state.step.signal, (value) => choose(state, value));
     parts.push(state.chooser.element, ...(item ? marksLegend(item, shown) : []));
     if (item?.prediction[0])
-      parts.push(h("p.study-said", "The model answers ", h("b", { dir: "auto" }, safeText(item.prediction[0]))));
+      parts.push(h("p.study-said.fine", "The model answers ", h("b", { dir: "auto" }, safeText(item.prediction[0]))));
     // Nothing to mark is an answer, too.
     state.draft = [];
     assign(state.next, { disabled: false });
@@ -229,7 +230,11 @@ function drawStep(state: StudyState, now: Run, isFocused: boolean): void {
   fill(
     state,
     isFocused,
-    h("div.study-top", ...(at.role === "practice" ? [h("span.study-tag", "practice")] : []), title(safeText(question))),
+    h(
+      "div.study-top",
+      ...(at.role === "practice" ? [h("span.study-tag.boxed.fine", "practice")] : []),
+      title(safeText(question)),
+    ),
     ...parts,
     h("div.study-foot", state.next),
   );

@@ -51,23 +51,23 @@ function legend(item: AskedItem, shown: ShownExplanation): HTMLElement {
         "against it",
       ]
     : [h("i.study-key", { "data-side": "amount" }), "darker: larger weight"];
-  return h("p.study-legend", ...keys, h("span.sr", ` Strongest words: ${heard.join("; ")}.`));
+  return h("p.study-legend.fine", ...keys, h("span.sr", ` Strongest words: ${heard.join("; ")}.`));
 }
 
 /** A text with an explanation, under a heading if it is one of two. */
 function panel(item: AskedItem, shown: ShownExplanation | undefined, heading: string, said: string): HTMLElement {
   const parts: HTMLElement[] = [];
-  if (heading) parts.push(h("b.study-heading", heading));
+  if (heading) parts.push(h("b.study-heading.fine", heading));
   parts.push(coloured(item, shown));
   if (shown?.text) parts.push(h("p.study-why", { dir: "auto" }, safeText(shown.text)));
   else if (shown?.values.length) parts.push(legend(item, shown));
-  else if (heading) parts.push(h("p.study-legend", "no explanation"));
+  else if (heading) parts.push(h("p.study-legend.fine", "no explanation"));
   if (said) parts.push(says(said));
-  return h("div.study-panel", ...parts);
+  return h("div.study-panel.boxed", ...parts);
 }
 
 const says = (prediction: string): HTMLElement =>
-  h("p.study-said", "The model answers ", h("b", { dir: "auto" }, safeText(prediction)));
+  h("p.study-said.fine", "The model answers ", h("b", { dir: "auto" }, safeText(prediction)));
 
 /** What a step shows above its choices. */
 export function shownOf(study: AskedStudy, step: Step): HTMLElement[] {
@@ -89,8 +89,8 @@ export function shownOf(study: AskedStudy, step: Step): HTMLElement[] {
   const own = panel(item, conditions[0]?.[0], isChanged ? "Text" : "", item.prediction[0] ?? "");
   if (!isChanged) return [own];
   const changed = h(
-    "div.study-panel",
-    h("b.study-heading", "Changed text"),
+    "div.study-panel.boxed",
+    h("b.study-heading.fine", "Changed text"),
     h("p.study-text", { dir: "auto" }, safeText(item.changed)),
   );
   return [own, changed];
@@ -112,13 +112,13 @@ export function createChoices(
   const inputs = choices.map(() => h("input", { type: "radio", name: group }));
   const rows = choices.map(({ words }, at) =>
     h(
-      "label.study-choice",
+      "label.study-choice.pick.inline.boxed",
       inputs[at] as HTMLInputElement,
       h("span", { dir: "auto" }, safeText(words)),
       ...(at < KEYS ? [h("kbd.study-number", { "aria-hidden": "true" }, String(at + 1))] : []),
     ),
   );
-  const element = h("fieldset.study-choices", { "aria-label": "answers" }, ...rows);
+  const element = h("fieldset.study-choices.column", { "aria-label": "answers" }, ...rows);
   const take = (at: number): void => {
     for (const [i, row] of rows.entries()) setFlag(row, "data-chosen", i === at);
     changed(choices[at]?.value);

@@ -122,6 +122,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     submit,
   );
   const frame = createFrame(ctx, root, {
+    layout: ".untitled",
     controls: [prompt, h("span.question-side", about, points)],
     body: [...fields.blocks, line, told, byHand],
     skeleton: "own",

@@ -58,7 +58,7 @@ export function createOptions(
 ): Field {
   const group = `aw-${Math.random()}`; // radio buttons are grouped by name across the whole page
   const inputs = choices.map((value) => h("input", { type: multiple ? "checkbox" : "radio", name: group, value }));
-  const element = h("fieldset.question-options", { "aria-label": multiple ? "options, several" : "options" });
+  const element = h("fieldset.question-options.column", { "aria-label": multiple ? "options, several" : "options" });
   setChildren(
     element,
     ...inputs.map((input, i) =>

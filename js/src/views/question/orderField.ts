@@ -25,7 +25,7 @@ export function createOrder(
   changed: (value: unknown) => void,
   offered: () => string,
 ): Field & { follow(): void; current(): string[] | null } {
-  const list = h("ol.question-order", { "aria-label": "order, first item first" });
+  const list = h("ol.question-order.column", { "aria-label": "order, first item first" });
   const input = h("input.button.question-line", {
     type: "text",
     placeholder: "a name",
@@ -124,7 +124,7 @@ function row(state: OrderState, name: string, place: number): HTMLElement {
   assign(down, { disabled: place === state.items.length - 1 });
   const ends = state.choices ? [] : [button("×", "remove", () => remove(state, place))];
   const words = h("span.question-name", { dir: "auto" }, safeText(name));
-  const item = h("li.question-place", { tabindex: "0" }, h("b", `${place + 1}`), words, up, down, ...ends);
+  const item = h("li.question-place.inline.boxed", { tabindex: "0" }, h("b", `${place + 1}`), words, up, down, ...ends);
   keyboard(
     item,
     signal,

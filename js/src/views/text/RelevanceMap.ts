@@ -29,11 +29,12 @@ export const renderRelevanceMap = view((ctx, root, signal) => {
   const [map, layers] = [h("div.panel", { "data-box": "" }), h("div.panel", { "data-box": "" })];
   const account = createAccount(signal);
   const sums = h("div.overlay", account.element);
-  const main = h("div.relevance-main", map, layers, sums);
+  const main = h("div.relevance-main.column", map, layers, sums);
   const side = h("div.relevance-side", { tabindex: "0", role: "group", "aria-label": "in words" }, answer.element);
   root.classList.add("aw-relevance");
   root.role = "group";
   const frame = createFrame(ctx, root, {
+    layout: ".flush.untitled",
     controls: [title, ...controls.elements, shows.element],
     lead: [text],
     body: [main, side],

@@ -131,14 +131,14 @@ export const renderTokenStrip = view((around, root, signal) => {
   const isInside = root !== ctx.el;
   const units = createUnitControl(ctx, signal);
   const texts = h("div.texts");
-  const what = h("span.where.what");
+  const what = h("span.where.what.clip");
   const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
   const grey = h("span.hatched", { "data-grey": "" });
   const legend = h("span.scale.legend", low, ramp, high, grey);
   const sum = createAccount(signal);
   const sums = h("div.overlay", sum.element);
   const menu = h("div.form");
-  const tools = h("span.strip-tools");
+  const tools = h("span.strip-tools.inline");
   const host: StripHost = {
     view: ctx.el,
     texts,
@@ -166,6 +166,7 @@ export const renderTokenStrip = view((around, root, signal) => {
 
   const isOfMap = ctx.source().kind === "map";
   const frame = createFrame(ctx, root, {
+    layout: "",
     plain: true,
     controls: [...units.elements, tools],
     tags: [what, filterPlace(ctx, menu)],

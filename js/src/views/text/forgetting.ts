@@ -107,7 +107,7 @@ export function createForgetting(
   texts: HTMLElement,
 ): Forgetting {
   const role = { role: "slider", tabindex: "0", "aria-label": "what is forgotten at each token", "aria-valuemin": "0" };
-  const [bars, words] = [h("div.forget-bars", role), h("span.forget-words")];
+  const [bars, words] = [h("div.forget-bars", role), h("span.forget-words.clip")];
   const element = h("div.forget", { hidden: "" }, bars, words);
 
   const view: ForgettingState = {

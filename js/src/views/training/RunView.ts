@@ -62,7 +62,7 @@ export const renderRunView = view((ctx, root, signal) => {
     say(state);
   });
   const curves = createCurves(ctx);
-  const notes = h("div.run-notes");
+  const notes = h("div.run-notes.fine");
   const copy = createCopyButton(ctx, signal, () => {
     const { step, layer, head, pattern } = options(state);
     return state.run && !state.run.gaps[step] ? { of: "pattern", step, layer, head, pattern } : null;

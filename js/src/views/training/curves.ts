@@ -95,7 +95,7 @@ export function createCurves(ctx: ViewContext) {
           square.style.left = `${made.x(places[i] ?? 0) - SQUARE / 2}px`;
           return square;
         });
-        const name = h("div.run-claim", h("b", { dir: "auto" }, claim), ` ${when}`);
+        const name = h("div.run-claim.clip", h("b", { dir: "auto" }, claim), ` ${when}`);
         return h("div.run-row", name, h("div.run-squares", ...squares));
       });
       setChildren(claims, ...rows);

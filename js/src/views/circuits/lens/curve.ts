@@ -20,7 +20,7 @@ export interface CurveState {
 }
 
 export function createCurve(ctx: ViewContext, signal: AbortSignal, choose: (row: number) => void) {
-  const element = svg("svg", { class: "aw-lens-curve", role: "img" });
+  const element = svg("svg", { class: "aw-drawn aw-lens-curve", role: "img" });
   let state: CurveState | null = null;
   on(element, signal, {
     click(event) {

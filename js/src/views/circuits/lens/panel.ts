@@ -25,18 +25,18 @@ export function createLensPanel(
     "aria-label": "most probable tokens; a click makes one the answer",
   });
   const [second, secondKind] = [h("b"), h("span")];
-  const secondHead = h("div.lens-panel-head", second, secondKind);
+  const secondHead = h("div.lens-panel-head.inline.fine", second, secondKind);
   const otherTokens = h("div.lens-tops");
   const distance = h("div.lens-distance");
-  const note = h("p.lens-note");
+  const note = h("p.lens-note.fine");
   const patch = h("button.button", { type: "button" }, "Patch this cell");
   const element = h(
     "div.lens-panel",
-    h("div.lens-panel-head", title, kind),
+    h("div.lens-panel-head.inline.fine", title, kind),
     first,
     secondHead,
     otherTokens,
-    h("div.lens-panel-head", h("b", "from the output"), h("span", "KL in nats")),
+    h("div.lens-panel-head.inline.fine", h("b", "from the output"), h("span", "KL in nats")),
     distance,
     note,
     patch,
@@ -64,11 +64,11 @@ export function createLensPanel(
         const isAnswer = label === lens.answer ? { "data-answer": "" } : {};
         return isMain
           ? h(
-              "button.lens-top",
+              "button.lens-top.pick.subrow",
               { type: "button", "data-at": String(i), title: `follow ${label}`, ...isAnswer },
               ...parts,
             )
-          : h("div.lens-top", { "data-quiet": "", ...isAnswer }, ...parts);
+          : h("div.lens-top.subrow", { "data-quiet": "", ...isAnswer }, ...parts);
       });
   return {
     element,

@@ -60,10 +60,10 @@ interface PatchPanel {
 
 export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (place: Place) => void): Panel {
   const scale = createScale();
-  const meaning = h("span.patch-meaning");
-  const agreement = h("p.patch-agreement");
-  const [name, about] = [h("b"), h("span.patch-about")];
-  const line = svg("svg", { class: "aw-patch-line", role: "img", height: 62 });
+  const meaning = h("span.clip.fine");
+  const agreement = h("p.patch-agreement.fine");
+  const [name, about] = [h("b"), h("span.patch-about.clip.fine")];
+  const line = svg("svg", { class: "aw-drawn aw-patch-line", role: "img", height: 62 });
   const boxes = [h("div.patch-box"), h("div.patch-box", { "data-after": "" })];
   const list = h("div.patch-list", { role: "group", "aria-label": "places with the largest effect" });
 
@@ -81,10 +81,10 @@ export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (plac
   };
   const element = h(
     "div.patch-panel",
-    h("div.patch-head", h("b", "share of the gap")),
+    h("div.patch-head.fine", h("b", "share of the gap")),
     h("div.patch-scale", scale.element, meaning),
     agreement,
-    h("div.patch-head.patch-chosen", name, about),
+    h("div.patch-head.fine.patch-chosen", name, about),
     line,
     h("div.patch-boxes", ...boxes),
     list,
@@ -137,10 +137,10 @@ function drawLine(view: PatchPanel, { patching, width }: PanelState, after: numb
 function fill(box: HTMLElement, title: string, outcomes: readonly Outcome[] | null, why: string): void {
   setChildren(
     box,
-    h("div.patch-box-title", title),
+    h("div.patch-box-title.fine", title),
     ...(outcomes?.length
       ? outcomes.map(([label, p]) => h("div.patch-outcome", h("bdi", word(label)), h("span", p.toFixed(2))))
-      : [h("div.patch-why", why)]),
+      : [h("div.patch-why.fine", why)]),
   );
 }
 
@@ -185,9 +185,9 @@ function drawList(view: PatchPanel, { patching, others, chosen }: PanelState): v
     const [of, layer, , head] = place;
     const words = of === "head" ? headName(ctx, layer, head ?? 0) : placeName(ctx, patching, place);
     const row = h(
-      "button.patch-item",
+      "button.patch-item.pick.subrow.ghost",
       { type: "button", "data-at": String(i), "aria-pressed": String(chosen.some((one) => isSame(one, place))) },
-      h("span.patch-item-name", words),
+      h("span.patch-item-name.clip", words),
       bar,
       ...columns.map(([, value]) => h("span.patch-value", decimal(value(place)))),
     );
@@ -195,7 +195,7 @@ function drawList(view: PatchPanel, { patching, others, chosen }: PanelState): v
     return row;
   });
   const heads = columns.map(([words]) => h("span.patch-value", words));
-  setChildren(list, h("div.patch-item.patch-item-heads", h("b", title), ...heads), ...rows);
+  setChildren(list, h("div.patch-item.subrow.ghost.patch-item-heads", h("b", title), ...heads), ...rows);
   list.style.setProperty("--aw-numbers", String(columns.length));
 }
 

@@ -61,8 +61,8 @@ interface SiteMapState {
 }
 
 export function createSiteMap(ctx: ViewContext, site: Site, signal: AbortSignal, events: MapEvents): SiteMap {
-  const name = h("div.patch-name");
-  const labels = h("div.patch-labels", { "aria-hidden": "true" });
+  const name = h("div.patch-name.fine");
+  const labels = h("div.patch-labels.fine", { "aria-hidden": "true" });
   const folded = h("div.patch-folded", { title: "the same tokens in both texts: nothing can differ here" });
   const canvas = h("canvas.cells");
   const over = svg("svg", { class: "aw-patch-over", "aria-hidden": "true" });
@@ -152,7 +152,7 @@ function write(state: SiteMapState, patching: Patching, cell: number, row: numbe
       const at = first + i * step;
       const [clean = "", corrupt = ""] = [patching.cleanTokens[at], patching.corruptTokens[at]];
       const text = site === "head" ? state.ctx.headName(at) : word(clean, 16);
-      const label = h("span.patch-label", h("bdi", text));
+      const label = h("span.patch-label.clip", h("bdi", text));
       if (site !== "head" && patching.differs.includes(at)) {
         label.dataset.differs = "";
         label.title = `${clean} / ${corrupt}`;

@@ -12,7 +12,7 @@ export interface Texts {
 /** `pick` is called with the position of a token that is clicked. */
 export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token: number) => void): Texts {
   const rows = h("div.patch-texts", { role: "group", "aria-label": "both texts" });
-  const target = h("span.patch-target");
+  const target = h("span.patch-target.fine");
   const ends = [0, 1].map(() => [h("span.patch-answer"), h("span.patch-number")] as const);
   const side = h("div.patch-ends", target, ...ends.flat());
   const element = h("div.patch-lead", rows, side);
@@ -45,7 +45,7 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
     );
     setChildren(
       rows,
-      ...["clean", "corrupt"].flatMap((name, row) => [h("span.patch-row", name), ...(spans[row] ?? [])]),
+      ...["clean", "corrupt"].flatMap((name, row) => [h("span.patch-row.fine", name), ...(spans[row] ?? [])]),
     );
     isScrolled = false;
   };

@@ -26,8 +26,8 @@ export function createSentencePanel(
 ): { element: HTMLElement; show(state: PanelState): void } {
   const [onTitle, ofTitle] = [h("b"), h("b")];
   const [onList, ofList] = [
-    h("div.sentence-bars", { role: "group", "aria-label": "what it depends on" }),
-    h("div.sentence-bars", { role: "group", "aria-label": "what depends on it" }),
+    h("div.sentence-bars.column", { role: "group", "aria-label": "what it depends on" }),
+    h("div.sentence-bars.column", { role: "group", "aria-label": "what depends on it" }),
   ];
   const note = h("p.sentence-note");
   const element = h("div.sentence-panel", onTitle, onList, ofTitle, ofList, note);
@@ -48,14 +48,14 @@ export function createSentencePanel(
       const isPinned = pinned?.query === link.query && pinned.key === link.key;
       const at = link[other];
       return h(
-        "button.sentence-bar",
+        "button.sentence-bar.pick.ghost",
         {
           type: "button",
           "data-at": `${link.query} ${link.key}`,
           "aria-pressed": String(isPinned),
           title: label(at),
         },
-        h("span.sentence-number", name(at)),
+        h("span.sentence-number.fine", name(at)),
         h("bdi.sentence-short", shortLabel(label(at), 60)),
         h("span.sentence-track", bar),
         h("span.sentence-value", text(link)),

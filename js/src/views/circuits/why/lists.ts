@@ -53,7 +53,7 @@ function rowOf(side: Side, part: WhyRow, top: number, i: number): { row: HTMLEle
   const title = [part.name, part.read && `mostly read ${part.read}`, cancels && `${cancels} in all`]
     .filter(Boolean)
     .join(": ");
-  const name = h("span.why-name", { title, dir: "auto" }, h("bdi", part.name), more ? h("small", ` ${more}`) : "");
+  const name = h("span.why-name.clip", { title, dir: "auto" }, h("bdi", part.name), more ? h("small", ` ${more}`) : "");
   const value = h("span.why-value", decimal(part.value, 2, true));
   const row = h(
     "div.why-row",
@@ -71,7 +71,7 @@ function rowOf(side: Side, part: WhyRow, top: number, i: number): { row: HTMLEle
 
 export function createLists(signal: AbortSignal, hovered: (at: At | null) => void, chosen: (at: At) => void): Lists {
   const lines = svg("svg", { class: "aw-why-lines", role: "img" });
-  const heads = { asks: h("div.why-head"), offers: h("div.why-head") };
+  const heads = { asks: h("div.why-head.fine"), offers: h("div.why-head.fine") };
   const rows = { asks: h("div.why-rows", { role: "list" }), offers: h("div.why-rows", { role: "list" }) };
   const element = h("div.why-lists", heads.asks, h("span"), heads.offers, rows.asks, lines, rows.offers);
   let [drawn, width, least, letters] = [null as ShownWhy | null, 0, 0, 0];

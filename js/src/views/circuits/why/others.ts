@@ -53,7 +53,7 @@ export function createOthers(
     "Compare with other texts",
   );
   const progress = createProgress(signal);
-  const offer = h("div.why-offer", { hidden: "" }, button, progress.element);
+  const offer = h("div.why-offer.inline", { hidden: "" }, button, progress.element);
   let place: Place = {};
   let drawn: ShownOthers | null = null;
   const copy: CopyButton = createCopyButton(
@@ -64,7 +64,7 @@ export function createOthers(
     "Copy the Python that returns the share of these tokens that the key is above",
   );
   const lists = h("div.why-others");
-  const warning = h("p.why-note");
+  const warning = h("p.why-note.fine");
   const element = h("div.why-elsewhere", { hidden: "" }, lists, warning, copy.element);
   on(button, signal, { click: compare });
 
@@ -97,5 +97,5 @@ function listOf({ title, cell, isSigned, tokens }: ShownOthers["lists"][number])
     return h("div.why-other", { role: "listitem" }, h("span.why-value", decimal(value, 2, isSigned)), text);
   });
   const list = h("div", { role: "list", "aria-label": title }, ...rows);
-  return h("div", h("div.why-head", h("b", title), h("span", cell)), list);
+  return h("div", h("div.why-head.fine", h("b", title), h("span", cell)), list);
 }

@@ -82,7 +82,7 @@ interface FlowFigureState {
 export function createFigure(signal: AbortSignal, scrolled: () => void): Figure {
   const [base, front] = [h("canvas.flow-base"), h("canvas.flow-front")];
   const role = { tabindex: "0", role: "application", "aria-roledescription": "graph of tokens by layers" };
-  const mark = h("div.flow-spot");
+  const mark = h("div.flow-spot.overlaid");
   const plot = h("div.flow-plot", role, base, front, mark);
   const [left, top, bottom] = [createLabels("left"), createLabels("top"), createLabels("top")];
   bottom.element.classList.add("aw-flow-bottom");

@@ -84,7 +84,7 @@ export function createBars(): {
   element: HTMLElement;
   show(outcomes: Outcomes, chosen: Chosen, names: readonly [string, string]): void;
 } {
-  const [heading, reason] = [h("b.title"), h("p.two-reason")];
+  const [heading, reason] = [h("b.title"), h("p.two-reason.fine")];
   const grid = h("div.two-pairs");
   const element = h("div.two-outcomes", heading, grid, reason);
   return {
@@ -106,7 +106,7 @@ export function createBars(): {
         grid,
         ...(shown.length > 0 ? [h("span"), h("span"), h("b", names[0]), h("b.dim", names[1])] : []),
         ...shown.flatMap(([id, label, one, two]) => {
-          const name = h("span.two-outcome", h("bdi", bare(label)));
+          const name = h("span.two-outcome.clip", h("bdi", bare(label)));
           setFlag(name, "data-chosen", chosen.includes(id));
           return [
             name,

@@ -173,7 +173,7 @@ function layout(state: RowsState, now: Shown): void {
 function label(now: Shown, side: 0 | 1, column: number): HTMLElement {
   const has = (now.columns.places[column]?.[side] ?? -1) >= 0;
   const text = now.columns.labels[side][column] ?? "";
-  const el = h("span.two-label", has ? h("bdi", shortLabel(text.replace(/^[␣▁]/, "") || text, 24)) : "–");
+  const el = h("span.two-label.clip.fine", has ? h("bdi", shortLabel(text.replace(/^[␣▁]/, "") || text, 24)) : "–");
   if (has) el.title = shortLabel(text, 200);
   setFlag(el, "data-none", !has);
   return el;

@@ -19,8 +19,8 @@ export function createOrder(ctx: ViewContext, signal: AbortSignal, choose: (toke
   const [method, note] = [h("span"), h("p.dim")];
   const list = h("div.removal-rows", { role: "list", "aria-label": "order of removal" });
   const element = h(
-    "section.removal-order",
-    h("div.removal-head", h("b", "In this order"), h("span.removal-columns", method, h("span", "left"))),
+    "section.removal-order.column",
+    h("div.removal-head", h("b", "In this order"), h("span.removal-columns.fine", method, h("span", "left"))),
     list,
     note,
   );
@@ -45,7 +45,7 @@ export function createOrder(ctx: ViewContext, signal: AbortSignal, choose: (toke
       setStyles(bar, { width: `${top ? (100 * Math.abs(weight)) / top : 0}%` });
       const left = h("b");
       const row = h(
-        "div.removal-row",
+        "div.removal-row.pick.subrow",
         { role: "listitem" },
         h("span.dim", String(i + 1)),
         h("span.removal-token", name(token)),

@@ -66,7 +66,7 @@ export function createMethodChips(
           ...methods.map(({ name, row }) => {
             const hint = `${name}: click to show or hide, double click (or s) to show alone`;
             const attributes = { type: "button", title: hint, "data-row": String(row) };
-            return h("button.scores-chip", attributes, h("span"), shortLabel(name, 40));
+            return h("button.scores-chip.inline.boxed", attributes, h("span"), shortLabel(name, 40));
           }),
         );
       }

@@ -56,7 +56,7 @@ export function createScoreTable(signal: AbortSignal, choose: (name: string) => 
         h(
           "th",
           { scope: "row", title: name },
-          h("button.scores-row", { type: "button", "data-name": name }, shortLabel(name, 60)),
+          h("button.scores-row.ghost", { type: "button", "data-name": name }, shortLabel(name, 60)),
         ),
         h("td", scoreWords(mean[row])),
         h("td", intervalWords(low[row], high[row], "–")),

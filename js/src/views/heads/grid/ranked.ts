@@ -52,7 +52,7 @@ export function createRanked(
   const createRow = (i: number): Row => {
     const [canvas, bar] = [h("canvas", { "aria-hidden": "true" }), h("span.ranked-bar", h("i"))];
     const [name, value, tag] = [h("b"), h("span.value"), h("span.where")];
-    const button = h("div.pattern", { role: "option", tabindex: "-1" }, name, canvas, bar, value, tag);
+    const button = h("div.pattern.pick.ghost", { role: "option", tabindex: "-1" }, name, canvas, bar, value, tag);
     on(button, signal, {
       click: () => shown[i] && choose(shown[i]),
       pointerenter: () => point(shown[i] ?? null),

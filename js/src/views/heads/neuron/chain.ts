@@ -50,7 +50,7 @@ const percent = (share: number): string => `${(100 * Math.max(0, Math.min(1, sha
 
 export function createChain(): ChainTable {
   const table = h("table.neuron-steps-table");
-  const note = h("p.neuron-note");
+  const note = h("p.neuron-note.fine");
   const element = h("div.neuron-chain", { tabindex: "0", role: "group" }, table, note);
   let [shown, drawn]: [ShownChain | null, number] = [null, -1];
 

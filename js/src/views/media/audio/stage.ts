@@ -95,7 +95,7 @@ export function createStage(theme: () => Theme): Stage {
   const [waveCanvas, melCanvas, mapCanvas] = [h("canvas"), h("canvas.audio-mel"), h("canvas.audio-map")];
   const boxes = h("div.audio-boxes");
   const [back, front] = [svg("svg", { class: "aw-audio-back" }), svg("svg", { class: "aw-audio-front" })];
-  const head = h("div.audio-head", { hidden: "" });
+  const head = h("div.audio-head.overlaid", { hidden: "" });
   const element = h(
     "div.audio-stage",
     { tabindex: "0", role: "application", "aria-roledescription": "sound" },
@@ -285,7 +285,7 @@ function drawWords(state: StageState, shown: Shown): void {
       const { word, start, end } = shown.words[i] as SpokenWord;
       const [begin, room] = [x(state, start) - left, Math.max(2, x(state, end) - x(state, start) - 2)];
       const name = shortLabel(word, 24);
-      const box = h("div.audio-box", { "aria-hidden": "true", "data-word": String(i), title: name });
+      const box = h("div.audio-box.boxed", { "aria-hidden": "true", "data-word": String(i), title: name });
       setStyles(box, { left: `${begin}px`, width: `${room}px` });
       // A name that does not fit, bold as it is when it is pinned, stands in the text above.
       if (1.1 * textWidth(name, state.font) <= room - 4) box.append(h("bdi", name));
