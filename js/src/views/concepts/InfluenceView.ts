@@ -346,8 +346,9 @@ function buildTexts(state: InfluenceState): void {
       const at = influential?.points.indexOf(train) ?? -1;
       const value = influential?.influence[at] ?? null;
       const text = influential?.texts[at] ?? "";
-      const bar = h("span.taught-bar", { "aria-hidden": "true" });
-      bar.append(h("span", { style: `width:${(100 * Math.abs(value ?? 0)) / top}%`, "data-side": name }));
+      const bar = h("span.meter-bar", { "aria-hidden": "true" });
+      const kind = name === "helpful" ? "for" : "against";
+      bar.append(h(`span.${kind}`, { style: `width:${(100 * Math.abs(value ?? 0)) / top}%` }));
       const parts = coloured?.train[train];
       const label = influential?.labels[at] || `text ${train}`;
       return h(

@@ -214,8 +214,8 @@ function drawShares(state: ShapeState): void {
   if (!layerShapes) return;
   const { pair } = options(state.ctx);
   const rows = layerShapes.shares.map(([name, share, place]) => {
-    const bar = h("span.taught-bar", { "aria-hidden": "true" });
-    bar.append(h("span", { style: `width:${100 * Math.max(0, Math.min(1, share ?? 0))}%` }));
+    const bar = h("span.meter-bar", { "aria-hidden": "true" });
+    bar.append(h("span.amount", { style: `width:${100 * Math.max(0, Math.min(1, share ?? 0))}%` }));
     const button = h(
       "button.shape-share.pick.ghost",
       {

@@ -55,11 +55,14 @@ export function createLensPanel(
     topOf(lens, row, token)
       .slice(0, most)
       .map(({ label, p }, i) => {
-        const bar = h("span.lens-bar", h("span", { style: `width:${(100 * p).toFixed(1)}%` }));
+        const bar = h(
+          "span.meter-bar",
+          h(`span.${isMain ? "amount" : "special-sum"}`, { style: `width:${(100 * p).toFixed(1)}%` }),
+        );
         const parts = [
-          h("bdi.lens-top-name", word(label)),
+          h("bdi.lens-top-name.meter-name", word(label)),
           bar,
-          h("span.lens-value", p < 0.005 ? "< 0.01" : p.toFixed(2)),
+          h("span.meter-value", p < 0.005 ? "< 0.01" : p.toFixed(2)),
         ];
         const isAnswer = label === lens.answer ? { "data-answer": "" } : {};
         return isMain
@@ -68,7 +71,7 @@ export function createLensPanel(
               { type: "button", "data-at": String(i), title: `follow ${label}`, ...isAnswer },
               ...parts,
             )
-          : h("div.lens-top.subrow", { "data-quiet": "", ...isAnswer }, ...parts);
+          : h("div.lens-top.subrow", isAnswer, ...parts);
       });
   return {
     element,
@@ -88,7 +91,7 @@ export function createLensPanel(
         distance,
         ...[lens, ...(other ? [other] : [])].flatMap((one, i) => [
           h("span", other ? (names[i] as string) : "this state"),
-          h("span.lens-value", decimal(valueAt(one, "kl", row, token))),
+          h("span.meter-value", decimal(valueAt(one, "kl", row, token))),
         ]),
       );
       setText(

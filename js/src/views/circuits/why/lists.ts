@@ -46,7 +46,7 @@ const SIDES: readonly Side[] = ["asks", "offers"];
 
 /** A part as a row, and how many letters its name takes. */
 function rowOf(side: Side, part: WhyRow, top: number, i: number): { row: HTMLElement; letters: number } {
-  const bar = h("span.why-bar", { "aria-hidden": "true" }, h("i", { "data-of": kindOf(part) }));
+  const bar = h("span.why-bar.meter-bar", { "aria-hidden": "true" }, h(`i.${kindOf(part)}`));
   setStyles(bar.firstElementChild as HTMLElement, { width: `${Math.min(100, (100 * Math.abs(part.value)) / top)}%` });
   const cancels = part.cancels?.every(Boolean) ? part.cancels.map((sum) => decimal(sum, 1, true)).join(" ") : "";
   const more = part.read ? `← ${part.read.replace(/[“”]/g, "")}` : cancels;
@@ -150,4 +150,4 @@ export function createLists(signal: AbortSignal, hovered: (at: At | null) => voi
   };
 }
 
-const kindOf = ({ kind, value }: WhyRow): string => (kind === "part" ? (value < 0 ? "against" : "for") : "apart");
+const kindOf = ({ kind, value }: WhyRow): string => (kind === "part" ? (value < 0 ? "against" : "for") : "special-sum");
