@@ -44,7 +44,7 @@ function pairsOf(ctx: ViewContext, number: number, text: string | undefined): Pa
   if (options.stack === null && stacks.size > 1) pairs.push(["stack", get("stack")]);
   pairs.push(["layer", String(get("layer"))]);
   if (head !== "-") pairs.push(["head", String(head)]);
-  if (get("heads").length) pairs.push(["heads", String(get("heads").map((one) => one.join(".")))]);
+  if (get("heads").length) pairs.push(["heads", String(get("heads").map((head) => head.join(".")))]);
   for (const cell of get("pins")) pairs.push(["pin", pinText(cell, own)]);
   if (span) {
     const { start, stop, side } = span;

@@ -79,7 +79,7 @@ export function sameCell(a: Cell | null, b: Cell | null): boolean {
 
 const isSame = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other);
 
-const without = (cells: readonly Cell[], cell: Cell): Cell[] => cells.filter((one) => !sameCell(one, cell));
+const without = (cells: readonly Cell[], cell: Cell): Cell[] => cells.filter((other) => !sameCell(other, cell));
 
 /** `cells` without `cell`, or with it as the last. A token that becomes half of a pair is no longer alone. */
 export function toggled(cells: readonly Cell[], cell: Cell): Cell[] {

@@ -49,7 +49,7 @@ export function createSheet(name: string, core: string): Sheet {
         const all = place.adoptedStyleSheets;
         if (all.includes(sheets[0])) return;
         // Those of kernels that were restarted go. What a view adds weighs more than what all have, of any copy.
-        place.adoptedStyleSheets = [sheets[0], ...all.filter((one) => isUsed(place, one)), sheets[1]];
+        place.adoptedStyleSheets = [sheets[0], ...all.filter((sheet) => isUsed(place, sheet)), sheets[1]];
       };
       enter();
       onResize(root, signal, enter); // whenever it is on the page again

@@ -4,11 +4,11 @@ import { bins, marked, rangeOf } from "../src/views/circuits/claims/claim.ts";
 import { darkness, readLens, topOf, valueAt } from "../src/views/circuits/lens/lens.ts";
 import { foldedWords, heightOf, rowsShown, withRow } from "../src/views/circuits/lens/rows.ts";
 import {
+  type Activation,
+  activationName,
   differing,
   endOf,
   type Patching,
-  type Place,
-  placeName,
   ranked,
   rawOf,
   shareOf,
@@ -40,7 +40,7 @@ const NAMES = {
   layerName: (layer: number) => String(layer),
   headName: (head: unknown) => String(head),
   options: { indexBase: 0 },
-} as Parameters<typeof placeName>[0];
+} as Parameters<typeof activationName>[0];
 
 test("shares are what patching adds, as parts of the gap; what is not known is not a number", () => {
   assert.equal(shareOf(PATCHING, ["state", 0, 1, null]), 1);
@@ -56,12 +56,12 @@ test("heads are ranked by size, without those that do nothing or are not there",
   assert.deepEqual(ranked(PATCHING, 5), [
     ["head", 1, null, 1],
     ["head", 1, null, 0],
-  ] satisfies Place[]);
+  ] satisfies Activation[]);
 });
 
 test("a place and the words of both runs are named by direction", () => {
-  assert.equal(placeName(NAMES, PATCHING, ["head", 1, null, 0]), "head 1.0");
-  assert.equal(placeName(NAMES, PATCHING, ["state", 1, 1, null]), "state 1 at \u2068“France”\u2069");
+  assert.equal(activationName(NAMES, PATCHING, ["head", 1, null, 0]), "head 1.0");
+  assert.equal(activationName(NAMES, PATCHING, ["state", 1, 1, null]), "state 1 at \u2068“France”\u2069");
   assert.deepEqual(differing(PATCHING), ["␣Italy", "␣France"]);
   assert.deepEqual(differing({ ...PATCHING, direction: "noise" }), ["␣France", "␣Italy"]);
   // Aligned texts have gaps, which are no words.

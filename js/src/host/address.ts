@@ -23,10 +23,10 @@ export interface Addressed {
   showText(index: number): Promise<void>;
 }
 
-/** What an address asks of a selection, as far as the page has it. */
+/** The values that an address sets in a selection, as far as the page has them. */
 export interface Wanted {
   values: Partial<SelectionState>;
-  /** What the page lacks, as it is written in the address. */
+  /** The fields that the page lacks, as they are written in the address. */
   lacks: string[];
   /** Whether its pins and its span count another text. */
   ofAnother: boolean;
@@ -54,7 +54,7 @@ function readPins(said: URLSearchParams, pin: (text: string) => Cell | null, lac
   return pins;
 }
 
-/** What an address asks of a selection whose views show `header`. */
+/** The values that an address sets in a selection whose views show `header`. */
 export function wanted(
   said: URLSearchParams,
   header: Header,
@@ -68,21 +68,21 @@ export function wanted(
     if (text !== null && value === null) lacks.push(`${name}=${text}`);
     return value;
   };
-  const known = (field: "unit" | "stack") => (text: string) => (sources.some((s) => s[field] === text) ? text : null);
+  const offered = (field: "unit" | "stack") => (text: string) => (sources.some((s) => s[field] === text) ? text : null);
   const isLayer = (layer: number): boolean => sources.some(({ layers }) => layers.includes(layer));
   const isHead = (head: number): boolean => sources.some(({ heads }) => heads?.includes(head));
   const outcome = (text: string): Outcome | null => {
-    const found = header.predictions.items.find(({ id }) => id === whole(text));
-    return found ? { id: found.id, label: found.label } : null;
+    const prediction = header.predictions.items.find(({ id }) => id === whole(text));
+    return prediction ? { id: prediction.id, label: prediction.label } : null;
   };
 
   let target = read("target", outcome);
   let foil = read("foil", (text) => (text === said.get("target") ? null : target && outcome(text)));
-  const method = read("method", (text) => sources.find((one) => one.method === text)?.method ?? null);
+  const method = read("method", (text) => sources.find((source) => source.method === text)?.method ?? null);
   const shown = method ?? baseKey(now.method);
   const key = keyWithTargets(shown, target, foil);
-  const has = (name: string): boolean => sources.some((one) => one.method === name);
-  if (target && !has(key) && sources.some((one) => one.method === shown && one.targets)) {
+  const has = (name: string): boolean => sources.some((source) => source.method === name);
+  if (target && !has(key) && sources.some((source) => source.method === shown && source.targets)) {
     // Its explanation of this target is not in the page: that of the prediction is another one.
     lacks.push(`target=${target.id}`);
     [target, foil] = [null, null];
@@ -90,7 +90,7 @@ export function wanted(
   const values: Partial<SelectionState> = { target, foil };
   const methodKey = [keyWithTargets(shown, target, foil), shown].find(has);
   if (methodKey) values.method = methodKey;
-  const [unit, stack] = [read("unit", known("unit")), read("stack", known("stack"))];
+  const [unit, stack] = [read("unit", offered("unit")), read("stack", offered("stack"))];
   if (unit !== null) values.unit = unit;
   if (stack !== null) values.stack = stack;
   const layer = read("layer", (text) => {
@@ -106,7 +106,7 @@ export function wanted(
   if (head !== null) values.head = head;
   values.heads =
     read("heads", (text) => {
-      const heads = text.split(",").map((one) => one.split(".").map(whole));
+      const heads = text.split(",").map((head) => head.split(".").map(whole));
       const good = heads.every(([at, of, ...rest]) => isLayer(at ?? -1) && isHead(of ?? -1) && rest.length === 0);
       return good && heads.length <= MOST_PINS ? (heads as [number, number][]) : null;
     }) ?? [];
@@ -114,7 +114,7 @@ export function wanted(
   const feature = read("feature", whole);
   if (feature !== null) values.feature = feature;
 
-  const own = unit ?? now.unit;
+  const shownUnit = unit ?? now.unit;
   /** Numbers of queries and keys that are counted in a unit. */
   const sizes = (counted: string): [number, number] =>
     sources
@@ -122,9 +122,9 @@ export function wanted(
       .map(({ query, key }) => [query, key].map((axis) => header.axes[axis]?.labels.length ?? 0))
       .reduce<[number, number]>(([a, b], [c = 0, d = 0]) => [Math.max(a, c), Math.max(b, d)], [0, 0]);
   const pin = (text: string): Cell | null => {
-    const [query = "", key = "", counted = own, at, ...rest] = text.split(",");
-    const place = [query, key].map((one) => (one === "-1" ? -1 : whole(one)));
-    const [row, column] = place as [number | null, number | null];
+    const [query = "", key = "", counted = shownUnit, at, ...rest] = text.split(",");
+    const indices = [query, key].map((index) => (index === "-1" ? -1 : whole(index)));
+    const [row, column] = indices as [number | null, number | null];
     const [rows, columns] = sizes(counted);
     if (row === null || column === null || row >= rows || column >= columns || row + column < -1) return null;
     const cell = { unit: counted, query: row, key: column };
@@ -134,7 +134,7 @@ export function wanted(
   };
   const pins = readPins(said, pin, lacks);
   let span = read("span", (text): Span | null => {
-    const [from = "", to = "", counted = own, side = "query", ...rest] = text.split(",");
+    const [from = "", to = "", counted = shownUnit, side = "query", ...rest] = text.split(",");
     const [start, stop] = [whole(from), whole(to)];
     if (start === null || stop === null || start >= stop || rest.length > 0) return null;
     if (side !== "query" && side !== "key") return null;
@@ -177,7 +177,9 @@ const MOVED = [
  * the view that it names.
  */
 export async function followAddress(views: readonly Addressed[], selections: readonly Model[]): Promise<() => void> {
-  const opening = new Map(selections.map((one) => [one, new Map(MOVED.map((name) => [name, one.get(name)]))]));
+  const opening = new Map(
+    selections.map((selection) => [selection, new Map(MOVED.map((name) => [name, selection.get(name)]))]),
+  );
   const texts = new Map(views.map((view) => [view, view.shownText()]));
   const note = document.createElement("p");
   note.className = "aw-link-note";
@@ -202,7 +204,7 @@ export async function followAddress(views: readonly Addressed[], selections: rea
     if (moved && moved !== view) await show(moved, texts.get(moved) ?? 0);
     moved = view;
     if (!said || mine !== turn) return;
-    let what: Wanted = { values: {}, lacks: [`view=${number}`], ofAnother: false };
+    let asked: Wanted = { values: {}, lacks: [`view=${number}`], ofAnother: false };
     if (view) {
       const text = said.get("text");
       const index = text === null ? (texts.get(view) ?? 0) : whole(text);
@@ -212,11 +214,11 @@ export async function followAddress(views: readonly Addressed[], selections: rea
       const selection = view.part("selection");
       const now = (name: string): string => String(selection.get(name));
       const header = view.part("store").get("header") as Header;
-      what = wanted(said, header, { method: now("method"), unit: now("unit"), stack: now("stack") });
-      if (!hasText) what.lacks.push(`text=${text}`);
-      for (const [name, value] of Object.entries(what.values)) selection.set(name, value);
+      asked = wanted(said, header, { method: now("method"), unit: now("unit"), stack: now("stack") });
+      if (!hasText) asked.lacks.push(`text=${text}`);
+      for (const [name, value] of Object.entries(asked.values)) selection.set(name, value);
     }
-    note.textContent = noteOf(what);
+    note.textContent = noteOf(asked);
     if (note.textContent) (view ?? views[0])?.el.before(note);
   };
   const scroll = (): void => {

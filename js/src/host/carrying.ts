@@ -30,16 +30,16 @@ export function carriedOver(left: Chosen, leftHeader: Header, to: Chosen, header
   const { sources } = header;
   const values: Partial<SelectionState> = {};
   const method = read(left, "method").replace(/[@:].*/, "");
-  if (sources.some((one) => one.method === method)) values.method = method;
+  if (sources.some((source) => source.method === method)) values.method = method;
   const stack = read(left, "stack");
-  if (sources.some((one) => one.stack === stack)) values.stack = stack;
+  if (sources.some((source) => source.stack === stack)) values.stack = stack;
   const layer = read(left, "layer");
   if (sources.some(({ layers }) => layers.includes(layer))) values.layer = layer;
   const head = read(left, "head");
   if (typeof head === "string" || sources.some(({ heads }) => heads?.includes(head))) values.head = head;
   const unit = read(left, "unit");
   const isChosen = unit !== read(left, "opening")?.unit;
-  if (isChosen && sources.some((one) => one.unit === unit)) values.unit = unit;
+  if (isChosen && sources.some((source) => source.unit === unit)) values.unit = unit;
   if (read(to, "pins").length === 0) {
     const pins = read(left, "pins").flatMap((cell) => carriedPin(cell, stack, leftHeader, header) ?? []);
     Object.assign(values, { pins, pinned: pins.at(-1) ?? null });

@@ -366,7 +366,7 @@ export function createTiles(): TileStore {
     if (!msg || typeof msg !== "object" || typeof msg.id !== "number") return;
     isHeard = true;
     jobs.heard();
-    const request = [jobs.all.get(msg.id), flight, abandoned].find((one) => one?.id === msg.id);
+    const request = [jobs.all.get(msg.id), flight, abandoned].find((request) => request?.id === msg.id);
     let problem: string | null = null;
     if (msg.kind === "pong") {
       if (flight) flight.alive = true;

@@ -136,7 +136,7 @@ export function pinnedCell(ctx: ViewContext): NumberPlace | null {
 
 /** The expression of a cell where nobody knows the reader's names; "" for another kind of number. */
 function general(ctx: ViewContext, { of, source: id, layer, head, query, key }: NumberPlace): string {
-  const source = ctx.header().sources.find((one) => one.id === id);
+  const source = ctx.header().sources.find((source) => source.id === id);
   if (of !== "cell" || !source) return "";
   const text = JSON.stringify;
   const stack = source.stack === "self" ? "" : `, stack=${text(source.stack)}`;

@@ -29,7 +29,8 @@ export function joinScale(ctx: ViewContext, signal: AbortSignal, redraw: () => v
       // A method and its values by layer have one scale.
       const about = [method.replace(":layers", ""), stack, unit].join();
       const isOther = own.top !== top || own.about !== about;
-      const end = (): number => Math.max(0, ...[...parts].filter((one) => one.about === about).map((one) => one.top));
+      const end = (): number =>
+        Math.max(0, ...[...parts].filter((part) => part.about === about).map((part) => part.top));
       const before = end();
       Object.assign(own, { about, top });
       const now = end();

@@ -1,5 +1,5 @@
 /**
- * What every place of a model carries of the difference between two texts, and what patching one of them changes.
+ * What every activation of a model carries of the difference between two texts, and what patching one of them changes.
  *
  * `update` reads shares (`read`) and follows what other views choose (`follow`), `lay` places the maps that fit and draws them,
  * `point` marks them, and `readRun` runs the model once the choice has rested.
@@ -28,6 +28,9 @@ import { only, view } from "../base/view.ts";
 import { CLAIM_TITLE, claimOf } from "./patch/claimOf.ts";
 import { createPanel, type Panel } from "./patch/panel.ts";
 import {
+  type Activation,
+  activationAt,
+  activationName,
   type Direction,
   differingColumns,
   indexOf,
@@ -35,9 +38,6 @@ import {
   type PatchedRun,
   type Patching,
   type PatchOptions,
-  type Place,
-  placeAt,
-  placeName,
   readPatching,
   SITES,
   type Site,
@@ -97,7 +97,7 @@ function createHeads(
   };
 }
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface PatchState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
@@ -120,19 +120,19 @@ interface PatchState {
   patching: Patching | null;
   /** The shares of the other directions, for the panel. */
   others: Patching[];
-  /** The place under the pointer. */
-  over: Place | null;
+  /** The activation under the pointer. */
+  over: Activation | null;
   /** px of the body. */
   box: { width: number; height: number };
   /** px of the panel; 0 until it is laid out. */
   panelWidth: number;
   /** Runs the model once the choice has rested. */
   timer: ReturnType<typeof setTimeout> | undefined;
-  /** The places for which the model was run. */
-  rested: readonly Place[] | null;
+  /** The activations for which the model was run. */
+  rested: readonly Activation[] | null;
   /** The selection as this view knows it, to tell what others choose from its own choice. */
   selectionSeen: string;
-  /** The run with the chosen places patched, and why it is not there. */
+  /** The run with the chosen activations patched, and why it is not there. */
   run: [PatchedRun | null, string];
 }
 
@@ -148,14 +148,14 @@ export const renderPatchView = view((ctx, root, signal) => {
     },
   );
   const layers = createLayerControl(ctx, signal);
-  const heads = createHeads(ctx, signal, (head) => choose(state, [placeAt("head", layerNow(ctx), head)], false));
+  const heads = createHeads(ctx, signal, (head) => choose(state, [activationAt("head", layerNow(ctx), head)], false));
   const texts = createTexts(ctx, signal, (token) => {
     const site = current(ctx)?.[0] ?? "state";
     const of = site === "head" ? (tokenSites(state)[0] ?? "head") : site;
     if (state.patching && of !== "head" && token >= state.patching.first)
-      choose(state, [placeAt(of, layerNow(ctx), token)], false);
+      choose(state, [activationAt(of, layerNow(ctx), token)], false);
   });
-  const panel = createPanel(ctx, signal, (place) => choose(state, [place], false));
+  const panel = createPanel(ctx, signal, (activation) => choose(state, [activation], false));
   const which = createSegments<Site>("map", { state: "state" }, signal, () => lay(state));
   const axis = h("div.patch-axis.fine", { "aria-hidden": "true" });
   const maps = h("div.patch-maps");
@@ -232,11 +232,11 @@ function save(ctx: ViewContext, values: Partial<PatchOptions>): void {
   ctx.model.save_changes();
 }
 
-function cells(ctx: ViewContext): readonly Place[] {
+function cells(ctx: ViewContext): readonly Activation[] {
   return options(ctx).cells;
 }
 
-function current(ctx: ViewContext): Place | undefined {
+function current(ctx: ViewContext): Activation | undefined {
   return cells(ctx).at(-1);
 }
 
@@ -248,7 +248,7 @@ function tokenSites(state: PatchState): Site[] {
   return (state.patching?.sites ?? []).filter((site) => site !== "head");
 }
 
-function pinOf([site, layer, token]: Place): Cell | null {
+function pinOf([site, layer, token]: Activation): Cell | null {
   return site === "head" || token === null ? null : { unit: "token", query: token, key: -1, layer };
 }
 
@@ -256,15 +256,15 @@ function snapshot(ctx: ViewContext): string {
   return JSON.stringify([ctx.selection.get("layer"), ctx.selection.get("head"), ctx.selection.get("pinned")]);
 }
 
-/** Choose places, here and, of the last one, in the other views of the text. */
-function choose(state: PatchState, places: readonly Place[], adds: boolean): void {
+/** Choose activations, here and, of the last one, in the other views of the text. */
+function choose(state: PatchState, activations: readonly Activation[], adds: boolean): void {
   const { ctx } = state;
   const now = cells(ctx);
   const toggled =
-    places.length === 1 && now.some((one) => isSame(one, places[0] as Place))
-      ? now.filter((one) => !isSame(one, places[0] as Place))
-      : [...now.filter((one) => !places.some((other) => isSame(one, other))), ...places];
-  const next = adds ? toggled : places;
+    activations.length === 1 && now.some((chosen) => isSame(chosen, activations[0] as Activation))
+      ? now.filter((chosen) => !isSame(chosen, activations[0] as Activation))
+      : [...now.filter((chosen) => !activations.some((other) => isSame(chosen, other))), ...activations];
+  const next = adds ? toggled : activations;
   const last = next.at(-1);
   if (last) {
     const [site, layer, , head] = last;
@@ -276,10 +276,10 @@ function choose(state: PatchState, places: readonly Place[], adds: boolean): voi
     });
   }
   state.selectionSeen = snapshot(ctx);
-  save(ctx, { cells: next.map((place) => [...place] as unknown as Place) });
+  save(ctx, { cells: next.map((activation) => [...activation] as unknown as Activation) });
 }
 
-/** What another view, or a control, has chosen replaces the choice: its layer and head, or its token of a layer. */
+/** A choice in another view or a control replaces this view's: its layer and head, or its token of a layer. */
 function follow(state: PatchState): void {
   const { patching } = state;
   const now = snapshot(state.ctx);
@@ -299,9 +299,9 @@ function follow(state: PatchState): void {
   const [fallback] = tokenSites(state);
   const of = site === "head" ? fallback : site;
   if (JSON.stringify(pinned) !== JSON.stringify(oldPinned) && pinned?.layer !== undefined && isToken && of) {
-    save(state.ctx, { cells: [placeAt(of, Math.min(pinned.layer, patching.layers - 1), token)] });
+    save(state.ctx, { cells: [activationAt(of, Math.min(pinned.layer, patching.layers - 1), token)] });
   } else if (head !== oldHead && typeof head === "number" && head < widthOf(patching, "head")) {
-    save(state.ctx, { cells: [placeAt("head", to, head)] });
+    save(state.ctx, { cells: [activationAt("head", to, head)] });
   } else if (layer !== oldLayer && last) {
     save(state.ctx, { cells: [[last[0], to, last[2], last[3]]] });
   }
@@ -309,7 +309,7 @@ function follow(state: PatchState): void {
 
 function fetchPatching(state: PatchState, direction: Direction, estimate: boolean, quiet = false): Patching | null {
   const { answers, frame } = state;
-  const isHeld = options(state.ctx).held.some(([one, other]) => one === direction && other === estimate);
+  const isHeld = options(state.ctx).held.some(([way, isEstimate]) => way === direction && isEstimate === estimate);
   if (!isHeld && quiet) return null;
   const topic = isHeld ? "patching" : "more_patching";
   const answer = answers.get<never>(topic, { direction, estimate });
@@ -323,14 +323,13 @@ function fetchPatching(state: PatchState, direction: Direction, estimate: boolea
 
 function read(state: PatchState): void {
   const { direction, estimate, held } = options(state.ctx);
-  const found = fetchPatching(state, direction, estimate);
-  state.patching = found ?? state.patching;
+  state.patching = fetchPatching(state, direction, estimate) ?? state.patching;
   state.others = held.flatMap(([way, isEstimate]) =>
     way === direction && isEstimate === estimate ? [] : (fetchPatching(state, way, isEstimate, true) ?? []),
   );
 }
 
-/** The run with the chosen places patched, or why it is not there. */
+/** The run with the chosen activations patched, or why it is not there. */
 function readRun(state: PatchState): [PatchedRun | null, string] {
   const { answers } = state;
   const { direction, runs } = options(state.ctx);
@@ -363,12 +362,12 @@ function siteKeys(state: PatchState, site: Site): KeyHandlers {
     const last = current(state.ctx);
     const isHere = last?.[0] === site;
     const first = site === "head" ? 0 : state.patching.first;
-    const index = isHere ? indexOf(last as Place) : first;
+    const index = isHere ? indexOf(last as Activation) : first;
     const within = (at: number, low: number, count: number): number => Math.max(low, Math.min(count - 1, at));
     const layer = within(layerNow(state.ctx) + (isHere ? down : 0), 0, state.patching.layers);
     choose(
       state,
-      [placeAt(site, layer, within(index + (isHere ? right : 0), first, widthOf(state.patching, site)))],
+      [activationAt(site, layer, within(index + (isHere ? right : 0), first, widthOf(state.patching, site)))],
       false,
     );
   };
@@ -392,10 +391,10 @@ function mapOf(state: PatchState, site: Site): SiteMap {
   let map = siteMaps.get(site);
   if (!map) {
     map = createSiteMap(ctx, site, state.signal, {
-      choose: (places, adds) => choose(state, places, adds),
-      hover(place) {
-        state.over = place;
-        const pin = place && pinOf(place);
+      choose: (activations, adds) => choose(state, activations, adds),
+      hover(activation) {
+        state.over = activation;
+        const pin = activation && pinOf(activation);
         ctx.selection.hover(pin && { unit: "token", query: pin.query, key: -1 });
         point(state);
       },
@@ -419,15 +418,15 @@ function fitting(state: PatchState, p: Patching, width: number): Site[] {
   const all: Site[] = [...tokens, ...withHeads];
   if (least(all) <= width) return all;
   const wanted = state.which.value();
-  const one: Site = p.sites.includes(wanted) ? wanted : (tokens[0] ?? "head");
-  if (one === "head") return ["head"];
-  const both: Site[] = [one, ...withHeads];
+  const site: Site = p.sites.includes(wanted) ? wanted : (tokens[0] ?? "head");
+  if (site === "head") return ["head"];
+  const both: Site[] = [site, ...withHeads];
   // Heads have a separate row where they do not fit next to the tokens.
-  const small = AXIS + 2 * GAP + columnsOf(p, one) * 7 + FOLDED + (withHeads.length ? columnsOf(p, "head") * 12 : 0);
-  return small <= width ? both : [one];
+  const small = AXIS + 2 * GAP + columnsOf(p, site) * 7 + FOLDED + (withHeads.length ? columnsOf(p, "head") * 12 : 0);
+  return small <= width ? both : [site];
 }
 
-/** Place and draw the maps. */
+/** Lay out and draw the maps. */
 function lay(state: PatchState): void {
   const { ctx, which, axis, maps, body, box } = state;
   const p = state.patching;
@@ -498,12 +497,12 @@ function say(state: PatchState, p: Patching): void {
   const { root, frame, over } = state;
   const last = over ?? (cells(state.ctx).length === 1 ? current(state.ctx) : undefined);
   const [run] = over ? [null] : readRunQuietly(state);
-  const what = p.gap === null ? "added to the target" : `of the gap ${decimal(Math.abs(p.gap))}`;
+  const unit = p.gap === null ? "added to the target" : `of the gap ${decimal(Math.abs(p.gap))}`;
   if (!last) {
     const share = run?.share;
     const value = share === null || share === undefined ? "" : ` ${decimal(share, 4)}`;
     const words = cells(state.ctx).length
-      ? `${cells(state.ctx).length} places together${value} · ${what}`
+      ? `${cells(state.ctx).length} places together${value} · ${unit}`
       : "no place chosen";
     frame.readout.show(words, root.contains(document.activeElement));
     return;
@@ -518,7 +517,7 @@ function say(state: PatchState, p: Patching): void {
     last[0] === "head" && p.differs.length < p.cleanTokens.length ? ` · the texts differ at ${differs}` : "";
   const pinned = over ? "" : " · chosen";
   frame.readout.show(
-    `${placeName(state.ctx, p, last)} ${approximate}${decimal(share, 4)} ${what}${where}${pinned}`,
+    `${activationName(state.ctx, p, last)} ${approximate}${decimal(share, 4)} ${unit}${where}${pinned}`,
     root.contains(document.activeElement),
   );
 }

@@ -1,8 +1,8 @@
 /**
  * Two texts under one method: both as coloured columns on one axis with the difference as bars, or as maps side by
- * side; their predictions, and in words what moved. Where the texts differ, a dashed frame goes through all rows.
+ * side; their predictions, and a sentence about the largest changes. Where the texts differ, a dashed frame goes through all rows.
  *
- * `draw` asks for what is compared and draws controls, outcomes, rows or maps, and the sentence; `point` marks the column and
+ * `draw` requests the comparison and draws controls, outcomes, rows or maps, and the sentence; `point` marks the column and
  * the row that are pinned or pointed at, in all of them.
  */
 
@@ -55,16 +55,16 @@ const MOST_HEAD = 9;
 const PANES = { row: "row", maps: "maps" };
 const NONE = "none";
 
-/** A method's title without what it explains. */
+/** A method's title without its target. */
 const methodWords = (title: string): string => title.split(/ for ['"]/)[0] ?? title;
 
-/** What is pinned or under the pointer, as columns; -1: none. */
+/** The pinned columns and those under the pointer; -1: none. */
 interface Spot {
   query: number;
   key: number;
 }
 
-/** The answers to what is shown that are here. */
+/** The answers that have arrived for the shown comparison. */
 interface Received {
   row: Answer<RowsSaid> | undefined;
   maps: Answer<MapsSaid> | undefined;
@@ -74,7 +74,7 @@ interface Received {
   first: [number, number];
 }
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface TwoTextsState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
@@ -107,11 +107,11 @@ interface TwoTextsState {
   readonly isOtherSight: (...values: unknown[]) => boolean;
   /** Both texts and their alignment; null until they are here. */
   texts: Texts | null;
-  /** What the model predicts after each text. */
+  /** The predictions after each text. */
   outcomes: Outcomes | null;
   /** The numbers of the rows, in words. */
   said: RowsSaid | null;
-  /** What the rows show. */
+  /** The values of the rows. */
   rows: Rows | null;
   /** The pinned column and row. */
   spot: Spot;
@@ -217,7 +217,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
 function choose(state: TwoTextsState, target: number | null, foil: number | null): void {
   const { ctx } = state;
   const named = (id: number | null): { id: number; label: string } | null =>
-    id === null ? null : { id, label: state.outcomes?.rows.find(([one]) => one === id)?.[1] ?? String(id) };
+    id === null ? null : { id, label: state.outcomes?.rows.find(([row]) => row === id)?.[1] ?? String(id) };
   const pair = [named(target), named(foil === target ? null : foil)] as const;
   showMethod(ctx, keyWithTargets(ctx.source().method, ...pair), [...pair]);
 }
@@ -268,11 +268,11 @@ function step(state: TwoTextsState, by: number, differing: boolean): void {
   state.rowsPicture.reveal(at);
 }
 
-/** What another view pinned, unless it is what was pinned here. */
+/** The cell that another view pinned; null where this view pinned it. */
 function follow(state: TwoTextsState): void {
   const { ctx, texts } = state;
   const cell = ctx.cell("pinned");
-  const same = (one: Cell | null | undefined): string => JSON.stringify(one ? [one.query, one.key, one.unit] : null);
+  const same = (cell: Cell | null | undefined): string => JSON.stringify(cell ? [cell.query, cell.key, cell.unit] : null);
   if (!texts || (state.pinnedFrom !== undefined && same(cell) === same(state.pinnedFrom))) return;
   state.pinnedFrom = cell;
   state.spot = cell
@@ -292,13 +292,13 @@ function copied(state: TwoTextsState): NumberPlace | null {
   return { of: "difference", ...place, query: isMap ? queryOf(state) : null, column: spot.key };
 }
 
-/** The start of what is shown of long maps, along one axis. */
+/** Where the shown window of long maps starts, along an axis. */
 function startOf(ctx: ViewContext, count: number, around: number): number {
   const { window } = settings(ctx);
   return count <= window ? 0 : Math.max(0, Math.min(count - window, around - (window >> 1)));
 }
 
-/** Ask for what is shown; returns the answers that are here, and why others are not. */
+/** Request the shown comparison; returns the answers that have arrived, and why others have not. */
 function ask(state: TwoTextsState, now: Texts): Received {
   const { ctx, answers, spot } = state;
   const { place, isMap, recorded } = placeOf(ctx);
@@ -310,21 +310,21 @@ function ask(state: TwoTextsState, now: Texts): Received {
     startOf(ctx, counts[0], queryOf(state)),
     startOf(ctx, counts[1], Math.max(0, spot.key)),
   ];
-  const found: Received = { row: undefined, maps: undefined, why: "", first };
+  const received: Received = { row: undefined, maps: undefined, why: "", first };
   const get = <T>(topic: string, args: Record<string, unknown>): Answer<T> | undefined => {
     const answer = answers.get<T>(`${prefix}${topic}`, args);
     if (answer) return answer;
     const { text, done, total } = answers.job(`${prefix}${topic}`) ?? { text: "" };
-    found.why =
+    received.why =
       answers.failure(`${prefix}${topic}`, args) ?? `${text || "computing"} ${total ? `${done} of ${total}` : "…"}`;
     return undefined;
   };
-  if (isMap && (isWhole || state.panes.value() === "maps")) found.maps = get<MapsSaid>("maps", { ...place, first });
+  if (isMap && (isWhole || state.panes.value() === "maps")) received.maps = get<MapsSaid>("maps", { ...place, first });
   if (!isMap || !isWhole) {
     const query = spot.query >= 0 && isMap ? spot.query : null;
-    found.row = get<RowsSaid>("rows", { ...place, query });
+    received.row = get<RowsSaid>("rows", { ...place, query });
   }
-  return found;
+  return received;
 }
 
 function draw(state: TwoTextsState): void {
@@ -334,7 +334,7 @@ function draw(state: TwoTextsState): void {
   drawControls(state, isMap);
   const arguments_ = { stack: place.stack, unit: place.unit };
   state.texts = answers.get<Texts>("texts", arguments_)?.meta ?? null;
-  const [target, foil] = shownTargets(ctx).map((one) => one?.id ?? null) as [number | null, number | null];
+  const [target, foil] = shownTargets(ctx).map((target) => target?.id ?? null) as [number | null, number | null];
   state.outcomes = answers.get<Outcomes>("predictions", { target, foil })?.meta ?? state.outcomes;
   setFlag(panes.element, "hidden", !isMap);
   const pane = isMap ? panes.value() : "row";
@@ -425,7 +425,7 @@ function drawOutcomes(state: TwoTextsState): void {
   if (outcomes) state.bars.show(outcomes, [target, foil], names);
 }
 
-/** The line of each text, with what differs framed. */
+/** The line of each text, with frames around differences. */
 function drawLines(state: TwoTextsState, now: Texts): void {
   const { keys } = now;
   const near = state.spot.key >= 0 ? state.spot.key : Math.max(0, keys.same.indexOf(0));
@@ -482,10 +482,10 @@ function drawRows(state: TwoTextsState, now: Texts, values: Rows): void {
   const shares = said?.shares ?? false;
   const hide = (row: Float32Array): Float32Array =>
     hidesValues(filters) ? filteredRow(row, keys.special, filters, shares) : row;
-  const [one, two] = [hide(values[0]), hide(values[1])];
-  const difference = hidesValues(filters) ? one.map((value, i) => value - (two[i] ?? 0)) : values[2];
+  const [first, second] = [hide(values[0]), hide(values[1])];
+  const difference = hidesValues(filters) ? first.map((value, i) => value - (second[i] ?? 0)) : values[2];
   let [top, isSigned] = [0, false];
-  for (const row of [one, two]) {
+  for (const row of [first, second]) {
     row.forEach((value, i) => {
       if (Number.isNaN(value) || apart[i]) return;
       top = Math.max(top, Math.abs(value));
@@ -497,7 +497,7 @@ function drawRows(state: TwoTextsState, now: Texts, values: Rows): void {
     columns: keys,
     names: settings(ctx).names,
     rows: values,
-    filtered: [one, two, difference],
+    filtered: [first, second, difference],
     apart: isLeft ? keys.special.map(() => false) : apart,
     top,
     isSigned,
@@ -518,7 +518,7 @@ function drawRows(state: TwoTextsState, now: Texts, values: Rows): void {
 /** The target and the foil, in a word each; "" without one. */
 function targetNames(state: TwoTextsState): [string, string] {
   return chosen(state).map((id) => {
-    const label = state.outcomes?.rows.find(([one]) => one === id)?.[1] ?? "";
+    const label = state.outcomes?.rows.find(([row]) => row === id)?.[1] ?? "";
     return label && shortLabel(label.replace(/^[␣▁]/, "") || label, 12);
   }) as [string, string];
 }

@@ -74,7 +74,7 @@ export function createAgreement(
       const { special: flags } = explanations.axis();
       const { special, mass, least } = filtersOf(ctx);
       const all = special === "show" || !flags.some(Boolean);
-      const ranked = all ? flags.length : flags.filter((one) => !one).length;
+      const ranked = all ? flags.length : flags.filter((flag) => !flag).length;
       assign(table.element, { hidden: ranked < 2 });
       if (ranked < 2) {
         setText(about, `There is nothing to rank: ${ranked} ${ctx.source().unit}.`);

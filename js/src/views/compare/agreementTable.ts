@@ -102,7 +102,7 @@ export function createAgreementTable(
           .replace(/^-0\.00$/, "0.00")
           .replace("-", "−");
         const ariaLabel = `${names[row]} and ${names[col]}: ${text}`;
-        const ariaSelected = String(row !== col && [row, col].every((one) => pair?.includes(one)));
+        const ariaSelected = String(row !== col && [row, col].every((index) => pair?.includes(index)));
         setText(cell, text);
         // The diagonal is trivial and stays uncoloured.
         if (row !== col) setStyles(cell, { "background-color": cssOf(rgb), color: inkOn(rgb) });

@@ -311,7 +311,7 @@ function draw(state: ShapeState): void {
   drawWorst(state);
   if (key) {
     const all = [...root.querySelectorAll<HTMLElement>(`[data-${key}]`)];
-    all.find((one) => one.dataset[key] === value)?.focus({ preventScroll: true });
+    all.find((button) => button.dataset[key] === value)?.focus({ preventScroll: true });
   }
   state.copy.show();
   say(state);

@@ -33,7 +33,7 @@ interface Tab {
 /** A feature's activation on a token, or with -1 its largest. */
 function activationAt({ fired, largest }: Activations, feature: number, token: number): number {
   if (token < 0) return largest.get(feature) ?? 0;
-  return fired[token]?.find((one) => one.feature === feature)?.activation ?? 0;
+  return fired[token]?.find((firing) => firing.feature === feature)?.activation ?? 0;
 }
 
 export const renderFeatureStrip = view((ctx, root, signal) => {
@@ -89,7 +89,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
   };
   const close = (feature: number): void => {
     const at = tabs.indexOf(feature);
-    tabs = tabs.filter((one) => one !== feature);
+    tabs = tabs.filter((tab) => tab !== feature);
     const next = tabs[Math.min(at, tabs.length - 1)];
     if (ctx.selection.get("feature") === feature && next !== undefined) ctx.selection.set({ feature: next });
     else update();
@@ -247,7 +247,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     frame.readout.show(
       token < 0
         ? `Hover a ${unit} to read its features, click to pin it.`
-        : `${label}: ${[shown, ...tabs.filter((one) => one !== shown)]
+        : `${label}: ${[shown, ...tabs.filter((tab) => tab !== shown)]
             .map(
               (feature) => `${nameOfFeature(current, feature)} ${printed(activationAt(data, feature, token), false)}`,
             )

@@ -75,7 +75,7 @@ export function createHeadChoice(
       }
       const now = chosen();
       if (!source.heads) heads = all;
-      else heads = now ? all.filter((one) => now.includes(one as number)) : [head];
+      else heads = now ? all.filter((index) => now.includes(index as number)) : [head];
       return heads;
     },
     several,

@@ -129,7 +129,7 @@ export function createMargins(
 
 /** The sum over some elements, the mean over heads. */
 function sumOf(values: Values, elements: readonly number[]): number {
-  const loaded = values.filter((one) => one !== undefined);
+  const loaded = values.filter((row) => row !== undefined);
   let sum = 0;
   for (const one of loaded) for (const i of elements) sum += one[i] || 0;
   return sum / Math.max(1, loaded.length);

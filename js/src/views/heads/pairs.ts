@@ -183,8 +183,8 @@ export interface Relation {
 /** The strongest relations of one token, each with the head where it is strongest; not to what stands `apart`. */
 export function relations(values: Values, most: number, apart: readonly number[] = []): Relation[] {
   const strongestFirst: Relation[] = [];
-  const loaded = values.map((one) => one ?? []) as Float32Array[];
-  const count = Math.max(0, ...loaded.map((one) => one.length));
+  const loaded = values.map((row) => row ?? []) as Float32Array[];
+  const count = Math.max(0, ...loaded.map((row) => row.length));
   let least = 0;
   for (let index = 0; index < count; index += 1) {
     let size = least;

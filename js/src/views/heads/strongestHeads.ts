@@ -44,7 +44,7 @@ export function createStrongestHeads(ctx: ViewContext, signal: AbortSignal): Str
         layer: source.layers[i] as number,
         head: source.heads?.[at] as number,
         value,
-      })).filter((one) => !Number.isNaN(one.value)),
+      })).filter((strength) => !Number.isNaN(strength.value)),
     );
     heads.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).splice(MOST);
     const top = Math.abs(heads[0]?.value ?? 0);

@@ -87,19 +87,19 @@ export function pairWords(names: Names, token: Token, { values, exact }: TokenVa
   const all = values.flatMap((headValues, head) =>
     headValues ? [{ head, value: headValues[token.other] as number }] : [],
   );
-  const known = all.filter((one) => !Number.isNaN(one.value));
+  const measured = all.filter((entry) => !Number.isNaN(entry.value));
   if (all.length === 0) return between;
-  if (known.length === 0) return `${between}: left out`;
-  if (known.length === 1) {
-    const [relation] = known as [Relation];
+  if (measured.length === 0) return `${between}: left out`;
+  if (measured.length === 1) {
+    const [relation] = measured as [Relation];
     return `${between} ${value(relation.value, exact)}${inHead(names, relation.head)}`;
   }
-  const sorted = [...known].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  const sorted = [...measured].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   const words = sorted
     .slice(0, MOST_HEADS)
-    .map((one) => `head ${ctx.headName(heads[one.head] as HeadKey)} ${value(one.value, exact)}`);
-  const mean = known.reduce((sum, one) => sum + one.value, 0) / known.length;
-  return `${between}: ${words.join(", ")}; mean of ${known.length} heads ${value(mean, exact)}`;
+    .map((entry) => `head ${ctx.headName(heads[entry.head] as HeadKey)} ${value(entry.value, exact)}`);
+  const mean = measured.reduce((sum, entry) => sum + entry.value, 0) / measured.length;
+  return `${between}: ${words.join(", ")}; mean of ${measured.length} heads ${value(mean, exact)}`;
 }
 
 const THOUSANDS = new Intl.NumberFormat("en");

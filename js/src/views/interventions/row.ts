@@ -102,7 +102,7 @@ export function createRowEditor(
   const tokensIn = (unit: string | undefined, side: "query" | "key", at: number): readonly number[] => {
     const { sources, axes: all } = ctx.header();
     const stack = shownHeadOf(ctx)?.source.stack;
-    const source = sources.find((one) => one.unit === unit && one.stack === stack && one.kind === "map");
+    const source = sources.find((source) => source.unit === unit && source.stack === stack && source.kind === "map");
     const axis = source && all[source[side]];
     if (!axis || at < 0) return [];
     return axis.spans ? (axis.spans[at] ?? []) : at < axis.labels.length ? [at] : [];

@@ -63,12 +63,12 @@ const ZOOM = 1.6;
 const KEYS = "← →: word · Space: play it · + −: zoom · Shift + ← →: move · 0: all of it · Escape: let go";
 const NONE: readonly SpokenWord[] = [];
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface AudioState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
   readonly signal: AbortSignal;
-  /** Inside another view, what that one shows is drawn: its method, stack, unit, layer and head. */
+  /** Inside another view, the outer view's choice is drawn: its method, stack, unit, layer and head. */
   readonly isInside: boolean;
   readonly answers: Answers;
   readonly maps: Menu;
@@ -102,7 +102,7 @@ interface AudioState {
   wordOutside: number;
   /** A span that was dragged, in seconds; null: that of the pinned word. */
   span: readonly [number, number] | null;
-  /** What is under the pointer. */
+  /** The second, lane and row under the pointer. */
   over: Spot | null;
   /** px of the picture; 0 while it is not visible. */
   width: number;
@@ -113,12 +113,12 @@ interface AudioState {
 
 export const renderAudioView = view((ctx, root, signal) => {
   const { selection } = ctx;
-  // Inside another view, what that one shows is drawn: its method, stack, unit, layer and head.
+  // Inside another view, the outer view's choice is drawn: its method, stack, unit, layer and head.
   const isInside = root !== ctx.el;
   const answers = createAnswers(ctx, signal, () => update(state));
   const maps = createMenu("map", signal, (name) => chooseMap(state, name));
   const rowKinds = createSegments<Rows>("rows", { words: "words" }, signal, () => update(state));
-  const place = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
+  const layerAndHead = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
   const playMarked = h("button.button.audio-play", { type: "button" });
   const playAll = h("button.button.audio-all", { type: "button" }, "▶ all");
   const less = iconButton(signal, "−", "show more of the sound", () => zoom(state, ZOOM));
@@ -130,7 +130,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   );
   const stage = createStage(() => ctx.theme);
   const legend = createScale();
-  const [what, where] = [h("span.audio-what"), h("span.where")];
+  const [scaleTitle, where] = [h("span.audio-what"), h("span.where")];
   const panel = createPanel(
     signal,
     (value) => numberText(state, value),
@@ -141,14 +141,14 @@ export const renderAudioView = view((ctx, root, signal) => {
   const frame = createFrame(ctx, root, {
     controls: [
       maps.field,
-      ...place.elements,
+      ...layerAndHead.elements,
       rowKinds.element,
       h("span.group.audio-zoom", less, more),
       playMarked,
       playAll,
     ],
     lead: [text.element],
-    legend: h("span.audio-legend.inline", what, legend.element),
+    legend: h("span.audio-legend.inline", scaleTitle, legend.element),
     tags: isInside ? [h("span.group", less, more), playMarked, playAll] : [where],
     body: [h("div.audio-main", pane, ...(isInside ? [] : [panel.element]))],
     skeleton: "chart",
@@ -167,14 +167,14 @@ export const renderAudioView = view((ctx, root, signal) => {
     answers,
     maps,
     rowKinds,
-    layerAndHead: place,
+    layerAndHead,
     playMarked,
     playAll,
     less,
     text,
     stage,
     legend,
-    scaleTitle: what,
+    scaleTitle,
     where,
     panel,
     copy,
@@ -232,15 +232,15 @@ function listen(state: AudioState, pane: HTMLDivElement): void {
     [state.width, state.height] = now;
     update(state);
   });
-  void mediaOf(ctx).then((found) => {
-    if (signal.aborted || found?.media.kind !== "sound") return;
-    const [bytes, bins = new Uint8Array()] = found.buffers;
+  void mediaOf(ctx).then((sound) => {
+    if (signal.aborted || sound?.media.kind !== "sound") return;
+    const [bytes, bins = new Uint8Array()] = sound.buffers;
     const samples = new Int16Array(bytes?.buffer ?? new ArrayBuffer(0));
-    state.player = createPlayer(samples, found.media.rate, signal, () => {
+    state.player = createPlayer(samples, sound.media.rate, signal, () => {
       mark(state);
       follow(state);
     });
-    stage.load({ media: found.media, wave: pyramidOf(samples), bins });
+    stage.load({ media: sound.media, wave: pyramidOf(samples), bins });
     update(state);
   });
   setChildren(playAll, "▶ all");
@@ -324,7 +324,7 @@ function whole(state: AudioState): number {
 }
 
 function choice(state: AudioState): MapChoice | undefined {
-  return state.said?.maps.find((one) => one.name === state.name) ?? state.said?.maps[0];
+  return state.said?.maps.find((map) => map.name === state.name) ?? state.said?.maps[0];
 }
 
 /** Which side of the map the words of the selection are: what was written, or what was heard. */
@@ -400,7 +400,7 @@ function marked(state: AudioState): readonly [number, number] | null {
   return state.span ?? (word ? [word.start, word.end] : null);
 }
 
-/** The chosen word; without one, that of which the model was least sure. */
+/** The chosen word; by default, the word of which the model was least sure. */
 function focus(state: AudioState): number {
   const chosen = wordOf(state, "hover") >= 0 ? wordOf(state, "hover") : pinned(state);
   if (chosen >= 0) return chosen;
@@ -427,9 +427,9 @@ function isByWord(state: AudioState): boolean {
 
 function rows(state: AudioState, word: number): [number, number] | null {
   const { map } = state;
-  const own = words(state)[word];
-  if (!map || !own) return null;
-  return isByWord(state) ? [word, word] : rowsOf(map, own);
+  const spoken = words(state)[word];
+  if (!map || !spoken) return null;
+  return isByWord(state) ? [word, word] : rowsOf(map, spoken);
 }
 
 function numberPlace(state: AudioState): NumberPlace | null {
@@ -469,14 +469,14 @@ function range(state: AudioState): [number, number] {
 function offer(state: AudioState): void {
   const { rowKinds, layerAndHead, said } = state;
   if (!said) return;
-  if (!said.maps.some((one) => one.name === state.name)) state.name = said.maps[0]?.name ?? "";
+  if (!said.maps.some((map) => map.name === state.name)) state.name = said.maps[0]?.name ?? "";
   const stack = state.ctx.selection.get("stack");
   // A linked view went to another stack.
-  if (stack !== state.lastStack && state.name !== ALIGNMENT && said.maps.some((one) => one.name === stack))
+  if (stack !== state.lastStack && state.name !== ALIGNMENT && said.maps.some((map) => map.name === stack))
     state.name = stack;
   state.lastStack = stack;
   state.maps.offer(
-    said.maps.map((one) => ({ value: one.name, label: one.label, note: one.note })),
+    said.maps.map((map) => ({ value: map.name, label: map.label, note: map.note })),
     state.name,
   );
   const kinds = choice(state)?.rows ?? [];
@@ -535,7 +535,7 @@ function update(state: AudioState): void {
   mark(state);
 }
 
-/** What depends on the pointer and on what is marked. */
+/** Draw anew only the parts that depend on the pointer and on the marked span. */
 function mark(state: AudioState): void {
   const { playMarked, stage, player, stretch } = state;
   if (!state.said || state.width <= 0) return;
@@ -570,15 +570,15 @@ function sentence(state: AudioState, { word, hovered }: Shown): string {
       value === undefined ? "" : `“${shortLabel(map?.labels[over.row] ?? "", 24)}”: ${numberText(state, value)} · `;
     return `${about}${seconds(over.second)} s`;
   }
-  const one = words(state)[hovered >= 0 ? hovered : word];
-  if (!one) return [span ? `${seconds(span[0])} – ${seconds(span[1])} s` : "", padding].filter(Boolean).join(" · ");
+  const spoken = words(state)[hovered >= 0 ? hovered : word];
+  if (!spoken) return [span ? `${seconds(span[0])} – ${seconds(span[1])} s` : "", padding].filter(Boolean).join(" · ");
   const row = rows(state, hovered >= 0 ? hovered : word)?.[0];
   const [at, value] = map && row !== undefined ? peakOf(values, row, map.columns) : [0, NaN];
   const outside = row === undefined ? undefined : map?.outside?.[row];
   return [
-    `“${shortLabel(one.word, 24)}” ${seconds(one.start)} – ${seconds(one.end)} s`,
+    `“${shortLabel(spoken.word, 24)}” ${seconds(spoken.start)} – ${seconds(spoken.end)} s`,
     map && row !== undefined ? `peak ${numberText(state, value)} at ${seconds(at * map.step)} s` : "",
-    one.p === null ? "" : `p ${one.p.toFixed(2)}`,
+    spoken.p === null ? "" : `p ${spoken.p.toFixed(2)}`,
     outside === undefined ? "" : `${(100 * outside).toFixed(0)} % on padding`,
     hovered >= 0 ? "" : "pinned",
     padding,
@@ -588,8 +588,8 @@ function sentence(state: AudioState, { word, hovered }: Shown): string {
 }
 
 function zoom(state: AudioState, factor: number, second?: number): void {
-  const held = marked(state);
-  const middle = held ? (held[0] + held[1]) / 2 : (state.stretch.from + state.stretch.to) / 2;
+  const span = marked(state);
+  const middle = span ? (span[0] + span[1]) / 2 : (state.stretch.from + state.stretch.to) / 2;
   state.stretch = zoomed(state.stretch, factor, second ?? middle, whole(state));
   update(state);
 }
@@ -612,8 +612,8 @@ function play(state: AudioState, from: number, to: number): void {
 }
 
 function playSpan(state: AudioState): void {
-  const held = marked(state);
-  if (held) play(state, ...held);
+  const span = marked(state);
+  if (span) play(state, ...span);
   else play(state, 0, whole(state));
 }
 
@@ -646,8 +646,8 @@ function take(state: AudioState, from: number, to: number): void {
 function wordAtSpot(state: AudioState, { second, lane, row }: Spot): number {
   if (lane !== "map") return lane === "axis" ? -1 : wordAt(words(state), second);
   if (isByWord(state)) return row;
-  const own = row >= 0 ? state.map?.spans[row] : null;
-  return own ? wordAt(words(state), (own[0] + own[1]) / 2) : -1;
+  const span = row >= 0 ? state.map?.spans[row] : null;
+  return span ? wordAt(words(state), (span[0] + span[1]) / 2) : -1;
 }
 
 function onChange(state: AudioState, changed: ReadonlySet<Change>): void {

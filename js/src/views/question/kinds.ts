@@ -30,7 +30,7 @@ export function said({ kind, value, unit }: AnswerRecord, places: Places): strin
   const longer = queries.length >= keys.length ? queries : keys;
   if (kind === "head") {
     const heads = isNested(value) ? value : [value as number[]];
-    return `head${heads.length > 1 ? "s" : ""} ${heads.map((one) => one.map((n) => n + base).join(".")).join(", ")}`;
+    return `head${heads.length > 1 ? "s" : ""} ${heads.map((head) => head.map((n) => n + base).join(".")).join(", ")}`;
   }
   if (kind === "layer") {
     const layers = [value].flat() as number[];
@@ -53,7 +53,7 @@ export function said({ kind, value, unit }: AnswerRecord, places: Places): strin
       : "no token";
   }
   if (kind === "number") return safeText(`${value}${unit ? ` ${unit}` : ""}`);
-  if (kind === "order") return safeText((value as unknown[]).map((one) => [one].flat().join(" = ")).join(" > "));
+  if (kind === "order") return safeText((value as unknown[]).map((item) => [item].flat().join(" = ")).join(" > "));
   if (kind === "choice") return safeText([value].flat().join(", ")) || "none of them";
   return safeText(String(value).replace(/\s+/g, " ").trim());
 }

@@ -165,7 +165,7 @@ function follow(state: OrderState): void {
 }
 
 function show(state: OrderState, value: unknown): void {
-  const wanted = value === null ? state.items : (value as unknown[]).map((one) => [one].flat().join(" = "));
+  const wanted = value === null ? state.items : (value as unknown[]).map((item) => [item].flat().join(" = "));
   if (JSON.stringify(wanted) === JSON.stringify(state.items)) return;
   state.items = wanted;
   draw(state);

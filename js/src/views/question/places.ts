@@ -55,7 +55,8 @@ export function selected(ctx: ViewContext, { kind, unit }: AnswerRecord): unknow
   if (kind === "layer") return layer;
   if (kind === "head") {
     const heads = selection.get("heads");
-    if (heads.length > 1) return heads.map((one) => [...one]).sort(([a = 0, b = 0], [c = 0, d = 0]) => a - c || b - d);
+    if (heads.length > 1)
+      return heads.map((head) => [...head]).sort(([a = 0, b = 0], [c = 0, d = 0]) => a - c || b - d);
     if (heads[0]) return [...heads[0]];
     return typeof head === "number" ? [layer, head] : null;
   }

@@ -41,10 +41,8 @@ export function rowsOf(names: readonly string[], heads: number, bytes: DataView,
   const each = Array.from({ length: heads }, (_, i) => i);
   return names
     .map((name, row) => {
-      const chosen = typeof head === "number" ? [head] : each.filter((one) => !Number.isNaN(at(row * heads + one, 0)));
-      const values = Float32Array.from({ length: count }, (_, i) =>
-        mean(chosen.map((one) => at(row * heads + one, i))),
-      );
+      const chosen = typeof head === "number" ? [head] : each.filter((h) => !Number.isNaN(at(row * heads + h, 0)));
+      const values = Float32Array.from({ length: count }, (_, i) => mean(chosen.map((h) => at(row * heads + h, i))));
       return { name, values };
     })
     .filter(({ values }) => values.some((value) => !Number.isNaN(value)));

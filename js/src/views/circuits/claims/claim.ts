@@ -99,6 +99,6 @@ export function rangeOf(values: readonly number[]): readonly [low: number, high:
   const [least, most] = [Math.min(0, ...values), Math.max(0, ...values)];
   const span = most - least || 1;
   const power = 10 ** Math.floor(Math.log10(span / 10));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((one) => span / one <= 14) ?? span;
+  const step = [1, 2, 5, 10].map((m) => m * power).find((step) => span / step <= 14) ?? span;
   return [Math.floor(least / step + 1e-9) * step, Math.max(step, Math.ceil(most / step - 1e-9) * step), step];
 }

@@ -12,7 +12,7 @@ const known = (values: readonly (number | null)[]): number[] => values.flatMap((
 
 /** Places of round numbers on an axis. */
 function ticksOf(low: number, high: number): number[] {
-  const step = [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 50].find((one) => (high - low) / one <= 6) ?? (high - low) / 5;
+  const step = [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 50].find((step) => (high - low) / step <= 6) ?? (high - low) / 5;
   const first = Math.ceil(low / step - 1e-9);
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => (first + i) * step);
 }

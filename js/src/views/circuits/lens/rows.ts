@@ -21,7 +21,7 @@ export function rowsShown(count: number, ranks: readonly number[], most: number)
 /** The rows with a chosen one among them, in place of the row before it; their number does not change. */
 export function withRow(rows: readonly number[], row: number): number[] {
   if (rows.includes(row)) return [...rows];
-  const before = rows.findLastIndex((one) => one < row);
+  const before = rows.findLastIndex((shown) => shown < row);
   const at = before <= 0 ? Math.min(1, rows.length - 1) : before;
   return rows.map((one, i) => (i === at ? row : one)).sort((a, b) => a - b);
 }
@@ -36,7 +36,7 @@ export function foldedWords(rows: readonly number[], count: number): string {
 
 /** Where a row lies among those that are shown, in rows: between two of them if it is folded. */
 export function heightOf(rows: readonly number[], row: number): number {
-  const after = rows.findIndex((one) => one >= row);
+  const after = rows.findIndex((shown) => shown >= row);
   if (after < 0) return rows.length - 1;
   if (rows[after] === row || after === 0) return after;
   const [low, high] = [rows[after - 1] as number, rows[after] as number];

@@ -1,11 +1,11 @@
-/** What a claim of chosen places is about. */
+/** What a claim of chosen activations is about. */
 import type { NumberPlace } from "../../base/copyPython.ts";
-import type { Place } from "./patching.ts";
+import type { Activation } from "./patching.ts";
 
-/** Whether places are two, of different tokens and layers. The twin of `is_between` in views/circuits/circuit_view.py. */
-function isBetween(places: readonly Place[]): boolean {
-  const [first, second] = [...places].sort((a, b) => a[1] - b[1]);
-  if (places.length !== 2 || !first || !second || first[2] === null || second[2] === null) return false;
+/** Whether activations are two, of different tokens and layers. The twin of `is_between` in views/circuits/circuit_view.py. */
+function isBetween(activations: readonly Activation[]): boolean {
+  const [first, second] = [...activations].sort((a, b) => a[1] - b[1]);
+  if (activations.length !== 2 || !first || !second || first[2] === null || second[2] === null) return false;
   const areTokens = first[0] !== "head" && second[0] !== "head";
   return areTokens && first[1] < second[1] && first[2] < second[2];
 }
@@ -13,8 +13,8 @@ function isBetween(places: readonly Place[]): boolean {
 export const CLAIM_TITLE =
   "Copy the Python that checks a claim about the chosen head, or the one that carries most from a token to a later one in a later layer";
 
-/** The claim about the chosen head, or the one between two places; null of other places. */
-export function claimOf(chosen: readonly Place[]): NumberPlace | null {
+/** The claim about the chosen head, or the one between two activations; null of other activations. */
+export function claimOf(chosen: readonly Activation[]): NumberPlace | null {
   const [only] = chosen;
   if (chosen.length === 1 && only?.[0] === "head" && only[2] === null)
     return { of: "claim", layer: only[1], head: only[3] ?? 0 };

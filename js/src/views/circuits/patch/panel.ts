@@ -1,4 +1,4 @@
-/** The panel next to the maps: the scale, the effect of the chosen places, and the heads with the largest effects. */
+/** The panel next to the maps: the scale, the effect of the chosen activations, and the heads with the largest effects. */
 import { barColours, heatMap } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { h, on, setChildren, setText } from "../../../dom.ts";
@@ -6,6 +6,8 @@ import { type ColourScale, createScale } from "../../base/colourScale.ts";
 import { setAttributes, svg } from "../../charts/svg.ts";
 import { decimal, word } from "../words.ts";
 import {
+  type Activation,
+  activationName,
   baseOf,
   differing,
   endOf,
@@ -14,8 +16,6 @@ import {
   type Outcome,
   type PatchedRun,
   type Patching,
-  type Place,
-  placeName,
   ranked,
   rawOf,
   SITES,
@@ -34,16 +34,16 @@ export interface Panel {
 
 export interface PanelState {
   patching: Patching;
-  /** The same places by the other direction, and exact where the shown ones are estimates. */
+  /** The same activations by the other direction, and exact where the shown ones are estimates. */
   others: readonly Patching[];
-  chosen: readonly Place[];
+  chosen: readonly Activation[];
   run: PatchedRun | null;
   /** Why the run is missing. */
   why: string;
   width: number;
 }
 
-/** What it consists of, and what it shows. */
+/** The elements of the panel, and the state that they show. */
 interface PatchPanel {
   readonly ctx: ViewContext;
   readonly scale: ColourScale;
@@ -54,11 +54,11 @@ interface PatchPanel {
   readonly line: SVGElement;
   readonly boxes: HTMLDivElement[];
   readonly list: HTMLDivElement;
-  /** The places that the list names, in its order. */
-  places: readonly Place[];
+  /** The activations that the list names, in its order. */
+  activations: readonly Activation[];
 }
 
-export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (place: Place) => void): Panel {
+export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (activation: Activation) => void): Panel {
   const scale = createScale();
   const meaning = h("span.clip.fine");
   const agreement = h("p.patch-agreement.fine");
@@ -77,7 +77,7 @@ export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (plac
     line,
     boxes,
     list,
-    places: [],
+    activations: [],
   };
   const element = h(
     "div.patch-panel",
@@ -92,8 +92,8 @@ export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (plac
   on(list, signal, {
     click: (event) => {
       const at = (event.target as Element).closest<HTMLElement>("[data-at]")?.dataset.at;
-      const place = view.places[Number(at ?? -1)];
-      if (place) choose(place);
+      const activation = view.activations[Number(at ?? -1)];
+      if (activation) choose(activation);
     },
   });
   return {
@@ -147,33 +147,33 @@ function fill(box: HTMLElement, title: string, outcomes: readonly Outcome[] | nu
 function drawList(view: PatchPanel, { patching, others, chosen }: PanelState): void {
   const { ctx, list } = view;
   const isEstimate = patching.estimate;
-  view.places = isEstimate
+  view.activations = isEstimate
     ? patching.checked
-        .map(([site, layer, token, head]): Place => [site, layer, token, head])
+        .map(([site, layer, token, head]): Activation => [site, layer, token, head])
         .filter(([site]) => site === (patching.sites.includes("head") ? "head" : site))
         .sort((a, b) => Math.abs(shareOf(patching, b)) - Math.abs(shareOf(patching, a)))
         .slice(0, LISTED - 1)
     : ranked(patching, LISTED);
-  const site = view.places[0]?.[0] ?? "head";
-  const exact = (place: Place): number => {
-    const found = patching.checked.find(([...cell]) => isSame(cell.slice(0, 4) as unknown as Place, place));
-    return found?.[5] ?? Number.NaN;
+  const site = view.activations[0]?.[0] ?? "head";
+  const exact = (activation: Activation): number => {
+    const check = patching.checked.find(([...cell]) => isSame(cell.slice(0, 4) as unknown as Activation, activation));
+    return check?.[5] ?? Number.NaN;
   };
-  const columns: [string, (place: Place) => number][] = isEstimate
+  const columns: [string, (activation: Activation) => number][] = isEstimate
     ? [
-        ["estimate", (place) => shareOf(patching, place)],
+        ["estimate", (activation) => shareOf(patching, activation)],
         ["patched", exact],
       ]
     : [patching, ...others.filter(({ estimate }) => !estimate)]
         .slice(0, 2)
-        .map((one) => [one.direction, (place) => shareOf(one, place)]);
+        .map((other) => [other.direction, (activation) => shareOf(other, activation)]);
   const title = isEstimate ? "checked places" : site === "head" ? "top heads" : `top of ${SITES[site]}`;
-  const sizes = view.places.flatMap((place) => columns.map(([, value]) => value(place) || 0));
+  const sizes = view.activations.flatMap((activation) => columns.map(([, value]) => value(activation) || 0));
   const [low, high] = [Math.min(0, ...sizes), Math.max(0, ...sizes)];
   const span = high - low || 1;
   const { for: plus, against: minus } = barColours(ctx.theme);
-  const rows = view.places.map((place, i) => {
-    const value = columns[0]?.[1](place) ?? Number.NaN;
+  const rows = view.activations.map((activation, i) => {
+    const value = columns[0]?.[1](activation) ?? Number.NaN;
     const bar = h("span.patch-bar");
     const [from, to] = [Math.min(0, value || 0), Math.max(0, value || 0)].map((end) => (100 * (end - low)) / span);
     bar.append(
@@ -182,16 +182,20 @@ function drawList(view: PatchPanel, { patching, others, chosen }: PanelState): v
       }),
       h("i", { style: `left:${(100 * -low) / span}%` }),
     );
-    const [of, layer, , head] = place;
-    const words = of === "head" ? headName(ctx, layer, head ?? 0) : placeName(ctx, patching, place);
+    const [of, layer, , head] = activation;
+    const words = of === "head" ? headName(ctx, layer, head ?? 0) : activationName(ctx, patching, activation);
     const row = h(
       "button.patch-item.pick.subrow.ghost",
-      { type: "button", "data-at": String(i), "aria-pressed": String(chosen.some((one) => isSame(one, place))) },
+      {
+        type: "button",
+        "data-at": String(i),
+        "aria-pressed": String(chosen.some((other) => isSame(other, activation))),
+      },
       h("span.patch-item-name.clip", words),
       bar,
-      ...columns.map(([, value]) => h("span.patch-value", decimal(value(place)))),
+      ...columns.map(([, value]) => h("span.patch-value", decimal(value(activation)))),
     );
-    row.title = placeName(ctx, patching, place);
+    row.title = activationName(ctx, patching, activation);
     return row;
   });
   const heads = columns.map(([words]) => h("span.patch-value", words));
@@ -210,10 +214,10 @@ function show(view: PatchPanel, state: PanelState): void {
   const r = patching.agreement === null ? "" : `r ${decimal(patching.agreement)} on `;
   const dots = patching.estimate ? `estimated; ${r}${patching.checked.length} places that were patched (dots)` : "";
   setText(view.agreement, dots);
-  const only = chosen.length === 1 ? (chosen[0] as Place) : null;
+  const only = chosen.length === 1 ? (chosen[0] as Activation) : null;
   setText(
     view.name,
-    only ? placeName(ctx, patching, only) : chosen.length ? `${chosen.length} places` : "no place chosen",
+    only ? activationName(ctx, patching, only) : chosen.length ? `${chosen.length} places` : "no place chosen",
   );
   setText(
     view.about,
@@ -222,8 +226,8 @@ function show(view: PatchPanel, state: PanelState): void {
   const raw = only ? rawOf(patching, only) : Number.NaN;
   const after = run ? run.after : baseOf(patching) + raw;
   drawLine(view, state, after);
-  const known = patching.predicted[patching.direction === "denoise" ? 1 : 0];
-  fill(boxes[0] as HTMLElement, "before", run?.was ?? known, "not in this result");
+  const outcomes = patching.predicted[patching.direction === "denoise" ? 1 : 0];
+  fill(boxes[0] as HTMLElement, "before", run?.was ?? outcomes, "not in this result");
   fill(boxes[1] as HTMLElement, "after", run?.now ?? null, why);
   drawList(view, state);
 }

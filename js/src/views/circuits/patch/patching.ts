@@ -1,4 +1,4 @@
-/** A patching as Python sends it, and places in it. The twin of `patching_answer` in attnwidgets/views/circuits/circuit_view.py. */
+/** A patching as Python sends it, and activations in it. The twin of `patching_answer` in attnwidgets/views/circuits/circuit_view.py. */
 import type { ViewContext } from "../../../context.ts";
 import { floatsOf } from "../../../wire/buffers.ts";
 import type { Answer } from "../../../wire/embeddedAnswers.ts";
@@ -8,8 +8,8 @@ import { inQuotes } from "../words.ts";
 export type Site = "state" | "attention" | "mlp" | "head";
 export type Direction = "denoise" | "noise";
 
-/** A place: a token of a layer (null: all of them), or a head. */
-export type Place = readonly [site: Site, layer: number, token: number | null, head: number | null];
+/** An activation: a token of a layer (null: all of them), or a head. */
+export type Activation = readonly [site: Site, layer: number, token: number | null, head: number | null];
 
 export type Outcome = readonly [label: string, probability: number];
 
@@ -30,7 +30,7 @@ interface Meta {
   first: number;
   target: string;
   foil: string | null;
-  checked: readonly (readonly [...Place, estimate: number, exact: number])[];
+  checked: readonly (readonly [...Activation, estimate: number, exact: number])[];
   agreement: number | null;
   warning: string;
   predicted: readonly [clean: Outcome[], corrupt: Outcome[] | null];
@@ -44,7 +44,7 @@ export interface Patching extends Meta {
 export interface PatchOptions extends ViewOptions {
   direction: Direction;
   estimate: boolean;
-  cells: Place[];
+  cells: Activation[];
   /** The directions that are there, and whether they are estimates. */
   held: [Direction, boolean][];
   /** Whether the view has the runs, to patch more of them. */
@@ -53,7 +53,7 @@ export interface PatchOptions extends ViewOptions {
   claims?: boolean;
 }
 
-/** A run with places patched. */
+/** A run with activations patched. */
 export interface PatchedRun {
   share: number | null;
   before: number;
@@ -85,24 +85,25 @@ export function readPatching({ meta, buffers }: Answer<Meta>): Patching {
 /** How many tokens or heads a site has. */
 export const widthOf = ({ raw, layers }: Patching, site: Site): number => (raw[site]?.length ?? 0) / layers;
 
-/** The number of a place in its layer. */
-export const indexOf = ([site, , token, head]: Place): number => (site === "head" ? head : token) ?? -1;
+/** The number of an activation in its layer. */
+export const indexOf = ([site, , token, head]: Activation): number => (site === "head" ? head : token) ?? -1;
 
-export const placeAt = (site: Site, layer: number, index: number): Place =>
+export const activationAt = (site: Site, layer: number, index: number): Activation =>
   site === "head" ? [site, layer, null, index] : [site, layer, index, null];
 
-export const isSame = (a: Place, b: Place): boolean => a.every((part, i) => part === b[i]);
+export const isSame = (a: Activation, b: Activation): boolean => a.every((part, i) => part === b[i]);
 
-/** What patching one place adds to the target; NaN where that is not known. */
-export function rawOf(patching: Patching, place: Place): number {
-  const [site, layer, token] = place;
-  const index = indexOf(place);
+/** What patching one activation adds to the target; NaN where that is not known. */
+export function rawOf(patching: Patching, activation: Activation): number {
+  const [site, layer, token] = activation;
+  const index = indexOf(activation);
   if (index < 0 || (site === "head" && token !== null)) return Number.NaN;
   return patching.raw[site]?.[layer * widthOf(patching, site) + index] ?? Number.NaN;
 }
 
 /** Its share of the difference of both runs; what it adds, if they do not differ. */
-export const shareOf = (patching: Patching, place: Place): number => rawOf(patching, place) / (patching.gap ?? 1);
+export const shareOf = (patching: Patching, activation: Activation): number =>
+  rawOf(patching, activation) / (patching.gap ?? 1);
 
 /** The end of the colour scale: 1, or the largest addition without shares. */
 export function endOf(patching: Patching): number {
@@ -132,22 +133,22 @@ export const headName = (ctx: Pick<ViewContext, "layerName" | "headName" | "opti
   `${ctx.layerName(layer)}${ctx.options.indexBase === 1 ? "-" : "."}${ctx.headName(head)}`;
 
 /** "head 23.4", "state 10 at “France”" */
-export function placeName(
+export function activationName(
   ctx: Pick<ViewContext, "layerName" | "headName" | "options">,
   p: Patching,
-  place: Place,
+  activation: Activation,
 ): string {
-  const [site, layer, token, head] = place;
+  const [site, layer, token, head] = activation;
   const at = token === null ? "" : ` at ${inQuotes(p.cleanTokens[token] ?? "")}`;
   if (site === "head") return `head ${headName(ctx, layer, head ?? 0)}${at}`;
   return `${SITES[site]} ${ctx.layerName(layer)}${at || " at all tokens"}`;
 }
 
-/** The places that carry most, heads if there are any; by size, the largest first. */
-export function ranked(patching: Patching, most: number): Place[] {
+/** The activations that carry most, heads if there are any; by size, the largest first. */
+export function ranked(patching: Patching, most: number): Activation[] {
   const site = patching.sites.includes("head") ? "head" : (patching.sites[0] ?? "state");
   const width = widthOf(patching, site);
   const all = [...(patching.raw[site] ?? []).entries()].filter(([, value]) => value && !Number.isNaN(value));
   all.sort(([, a], [, b]) => Math.abs(b) - Math.abs(a));
-  return all.slice(0, most).map(([i]) => placeAt(site, Math.floor(i / width), i % width));
+  return all.slice(0, most).map(([i]) => activationAt(site, Math.floor(i / width), i % width));
 }

@@ -7,7 +7,7 @@ import { type Box, type Chosen, createChosen } from "../../base/chosen.ts";
 import { createPicking } from "../../base/gestures.ts";
 import { setAttributes, svg } from "../../charts/svg.ts";
 import { word } from "../words.ts";
-import { endOf, indexOf, type Patching, type Place, placeAt, SITES, type Site, widthOf } from "./patching.ts";
+import { type Activation, activationAt, endOf, indexOf, type Patching, SITES, type Site, widthOf } from "./patching.ts";
 
 /** px of the column that stands for tokens before the first different one. */
 export const FOLDED = 36;
@@ -15,7 +15,7 @@ export const FOLDED = 36;
 const UPRIGHT = 30;
 /** Width in px that a label needs among others. */
 const NARROW = 13;
-/** Most places that can be patched together. */
+/** Most activations that can be patched together. */
 const MOST = 64;
 const LABELS = 18;
 const TALL_LABELS = 58;
@@ -27,12 +27,12 @@ export interface SiteMap {
   head(patching: Patching, width: number): number;
   /** Draw into a width in px, with rows of a height. */
   draw(patching: Patching, width: number, row: number, head: number): void;
-  mark(patching: Patching, chosen: readonly Place[], column: number): void;
+  mark(patching: Patching, chosen: readonly Activation[], column: number): void;
 }
 
 export interface MapEvents {
-  choose(places: readonly Place[], adds: boolean): void;
-  hover(place: Place | null): void;
+  choose(activations: readonly Activation[], adds: boolean): void;
+  hover(activation: Activation | null): void;
   keys(site: Site): KeyHandlers;
 }
 
@@ -41,7 +41,7 @@ const firstOf = ({ first }: Patching, site: Site): number => (site === "head" ? 
 
 export const columnsOf = (patching: Patching, site: Site): number => widthOf(patching, site) - firstOf(patching, site);
 
-/** What it consists of, and what it shows. */
+/** The elements of the map, and the state that they show. */
 interface SiteMapState {
   readonly ctx: ViewContext;
   readonly site: Site;
@@ -99,18 +99,18 @@ export function createSiteMap(ctx: ViewContext, site: Site, signal: AbortSignal,
     signal,
     {
       most: MOST,
-      toggle: (at) => events.choose([placeOf(state, at)], true),
+      toggle: (at) => events.choose([activationOf(state, at)], true),
       drag: (from, to, adds) =>
         events.choose(
-          rectangle(from, to).map((at) => placeOf(state, at)),
+          rectangle(from, to).map((at) => activationOf(state, at)),
           adds,
         ),
     },
   );
   on(plot, signal, {
     click(event) {
-      const place = spotOf(state, event);
-      if (place) events.choose([place], false);
+      const activation = spotOf(state, event);
+      if (activation) events.choose([activation], false);
     },
     pointermove: (event) => events.hover(spotOf(state, event)),
     pointerleave: () => events.hover(null),
@@ -125,19 +125,19 @@ export function createSiteMap(ctx: ViewContext, site: Site, signal: AbortSignal,
       return site !== "head" && cell < UPRIGHT ? TALL_LABELS : LABELS;
     },
     draw: (patching, width, row, head) => draw(state, patching, width, row, head),
-    mark: (patching, places, column) => mark(state, patching, places, column),
+    mark: (patching, activations, column) => mark(state, patching, activations, column),
   };
 }
 
-function spotOf(state: SiteMapState, event: MouseEvent): Place | null {
+function spotOf(state: SiteMapState, event: MouseEvent): Activation | null {
   const { shown } = state;
   if (!shown) return null;
   const at = spotAt(event, state.plot, shown.layers, columnsOf(shown, state.site));
-  return at && placeOf(state, at);
+  return at && activationOf(state, at);
 }
 
-function placeOf(state: SiteMapState, [layer, column]: readonly [number, number]): Place {
-  return placeAt(state.site, layer, column + (state.shown ? firstOf(state.shown, state.site) : 0));
+function activationOf(state: SiteMapState, [layer, column]: readonly [number, number]): Activation {
+  return activationAt(state.site, layer, column + (state.shown ? firstOf(state.shown, state.site) : 0));
 }
 
 function write(state: SiteMapState, patching: Patching, cell: number, row: number): void {
@@ -215,13 +215,13 @@ function draw(state: SiteMapState, patching: Patching, width: number, row: numbe
   paint(state, patching);
 }
 
-function mark(state: SiteMapState, patching: Patching, places: readonly Place[], column: number): void {
+function mark(state: SiteMapState, patching: Patching, activations: readonly Activation[], column: number): void {
   const { site } = state;
   const { cell, row } = state.size;
   const first = firstOf(patching, site);
-  const at = (place: Place): number => indexOf(place) - first;
-  const here = places.filter((place) => place[0] === site && at(place) >= 0);
-  state.chosen.draw(here.map((place): Box => [at(place) * cell - 0.5, place[1] * row - 0.5, cell, row]));
+  const at = (activation: Activation): number => indexOf(activation) - first;
+  const here = activations.filter((activation) => activation[0] === site && at(activation) >= 0);
+  state.chosen.draw(here.map((activation): Box => [at(activation) * cell - 0.5, activation[1] * row - 0.5, cell, row]));
   const inside = site !== "head" && column >= first;
   setAttributes(state.band, {
     x: inside ? (column - first) * cell : 0,

@@ -102,7 +102,7 @@ export function createLists(signal: AbortSignal, hovered: (at: At | null) => voi
   };
   const pointOf = (event: Event): At | null => {
     const row = (event.target as Element).closest<HTMLElement>("[data-row]");
-    const side = SIDES.find((one) => row && rows[one].contains(row));
+    const side = SIDES.find((side) => row && rows[side].contains(row));
     return row && side ? { side, row: Number(row.dataset.row) } : null;
   };
   for (const side of SIDES) {

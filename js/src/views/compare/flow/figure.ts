@@ -144,7 +144,7 @@ function clear(side: HTMLElement): void {
   const near = (a: HTMLElement, b: HTMLElement): boolean =>
     Math.abs(Number.parseFloat(a.style.top) - Number.parseFloat(b.style.top)) < LABEL;
   for (const label of all) {
-    const isBeneath = !label.matches(".aw-lab-over") && over.some((one) => near(one, label));
+    const isBeneath = !label.matches(".aw-lab-over") && over.some((lifted) => near(lifted, label));
     setStyles(label, { visibility: isBeneath ? "hidden" : "visible" });
   }
 }

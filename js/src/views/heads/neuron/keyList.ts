@@ -17,7 +17,7 @@ const TALLEST = 9.5 * LINE;
 const VALUES = 64;
 /** Longer names are cut to this width. */
 const MEASURED = 256;
-/** Scores share one scale, so that cap, bias and mask are visible; the dot product and the weights have their own. */
+/** Scores share one scale, so that cap, bias and mask are visible; the dot product and the weights have scales for themselves. */
 const SCORES: Step[] = ["scaled", "capped", "biased", "masked"];
 
 export interface KeyList {
@@ -34,7 +34,7 @@ export interface KeyList {
   keyAt(event: MouseEvent): number;
   /** All keys as a picture of rows, and the key in one of them. */
   picture: Picture;
-  keyIn(place: number): number;
+  keyIn(rank: number): number;
   /** Outline keys that are chosen together, and draw the span; in another order than the text's, each on its own. */
   choose(keys: readonly number[], span: readonly [number, number] | null): void;
 }
@@ -48,7 +48,7 @@ export interface KeyState {
   order: ArrayLike<number>;
   key: number;
   width: number;
-  /** Height in px; 0: what the keys need. */
+  /** Height in px; 0: as high as the keys need. */
   tall: number;
   ink: Ink;
 }
@@ -91,7 +91,7 @@ function largestOf({ q, k, dim }: Row, step: Step): number {
   return most;
 }
 
-/** What it consists of, and what it shows. */
+/** The elements of the list, and the state that they show. */
 interface KeyListState {
   readonly ctx: Pick<ViewContext, "theme">;
   readonly canvas: HTMLCanvasElement;
@@ -99,7 +99,7 @@ interface KeyListState {
   readonly list: HTMLDivElement;
   readonly chosen: Chosen;
   readonly pool: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[];
-  /** What is shown, and the bars of the step before, from which they grow. */
+  /** The shown row and step, and the bars of the step before, from which they grow. */
   now: KeyState | null;
   before: Bars | null;
   shown: Bars | null;
@@ -165,12 +165,12 @@ export function createKeyList(ctx: Pick<ViewContext, "theme">, signal: AbortSign
     },
     reveal: (key) => reveal(view, key),
     picture: { element: space, size: () => view.now && [view.now.row.count, 1] },
-    keyIn: (place) => keyIn(view, place),
+    keyIn: (rank) => keyIn(view, rank),
     choose: (keys, span) => choose(view, keys, span),
     keyAt(event) {
       if (!view.now) return -1;
-      const place = Math.floor((event.clientY - list.getBoundingClientRect().top + list.scrollTop) / LINE);
-      return place >= 0 && place < view.now.row.count ? (view.now.order[place] as number) : -1;
+      const rank = Math.floor((event.clientY - list.getBoundingClientRect().top + list.scrollTop) / LINE);
+      return rank >= 0 && rank < view.now.row.count ? (view.now.order[rank] as number) : -1;
     },
   };
 }
@@ -199,9 +199,9 @@ function strip(
   if (!pen || last <= first) return null;
   [strips.width, strips.height] = [row.dim, last - first];
   const image = new ImageData(row.dim, last - first);
-  for (let place = first; place < last; place += 1) {
-    for (const [i, value] of vectorOf(row, step, order[place] as number).entries()) {
-      const [at, shade] = [4 * ((place - first) * row.dim + i), placeOf(value / view.top)];
+  for (let rank = first; rank < last; rank += 1) {
+    for (const [i, value] of vectorOf(row, step, order[rank] as number).entries()) {
+      const [at, shade] = [4 * ((rank - first) * row.dim + i), placeOf(value / view.top)];
       for (let c = 0; c < 3; c += 1) image.data[at + c] = ink.table[shade + c] as number;
       image.data[at + 3] = 255;
     }
@@ -225,11 +225,11 @@ function draw(view: KeyListState, grown: number): void {
   const image = isStrip ? strip(view, now, first, last) : null;
   if (pen) pen.imageSmoothingEnabled = false;
   view.begins = first;
-  for (let place = first; place < last; place += 1) {
-    const at = order[place] as number;
-    const { line, name, value } = rowFor(view, place - first);
+  for (let rank = first; rank < last; rank += 1) {
+    const at = order[rank] as number;
+    const { line, name, value } = rowFor(view, rank - first);
     line.hidden = false;
-    line.style.top = `${place * LINE}px`;
+    line.style.top = `${rank * LINE}px`;
     name.style.width = `${left}px`;
     const label = shortLabel(labels[at] ?? "");
     if (setText(name, label)) name.title = label;
@@ -246,9 +246,9 @@ function draw(view: KeyListState, grown: number): void {
           : aligned(number, most),
     );
     if (!pen) continue;
-    const y = place * LINE - list.scrollTop;
+    const y = rank * LINE - list.scrollTop;
     const x = left + 8;
-    if (image) pen.drawImage(image, 0, place - first, row.dim, 1, x, y + 3, room, LINE - 6);
+    if (image) pen.drawImage(image, 0, rank - first, row.dim, 1, x, y + 3, room, LINE - 6);
     else bar(view, pen, at, x, y, room, grown, ink);
   }
   for (let i = last - first; i < pool.length; i += 1) (pool[i] as (typeof pool)[number]).line.hidden = true;
@@ -288,8 +288,8 @@ function bar(
   pen.stroke();
 }
 
-function keyIn(view: KeyListState, place: number): number {
-  return view.now?.order[place] ?? -1;
+function keyIn(view: KeyListState, rank: number): number {
+  return view.now?.order[rank] ?? -1;
 }
 
 function show(view: KeyListState, state: KeyState): void {
@@ -317,22 +317,22 @@ function show(view: KeyListState, state: KeyState): void {
 function reveal(view: KeyListState, key: number): void {
   const { list, now, tall } = view;
   if (!now) return;
-  let place = 0;
-  while (place < now.row.count && now.order[place] !== key) place += 1;
-  const top = place * LINE;
+  let rank = 0;
+  while (rank < now.row.count && now.order[rank] !== key) rank += 1;
+  const top = rank * LINE;
   if (top < list.scrollTop) list.scrollTop = top;
   else if (top + LINE > list.scrollTop + tall) list.scrollTop = top + LINE - tall;
 }
 
 function choose(view: KeyListState, keys: readonly number[], span: readonly [number, number] | null): void {
   const wide = view.list.clientWidth;
-  const places = new Map(Array.from(view.now?.order ?? [], (key, place) => [key, place]));
+  const ranks = new Map(Array.from(view.now?.order ?? [], (key, rank) => [key, rank]));
   const box = (key: number): Box[] => {
-    const place = places.get(key);
-    return place === undefined ? [] : [[1, place * LINE + 1, wide - 6, LINE - 2]];
+    const rank = ranks.get(key);
+    return rank === undefined ? [] : [[1, rank * LINE + 1, wide - 6, LINE - 2]];
   };
   const [start, stop] = span ?? [0, 0];
-  const covered = Array.from({ length: stop - start }, (_, i) => places.get(start + i) ?? -1).filter((at) => at >= 0);
-  const bars = covered.map((place): Bar => [place * LINE, (place + 1) * LINE]);
+  const covered = Array.from({ length: stop - start }, (_, i) => ranks.get(start + i) ?? -1).filter((at) => at >= 0);
+  const bars = covered.map((rank): Bar => [rank * LINE, (rank + 1) * LINE]);
   view.chosen.draw(keys.flatMap(box), bars);
 }
