@@ -272,7 +272,8 @@ function step(state: TwoTextsState, by: number, differing: boolean): void {
 function follow(state: TwoTextsState): void {
   const { ctx, texts } = state;
   const cell = ctx.cell("pinned");
-  const same = (cell: Cell | null | undefined): string => JSON.stringify(cell ? [cell.query, cell.key, cell.unit] : null);
+  const same = (cell: Cell | null | undefined): string =>
+    JSON.stringify(cell ? [cell.query, cell.key, cell.unit] : null);
   if (!texts || (state.pinnedFrom !== undefined && same(cell) === same(state.pinnedFrom))) return;
   state.pinnedFrom = cell;
   state.spot = cell
