@@ -22,7 +22,7 @@ from attnwidgets.tracing.algebra.query_key import projections
 from attnwidgets.tracing.algebra.steps import Norm, apply_steps
 from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.recording.borrow import unwrap
-from attnwidgets.tracing.recording.recorder import Call
+from attnwidgets.tracing.recording.calls import Call
 from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.tracing.unsupported import UnsupportedModelError

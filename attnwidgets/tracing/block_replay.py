@@ -37,8 +37,8 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from attnwidgets.tracing.recording.calls import Call, FollowedCall
     from attnwidgets.tracing.recording.module_calls import Invocation, Watch
-    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
     from attnwidgets.tracing.trace import Trace
 
     # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> their replacements

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.anatomy.blocks import Block
     from attnwidgets.tracing.mixers.mix import MixedBlock
-    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
+    from attnwidgets.tracing.recording.calls import Call, FollowedCall
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace

@@ -7,7 +7,7 @@ import pytest
 
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.tracing.from_attentions import from_attentions
-from attnwidgets.tracing.recording import recorder
+from attnwidgets.tracing.recording import proof
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.ways import traced
 from tests.tracing import tiny
@@ -100,7 +100,7 @@ def test_a_model_that_hides_its_attention_is_refused_with_the_reason(method, fam
 
 @named(ON_THE_MODEL)
 def test_nan_inside_a_model_names_the_layer_that_makes_it(method, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "_proved", set())  # as if it were the first model of its kind
+    monkeypatch.setattr(proof, "_proved", set())  # as if it were the first model of its kind
     model = tiny.build(tiny.TEXT["GPT-2"])
     model.transformer.h[1].mlp.c_proj.weight.data[0] = float("nan")
     result = trace(model, None, [5, 17, 31])

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.tracing.recording import recorder
+from attnwidgets.tracing.recording import proof
 from attnwidgets.tracing.recording.borrow import borrowed, configs_of, implementation, quietly
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.recording.run import trace
@@ -273,14 +273,14 @@ def test_a_model_that_generates_with_options_of_its_own_says_nothing_of_them(hea
 
 
 def test_what_bad_weights_return_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "_proved", set())
+    monkeypatch.setattr(proof, "_proved", set())
     bad = tiny.build(tiny.TEXT["BERT"])
     with torch.no_grad():
         bad.bert.embeddings.LayerNorm.weight.fill_(float("nan"))
     trace(bad, None, IDS)
     compared: list[int] = []
-    plain = recorder._difference
-    monkeypatch.setattr(recorder, "_difference", lambda *args: (compared.append(1), plain(*args))[1])
+    plain = proof._difference
+    monkeypatch.setattr(proof, "_difference", lambda *args: (compared.append(1), plain(*args))[1])
     good = tiny.build(tiny.TEXT["BERT"])
     trace(good, None, IDS)
     assert len(compared) == 1

@@ -19,7 +19,8 @@ from attnwidgets.explanations.attribution.signed_attention import attention_grad
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.layers import FollowedLayer, RecordedLayer
 from attnwidgets.tracing.recording.borrow import borrowed
-from attnwidgets.tracing.recording.recorder import FollowedCall, recording
+from attnwidgets.tracing.recording.calls import FollowedCall
+from attnwidgets.tracing.recording.recorder import recording
 from tests.tracing import tiny
 from tests.tracing.test_families import IDS, assert_same, eager
 

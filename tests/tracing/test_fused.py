@@ -13,7 +13,7 @@ import attnwidgets as aw
 from attnwidgets.explanations.mixing.attention import attention_row
 from attnwidgets.tracing import pass_memory, row_sums
 from attnwidgets.tracing.causal_mask import CausalMask
-from attnwidgets.tracing.recording import attention_function, recorder
+from attnwidgets.tracing.recording import attention_function, proof
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 from tests.tracing.test_rows import Largest, long_ids, long_model
@@ -106,9 +106,9 @@ def test_what_is_read_of_it_is_read_without_a_whole_mask() -> None:
 
 def test_a_pass_without_its_mask_is_proved_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
-    plain = recorder._difference
-    monkeypatch.setattr(recorder, "_difference", lambda *args: (compared.append(1), plain(*args))[1])
-    monkeypatch.setattr(recorder, "_proved", set())
+    plain = proof._difference
+    monkeypatch.setattr(proof, "_difference", lambda *args: (compared.append(1), plain(*args))[1])
+    monkeypatch.setattr(proof, "_proved", set())
     model = tiny.build(tiny.TEXT["Llama"])
     for run in (lambda: trace(model, None, IDS), lambda: fused(model, IDS)):
         before = len(compared)

@@ -10,7 +10,7 @@ import torch
 from attnwidgets.tracing import free_memory as room
 from attnwidgets.tracing.free_memory import free_bytes, spoken_bytes
 from attnwidgets.tracing.pass_memory import recording_bytes
-from attnwidgets.tracing.recording import attention_function, recorder, returned
+from attnwidgets.tracing.recording import attention_function, proof, returned
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 from tests.tracing.test_rows import long_ids, long_model
@@ -84,14 +84,14 @@ def test_attention_that_is_returned_by_the_model_is_refused_for_its_own_size(
 
 def test_an_eager_model_is_proven_without_all_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.build(long_model, implementation="eager")
-    monkeypatch.setattr(recorder, "_proved", set())
-    monkeypatch.setattr(recorder, "LONG_BYTES", 0)
+    monkeypatch.setattr(proof, "_proved", set())
+    monkeypatch.setattr(proof, "LONG_BYTES", 0)
     monkeypatch.setattr(attention_function, "LONG_BYTES", 0)
     judges: list[str | None] = []
-    plain = recorder.implementation
-    monkeypatch.setattr(recorder, "implementation", lambda m, name: (judges.append(name), plain(m, name))[1])
+    plain = proof.implementation
+    monkeypatch.setattr(proof, "implementation", lambda m, name: (judges.append(name), plain(m, name))[1])
     result = trace(model, None, long_ids())
-    assert judges == ["attnwidgets", "sdpa"]
+    assert judges == ["sdpa"]
     assert model.config._attn_implementation == "eager"
     assert not result.warning
 

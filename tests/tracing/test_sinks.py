@@ -282,7 +282,7 @@ def test_half_precision_rounds_as_the_model_does() -> None:
 
 def test_rows_without_the_share_of_the_sink_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a recording is refused, the rows that Granite SWA returns do not replace it; those of gpt-oss do."""
-    monkeypatch.setattr(recorder, "_proof", lambda *_: ("it differs", ""))
+    monkeypatch.setattr(recorder, "compared", lambda *_: ("it differs", ""))
     with pytest.raises(UnsupportedModelError, match="leave out the share of its sink"):
         aw.trace(granite(), None, input_ids=IDS)
     trace = aw.trace(gpt_oss(), None, input_ids=IDS)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from attnwidgets.tracing.algebra.known_layouts import Layout
-    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
+    from attnwidgets.tracing.recording.calls import Call, FollowedCall
 
 WITHOUT = "Methods that need no description still work: attention, rollout, attention_flow, value_zeroing."
 

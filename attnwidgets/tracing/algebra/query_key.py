@@ -16,7 +16,7 @@ from torch import nn
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.steps import Norm, read_affine, read_norm
-from attnwidgets.tracing.recording.recorder import Call
+from attnwidgets.tracing.recording.calls import Call
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

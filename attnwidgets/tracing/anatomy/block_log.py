@@ -21,7 +21,7 @@ from attnwidgets.tracing.anatomy.blocks import ATTENTION, DIFFERENTIAL, UNKNOWN,
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
+    from attnwidgets.tracing.recording.calls import Call, FollowedCall
 
 LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 """Modules whose elements may be blocks."""

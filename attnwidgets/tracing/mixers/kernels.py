@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets.tracing.layers import FollowedLayer, RecordedLayer
-    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
+    from attnwidgets.tracing.recording.calls import Call, FollowedCall
 
 _NORM_EPS = 1e-6  # of the l2 norm of queries and keys in transformers' delta rules
 

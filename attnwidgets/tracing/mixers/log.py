@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.anatomy.blocks import Block
-    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
+    from attnwidgets.tracing.recording.calls import Call, FollowedCall
 
 
 _NOT_ADDED = 1e-6  # a factor so small is rounding

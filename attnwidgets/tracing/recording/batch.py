@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from attnwidgets.tracing.recording.calls import Call, FollowedCall
     from attnwidgets.tracing.recording.inputs import Sample
-    from attnwidgets.tracing.recording.recorder import Call, FollowedCall, Pass
+    from attnwidgets.tracing.recording.recorder import Pass
 
 
 def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from attnwidgets.tracing.recording.recorder import Call, FollowedCall
+    from attnwidgets.tracing.recording.calls import Call, FollowedCall
     from attnwidgets.tracing.trace import Trace
 
 HIDDEN_DIMS = 3

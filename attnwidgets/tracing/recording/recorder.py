@@ -1,7 +1,7 @@
 """Record every attention call of a forward pass, and check that recording changed nothing.
 
 `record` runs a twin once inside `recording`, in which every attention call is passed to a `Recording`, the
-observer of the attention function. A plain pass then has to give the same output (`_proof`), once per
+observer of the attention function. A plain pass then has to give the same output (`compared`), once per
 architecture. Where attention cannot be recorded, the weights that the model returns are taken (`_returned`).
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import re
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -18,41 +17,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets._progress import report
-from attnwidgets._selecting import listed
-from attnwidgets.tracing.anatomy.attention_modules import by_stack, projects
 from attnwidgets.tracing.anatomy.block_log import BlockLog, attends, subtracts
 from attnwidgets.tracing.anatomy.blocks import with_measured
-from attnwidgets.tracing.causal_mask import supports_sdpa, whole
-from attnwidgets.tracing.free_memory import less_of, require_room
-from attnwidgets.tracing.layers import FollowedLayer, RecordedLayer
+from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.mixers.log import MixerLog
-from attnwidgets.tracing.model_state import architecture
 from attnwidgets.tracing.recording.attention_function import (
     FUSED_BYTES,
-    LONG_BYTES,
     NAME,
-    QUERIES,
-    allowed,
     attention,
-    attention_weights,
-    changer_of,
     mask_of,
     observer,
-    part_of,
-    read_at_all,
 )
 from attnwidgets.tracing.recording.borrow import implementation
+from attnwidgets.tracing.recording.calls import Call, FollowedCall, is_even, stacks_of
 from attnwidgets.tracing.recording.following import following, is_on_interface, is_outside, lost
 from attnwidgets.tracing.recording.module_calls import ROOM, WatchedPass, watching
+from attnwidgets.tracing.recording.proof import compared, is_changed
 from attnwidgets.tracing.recording.returned import (
     ELSEWHERE,
-    apart,
-    attention_of,
     functions_of,
-    is_half,
-    is_transformers_own,
-    kept_positions,
-    main_output,
     require_repeatable,
     require_room_for_maps,
     returned_weights,
@@ -76,124 +59,6 @@ if TYPE_CHECKING:
     Reader = Callable[[int, Tensor], None]
     # (module, outputs of its heads [batch, head, query, dim])
     Listener = Callable[[nn.Module, Tensor], None]
-
-_EAGER_MAPS = 4  # maps that eager attention holds of a layer: scores, with mask, in and after the softmax
-_ROUNDING = 5e-2  # relative change of an output by half precision, summed in another order over many layers
-_proved: set[tuple[object, ...]] = set()
-
-
-@dataclass(frozen=True)
-class Call:
-    """The inputs of an attention call, from which its weights follow.
-
-    Args:
-        name: The module's name in the model.
-        query: [batch, head, query, dim] after any rotary embedding.
-        key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap, position_bias and sink of the call; a long text's mask as a
-            `CausalMask`.
-        weights: [batch, head, query, key], only if an edit makes them differ from
-            those that follow from query and key.
-    """
-
-    name: str
-    query: Tensor
-    key: Tensor
-    settings: Mapping[str, Any]
-    weights: Tensor | None = None
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """Batch, heads, queries, keys."""
-        batch, heads, queries, _ = self.query.shape
-        return batch, heads, queries, self.key.shape[2]
-
-    @property
-    def kv_heads(self) -> int:
-        """Number of key/value heads."""
-        return self.key.shape[1]
-
-    @property
-    def head_dim(self) -> int:
-        """Width of a head's queries."""
-        return self.query.shape[-1]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The model's precision."""
-        return self.query.dtype
-
-    def layer(self, sample: int, queries: int, keys: int) -> RecordedLayer:
-        """Return the layer of a sample in the batch, without its padding."""
-        return RecordedLayer(self, sample, queries, keys)
-
-    def fingerprint(self) -> Tensor:
-        """Return the queries of the first sample [head, query, dim], by which passes are told apart."""
-        return self.query[0]
-
-    def readable(self) -> Tensor:
-        """Return True for every key that a query may read [batch or 1, head or 1, query, key]."""
-        return allowed(self.settings.get("mask"), self.shape, self.query.device)
-
-    def rows(self, dtype: torch.dtype, rows: list[int] | slice = slice(None)) -> Tensor:
-        """Return weights of the first sample, of some queries [head, row, key], computed in a precision."""
-        query, key = self.query.to(dtype), self.key.to(dtype)
-        settings = self.settings
-        if rows != slice(None):
-            settings = {name: part_of(whole(added), rows, QUERIES) for name, added in settings.items()}
-        return attention_weights(query[:, :, rows], key, **settings)[0]
-
-
-@dataclass(frozen=True)
-class FollowedCall:
-    """The weights and values of an attention that its module computed itself, without its scores.
-
-    Args:
-        name: The module's name in the model.
-        weights: [batch, head, query, key], as they were multiplied with the values.
-        values: [batch, kv head, key, dim].
-    """
-
-    name: str
-    weights: Tensor
-    values: Tensor
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """Batch, heads, queries, keys."""
-        batch, heads, queries, keys = self.weights.shape
-        return batch, heads, queries, keys
-
-    @property
-    def kv_heads(self) -> int:
-        """Number of key/value heads."""
-        return self.values.shape[1]
-
-    @property
-    def head_dim(self) -> int:
-        """Width of a head's values."""
-        return self.values.shape[-1]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The model's precision."""
-        return self.values.dtype
-
-    def layer(self, sample: int, queries: int, keys: int) -> FollowedLayer:
-        """Return the layer of a sample in the batch, without its padding."""
-        return FollowedLayer(self, sample, queries, keys)
-
-    def fingerprint(self) -> Tensor:
-        """Return the weights of the first sample [head, query, key], by which passes are told apart."""
-        return self.weights[0]
-
-    def readable(self) -> Tensor:
-        """Return True for every key that a query may read [batch, 1, query, key]."""
-        return read_at_all(self.weights)
-
-    def rows(self, dtype: torch.dtype, rows: list[int] | slice = slice(None)) -> Tensor:
-        """Return the weights of the first sample, of some queries [head, row, key], in a precision."""
-        return self.weights[0][:, rows].to(dtype)
 
 
 @dataclass
@@ -479,12 +344,12 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
     if not session.calls:
         _require_attention(model, outputs, log, mixers)
         return _returned_or_none(model, inputs, options, outputs, log, _unseen(model, session))
-    refusal, note = _proof(model, inputs, options, outputs, session)
+    refusal, note = compared(model, inputs, options, outputs, session)
     if refusal:
         return _returned(model, inputs, options, refusal, session.calls)
-    stacks = _stacks_of(model, session.calls)
+    stacks = stacks_of(model, session.calls)
     gaps = _of_lost(model, session)
-    if not is_on_interface(model) and (gaps or not _is_even(session.calls, stacks)):
+    if not is_on_interface(model) and (gaps or not is_even(session.calls, stacks)):
         # Weights that the model returns may cover attention that could not be followed.
         with suppress(UnsupportedModelError):
             return _returned(model, inputs, options, _unseen(model, session))
@@ -500,7 +365,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
         mixers.blocks,
         # Blocks that ran without their causal mask, or were changed, cannot be called again by themselves.
         WatchedPass(model, tuple(session.calls), watch)
-        if watch and watch.is_whole and not (session.hides_later or _changed(model))
+        if watch and watch.is_whole and not (session.hides_later or is_changed(model))
         else None,
     )
 
@@ -508,7 +373,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
 def _require_attention(model: nn.Module, outputs: Any, log: BlockLog, mixers: MixerLog) -> None:
     """Raise a NoAttentionError after a pass in which a model mixed tokens without attention."""
     blocks = log.without_attention()
-    if blocks and not _changed(model):
+    if blocks and not is_changed(model):
         kinds = dict.fromkeys(mixer.kind for block in blocks for mixer in block.mixers)
         message = f"{type(model).__name__} mixes tokens by {' and '.join(kinds)}"
         raise NoAttentionError(message, outputs, with_measured(blocks, mixers.measured), mixers.blocks)
@@ -527,7 +392,7 @@ def _returned_or_none(
         return _returned(model, inputs, options, reason)
     except UnsupportedModelError as error:
         blocks = log.mixing()
-        if not blocks or _changed(model):
+        if not blocks or is_changed(model):
             raise
         require_repeatable(model, inputs, options)
         if _adds_nothing(model, inputs, options):
@@ -554,19 +419,6 @@ def _adds_nothing(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[
     return bool(sizes) and not any(sizes)
 
 
-def _is_even(calls: Sequence[Call | FollowedCall], stacks: Mapping[str, Sequence[int]]) -> bool:
-    """Return whether followed calls of a stack are over the same tokens, and not over blocks of them."""
-    followed = ([calls[i] for i in of if isinstance(calls[i], FollowedCall)] for of in stacks.values())
-    return all(len({call.shape[2:] for call in of_stack}) <= 1 for of_stack in followed)
-
-
-def _stacks_of(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> dict[str, list[int]]:
-    """Return the indices of the calls that are layers, by stack."""
-    layers = [index for index in _over_tokens(model, calls) if not _repeats(calls, index)]
-    by_name = by_stack(model, [calls[index].name for index in layers])
-    return {stack: [layers[number] for number in numbers] for stack, numbers in by_name.items()}
-
-
 def _require_taken(model: nn.Module, arguments: Collection[str], error: TypeError) -> None:
     """Raise an UnsupportedModelError if an error says that a forward does not take an argument."""
     refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
@@ -586,37 +438,6 @@ def _inside(model: nn.Module) -> str:
     return (
         f"The transformers model in it can be traced: aw.trace(model.{paths[0]}, ...); so can all of it, if "
         "its forward() takes return_dict and returns an output object with logits. "
-    )
-
-
-def _over_tokens(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> list[int]:
-    """Return the indices of the calls that read tokens.
-
-    A model may also attend from a token to its states after earlier blocks (Inkling 2): such calls mix no
-    tokens, and have the tokens on the axis of heads.
-    """
-    modules = dict(model.named_modules())
-    alone = {call.name for call in calls if call.name in modules and not projects(modules[call.name])}
-    lengths = {call.shape[2] for call in calls if call.name not in alone}
-    return [
-        index for index, call in enumerate(calls) if call.name not in alone or call.shape[1] not in lengths
-    ]
-
-
-def _repeats(calls: Sequence[Call | FollowedCall], index: int) -> bool:
-    """Return whether a call reads with the scores of the call before it: the same map, other values."""
-    if not index:
-        return False
-    before, call = calls[index - 1], calls[index]
-    pairs: tuple[tuple[Tensor, Tensor], ...]
-    if isinstance(before, Call) and isinstance(call, Call):
-        pairs = ((before.query, call.query), (before.key, call.key))
-    elif isinstance(before, FollowedCall) and isinstance(call, FollowedCall):
-        pairs = ((before.weights, call.weights),)
-    else:
-        return False
-    return before.name == call.name and all(
-        first.shape == second.shape and first.data_ptr() == second.data_ptr() for first, second in pairs
     )
 
 
@@ -658,109 +479,12 @@ def _layer_named(name: str) -> str:
     return f"layer {number[1]}" if number else name
 
 
-def _proof(
-    model: nn.Module,
-    inputs: Mapping[str, Any],
-    options: Mapping[str, Any],
-    outputs: Any,
-    session: Recording,
-) -> tuple[str, str]:
-    """Compare a recorded pass with a plain pass, unless a similar pass was compared before.
-
-    Returns:
-        Why the recorded pass is not the model's, and a note for readers if it is; "" for neither.
-    """
-    length = max(call.shape[-1] for call in session.calls)
-    largest = max(math.prod(call.shape) * call.dtype.itemsize for call in session.calls)
-    # A pass that leaves out its mask, or fuses attention, is a different computation.
-    ways = (session.hides_later, largest > LONG_BYTES and session.fuses_weights(largest))
-    parts = attention_of(model)
-    proof = None if parts is None else (*architecture(model), parts, length.bit_length(), *ways)
-    # With an intervention in force, the output of a plain pass differs on purpose.
-    if (proof and proof in _proved) or _changed(model):
-        return "", ""
-    difference, is_eager = _difference(model, inputs, options, outputs, largest)
-    if difference and is_eager:
-        return "", (
-            f"recorded under eager attention, whose output differs by {difference:.2g} from that of "
-            f"{type(model).__name__} as it is set ({listed(functions_of(model))}); after "
-            "model.set_attn_implementation('eager') they are the same"
-        )
-    if difference:
-        require_repeatable(model, inputs, options)
-        return f"recording would change its output by {difference:.2g}", ""
-    # NaN on both sides proves nothing.
-    recorded = main_output(outputs)
-    if proof and recorded is not None and not bool(recorded.isnan().any()):
-        _proved.add(proof)
-    return "", ""
-
-
 def _progress_of(model: nn.Module) -> Reader:
     """Return a reader that reports the layers of a pass to a view, which may cancel it."""
     config: Any = getattr(model, "config", None)
     text = getattr(config, "text_config", None) or config
     total = None if getattr(config, "is_encoder_decoder", False) else getattr(text, "num_hidden_layers", None)
     return lambda number, _: report(number, total, "tracing, by layers")
-
-
-def _changed(model: nn.Module) -> bool:
-    """Return whether an intervention is in force on a model."""
-    return any(changer_of(module) is not None for module in model.modules())
-
-
-def _difference(
-    model: nn.Module,
-    inputs: Mapping[str, Any],
-    options: Mapping[str, Any],
-    outputs: Any,
-    largest: int,
-) -> tuple[float, bool]:
-    """Return the relative difference of the recorded output from that of a plain pass, 0 if they agree.
-
-    The implementation that the user chose is compared first. If it is part of transformers, and the recorded
-    output is that of eager attention, rounding in half precision or on an accelerator explains a difference
-    of as much as `_ROUNDING`; a larger difference is returned together with True. For a long text, whose
-    weights eager attention computes at once (`largest` bytes per layer), sdpa comes first, and eager only if
-    memory allows.
-    """
-    ours = main_output(outputs)
-    if ours is None:
-        return 0.0, False
-    keep = kept_positions(inputs, ours)
-    worst = unexplained = 0.0
-    for name in _references(model, largest):
-        if name is None:
-            plain = main_output(model(**inputs, **options))
-        else:
-            if name == "eager":
-                require_room(
-                    f"eager attention, with which {type(model).__name__} must be compared,",
-                    _EAGER_MAPS * largest,
-                    ours.device,
-                    f"Take {less_of(inputs)}",
-                )
-            with implementation(model, name):
-                plain = main_output(model(**inputs, **options))
-        if plain is None or plain.shape != ours.shape:
-            return float("inf"), False
-        worst = apart(ours[keep], plain[keep])
-        if worst <= tolerance(ours):
-            return unexplained, True
-        if name is None and not is_transformers_own(model):
-            break
-        rounds = is_half(ours) or ours.device.type != "cpu"
-        if name is None and not (rounds and worst <= _ROUNDING):
-            unexplained = worst
-    return worst, False
-
-
-def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
-    """Return the implementations that a recorded pass is compared with, in order; None for the user's."""
-    chosen = getattr(getattr(model, "config", None), "_attn_implementation", None)
-    if chosen == "eager" and largest > LONG_BYTES and supports_sdpa(model):
-        return ("sdpa", "eager")
-    return (None, "eager")
 
 
 def _returned(
@@ -775,7 +499,7 @@ def _returned(
     `calls` are those of the refused recording. If they have sinks, returned rows that sum to 1 leave out the
     share of the sinks and are refused.
     """
-    if _changed(model):
+    if is_changed(model):
         raise UnsupportedModelError(
             f"Interventions do not reach the attention of {type(model).__name__}: {reason}."
         )
