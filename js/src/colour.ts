@@ -61,8 +61,8 @@ type Palettes = Record<string, readonly [light: MapName, dark: MapName]>;
 
 /** The map of a palette, for all that draws values: signed ones diverge from a middle that looks like the page. */
 export function heatMap(isSigned: boolean, theme: Theme, palette = ""): MapName {
-  const known = PALETTES[isSigned ? 1 : 0];
-  const [light, dark] = (known[palette] ?? Object.values(known)[0]) as Palettes[string];
+  const palettes = PALETTES[isSigned ? 1 : 0];
+  const [light, dark] = (palettes[palette] ?? Object.values(palettes)[0]) as Palettes[string];
   return theme === "dark" ? dark : light;
 }
 

@@ -29,8 +29,8 @@ const whole = new WeakMap<object, unknown>();
 /** A value of the state with null for every None: kernels in the browser leave None out, at any depth. */
 export function withNulls(name: string, value: unknown): unknown {
   if (name !== "header" || typeof value !== "object" || value === null) return value ?? null;
-  const known = whole.get(value);
-  if (known) return known;
+  const cached = whole.get(value);
+  if (cached) return cached;
   const lacking = Object.entries(NULLABLE).some(([group, names]) =>
     Object.values((value as Record<string, Parts>)[group] ?? {}).some((part) => names.some((n) => !(n in part))),
   );
@@ -65,11 +65,11 @@ export function asDeclared<State extends Record<string, unknown>>(model: AnyMode
   const listeners = new WeakMap<Heard, Heard>();
   const listenerOf = (name: unknown, callback: Heard): Heard => {
     if (name !== "msg:custom") return callback;
-    const known =
+    const wrapped =
       listeners.get(callback) ?? ((message, buffers) => callback(message, [...(buffers ?? [])].map(viewOrEmpty)));
-    listeners.set(callback, known);
-    heard.add(known);
-    return known;
+    listeners.set(callback, wrapped);
+    heard.add(wrapped);
+    return wrapped;
   };
   const declared = {
     answer: null as Declared<State>["answer"],

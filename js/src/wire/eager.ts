@@ -55,8 +55,8 @@ export function createEager(model: StoreModel): Eager {
       return placed ? decodeTile(placed, cut(placed)) : null;
     },
     thumbs(key) {
-      const known = sheets.get(key);
-      if (known !== undefined) return known;
+      const cached = sheets.get(key);
+      if (cached !== undefined) return cached;
       const placed = header?.thumbs.find((t) => keyOf({ source: t.source, special: t.special }) === key);
       const whole = header?.thumbs.find((t) => t.special && keyOf({ source: t.source }) === key);
       const from = placed ?? whole;

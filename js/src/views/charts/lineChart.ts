@@ -57,9 +57,9 @@ export function chartOf(width: number, room: number, count: number, low: number,
 
 /** The ends of an axis that contains 0 and all of these values (NaN aside): rounded, and never equal. */
 export function rangeOf(values: readonly number[]): [low: number, high: number] {
-  const known = values.filter(Number.isFinite);
-  const least = Math.min(0, ...known);
-  return [least < 0 ? -roundUp(-least) : 0, roundUp(Math.max(0, ...known)) || 1];
+  const finite = values.filter(Number.isFinite);
+  const least = Math.min(0, ...finite);
+  return [least < 0 ? -roundUp(-least) : 0, roundUp(Math.max(0, ...finite)) || 1];
 }
 
 /** A vertical line across the picture at a position of the horizontal axis. */

@@ -18,7 +18,7 @@ const [THREE, TWO] = [960, 560];
 const TALL = 176;
 const WORST = 3;
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface ClaimState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

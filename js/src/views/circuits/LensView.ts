@@ -55,7 +55,7 @@ const [HEADS, CAPTION] = [26, 24];
 /** px from which the panel has a column of its own, and from which there are two columns. */
 const [THREE, TWO] = [960, 560];
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface LensState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -41,7 +41,7 @@ const [ROOM, NARROW] = [116, 64];
 const PALEST = 0.3;
 const DISTANCES = [1, 2, 4];
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface SentenceState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -29,7 +29,7 @@ const WIDE = 940;
 
 const PANES = { rows: "rows", agreement: "agreement" };
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface CompareState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

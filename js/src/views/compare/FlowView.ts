@@ -33,7 +33,7 @@ const BUDGET = 1000;
 /** Bytes of followed tokens that are kept. */
 const KEPT = 2 ** 22;
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface FlowState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

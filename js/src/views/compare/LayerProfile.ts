@@ -20,7 +20,7 @@ import { createProfileStrips, type ProfileStrips } from "./profile/strips.ts";
 import { wordsAt } from "./profile/words.ts";
 import { createRows, type ExplanationRows } from "./rows.ts";
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface LayerProfileState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

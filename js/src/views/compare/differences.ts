@@ -11,13 +11,13 @@ const DIFFERENCES = new WeakMap<Float32Array, WeakMap<Float32Array, Float32Array
 
 /** The difference of two strips, each as shares of its own sum; computed once, for bars and words. */
 export function difference(first: Float32Array, second: Float32Array): Float32Array {
-  const known = DIFFERENCES.get(first) ?? new WeakMap<Float32Array, Float32Array>();
-  DIFFERENCES.set(first, known);
-  let made = known.get(second);
+  const cached = DIFFERENCES.get(first) ?? new WeakMap<Float32Array, Float32Array>();
+  DIFFERENCES.set(first, cached);
+  let made = cached.get(second);
   if (!made) {
     const [a, b] = [shares(first), shares(second)];
     made = a.map((value, i) => value - (b[i] ?? 0));
-    known.set(second, made);
+    cached.set(second, made);
   }
   return made;
 }

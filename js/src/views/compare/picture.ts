@@ -90,7 +90,7 @@ type Pen = CanvasRenderingContext2D;
 /** A number without the zero before its point: for narrow cells. */
 export const shortForm = (text: string): string => text.replace(/(?<!\d)0\./, ".");
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface PictureState {
   readonly ctx: ViewContext;
   readonly explanations: ExplanationRows<Compared>;

@@ -43,7 +43,7 @@ const [TALL, LOW, WIDE] = [250, 160, 900];
 
 const known = (row: Row): number[] => row.map((value) => value ?? Number.NaN);
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface ConceptState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -51,7 +51,7 @@ const [WIDE, LOW] = [960, 120];
 const measureWords = (value: number | null | undefined): string =>
   value === null || value === undefined ? "–" : String(Number(value.toPrecision(4))).replace("-", "−");
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface InfluenceState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -14,7 +14,7 @@ import { drawPair } from "./pairMap.ts";
 import { levelName, lossWords, percent, type ShapeOptions, type Shapes, slotNames } from "./shapes.ts";
 import { showNotes, textStrip } from "./texts.ts";
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface ShapeState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

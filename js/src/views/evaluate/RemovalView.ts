@@ -39,7 +39,7 @@ const COLUMNS = [560, 960];
 /** Height in px of the chart of a view without a fixed height. */
 const INSIDE = 260;
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface RemovalState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -21,7 +21,7 @@ import { wordsAt } from "./scorecard/words.ts";
 /** Heights in px of the curves next to the table and above it, and the smallest width of the former layout. */
 const [TALL, LOW, WIDE] = [300, 190, 960];
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface ScorecardState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -181,11 +181,11 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
       setText(title, `${pairs.length} pinned pairs`);
       const values = pairs.map(({ query, key }) => readRow(source, query)?.[key]);
       if (values.includes(undefined)) return null;
-      const known = values as number[];
+      const numbers = values as number[];
       const meters = pairs.map(
         ({ query, key }, i): Meter => ({
           name: `${listed(queries.labels, query, base)} → ${listed(keys.labels, key, base)}`,
-          value: known[i] as number,
+          value: numbers[i] as number,
           kind: "amount",
         }),
       );
@@ -193,7 +193,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
       const [first, rest] = [meters.slice(0, MOST), meters.slice(MOST)];
       if (rest.length > 0)
         first.push({ name: `${rest.length} others`, value: sumOf(rest.map(({ value }) => value)), kind: "amount" });
-      return [...first, { name: `sum of ${pairs.length}`, value: sumOf(known), kind: "amount", strong: true }];
+      return [...first, { name: `sum of ${pairs.length}`, value: sumOf(numbers), kind: "amount", strong: true }];
     }
     const isRow = pins.every(({ query }) => query >= 0);
     const side = pins.map(({ query, key }) => (isRow ? query : key)).filter((i) => i >= 0);

@@ -63,8 +63,8 @@ interface Columns {
 const READ = new WeakMap<object, Row[]>();
 
 function rowsOf({ meta, buffers }: Answer<Columns>): Row[] {
-  const known = READ.get(meta);
-  if (known) return known;
+  const cached = READ.get(meta);
+  if (cached) return cached;
   const [first, second, third, fourth] = buffers;
   if (!first || !second || !third || !fourth) return [];
   const [densities, maxima, pieces] = [floatsOf(second), floatsOf(third), wholesOf(fourth)];
@@ -132,9 +132,9 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   /** All rows before the search: every feature with statistics, or those that fire on the text. */
   const all = (activations: Activations | undefined, stats: Row[] | undefined): Row[] => {
     if (!activations) return stats ?? [];
-    const known = new Map(stats?.map((row) => [row.feature, row]));
+    const statsOf = new Map(stats?.map((row) => [row.feature, row]));
     return [...activations.largest.keys()].map(
-      (feature) => known.get(feature) ?? { feature, token: "", density: Number.NaN, maximum: Number.NaN },
+      (feature) => statsOf.get(feature) ?? { feature, token: "", density: Number.NaN, maximum: Number.NaN },
     );
   };
 
@@ -200,13 +200,13 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     );
     rows.sort(inOrder(sae));
     frame.lacks(lacking(sae, of, unit, Boolean(activations || !sae.onText) && Boolean(stats || !sae.counted)));
-    const found = `${rows.length} ${rows.length === 1 ? "feature" : "features"}`;
-    frame.show(sae.site, found);
+    const count = `${rows.length} ${rows.length === 1 ? "feature" : "features"}`;
+    frame.show(sae.site, count);
     const label = token === undefined ? "" : quoted(axisOfText(ctx, sae).axis.labels, token, ctx.options.indexBase);
     const which = label
       ? `activation on ${label}`
       : `activation: the largest in this text; pin a ${unit} for those on it`;
-    said = [wanted ? `${found} of ${everything.length}` : "", activations ? which : ""].filter(Boolean);
+    said = [wanted ? `${count} of ${everything.length}` : "", activations ? which : ""].filter(Boolean);
     tops = new Map(
       LARGEST.map((column) => [column, rows.reduce((top, row) => Math.max(top, amount(row, column) || 0), 0)]),
     );

@@ -51,7 +51,7 @@ const scaleWords = (scale: number): string => `${String(scale).replace("-", "−
 const nearestOf = (all: readonly number[], wanted: number): number =>
   all.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), all[0] ?? wanted);
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface SteerState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -27,8 +27,8 @@ function decoded(
   special: readonly number[],
   skipsFirst: boolean,
 ): Activations {
-  const known = DECODED.get(meta);
-  if (known) return known;
+  const cached = DECODED.get(meta);
+  if (cached) return cached;
   const [ends = [], features = []] = buffers.slice(0, 2).map(wholesOf);
   const values = buffers[2] ? floatsOf(buffers[2]) : [];
   const fired = ends.map((end, i) =>

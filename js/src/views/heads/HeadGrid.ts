@@ -44,7 +44,7 @@ const largestOf = (sheet: ThumbSheet): number => Math.max(0, ...peaksOf(sheet).f
 /** Every head is filtered out. */
 const NONE: Missing = { kind: "none", words: "No head matches the filter", advice: "Change it with “Filter” above." };
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface HeadGridState extends ReturnType<typeof createBoard> {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -38,7 +38,7 @@ const KEYS =
   "on a head, Space: show it or not, s: alone, a: all";
 const NOTHING: ReadonlySet<Change> = new Set();
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface HeadState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -42,7 +42,7 @@ export interface ColumnEvents {
   scrolled(): void;
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface ColumnState {
   readonly side: Side;
   readonly masked: HTMLDivElement;

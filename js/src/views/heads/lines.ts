@@ -50,7 +50,7 @@ interface Scroll {
   key: number;
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface LinesState {
   readonly canvas: HTMLCanvasElement;
   readonly pen: CanvasRenderingContext2D;

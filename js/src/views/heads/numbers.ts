@@ -43,7 +43,7 @@ export interface HeadNumbers {
   huge(): boolean;
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface NumbersState {
   readonly ctx: ViewContext;
   /** The heads that are drawn, and their tiles. */

@@ -31,7 +31,7 @@ export interface Drawing {
   only: number;
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface PlotState {
   readonly ctx: ViewContext;
   readonly numbers: HeadNumbers;

@@ -41,7 +41,7 @@ const TOP = 127;
 
 type Row = Float32Array | undefined;
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface LayerMapState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

@@ -27,7 +27,7 @@ const RUNS = new WeakMap<object, Run>();
 const CODE = /^[a-z0-9]{4,16}$/;
 const BAD_CODE = "A code consists of 4 to 16 lowercase letters and digits. Do not use your name.";
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface StudyState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

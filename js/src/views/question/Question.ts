@@ -35,7 +35,7 @@ function recordsOfPage(): Map<string, AnswerRecord> {
   return page[RECORDS];
 }
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 interface QuestionState extends ReturnType<typeof createElements> {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;

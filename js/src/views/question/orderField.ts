@@ -2,7 +2,7 @@
 import { assign, h, iconButton, keyboard, on, safeText, setChildren, setFlag } from "../../dom.ts";
 import type { Field } from "./fields.ts";
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface OrderState {
   readonly choices: readonly string[] | null;
   readonly signal: AbortSignal;

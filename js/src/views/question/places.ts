@@ -62,13 +62,13 @@ export function selected(ctx: ViewContext, { kind, unit }: AnswerRecord): unknow
   }
   if (kind === "span") return spanIn(ctx);
   if (kind === "tokens") {
-    const found = selection.get("pins").flatMap((pin) => {
+    const places = selection.get("pins").flatMap((pin) => {
       const source = sourceOf(ctx, pin.unit);
       if (!source) return [];
       const [queries, keys] = axesOf(ctx, source);
       return pin.key >= 0 ? tokensOf(keys, pin.key) : tokensOf(queries, pin.query);
     });
-    return found.length ? sorted(found) : null;
+    return places.length ? sorted(places) : null;
   }
   return kind === "cell" ? cellIn(ctx, unit) : null;
 }

@@ -79,7 +79,7 @@ export function hasManyTargets(ctx: ViewContext): boolean {
   return kind === "attributions" && ctx.axisOf(query).labels.length > STACKED;
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface TokenStripState {
   readonly root: HTMLElement;
   readonly ctx: ViewContext;

@@ -51,12 +51,12 @@ export function rowsOf(names: readonly string[], heads: number, bytes: DataView,
 /** Where most is forgotten, in a sentence: the twin of `forgetting_words` in forgetting.py. */
 export function forgettingWords(rows: readonly Row[], labels: readonly string[]): string {
   const parts = rows.map(({ name, values }) => {
-    const known = [...values].filter((value) => !Number.isNaN(value));
-    const [low, high] = [Math.min(...known), Math.max(...known)];
+    const finite = [...values].filter((value) => !Number.isNaN(value));
+    const [low, high] = [Math.min(...finite), Math.max(...finite)];
     if (high - low < ALIKE) return `${name} ${high.toFixed(2)} at every token`;
     const [most, word] = name === "decay" ? [low, "lowest"] : [high, "highest"];
     const at = labels[values.indexOf(most)]?.trim();
-    return `${name} ${word} at “${at}” (${most.toFixed(2)}), ${mean(known).toFixed(2)} on average`;
+    return `${name} ${word} at “${at}” (${most.toFixed(2)}), ${mean(finite).toFixed(2)} on average`;
   });
   return parts.length > 0 ? `What is forgotten: ${parts.join("; ")}.` : "";
 }
@@ -79,7 +79,7 @@ function layersOf(ctx: ViewContext): Layers[string] | undefined {
   return kind === "map" && mixers && !method.includes("#") ? forgetting?.[stack] : undefined;
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface ForgettingState {
   readonly ctx: ViewContext;
   readonly answers: Answers;

@@ -27,8 +27,8 @@ export function createCurve(ctx: ViewContext, signal: AbortSignal, choose: (row:
       if (!state) return;
       const { top, row, rows } = state;
       const at = Math.floor((event.clientY - element.getBoundingClientRect().top - top) / row);
-      const found = rows[Math.max(0, Math.min(rows.length - 1, at))];
-      if (found !== undefined) choose(found);
+      const nearest = rows[Math.max(0, Math.min(rows.length - 1, at))];
+      if (nearest !== undefined) choose(nearest);
     },
   });
   void ctx;

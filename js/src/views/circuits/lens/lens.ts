@@ -102,8 +102,8 @@ const TOPS = new WeakMap<Lens, Partial<Record<Measure, number>>>();
 
 /** The largest value of a measure. */
 export function topValue(lens: Lens, measure: Measure): number {
-  const known = TOPS.get(lens) ?? {};
-  TOPS.set(lens, known);
-  known[measure] ??= lens.numbers[measure].reduce((top, value) => (value > top ? value : top), 0);
-  return known[measure] ?? 0;
+  const cached = TOPS.get(lens) ?? {};
+  TOPS.set(lens, cached);
+  cached[measure] ??= lens.numbers[measure].reduce((top, value) => (value > top ? value : top), 0);
+  return cached[measure] ?? 0;
 }

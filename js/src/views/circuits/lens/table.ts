@@ -28,7 +28,7 @@ export interface Table {
   window(lens: Lens, token: number): readonly [number, number];
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface LensTable {
   readonly ctx: ViewContext;
   readonly grid: HTMLDivElement;

@@ -31,8 +31,8 @@ export function linksOf(
   for (let query = 0; query < count; query += 1) {
     for (let key = 0; key < count; key += 1) {
       if (Math.abs(query - key) < distance || special[query] || special[key]) continue;
-      const found = value(query, key);
-      if (found) all.push({ query, key, value: found }); // NaN is none
+      const weight = value(query, key);
+      if (weight) all.push({ query, key, value: weight }); // NaN is none
     }
   }
   const finite = all.filter((link) => Number.isFinite(link.value));

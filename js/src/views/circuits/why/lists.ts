@@ -85,10 +85,10 @@ export function createLists(signal: AbortSignal, hovered: (at: At | null) => voi
     setSizes(element, sizes);
     const height = ROW * Math.max(drawn.asks.length, drawn.offers.length);
     setAttributes(lines, { width: room, height });
-    const found = linesOf(drawn.pairs);
-    least = found.least;
-    const top = Math.abs(found.lines.at(-1)?.value ?? 1);
-    paths = found.lines.map((line) => {
+    const strongest = linesOf(drawn.pairs);
+    least = strongest.least;
+    const top = Math.abs(strongest.lines.at(-1)?.value ?? 1);
+    paths = strongest.lines.map((line) => {
       const [a, b] = [ROW * line.from + ROW / 2, ROW * line.to + ROW / 2];
       const path = svg("path", {
         d: `M0 ${a} C${room * 0.4} ${a} ${room * 0.6} ${b} ${room} ${b}`,

@@ -54,7 +54,7 @@ export interface Figure {
   window(): [start: number, stop: number];
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface FlowFigureState {
   readonly base: HTMLCanvasElement;
   readonly front: HTMLCanvasElement;

@@ -47,7 +47,7 @@ export interface MapsPicture {
 /** px: the room of the queries' and of the keys' names, the least side of a cell that has one, the gap between maps and their headings. */
 const [NAMES, OVER, NAMED, GAP, HEADING] = [76, 64, 12, 12, 20];
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface MapsState {
   readonly sides: {
     keys: HTMLDivElement;

@@ -64,7 +64,7 @@ const LEAST = 1e-3;
 /** px: what the number of a bar takes above or below it. */
 const NUMBER = 16;
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface RowsState {
   readonly layer: HTMLDivElement;
   readonly spacer: HTMLDivElement;
@@ -159,9 +159,9 @@ function layout(state: RowsState, now: Shown): void {
   // Of columns that do not all fit, whole ones are in sight.
   const most = Math.max(1, Math.min(count, Math.floor(room / (count * NARROWEST <= room ? NARROWEST : LONG))));
   size.cell = Math.min(WIDEST, room / most);
-  const known = now.filtered[2].filter((value, i) => !Number.isNaN(value) && !now.apart[i]);
+  const finite = now.filtered[2].filter((value, i) => !Number.isNaN(value) && !now.apart[i]);
   let [low, high] = [0, 0];
-  for (const value of known) [low, high] = [Math.min(low, value), Math.max(high, value)];
+  for (const value of finite) [low, high] = [Math.min(low, value), Math.max(high, value)];
   const top = 20 + 30 + 22 + 30 + 8;
   size.bars = Math.max(64, scroll.clientHeight - top - 4);
   const inside = size.bars - 2 * NUMBER;

@@ -40,7 +40,7 @@ interface Line {
   places: readonly number[];
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface ChartState {
   readonly ctx: ViewContext;
   readonly pick: (step: number) => void;

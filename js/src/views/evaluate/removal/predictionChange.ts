@@ -61,9 +61,13 @@ export function createPredictionChange(): PredictionChange {
         track.hidden = score !== "probability";
         setStyles(bar, { width: `${(100 * Math.max(0, Math.min(1, shown[i] || 0))).toFixed(1)}%` });
       }
-      const found = predictedAt(removal, mode, step);
+      const prediction = predictedAt(removal, mode, step);
       // The probability of the target stands above.
-      const words = !found ? [] : found.label === target ? [found.label] : [`${found.label} ${found.certainty}`];
+      const words = !prediction
+        ? []
+        : prediction.label === target
+          ? [prediction.label]
+          : [`${prediction.label} ${prediction.certainty}`];
       setChildren(predicted, ...words.flatMap((text) => ["Now predicted: ", h("b", text)]));
       setText(chance, chanceWords(removal, mode, step, unit, first));
     },

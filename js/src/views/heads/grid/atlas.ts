@@ -27,12 +27,12 @@ export function tableOf({ sheet, map, common, mode }: Atlas, { layer, head }: Sp
   // Only the ratio of scale and range matters; it is 1 if the thumbnail has its own scale.
   const ratio = top > 0 ? peak / top : 0;
   const name = `${map} ${mode} ${ratio.toPrecision(4)}`;
-  const known = tables.get(sheet) ?? new Map<string, Uint32Array>();
-  tables.set(sheet, known);
-  let table = known.get(name);
+  const cached = tables.get(sheet) ?? new Map<string, Uint32Array>();
+  tables.set(sheet, cached);
+  let table = cached.get(name);
   if (!table) {
     table = lut(map, { gamma, scale: ratio, range: [signed ? -1 : 0, 1], mode, signed });
-    known.set(name, table);
+    cached.set(name, table);
   }
   return table;
 }

@@ -22,7 +22,7 @@ export interface Lanes {
   point(i: number): void;
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface LanesState {
   /** px of the names. */
   room: number;

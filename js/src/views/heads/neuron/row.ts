@@ -82,8 +82,8 @@ export function rowAt(answers: Answers, place: Place, channel: number | null): R
   const args = { stack, layer, head, query, ...(channel === null ? {} : { channel }) };
   const answer = answers.get<RowMeta | KernelMeta>("attention_row", args);
   if (!answer) return answers.failure("attention_row", args);
-  const known = rows.get(answer);
-  if (known) return known;
+  const cached = rows.get(answer);
+  if (cached) return cached;
   const { meta, buffers } = answer;
   if ("channels" in meta) {
     const row = kernelRow(meta, floats(buffers[0]));

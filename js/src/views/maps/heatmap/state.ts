@@ -15,7 +15,7 @@ import type { Box, Size } from "../size.ts";
 
 type MapFigure = ReturnType<typeof createFigure>;
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and the state that they show. */
 export interface HeatmapState {
   readonly root: HTMLElement;
   readonly signal: AbortSignal;

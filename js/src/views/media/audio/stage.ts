@@ -66,7 +66,7 @@ export interface Stage {
   scale(): number;
 }
 
-/** What it consists of, and what it shows. */
+/** Its elements, and the state that they show. */
 interface StageState {
   readonly theme: () => Theme;
   readonly waveCanvas: HTMLCanvasElement;
