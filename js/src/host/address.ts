@@ -204,7 +204,7 @@ export async function followAddress(views: readonly Addressed[], selections: rea
     if (moved && moved !== view) await show(moved, texts.get(moved) ?? 0);
     moved = view;
     if (!said || mine !== turn) return;
-    let asked: Wanted = { values: {}, lacks: [`view=${number}`], ofAnother: false };
+    let request: Wanted = { values: {}, lacks: [`view=${number}`], ofAnother: false };
     if (view) {
       const text = said.get("text");
       const index = text === null ? (texts.get(view) ?? 0) : whole(text);
@@ -214,11 +214,11 @@ export async function followAddress(views: readonly Addressed[], selections: rea
       const selection = view.part("selection");
       const now = (name: string): string => String(selection.get(name));
       const header = view.part("store").get("header") as Header;
-      asked = wanted(said, header, { method: now("method"), unit: now("unit"), stack: now("stack") });
-      if (!hasText) asked.lacks.push(`text=${text}`);
-      for (const [name, value] of Object.entries(asked.values)) selection.set(name, value);
+      request = wanted(said, header, { method: now("method"), unit: now("unit"), stack: now("stack") });
+      if (!hasText) request.lacks.push(`text=${text}`);
+      for (const [name, value] of Object.entries(request.values)) selection.set(name, value);
     }
-    note.textContent = noteOf(asked);
+    note.textContent = noteOf(request);
     if (note.textContent) (view ?? views[0])?.el.before(note);
   };
   const scroll = (): void => {
