@@ -47,7 +47,8 @@ class Curve(Table):
         name: What is measured.
         steps: The steps [step].
         values: The numbers [step, ...]; NaN at steps whose weights are not finite.
-        axes: Labels of the further axes of `values`, by name: "layer", "head", "offset".
+        axes: Labels of the further axes of `values`, by name: "layer", "head", "offset",
+            "earlier layer", "earlier head".
         meaning: The definition, in words.
     """
 
@@ -59,10 +60,11 @@ class Curve(Table):
     meaning: str = ""
 
     def at(self, *labels: int) -> Curve:
-        """Return the curve of a single head, or of a head and an offset.
+        """Return the curve of a single head, of a head and an offset, or of a pair of heads.
 
         Args:
-            *labels: A label of every axis but the steps: layer, head, offset.
+            *labels: A label of every axis but the steps: layer, head, offset; or layer, head, earlier layer,
+                earlier head.
 
         Raises:
             ValueError: If a label is unknown, or their number is not that of the axes.
@@ -75,13 +77,16 @@ class Curve(Table):
                 raise ValueError(f"{axis} {label!r} is not one of {', '.join(map(str, choices))}.")
             index.append(choices.index(label))
         head = ".".join(map(str, labels[:2]))
-        offset = "".join(f" {label:+d}" for label in labels[2:])
+        if "earlier head" in self.axes:
+            head, offset = f"{head} after {labels[2]}.{labels[3]}", ""
+        else:
+            offset = "".join(f" {label:+d}" for label in labels[2:])
         values = np.moveaxis(self.values, 0, -1)[tuple(index)]
         return Curve(f"{self.name}{offset}, head {head}", self.steps, values, {}, self.meaning)
 
     @property
     def strongest(self) -> tuple[int, ...]:
-        """The labels of the largest value at the last step: layer, head, offset."""
+        """The labels of the largest value at the last step, by axis: layer, head, ... ."""
         last = self.values[self._finite()[-1]]
         index = np.unravel_index(int(np.nanargmax(last)), last.shape)
         return tuple(labels[at] for at, labels in zip(index, self.axes.values(), strict=True))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attnwidgets.results import TrainingRun
 
 PACKAGED = (0, 120, 240, 300, 420, 600, 840, 1200)
-"""The steps of "induction", seed 0, whose weights are in the package."""
+"""The steps of "induction", seeds 0 and 1, whose weights are in the package."""
 
 
 def run(
@@ -34,8 +34,8 @@ def run(
     written in half precision, as the weights in the package are, so that last digits differ from those of the
     model in training. The same seed gives the same weights on the same machine and versions.
 
-    Checkpoints of "induction", seed 0, at steps 0, 120, 240, 300, 420, 600, 840 and 1,200 are in the package:
-    a run that keeps some of these (`keep=aw.zoo.train.PACKAGED`) is read, and trains nothing.
+    Checkpoints of "induction", seeds 0 and 1, at steps 0, 120, 240, 300, 420, 600, 840 and 1,200 are in the
+    package: a run that keeps some of these (`keep=aw.zoo.train.PACKAGED`) is read, and trains nothing.
 
     Args:
         name: "induction", "dyck", "histogram", "recall", "dates" or "alice".
