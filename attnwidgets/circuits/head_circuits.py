@@ -133,8 +133,8 @@ class HeadCircuits:
         """
         if len(self.query) != len(earlier.query):
             raise ValueError(
-                f"earlier reads states of width {len(earlier.query)}, and this head {len(self.query)}: they are "
-                "of different models."
+                f"earlier reads states of width {len(earlier.query)}, and this head {len(self.query)}: they "
+                "are of different models."
             )
         if earlier.layer >= self.layer:
             raise ValueError(

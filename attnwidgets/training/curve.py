@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 FEWEST = 5
 """Steps below which nothing is said to appear: the step would say more of the gaps than of training."""
 
+_RETURNED = 0.1
+"""The share of its range by which a curve must end away from where it began, to be half way anywhere."""
+
 _LISTED = 5
 
 
@@ -95,7 +98,8 @@ class Curve(Table):
     def appeared(self) -> Appeared | None:
         """The first step at half way between the first and the last value, with the steps around it.
 
-        None where there are fewer than five steps, or the two values are equal.
+        None where there are fewer than five steps, or where the two values differ by less than a tenth of the
+        curve's range: it has come back.
 
         Raises:
             ValueError: If the curve is of several heads: choose with `.at(layer, head)`.
@@ -128,7 +132,7 @@ class Curve(Table):
         first, last = self.values[self._finite()][[0, -1]]
         ends = f"{self.name}: {first:.3f} at step {steps[0]:,}, {last:.3f} at step {steps[-1]:,}"
         if not beyond.any():
-            return f"{ends}."
+            return f"{ends}." + (" It ends about where it began." if last != first else "")
         at = int(np.argmax(beyond))
         if len(steps) < FEWEST:
             return (
@@ -149,7 +153,7 @@ class Curve(Table):
         values = self.values[index]
         rise = values[-1] - values[0]
         beyond = (values - values[0]) * np.sign(rise) >= abs(rise) / 2
-        return [self.steps[at] for at in index], beyond & (rise != 0)
+        return [self.steps[at] for at in index], beyond & (abs(rise) > _RETURNED * np.ptp(values))
 
     def _finite(self) -> NDArray[np.intp]:
         """Return the indices of steps with numbers."""

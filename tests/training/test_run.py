@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import attnwidgets as aw
+from attnwidgets.training.curve import Curve
 from attnwidgets.training.measures import Look
 from attnwidgets.zoo.train import induction as task
 from attnwidgets.zoo.train.recipe import fit
@@ -280,3 +281,19 @@ def test_composition_is_of_pairs_of_heads_and_has_the_reference_at_every_package
     pair = curve.at(1, 1, 0, 0)
     assert pair.name == "key composition, head 1.1 after 0.0"
     np.testing.assert_array_equal(pair.values, curve.values[:, 1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("values", "appeared"),
+    [
+        ([0, 0.1, 0.6, 0.5, 1], (20, 10, 30)),
+        ([1, 0.9, 0.4, 0.5, 0], (20, 10, 30)),
+        ([0, 0.1, 0.6, 0.5, 0.05], None),  # it comes back
+        ([0, 0, 0, 0, 0], None),
+        ([0, 0.6, 0.7, 1], None),  # too few
+    ],
+)
+def test_a_curve_appears_half_way_unless_it_comes_back(values: Any, appeared: Any) -> None:
+    curve = Curve("cause", tuple(range(0, 10 * len(values), 10)), np.array(values, dtype=float))
+    assert curve.appeared == appeared
+    assert ("ends about where it began" in curve.describe()) == (values[-1] == 0.05)
