@@ -149,8 +149,8 @@ class Attack(Table, Viewable):
         ]
         if self.distance == 0 and self.bound is None:
             said.append(
-                f"None of {sum(item.valid for item in self.tried)} changes moved it, which does not prove that "
-                "no change can."
+                f"None of {sum(item.valid for item in self.tried)} changes moved it, which does not prove "
+                "that no change can."
             )
         if self.bound == 0:
             said.append(
