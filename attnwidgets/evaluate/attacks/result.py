@@ -148,10 +148,7 @@ class Attack(Table, Viewable):
             f"{quoted(self.label)} stayed at p {p:.2f} -> {q:.2f}.",
         ]
         if self.distance == 0 and self.bound is None:
-            said.append(
-                f"None of {sum(item.valid for item in self.tried)} changes moved it, which does not prove "
-                "that no change can."
-            )
+            said.append("No change that was tried moved it, which does not prove that none can.")
         if self.bound == 0:
             said.append(
                 "The gradient is the same at every point that was tried, and where it is, no change of the "
