@@ -175,7 +175,8 @@ class Curve(Table):
         if self.values.ndim == 1:
             return self.describe()
         shape = " x ".join(f"{len(labels)} {name}s" for name, labels in self.axes.items())
-        return f"{self.name} ({self.meaning}): {len(self.steps)} steps x {shape}; .at({', '.join(self.axes)})"
+        meaning = f" ({self.meaning})" if self.meaning else ""
+        return f"{self.name}{meaning}: {len(self.steps)} steps x {shape}; .at({', '.join(self.axes)})"
 
 
 @dataclass(frozen=True, repr=False)

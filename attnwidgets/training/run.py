@@ -255,7 +255,8 @@ class TrainingRun(Suggesting, Viewable):
             )
             return np.mean([head_statistics(trace, of)[of] for trace in traces], axis=0)
 
-        return _Measured(of, f"statistic {of} {key_of(items)}", measure)
+        meaning = statistics()[of].definition.rstrip(".")
+        return _Measured(of, f"statistic {of} {key_of(items)}", measure, meaning=meaning)
 
     def _look(self, model: Any, rows: Repeats) -> Look:
         """Return the model of the step with these rows; several curves share what it computed."""
