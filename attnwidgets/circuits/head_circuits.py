@@ -102,6 +102,58 @@ class HeadCircuits:
             return float("nan")
         return float(self.eigenvalues.sum().real / total)
 
+    def composition(self, earlier: HeadCircuits) -> dict[str, float]:
+        """Return how much of what an earlier head writes can reach the queries, keys and values of this one.
+
+            query   |W_OV(g) W_QK(h)| / (|W_OV(g)| |W_QK(h)|)
+            key     |W_OV(g) W_QK(h)'| / (|W_OV(g)| |W_QK(h)|)
+            value   |W_OV(g) W_OV(h)| / (|W_OV(g)| |W_OV(h)|)
+
+        with g the earlier head, h this one, and |.| the Frobenius norm. Rotations by position and the norm
+        before this head's layer are left out.
+
+        Args:
+            earlier: A head of an earlier layer of the same model.
+
+        Returns:
+            Shares from 0 (nothing that g writes is read) to 1 by "query", "key" and "value". Independent
+            random weights give about 1 / sqrt(width). NaN where a matrix is zero.
+
+        Raises:
+            ValueError: If the heads are not of states of the same width, or `earlier` is of the same layer or
+                a later one.
+
+        Source: Elhage et al. 2021, section "Composition scores".
+
+        Example:
+            >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+            >>> first, second = (aw.circuits.head_circuits(model, tokenizer, layer, 0) for layer in (0, 1))
+            >>> {name: round(share, 2) for name, share in second.composition(first).items()}
+            {'query': 0.0, 'key': 0.21, 'value': 0.0}
+        """
+        if len(self.query) != len(earlier.query):
+            raise ValueError(
+                f"earlier reads states of width {len(earlier.query)}, and this head {len(self.query)}: they "
+                "are of different models."
+            )
+        if earlier.layer >= self.layer:
+            raise ValueError(
+                f"earlier is in layer {earlier.layer}, which does not come before layer {self.layer}: a head "
+                "reads only what earlier layers write."
+            )
+        written = _product_norm(earlier.value, torch.eye(len(earlier.output)), earlier.output.T)
+        read = _product_norm(self.query, torch.eye(self.query.shape[1]), self.key)
+        passed = _product_norm(self.value, torch.eye(len(self.output)), self.output.T)
+        products = {
+            "query": (_product_norm(earlier.value, earlier.output @ self.query, self.key), read),
+            "key": (_product_norm(earlier.value, earlier.output @ self.key, self.query), read),
+            "value": (_product_norm(earlier.value, earlier.output @ self.value, self.output.T), passed),
+        }
+        return {
+            name: product / (written * norm) if written * norm > 0 else float("nan")
+            for name, (product, norm) in products.items()
+        }
+
     def ov_tokens(self, tokens: Sequence[str | int] | None = None) -> MixingMap:
         """Return which token's logit every token raises when it is read [1, 1, read token, raised token].
 
@@ -152,6 +204,13 @@ class HeadCircuits:
         return f"<HeadCircuits of head {self.layer}.{self.head}; copying {self.copying:.2f}>"
 
 
+def _product_norm(left: Tensor, middle: Tensor, right: Tensor) -> float:
+    """Return the Frobenius norm of L M R' with L and R [width, dim], without building it [width, width]."""
+    left, middle, right = (part.double() for part in (left, middle, right))
+    square = ((left.T @ left) @ middle * (middle @ (right.T @ right))).sum()
+    return float(square.clamp_min(0).sqrt())
+
+
 def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCircuits:
     """Return a head's QK circuit (attention scores) and OV circuit (outputs), from its weights alone.
 
@@ -169,8 +228,8 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
         head: Number of the head.
 
     Returns:
-        HeadCircuits: `.copying`, `.eigenvalues`, `.ov_tokens(tokens)`, `.qk_tokens(tokens)` and
-        `.qk_positions(count)`, maps that every view of maps shows.
+        HeadCircuits: `.copying`, `.eigenvalues`, `.composition(earlier)`, and `.ov_tokens(tokens)`,
+        `.qk_tokens(tokens)` and `.qk_positions(count)`, maps that every view of maps shows.
 
     Raises:
         IndexError: If the head is out of range.

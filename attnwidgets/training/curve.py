@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 FEWEST = 5
 """Steps below which nothing is said to appear: the step would say more of the gaps than of training."""
 
+_RETURNED = 0.1
+"""The share of its range by which a curve must end away from where it began, to be half way anywhere."""
+
 _LISTED = 5
 
 
@@ -47,7 +50,8 @@ class Curve(Table):
         name: What is measured.
         steps: The steps [step].
         values: The numbers [step, ...]; NaN at steps whose weights are not finite.
-        axes: Labels of the further axes of `values`, by name: "layer", "head", "offset".
+        axes: Labels of the further axes of `values`, by name: "layer", "head", "offset",
+            "earlier layer", "earlier head".
         meaning: The definition, in words.
     """
 
@@ -59,10 +63,11 @@ class Curve(Table):
     meaning: str = ""
 
     def at(self, *labels: int) -> Curve:
-        """Return the curve of a single head, or of a head and an offset.
+        """Return the curve of a single head, of a head and an offset, or of a pair of heads.
 
         Args:
-            *labels: A label of every axis but the steps: layer, head, offset.
+            *labels: A label of every axis but the steps: layer, head, offset; or layer, head, earlier layer,
+                earlier head.
 
         Raises:
             ValueError: If a label is unknown, or their number is not that of the axes.
@@ -75,13 +80,16 @@ class Curve(Table):
                 raise ValueError(f"{axis} {label!r} is not one of {', '.join(map(str, choices))}.")
             index.append(choices.index(label))
         head = ".".join(map(str, labels[:2]))
-        offset = "".join(f" {label:+d}" for label in labels[2:])
+        if "earlier head" in self.axes:
+            head, offset = f"{head} after {labels[2]}.{labels[3]}", ""
+        else:
+            offset = "".join(f" {label:+d}" for label in labels[2:])
         values = np.moveaxis(self.values, 0, -1)[tuple(index)]
         return Curve(f"{self.name}{offset}, head {head}", self.steps, values, {}, self.meaning)
 
     @property
     def strongest(self) -> tuple[int, ...]:
-        """The labels of the largest value at the last step: layer, head, offset."""
+        """The labels of the largest value at the last step, by axis: layer, head, ... ."""
         last = self.values[self._finite()[-1]]
         index = np.unravel_index(int(np.nanargmax(last)), last.shape)
         return tuple(labels[at] for at, labels in zip(index, self.axes.values(), strict=True))
@@ -90,7 +98,8 @@ class Curve(Table):
     def appeared(self) -> Appeared | None:
         """The first step at half way between the first and the last value, with the steps around it.
 
-        None where there are fewer than five steps, or the two values are equal.
+        None where there are fewer than five steps, or where the two values differ by less than a tenth of the
+        curve's range: it has come back.
 
         Raises:
             ValueError: If the curve is of several heads: choose with `.at(layer, head)`.
@@ -123,7 +132,7 @@ class Curve(Table):
         first, last = self.values[self._finite()][[0, -1]]
         ends = f"{self.name}: {first:.3f} at step {steps[0]:,}, {last:.3f} at step {steps[-1]:,}"
         if not beyond.any():
-            return f"{ends}."
+            return f"{ends}." + (" It ends about where it began." if last != first else "")
         at = int(np.argmax(beyond))
         if len(steps) < FEWEST:
             return (
@@ -144,7 +153,7 @@ class Curve(Table):
         values = self.values[index]
         rise = values[-1] - values[0]
         beyond = (values - values[0]) * np.sign(rise) >= abs(rise) / 2
-        return [self.steps[at] for at in index], beyond & (rise != 0)
+        return [self.steps[at] for at in index], beyond & (abs(rise) > _RETURNED * np.ptp(values))
 
     def _finite(self) -> NDArray[np.intp]:
         """Return the indices of steps with numbers."""
@@ -166,7 +175,8 @@ class Curve(Table):
         if self.values.ndim == 1:
             return self.describe()
         shape = " x ".join(f"{len(labels)} {name}s" for name, labels in self.axes.items())
-        return f"{self.name} ({self.meaning}): {len(self.steps)} steps x {shape}; .at({', '.join(self.axes)})"
+        meaning = f" ({self.meaning})" if self.meaning else ""
+        return f"{self.name}{meaning}: {len(self.steps)} steps x {shape}; .at({', '.join(self.axes)})"
 
 
 @dataclass(frozen=True, repr=False)

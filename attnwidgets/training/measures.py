@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attnwidgets._gradients import no_grad
+from attnwidgets.circuits.head_circuits import head_circuits
 from attnwidgets.intervene.heads import ablate_heads
 from attnwidgets.tracing.recording.run import trace as record
 
@@ -45,6 +47,22 @@ class Look:
         traces = record(self.model, self.tokenizer, input_ids=self.texts.ids.tolist())
         layers = traces[0].layers()
         return [np.stack([np.asarray(trace.attention_layer(n), float) for trace in traces]) for n in layers]
+
+    @cached_property
+    def composition(self) -> dict[str, Float]:
+        """Composition [layer, head, earlier layer, earlier head] by "query", "key" and "value"."""
+        counts = [weights.shape[1] for weights in self.attention]
+        shape = (len(counts), max(counts)) * 2
+        circuits = [
+            [head_circuits(self.model, self.tokenizer, layer, head) for head in range(count)]
+            for layer, count in enumerate(counts)
+        ]
+        result = {kind: np.full(shape, np.nan) for kind in COMPOSITIONS}
+        for head, earlier in product(chain(*circuits), repeat=2):
+            if earlier.layer < head.layer:
+                for kind, share in head.composition(earlier).items():
+                    result[kind][head.layer, head.head, earlier.layer, earlier.head] = share
+        return result
 
     def logits(self) -> Float:
         """Return the logits [row, token, vocabulary].
@@ -143,7 +161,14 @@ class Measure(NamedTuple):
     meaning: str
 
 
+def _composition(kind: str) -> Measure:
+    meaning = f"share of what the earlier head writes that can reach the head's {kind}, by their weights"
+    return Measure(lambda look: look.composition[kind], PAIRS, meaning)
+
+
 HEADS = ("layer", "head")
+PAIRS = (*HEADS, "earlier layer", "earlier head")
+COMPOSITIONS = ("query", "key", "value")
 MEASURES = {
     "behaviour": Measure(_behaviour, (), "share of the second copy that the model continues"),
     "in-context loss": Measure(_in_context_loss, (), "loss at the second copy less loss at the first"),
@@ -151,5 +176,6 @@ MEASURES = {
     "induction": Measure(_induction, HEADS, "attention to the token after the earlier copy"),
     "offset": Measure(_offset, (*HEADS, "offset"), "attention around the earlier copy, by offset"),
     "cause": Measure(_cause, HEADS, "behaviour lost without the head"),
+    **{f"{kind} composition": _composition(kind) for kind in COMPOSITIONS},
 }
 """The curves that have a name, by their name."""

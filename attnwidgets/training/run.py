@@ -192,6 +192,8 @@ class TrainingRun(Suggesting, Viewable):
             induction          A[layer, head, i, i - P + 1], the token after the earlier copy
             offset             A[layer, head, i, i - P + k], k = -1 ... 3
             cause              behaviour less behaviour with the output of (layer, head) set to zero
+            key composition    [layer, head, earlier layer, earlier head], of the weights alone, as
+                               `aw.circuits.head_circuits(...).composition`; also "query", "value composition"
 
         Any name of `aw.statistics.statistics()` that is read from a map is measured on `texts`, as the mean
         over them.
@@ -203,14 +205,14 @@ class TrainingRun(Suggesting, Viewable):
             texts: Texts of equal length that repeat, or any texts for a statistic; None: `.texts()`.
 
         Returns:
-            Curve with `.values` [step], [step, layer, head] or [step, layer, head, offset], `.at(1, 1)` of a
+            Curve with `.values` [step], [step, layer, head] or [step, layer, head, ...], `.at(1, 1)` of a
             head, and `.appeared`.
 
         Raises:
             ValueError: If the name is unknown, texts do not repeat, or the model does not predict the next
                 token.
 
-        Source: Olsson et al. 2022 (prefix matching, in-context loss).
+        Source: Olsson et al. 2022 (prefix matching, in-context loss); Elhage et al. 2021 (composition).
         """
         if callable(of):
             label = name or getattr(of, "__name__", "function")
@@ -253,7 +255,8 @@ class TrainingRun(Suggesting, Viewable):
             )
             return np.mean([head_statistics(trace, of)[of] for trace in traces], axis=0)
 
-        return _Measured(of, f"statistic {of} {key_of(items)}", measure)
+        meaning = statistics()[of].definition.rstrip(".")
+        return _Measured(of, f"statistic {of} {key_of(items)}", measure, meaning=meaning)
 
     def _look(self, model: Any, rows: Repeats) -> Look:
         """Return the model of the step with these rows; several curves share what it computed."""

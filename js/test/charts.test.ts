@@ -4,6 +4,7 @@ import test from "node:test";
 import { spreadOut } from "../src/views/charts/lineChart.ts";
 import { placesOf } from "../src/views/evaluate/scorecard/curves.ts";
 import { sortedRows } from "../src/views/evaluate/scorecard/table.ts";
+import { halfWay } from "../src/views/training/run.ts";
 
 test("rising numbers are placed by value, anything else in order", () => {
   assert.deepEqual(placesOf([0, 1, 4]), [0, 0.5, 2]);
@@ -25,4 +26,12 @@ test("names at line ends keep apart and stay inside", () => {
   assert.ok(sorted.slice(1).every((y, i) => y - (sorted[i] as number) >= 16));
   assert.ok(Math.max(...heights) <= 100);
   assert.deepEqual(heights, sorted);
+});
+
+test("a curve is half way unless it comes back, or has few points", () => {
+  assert.equal(halfWay([0, 0.1, 0.6, 0.5, 1]), 2);
+  assert.equal(halfWay([1, Number.NaN, 0.9, 0.4, 0.5, 0]), 3);
+  assert.equal(halfWay([0, 0.1, 0.6, 0.5, 0.05]), -1);
+  assert.equal(halfWay([0, 0, 0, 0, 0]), -1);
+  assert.equal(halfWay([0, 0.6, 0.7, 1]), -1);
 });

@@ -134,3 +134,24 @@ def test_what_has_no_circuits_is_said():
         llama.ov_tokens()
     with pytest.raises(ValueError, match="not a projection"):
         aw.circuits.head_circuits(tiny.build(tiny.TEXT["Qwen3"]), None, 0, 0)
+
+
+def test_composition_is_a_share_of_the_norms_of_whole_matrices():
+    model = tiny.build(tiny.TEXT["Llama"]).double()
+    first, second = (aw.circuits.head_circuits(model, None, layer, 2) for layer in (0, 1))
+    shares = second.composition(first)
+    products = {"query": first.ov @ second.qk, "key": first.ov @ second.qk.T, "value": first.ov @ second.ov}
+    for name, product in products.items():
+        read = second.ov if name == "value" else second.qk
+        assert shares[name] == pytest.approx(float(product.norm() / (first.ov.norm() * read.norm())))
+    with pytest.raises(ValueError, match="earlier is in layer 1, which does not come before layer 0"):
+        first.composition(second)
+    with pytest.raises(ValueError, match="they are of different models"):
+        second.composition(aw.circuits.head_circuits(*induction(), 0, 0))
+
+
+def test_an_induction_head_composes_by_its_key_alone():
+    first, second = (aw.circuits.head_circuits(*induction(), layer, 0) for layer in (0, 1))
+    shares = second.composition(first)
+    assert shares["key"] > 1 / len(first.query) ** 0.5
+    assert shares["query"] == shares["value"] == 0

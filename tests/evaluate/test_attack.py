@@ -12,7 +12,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.evaluate import AttackSearch, attack, attacks, near_words
-from attnwidgets.evaluate.attacks.forms import FORMS, Pass, targets_of
+from attnwidgets.evaluate.attacks.forms import FORMS, STAND_INS, Pass, targets_of
 from attnwidgets.evaluate.attacks.search import largest_distance
 from attnwidgets.tracing.gradients.differentiable import differentiable
 from tests.explanations.made import random_classifier
@@ -82,11 +82,14 @@ def test_the_same_seed_gives_the_same_attack_and_a_larger_budget_gets_farther(te
     assert none.probability[0] == none.probability[1]
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_forms_are_the_methods_and_their_derivatives_are_finite_differences(text: Any, name: str) -> None:
-    options = {"steps": 2} if name == "integrated_gradients" else {}
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in FORMS), ("saliency", {"noise": 0.1, "draws": 3})]
+)
+def test_forms_are_the_methods_and_their_derivatives_are_finite_differences(
+    text: Any, name: str, options: Any
+) -> None:
     with differentiable(text, "test") as run:
-        at = Pass(run, text, "self", targets_of(text, {}), {}, 0)
+        at = Pass(run, text, "self", targets_of(text, {}), options, 0)
         embeddings = run().inputs["self"].detach()[0]
         weights = torch.linspace(-1, 1, len(embeddings), dtype=torch.float64)
         leaf = embeddings.clone().requires_grad_()
@@ -97,12 +100,13 @@ def test_forms_are_the_methods_and_their_derivatives_are_finite_differences(text
             (FORMS[name](at, embeddings + sign * 1e-5 * direction).values.detach() * weights).sum()
             for sign in (1, -1)
         )
-    if name != "lrp":  # its rules hold factors constant that depend on the input
+    # The rules of LRP hold factors constant that depend on the input, and the noise the input's range.
+    if name != "lrp" and not options:
         assert float((slope * direction).sum()) == pytest.approx(
             float(ahead - behind) / 2e-5, rel=1e-4, abs=1e-6
         )
-    if not options:
-        explained = aw.explain(text, name)
+    if name != "integrated_gradients":  # of four points
+        explained = aw.explain(text, name, **options)
         if explained.kind == "MixingMap":
             explained = explained.select(layer=explained.layers[-1])
             explained = explained if explained.heads is None else explained.reduce("head", "mean")
@@ -150,6 +154,54 @@ def test_the_next_token_is_a_prediction_to_keep_and_stays_where_it_is_read() -> 
     assert inside.probability[0] == pytest.approx(float(trace.logits[-1].softmax(-1).max()), abs=1e-6)
 
 
+REFUSED = {"caption_words", "grad_cam", "lime", "mixing", "mixing_ratio"}
+"""They read pictures, texts without some of the tokens, or other blocks; or explain several targets."""
+
+
+@pytest.mark.parametrize("name", aw.methods().names)
+def test_every_method_is_attacked_or_refused_by_name(text: Any, name: str) -> None:
+    search = AttackSearch(steps=1, draws=1, tolerance=1)
+    if name in REFUSED:
+        with pytest.raises(ValueError, match=name):
+            attack(text, name, search=search)
+        return
+    found = attack(text, name, search=search)
+    assert found.method == name
+    assert found.direction in ({name} if name in FORMS else STAND_INS.values())
+    assert found.before.values.shape == found.after.values.shape
+    assert np.isfinite(found.after.values).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rule": "expected", "steps": 3},
+        {"rule": "expected", "steps": 3, "baseline": "mean"},
+        {"steps": 3, "baseline": "mean"},
+    ],
+)
+def test_baselines_stay_as_they_are_while_the_text_is_changed(text: Any, options: Any) -> None:
+    spec = ("integrated_gradients", options)
+    found = attack(text, spec, search=AttackSearch(steps=1, draws=1, tolerance=1))
+    assert found.direction == "integrated_gradients"
+    # Independently: the change added to the text's embeddings, and baselines read from the table as it was.
+    table = text.model.bert.embeddings.word_embeddings
+    ids, plain = torch.as_tensor(text.input_ids), table.forward
+
+    def changed(given: torch.Tensor) -> torch.Tensor:
+        embeddings = plain(given)
+        is_text = given.shape[-1] == len(ids) and torch.equal(given, ids.expand_as(given))
+        return embeddings + torch.from_numpy(found.change) if is_text else embeddings
+
+    table.forward = changed
+    try:
+        again = aw.trace(text.model, text.tokenizer, input_ids=text.input_ids.tolist())
+        expected = aw.integrated_gradients(again, **options).values
+    finally:
+        del table.forward
+    np.testing.assert_allclose(found.after.values, expected, rtol=1e-6, atol=1e-9)
+
+
 def test_near_words_are_the_nearest_by_cosine() -> None:
     model, tokenizer = random_classifier(), tiny.wordpiece()
     near = near_words(model, tokenizer, count=3)
@@ -174,6 +226,27 @@ def test_where_gradients_do_not_depend_on_the_input_zero_is_a_theorem() -> None:
     moved = attack(trace, "input_x_gradient", search=AttackSearch(budget=0.02, steps=3, draws=3))
     assert moved.bound is not None
     assert moved.distance <= moved.bound
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ("saliency", {"noise": 0.15, "draws": 3}),
+        ("integrated_gradients", {"rule": "expected", "steps": 4}),
+    ],
+)
+def test_gradients_at_other_points_than_those_that_are_compared_have_no_bound(spec: Any) -> None:
+    trace = aw.trace(*aw.zoo.additive(), "habgecdf")
+    found = attack(trace, spec, search=AttackSearch(steps=3, draws=3))
+    assert found.bound is None
+    assert "theorem" not in found.describe()
+
+
+def test_a_zero_without_a_bound_is_no_proof() -> None:
+    trace = aw.trace(*aw.zoo.additive(), "habgecdf")
+    found = attack(trace, "rollout", search=AttackSearch(steps=1, draws=1))
+    assert (found.distance, found.bound) == (0, None)
+    assert "does not prove that none can" in found.describe()
 
 
 def test_a_model_that_is_not_linear_has_no_bound(text: Any) -> None:
@@ -292,7 +365,8 @@ def test_all_methods_move_far_beyond_chance_on_the_demo_classifier(shared: Path)
     reference = json.loads((shared / "reference" / "attack" / "attack.json").read_text("utf-8"))
     text = aw.trace(*aw.demo_model("classifier"), reference["sentences"][0])
     methods = {name: ("integrated_gradients", {"steps": 4}) if "integrated" in name else name for name in SIX}
-    card = attacks([text], methods, steps=4, draws=3)  # more of them could only get farther
+    # More steps and draws could only get farther.
+    card = attacks([text], methods, search=AttackSearch(steps=4, draws=3))
     for name in SIX:
         moved, chance = card.of(name)[0, :2, 0]
         assert moved > 2 * chance, name

@@ -21,7 +21,6 @@ WITHOUT = {
     "docs/README.md": "a list of pages",
     "docs/attack.md": "tables; its views are shown on the page of views",
     "docs/accuracy.md": "a table of tolerances",
-    "docs/training.md": "tables; its view is shown on the page of views",
     "docs/maintaining.md": "steps of a release, and the workflows",
     "docs/architecture.md": "folders and messages of the package",
     "docs/architectures.md": "a table of model types",

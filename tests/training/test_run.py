@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import attnwidgets as aw
+from attnwidgets.training.curve import Curve
 from attnwidgets.training.measures import Look
 from attnwidgets.zoo.train import induction as task
 from attnwidgets.zoo.train.recipe import fit
@@ -250,19 +251,49 @@ def test_the_shipped_model_has_the_reference_of_the_last_step(shared: Any) -> No
     assert abs(curves["behaviour"].values[0] - reference["accuracy"][-1, 2]) < 0.01
 
 
+@pytest.mark.parametrize(("seed", "induction"), [(0, (840, 600, 1200)), (1, (420, 300, 600))])
 def test_the_packaged_checkpoints_end_at_the_shipped_model_and_are_read_without_training(
-    monkeypatch: Any,
+    monkeypatch: Any, seed: int, induction: Any
 ) -> None:
     monkeypatch.setattr("attnwidgets.zoo.train.runs.fit", None)
-    run = aw.zoo.train.run("induction", keep=aw.zoo.train.PACKAGED)
+    run = aw.zoo.train.run("induction", seed, keep=aw.zoo.train.PACKAGED)
     assert run.steps == aw.zoo.train.PACKAGED
-    untrained = made.model(0).state_dict()
+    untrained = made.model(seed).state_dict()
     first = {name: value.clone() for name, value in run.model(0).state_dict().items()}
     assert all(torch.equal(first[name], untrained[name].half().float()) for name in first)
-    shipped = aw.zoo.trained("induction")[0].state_dict()
+    shipped = aw.zoo.trained("induction", seed)[0].state_dict()
     for name, value in run.model(1200).state_dict().items():
         # Sums are rounded otherwise on another machine: at most the last of the eleven digits of a half.
         assert (value - shipped[name]).abs().max() <= 2**-10 * shipped[name].abs().max()
     curves = run.curves(["behaviour", "induction"])
     assert curves["behaviour"].appeared == (300, 240, 420)
-    assert curves["induction"].at(1, 1).appeared == (840, 600, 1200)
+    assert curves["induction"].at(1, 1).appeared == induction
+
+
+def test_composition_is_of_pairs_of_heads_and_has_the_reference_at_every_packaged_step(shared: Any) -> None:
+    reference = np.load(shared / "reference" / "training" / "training-induction-seed0.npz")
+    run = aw.zoo.train.run("induction", keep=[0, 600, 1200])
+    curve = run.curve("key composition")
+    expected = reference["composition"][np.isin(reference["step"], run.steps)]  # [step, earlier head, head]
+    np.testing.assert_allclose(curve.values[:, 1, :, 0], expected.transpose(0, 2, 1), atol=1e-3)
+    assert np.isnan(curve.values[:, 0]).all()
+    assert np.isnan(curve.values[:, 1, :, 1]).all()
+    pair = curve.at(1, 1, 0, 0)
+    assert pair.name == "key composition, head 1.1 after 0.0"
+    np.testing.assert_array_equal(pair.values, curve.values[:, 1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("values", "appeared"),
+    [
+        ([0, 0.1, 0.6, 0.5, 1], (20, 10, 30)),
+        ([1, 0.9, 0.4, 0.5, 0], (20, 10, 30)),
+        ([0, 0.1, 0.6, 0.5, 0.05], None),  # it comes back
+        ([0, 0, 0, 0, 0], None),
+        ([0, 0.6, 0.7, 1], None),  # too few
+    ],
+)
+def test_a_curve_appears_half_way_unless_it_comes_back(values: Any, appeared: Any) -> None:
+    curve = Curve("cause", tuple(range(0, 10 * len(values), 10)), np.array(values, dtype=float))
+    assert curve.appeared == appeared
+    assert ("ends about where it began" in curve.describe()) == (values[-1] == 0.05)

@@ -38,8 +38,33 @@ def test_a_seed_that_is_not_shipped_is_compared_with_those_that_are(capsys):
     assert all(f"package, seed {seed}" in heading for seed in (0, 1, 2))
 
 
+@pytest.mark.slow
+def test_checkpoints_are_written_to_a_folder_and_end_at_the_weights_that_are_measured(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main(["dyck", "--seed", "1", "--steps", "4", "--keep", "2", "--out", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert f"3 checkpoints: aw.checkpoints({str(folder)!r})" in said
+    run = aw.checkpoints(folder)
+    assert run.steps == (0, 2, 4)
+    recipe = RECIPES["dyck"]
+    measured = recipe.measure(run.model(4), run.tokenizer)["accuracy, closing bracket"]
+    assert float(re.search(r"closing bracket +(\S+)", said)[1]) == pytest.approx(measured, abs=5e-4)
+    with pytest.raises(SystemExit):
+        main(["dyck", "--keep", "2", "--out", str(folder)])
+    assert "exists: --keep writes to a new folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
-    "arguments", [["dick"], ["dyck", "--steps", "0"], ["dyck", "--seed", "-1"], ["dyck", "--seed", "x"], []]
+    "arguments",
+    [
+        ["dyck", "--keep", "2"],
+        ["dyck", "--keep", "0", "--out", "run"],
+        ["dick"],
+        ["dyck", "--steps", "0"],
+        ["dyck", "--seed", "-1"],
+        ["dyck", "--seed", "x"],
+        [],
+    ],
 )
 def test_what_cannot_be_trained_is_refused(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:

@@ -47,6 +47,9 @@ TOP = 3
 LEAST = 5
 """The fewest elements that have an order to lose."""
 
+_HARMLESS = frozenset({"target", "foil", "steps"})
+"""Options with which a method reads no other gradients than those that are compared, as SmoothGrad would."""
+
 METRICS = ("attack", "random", "attack_top", "random_top")
 PAPER = "Ghorbani et al. 2019, Interpretation of Neural Networks is Fragile"
 
@@ -375,8 +378,8 @@ def _by_embeddings(subject: _Subject, search: AttackSearch) -> Attack:
     ids = torch.as_tensor(trace.input_ids)
     if len(values) != len(ids):
         raise ValueError(
-            f"method {subject.name!r} gives {len(values)} values for {len(ids)} tokens: attack changes "
-            "tokens. Leave out its unit, or give words."
+            f"method {subject.name!r} gives {len(values)} values for {len(ids)} tokens, and attack changes "
+            "the embeddings of tokens: explain tokens, or give words=aw.evaluate.near_words(...)."
         )
     _require_order(int(content.sum()), "tokens that are not special")
     table: Any = word_embeddings(unwrap(trace.model))[0]
@@ -418,7 +421,8 @@ def _by_embeddings(subject: _Subject, search: AttackSearch) -> Attack:
         tried.append(Tried(kind, "", size, probability, valid, *moved))
         if valid and (best is None or moved[0] > best.distance):
             best = _Best(moved[0], probability, explanation, again, change)
-    if descent.shifts is None or direction != subject.registered:
+    is_form = direction == subject.registered and _HARMLESS.issuperset(subject.options)
+    if descent.shifts is None or not is_form:
         bound = None
     else:
         bound = largest_distance(values[content], descent.shifts[content])

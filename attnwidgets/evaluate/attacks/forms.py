@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.attribution.baselines import baseline_embeddings
+from attnwidgets.explanations.attribution.smoothing import Smoothing
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 _POINTS = 4
+_DRAWS = 8
 _RESIDUAL = 0.5  # as published
 
 
@@ -101,7 +103,12 @@ def _logits(graph: Graph) -> Tensor:
 
 
 def _saliency(at: Pass, embeddings: Tensor) -> At:
-    gradient, graph = _gradient(at, embeddings)
+    options = at.options
+    draws = min(options.get("draws", _DRAWS), _DRAWS)
+    smoothing = Smoothing(options.get("noise", 0.0), draws, options.get("seed", 0))
+    gradient, graph = _gradient(at, smoothing.copies(embeddings, slice(None)))
+    if smoothing.noise:
+        graph = at.graph(embeddings[None])
     return At((gradient.square().sum(-1) + 1e-18).sqrt(), _logits(graph), gradient, moves=False)
 
 

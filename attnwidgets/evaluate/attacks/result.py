@@ -147,6 +147,8 @@ class Attack(Table, Viewable):
             f"{self.method} moved {self.distance:.2f} (1 - Spearman; {drawn} {self.chance:.2f}) {how}.",
             f"{quoted(self.label)} stayed at p {p:.2f} -> {q:.2f}.",
         ]
+        if self.distance == 0 and self.bound is None:
+            said.append("No change that was tried moved it, which does not prove that none can.")
         if self.bound == 0:
             said.append(
                 "The gradient is the same at every point that was tried, and where it is, no change of the "

@@ -12,6 +12,7 @@ from attnwidgets._progress import progress
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import as_list, by_name, source_of
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored
+from attnwidgets.explanations.attribution.baselines import are_baselines_read
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import require_trace
@@ -250,8 +251,8 @@ def perturbed(model: nn.Module, ids: Tensor, noise: Tensor, *, alone: str = "") 
         model: The model.
         ids: The text.
         noise: The noise.
-        alone: Name of a method that is refused if it reads other texts here, which have no noise. The
-            beginning of the text, on which rules of relevance are checked, is none.
+        alone: Name of a method that is refused if it reads other texts here, which have no noise. Baselines
+            are not such texts, nor is the beginning of the text, on which rules of relevance are checked.
 
     Raises:
         ValueError: If it does.
@@ -282,6 +283,8 @@ def _with_noise(
     import torch
 
     embeddings = embed(read_ids, *args, **kwargs)
+    if are_baselines_read():
+        return embeddings
     if read_ids.shape[-1] == len(ids) and torch.equal(read_ids, ids.to(read_ids.device).expand_as(read_ids)):
         return embeddings + noise.to(embeddings)
     if alone and not _is_beginning(read_ids, ids):

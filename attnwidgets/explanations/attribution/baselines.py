@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import require_choice, suggest
@@ -9,6 +11,8 @@ from attnwidgets._selecting import listed
 from attnwidgets.explanations.targets.resolve import token_id, tokenizer_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor, nn
 
     from attnwidgets.tracing.trace import Trace
@@ -18,7 +22,25 @@ NAMES = ("pad", "mask", "mean", "zero")
 
 _IDS_AT_ONCE = 4096
 
+_reads_baselines: ContextVar[bool] = ContextVar("reads baselines", default=False)
 
+
+@contextmanager
+def reading_baselines() -> Iterator[None]:
+    """Mark the embeddings that are read meanwhile as baselines: changes of the text's own are not theirs."""
+    before = _reads_baselines.set(True)
+    try:
+        yield
+    finally:
+        _reads_baselines.reset(before)
+
+
+def are_baselines_read() -> bool:
+    """Return whether embeddings are read as baselines here."""
+    return _reads_baselines.get()
+
+
+@reading_baselines()
 def baseline_embeddings(
     trace: Trace, model: nn.Module, embeddings: Tensor, baseline: Any, method: str
 ) -> tuple[Tensor, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.explanations.attribution.baselines import baseline_embeddings, word_table
+from attnwidgets.explanations.attribution.baselines import baseline_embeddings, reading_baselines, word_table
 from attnwidgets.explanations.attribution.embedding_gradients import leaf_of
 from attnwidgets.explanations.results.trace_protocol import is_trace
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _MATRIX = 2  # axes of [token, dim]
 
 
+@reading_baselines()
 def drawn_baselines(
     model: EmbeddingGradients, baseline: Any, draws: int, seed: int
 ) -> tuple[Tensor, Tensor, str]:

@@ -52,7 +52,7 @@ class Smoothing:
 
         if not self.noise:
             return values[None]
-        spread = self.noise * float(values.max() - values.min())
+        spread = self.noise * float((values.max() - values.min()).detach())
         numbers = range(*draws.indices(self.draws))
         noise = np.stack(
             [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.zoo.train.recipe import fit, round_to_half
 from attnwidgets.zoo.train.recipes import RECIPES
+from attnwidgets.zoo.train.runs import steps_to_keep, train
 from attnwidgets.zoo.trained_models import make_tokenizer, save, shipped, trained
 
 if TYPE_CHECKING:
@@ -21,8 +22,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     recipe = RECIPES[options.name]
     tokenizer = make_tokenizer(recipe.tokenizer)
+    steps = options.steps or recipe.schedule.steps
     began = time.perf_counter()
-    model = fit(recipe, tokenizer, options.seed, options.steps)
+    if options.keep is None:
+        model = fit(recipe, tokenizer, options.seed, steps)
+    else:
+        kept = steps_to_keep(options.keep, steps)
+        model = train(recipe, options.seed, steps, kept, options.out)
     # Measure the weights as a file would store them, in half precision.
     round_to_half(model)
     measured = recipe.measure(model, tokenizer)
@@ -31,12 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _say(
         f"{recipe.name}, seed {options.seed}: {recipe.task}\n"
         f"{type(model).__name__}, {parameters:,} parameters, "
-        f"{options.steps or recipe.schedule.steps:,} steps in {time.perf_counter() - began:.0f} s\n"
+        f"{steps:,} steps in {time.perf_counter() - began:.0f} s\n"
     )
     _say(_compared(measured, _in_the_package(options.name, options.seed)))
     for head, role in heads.items():
         _say(f"head {head}: {role}")
-    if options.out is not None:
+    if options.keep is not None:
+        _say(f"\n{options.out}, {len(kept)} checkpoints: aw.checkpoints({str(options.out)!r})")
+    elif options.out is not None:
         says = {"name": recipe.name, "seed": options.seed, "does": recipe.task, "base": recipe.base}
         save(options.out, model, recipe.tokenizer, {**says, "heads": heads, "measured": measured})
         _say(
@@ -59,8 +67,20 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--seed", type=_not_negative, default=0, help="of first weights and data (default: 0)"
     )
     parser.add_argument("--steps", type=_positive, help="train shorter or longer than the recipe says")
+    parser.add_argument(
+        "--keep",
+        type=_positive,
+        metavar="N",
+        help="write the untrained weights and N checkpoints at equal distances; OUT is their folder then",
+    )
     parser.add_argument("--out", type=Path, help="write the weights to this file, in half precision")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.keep is not None:
+        if options.out is None:
+            parser.error("--keep needs --out, the folder of the checkpoints")
+        if options.out.exists() and not (options.out.is_dir() and not any(options.out.iterdir())):
+            parser.error(f"--out {options.out} exists: --keep writes to a new folder, or to an empty one")
+    return options
 
 
 def _positive(text: str) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attnwidgets.results import TrainingRun
 
 PACKAGED = (0, 120, 240, 300, 420, 600, 840, 1200)
-"""The steps of "induction", seed 0, whose weights are in the package."""
+"""The steps of "induction", seeds 0 and 1, whose weights are in the package."""
 
 
 def run(
@@ -34,8 +34,8 @@ def run(
     written in half precision, as the weights in the package are, so that last digits differ from those of the
     model in training. The same seed gives the same weights on the same machine and versions.
 
-    Checkpoints of "induction", seed 0, at steps 0, 120, 240, 300, 420, 600, 840 and 1,200 are in the package:
-    a run that keeps some of these (`keep=aw.zoo.train.PACKAGED`) is read, and trains nothing.
+    Checkpoints of "induction", seeds 0 and 1, at steps 0, 120, 240, 300, 420, 600, 840 and 1,200 are in the
+    package: a run that keeps some of these (`keep=aw.zoo.train.PACKAGED`) is read, and trains nothing.
 
     Args:
         name: "induction", "dyck", "histogram", "recall", "dates" or "alice".
@@ -66,14 +66,14 @@ def run(
     last = recipe.schedule.steps if steps is None else steps
     if isinstance(last, bool) or not isinstance(last, int) or last < 1:
         raise ValueError(f"steps must be a whole number of at least 1, not {steps!r}.")
-    chosen = _steps(keep, last)
-    says = {"name": name, "seed": seed, "does": recipe.task, "steps": last}
+    chosen = steps_to_keep(keep, last)
+    says = _metadata(recipe, seed, last)
     packaged = WEIGHTS / "steps" / f"{name}-{seed}"
     is_packaged = folder is None and steps is None and _is_there(packaged, chosen, says)
     temporary = tempfile.TemporaryDirectory() if folder is None and not is_packaged else None
     target = Path(temporary.name) if temporary else packaged if folder is None else Path(folder)
     if not is_packaged and not _is_there(target, chosen, says):
-        _train(recipe, seed, last, chosen, target, says)
+        train(recipe, seed, last, chosen, target)
     # The layer above reads checkpoints: it runs the explanations that these models test.
     read = import_module("attnwidgets.training.run").checkpoints
     made: TrainingRun = read({step: _file(target, step) for step in chosen})
@@ -81,8 +81,16 @@ def run(
     return made
 
 
-def _steps(keep: int | Collection[int], last: int) -> list[int]:
-    """Return the steps to write, ascending."""
+def steps_to_keep(keep: int | Collection[int], last: int) -> list[int]:
+    """Return the steps to write, ascending.
+
+    Args:
+        keep: The steps, or their number after step 0.
+        last: The last step.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
     if isinstance(keep, Collection):
         chosen = sorted(set(keep))
         if not chosen or any(not isinstance(step, int) or not 0 <= step <= last for step in chosen):
@@ -91,6 +99,11 @@ def _steps(keep: int | Collection[int], last: int) -> list[int]:
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
         raise ValueError(f"keep must be a number of at least 1, or steps, not {keep!r}.")
     return sorted({round(last * part / keep) for part in range(keep + 1)})
+
+
+def _metadata(recipe: Recipe, seed: int, steps: int) -> dict[str, Any]:
+    """Return what identifies a training in the files of its checkpoints."""
+    return {"name": recipe.name, "seed": seed, "does": recipe.task, "steps": steps}
 
 
 def _file(folder: Path, step: int) -> Path:
@@ -111,13 +124,22 @@ def _is_there(folder: Path, chosen: list[int], says: dict[str, Any]) -> bool:
     return {_file(folder, step) for step in chosen} <= set(files)
 
 
-def _train(
-    recipe: Recipe, seed: int, steps: int, chosen: list[int], folder: Path, says: dict[str, Any]
-) -> None:
+def train(recipe: Recipe, seed: int, steps: int, keep: Collection[int], folder: Path) -> Any:
+    """Train a model, and write its weights at some steps; return it.
+
+    Args:
+        recipe: The recipe.
+        seed: Seed of the first weights and the data.
+        steps: The number of steps.
+        keep: The steps of which checkpoints are written.
+        folder: The folder of their files.
+    """
+    says = _metadata(recipe, seed, steps)
+
     def write(step: int, model: Any) -> None:
         # Under another name first: a process that is killed leaves no half of a file.
         part = folder / f".step-{step}.partial"
         save(part, model, recipe.tokenizer, {**says, "step": step, "heads": {}, "measured": {}})
         part.replace(_file(folder, step))
 
-    fit(recipe, make_tokenizer(recipe.tokenizer), seed, steps, keep=chosen, on_step=write)
+    return fit(recipe, make_tokenizer(recipe.tokenizer), seed, steps, keep=keep, on_step=write)

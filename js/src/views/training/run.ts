@@ -87,11 +87,15 @@ export function causeOf(run: Run, layer: number, head: number): number[] {
 /** Steps below which a curve is not said to appear. */
 const FEWEST = 5;
 
-/** The first index at half way between the first and the last value; -1 where there are too few, or both are equal. */
+/** The share of its range by which a curve must end away from where it began, to be half way anywhere. */
+const RETURNED = 0.1;
+
+/** The first index at half way between the first and the last value; -1 where there are too few, or the curve came back. */
 export function halfWay(values: readonly number[]): number {
   const finite = values.filter(Number.isFinite);
   const [first, last] = [finite[0] ?? 0, finite.at(-1) ?? 0];
-  if (finite.length < FEWEST || first === last) return -1;
+  const range = Math.max(...finite) - Math.min(...finite);
+  if (finite.length < FEWEST || Math.abs(last - first) <= RETURNED * range) return -1;
   return values.findIndex((value) => (value - first) * Math.sign(last - first) >= Math.abs(last - first) / 2);
 }
 
