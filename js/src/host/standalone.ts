@@ -303,7 +303,6 @@ async function start(): Promise<void> {
     const name = page.models[id]?.view;
     return name ? [{ el, name, model: named(`anywidget:${id}`), group: groupOf(id) }] : [];
   });
-  for (const { model } of shown) model.isDrawn = true;
   markTexts();
   // Before anything is drawn: a page opens where its address says.
   const scroll = await followAddress(
