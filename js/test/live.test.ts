@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { changed } from "../src/live/changes.ts";
+import { localClient } from "../src/engine/client.ts";
+import { editsOf } from "../src/live/changes.ts";
 import { forward, type Model, type Pass } from "../src/live/forward.ts";
 import { inUnit, METHODS } from "../src/live/maps.ts";
 import { continued, type Predicts, probabilities } from "../src/live/predictions.ts";
@@ -85,7 +86,11 @@ test("a row that is set is read, and a head that is ablated leaves attention as 
   const model = llama();
   const pass = forward(model, [1, 4, 2, 0]);
   const after = (specs: Partial<Spec>[]): Pass =>
-    changed(model, pass, specs.map((spec) => ({ stack: "self", layer: 1, head: 0, ...spec })) as Spec[]);
+    forward(
+      model,
+      pass.tokens,
+      editsOf(model, pass, specs.map((spec) => ({ stack: "self", layer: 1, head: 0, ...spec })) as Spec[]),
+    );
   near(METHODS.attention?.(after([{ kind: "row", query: 2, to: "uniform" }]), 1)[0]?.subarray(8, 12) ?? [], [
     1 / 3,
     1 / 3,
@@ -187,8 +192,8 @@ test("tiles and thumbnails are read back by the views", () => {
   assert.equal(thumbsOf("s", [[matrix]], axis, true)[0].rows, 3);
 });
 
-test("a continuation repeats with its seed, keeps to top k, and ends where the model is full", () => {
-  const model = llama();
+test("a continuation repeats with its seed, keeps to top k, and ends where the model is full", async () => {
+  const engine = localClient(llama());
   const predicts: Predicts = {
     ...{
       what: "next token",
@@ -200,13 +205,14 @@ test("a continuation repeats with its seed, keeps to top k, and ends where the m
       ends: [],
     },
   };
-  const pass = forward(model, [1, 4]);
+  const write = (longest: number, more = {}) =>
+    continued({ engine, predicts, longest }, [1, 4], { ...how, ...more }).then(([text]) => text);
   const how = { how: "sample", n: 1, length: 6, temperature: 1, top_k: 0, top_p: 1, seed: 7 };
-  const [one, again] = [0, 0].map(() => continued(model, predicts, pass, 20, how)[0]);
-  assert.deepEqual(one, again);
-  assert.equal(one?.text.length, 6);
-  const [greedy] = continued(model, predicts, pass, 20, { ...how, how: "greedy" });
-  assert.deepEqual(continued(model, predicts, pass, 20, { ...how, top_k: 1 })[0], greedy);
-  assert.throws(() => continued(model, predicts, pass, 7, how), /reads 7 tokens, and the text has 2/);
-  near([probabilities(predicts, pass.logits.subarray(0, 5)).reduce((sum, share) => sum + share, 0)], [1], 1e-9);
+  const sampled = await write(20);
+  assert.deepEqual(await write(20), sampled);
+  assert.equal(sampled?.text.length, 6);
+  assert.deepEqual(await write(20, { top_k: 1 }), await write(20, { how: "greedy" }));
+  await assert.rejects(write(7), /reads 7 tokens, and the text has 2/);
+  const logits = Float32Array.from([0, 1, -2, 3, 0.5]);
+  near([probabilities(predicts, logits).reduce((sum, share) => sum + share, 0)], [1], 1e-9);
 });

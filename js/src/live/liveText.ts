@@ -1,9 +1,9 @@
 /** A text that a page computes: its passes, the header of its store, and the numbers of its matrices. */
+import { type EngineClient, type Pass, type Shape, UNCHANGED, type Wanted } from "../engine/client.ts";
 import type { Axis, Header, HeadKey, Source, Spec } from "../wire/wire.ts";
-import { changed, changeWords } from "./changes.ts";
-import { forward, type Model, type Pass } from "./forward.ts";
+import { changeWords, editsOf } from "./changes.ts";
 import { inUnit, METHODS, reduced } from "./maps.ts";
-import type { Predicts } from "./predictions.ts";
+import { type Predicts, rowsOf } from "./predictions.ts";
 import { Unreadable } from "./reader.ts";
 
 /** Passes that are kept of one text, the recorded one apart. */
@@ -11,27 +11,30 @@ const KEPT = 8;
 
 /** What all texts of a model have in common. */
 export interface LiveModel {
-  model: Model;
+  engine: EngineClient;
+  shape: Shape;
+  layers: number;
   predicts: Predicts;
   /** The most tokens of a text. */
   longest: number;
 }
 
 export interface LiveText {
+  ids: readonly number[];
   /** The axis of its tokens. */
   tokens(): Axis;
-  /** The pass without a change, and with some. */
-  pass(): Pass;
-  changed(specs: readonly Spec[]): Pass;
+  /** The pass without a change, with what is wanted of it beyond its maps; and with some. */
+  pass(wanted?: Partial<Wanted>): Promise<Pass>;
+  changed(specs: readonly Spec[]): Promise<Pass>;
   /** Offer maps of the changed model; returns the key of the method that shows them. */
   follow(specs: readonly Spec[], method: string): string;
   /** A source of the header by its id. */
   source(id: string): Source;
   axis(source: Source): Axis;
   /** The matrices of one layer [query, key]: a head each. */
-  matrices(source: Source, layer: number): Float32Array[];
+  matrices(source: Source, layer: number): Promise<Float32Array[]>;
   /** The matrix of one head or of a reduction. */
-  matrix(source: Source, layer: number, head: HeadKey): Float32Array;
+  matrix(source: Source, layer: number, head: HeadKey): Promise<Float32Array>;
 }
 
 /** Separates a method from the number of a change: "attention#2" is a method called with other arguments. */
@@ -70,38 +73,44 @@ export function headerOf(
 
 /** `header` and `announce` read and write the header of the text's store. */
 export function createText(
-  { model }: LiveModel,
+  { engine, shape, layers, predicts }: LiveModel,
   ids: readonly number[],
   header: () => Header,
   announce: (header: Header) => void,
 ): LiveText {
-  let recorded: Pass | undefined;
-  const passes = new Map<string, Pass>();
+  const passes = new Map<string, Promise<Pass>>();
+  let recorded: { wanted: Wanted; pass: Promise<Pass> } | undefined;
   /** The changes that are followed, by the number in the method's key. */
   const followed: (readonly Spec[])[] = [];
-  const pass = (): Pass => {
-    recorded ??= forward(model, ids);
-    return recorded;
+  const least: Wanted = { logits: rowsOf(predicts), heads: false };
+  const pass = ({ logits, heads = false }: Partial<Wanted> = {}): Promise<Pass> => {
+    const all = [logits, least.logits, recorded?.wanted.logits].includes("all");
+    const wanted: Wanted = { logits: all ? "all" : "last", heads: heads || Boolean(recorded?.wanted.heads) };
+    if (JSON.stringify(recorded?.wanted) !== JSON.stringify(wanted))
+      recorded = { wanted, pass: engine.pass(ids, UNCHANGED, wanted) };
+    return (recorded as { pass: Promise<Pass> }).pass;
   };
-  const after = (specs: readonly Spec[]): Pass => {
-    if (specs.length === 0) return pass();
+  const after = async (specs: readonly Spec[]): Promise<Pass> => {
+    const before = await pass();
+    if (specs.length === 0) return before;
     const key = JSON.stringify(specs);
-    const known = passes.get(key) ?? changed(model, pass(), specs);
+    const known = passes.get(key) ?? engine.pass(ids, editsOf(shape, before, specs), least);
     passes.delete(key);
     passes.set(key, known);
     const [oldest = ""] = passes.keys();
     if (passes.size > KEPT) passes.delete(oldest);
     return known;
   };
-  const matrices = (source: Source, layer: number): Float32Array[] => {
+  const matrices = async (source: Source, layer: number): Promise<Float32Array[]> => {
     const [method = "", number] = source.method.split(CHANGED);
     const specs = followed[Number(number)] ?? [];
     const read = METHODS[method];
-    if (!read || !model.layers[layer]) throw new Unreadable(`${source.id} lacks layer ${layer} in this page.`);
+    if (!read || !(layer < layers)) throw new Unreadable(`${source.id} lacks layer ${layer} in this page.`);
     const axis = header().axes[source.query] as Axis;
-    return read(after(specs), layer).map((matrix) => inUnit(matrix, axis));
+    return read(await after(specs), layer).map((matrix) => inUnit(matrix, axis));
   };
   return {
+    ids,
     tokens: () => Object.values(header().axes).find(({ spans, unit }) => !spans && unit === "token") as Axis,
     pass,
     changed: after,
@@ -113,8 +122,8 @@ export function createText(
       return found;
     },
     axis: (source) => header().axes[source.query] as Axis,
-    matrix(source, layer, head) {
-      const all = matrices(source, layer);
+    async matrix(source, layer, head) {
+      const all = await matrices(source, layer);
       if (source.heads === null) return all[0] as Float32Array;
       if (typeof head === "string") return reduced(all, head === "max" ? "max" : "mean");
       const found = all[head];

@@ -1,7 +1,8 @@
 /** What a live model predicts: probabilities, surprisal and continuations; as attnwidgets/tracing/ computes them. */
+import type { EngineClient, Pass, Sampling, Wanted } from "../engine/client.ts";
+import { largest, logSum } from "../engine/sampling.ts";
 import { printed } from "../numbers.ts";
 import type { Outcome, Prediction } from "../wire/wire.ts";
-import { forward, type Model, type Pass, UNCHANGED } from "./forward.ts";
 import { Unreadable } from "./reader.ts";
 
 /** What of a model's outcomes is a prediction. */
@@ -24,6 +25,9 @@ export interface Predicts {
 
 const MOST = 100;
 
+/** Of which rows the logits are needed for what a header or a preview says. */
+export const rowsOf = ({ what }: Predicts): Wanted["logits"] => (["mask", "classes"].includes(what) ? "all" : "last");
+
 /** The logits of one row; of the last for a negative one. */
 function rowAt({ logits }: Pass, count: number, row: number): Float32Array {
   const at = row < 0 ? logits.length / count + row : row;
@@ -45,21 +49,10 @@ export function classes({ what, labels }: Predicts, pass: Pass): string[] {
   return pass.tokens.map((_, token) => labels[largest(rowAt(pass, labels.length, token), 1)[0] as number] as string);
 }
 
-const logSum = (values: ArrayLike<number>): number => {
-  const top = Math.max(...Array.from(values));
-  return top + Math.log(Array.from(values, (value) => Math.exp(value - top)).reduce((sum, value) => sum + value, 0));
-};
-
 /** The probability of every outcome. */
 export function probabilities({ several }: Predicts, logits: Float32Array): Float64Array {
   const sum = logSum(logits);
   return Float64Array.from(logits, (logit) => (several ? 1 / (1 + Math.exp(-logit)) : Math.exp(logit - sum)));
-}
-
-/** Places of the largest values, the largest first; ties in their order. */
-export function largest(values: ArrayLike<number>, most: number): number[] {
-  const places = Array.from(values, (_, i) => i);
-  return places.sort((a, b) => (values[b] as number) - (values[a] as number)).slice(0, most);
 }
 
 /** The predictions of a header: the most probable first. */
@@ -125,16 +118,8 @@ export function surprisals({ labels, what }: Predicts, pass: Pass): Float32Array
   });
 }
 
-/** How a text is continued: as `aw.continuations`. */
-export interface Sampling {
-  how: string;
-  n: number;
-  length: number;
-  temperature: number;
-  top_k: number;
-  top_p: number;
-  seed: number;
-}
+/** How texts are continued: as `aw.continuations`. */
+export type Continued = Omit<Sampling, "ends"> & { n: number };
 
 export interface Continuation {
   text: string;
@@ -145,63 +130,25 @@ export interface Continuation {
   ended: boolean;
 }
 
-/** Random numbers from 0 to 1 that a seed repeats (mulberry32). */
-function random(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-function drawn(logits: Float32Array, { temperature, top_k, top_p }: Sampling, next: () => number): number {
-  const order = largest(logits, top_k || logits.length);
-  const scaled = order.map((id) => (logits[id] as number) / temperature);
-  const sum = logSum(scaled);
-  const shares = scaled.map((logit) => Math.exp(logit - sum));
-  // The fewest tokens that reach `top_p`.
-  let [kept, mass] = [0, 0];
-  while (kept < shares.length && (kept === 0 || mass < top_p)) {
-    mass += shares[kept] as number;
-    kept += 1;
-  }
-  let left = next() * mass;
-  for (let place = 0; place < kept; place += 1) {
-    left -= shares[place] as number;
-    if (left < 0) return order[place] as number;
-  }
-  return order[kept - 1] as number;
-}
-
-/** Continue a text token by token; earlier tokens are not computed again. */
-export function continued(
-  model: Model,
-  predicts: Predicts,
-  pass: Pass,
-  longest: number,
-  how: Sampling,
-): Continuation[] {
+/** Continue a text token by token, several times. */
+export async function continued(
+  { engine, predicts, longest }: { engine: EngineClient; predicts: Predicts; longest: number },
+  ids: readonly number[],
+  { n, ...how }: Continued,
+): Promise<Continuation[]> {
   if (predicts.what !== "next token") throw new Unreadable("this model does not generate text");
   if (how.how === "beam") throw new Unreadable("beam search is not in this file; it needs a running kernel");
-  const room = longest - pass.tokens.length;
-  if (how.length > room)
-    throw new Unreadable(`The model reads ${longest} tokens, and the text has ${pass.tokens.length}: shorten it.`);
-  const next = random(how.seed);
-  return Array.from({ length: how.n }, () => {
-    const out: Continuation = { text: "", ids: [], tokens: [], logs: [], ended: false };
-    let last = pass;
-    while (out.ids.length < how.length && !out.ended) {
-      if (out.ids.length) last = forward(model, out.ids.slice(-1), UNCHANGED, last);
-      const logits = rowAt(last, predicts.labels.length, -1);
-      const id = how.how === "greedy" ? (largest(logits, 1)[0] as number) : drawn(logits, how, next);
-      out.ids.push(id);
-      out.text += predicts.written[id] ?? "";
-      out.tokens.push(predicts.labels[id] ?? String(id));
-      out.logs.push((logits[id] as number) - logSum(logits));
-      out.ended = predicts.ends.includes(id);
-    }
-    return out;
-  });
+  if (how.length > longest - ids.length)
+    throw new Unreadable(`The model reads ${longest} tokens, and the text has ${ids.length}: shorten it.`);
+  const out: Continuation[] = [];
+  for (let i = 0; i < n; i += 1) {
+    const found = await engine.continued(ids, { ...how, seed: how.seed + i, ends: predicts.ends }, () => true);
+    out.push({
+      text: found.ids.map((id) => predicts.written[id] ?? "").join(""),
+      tokens: found.ids.map((id) => predicts.labels[id] ?? String(id)),
+      ended: predicts.ends.includes(found.ids.at(-1) ?? -1),
+      ...found,
+    });
+  }
+  return out;
 }

@@ -2,13 +2,21 @@
  * The live models of a page: they answer what the kernel would, for the texts that the page was written with and for
  * those that the reader types.
  */
+import { localClient, UNCHANGED } from "../engine/client.ts";
 import { type Group, nameIn, type Settable } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
 import type { ExplorerOptions, TextItem, Texts } from "../wire/viewState.ts";
 import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
-import { forward } from "./forward.ts";
 import { createText, headerOf, type LiveModel, type LiveText } from "./liveText.ts";
-import { type Continuation, classes, continued, type Predicts, predictionsOf, type Sampling } from "./predictions.ts";
+import {
+  type Continuation,
+  type Continued,
+  classes,
+  continued,
+  type Predicts,
+  predictionsOf,
+  rowsOf,
+} from "./predictions.ts";
 import { type PackedReader, read, Unreadable } from "./reader.ts";
 import { type Answered, answerRequest } from "./storeAnswers.ts";
 import { axisIn } from "./units.ts";
@@ -69,8 +77,8 @@ interface Live {
 }
 
 /** Whether a model returns here what torch returned from the same weights. */
-function isEqual({ check }: PackedLive, live: LiveModel): boolean {
-  const { logits, states } = forward(live.model, check.ids);
+async function isEqual({ check }: PackedLive, { engine }: LiveModel): Promise<boolean> {
+  const { logits, states } = await engine.pass(check.ids, UNCHANGED, { logits: "last", heads: false });
   const last = (logits.length ? logits : states).slice(-check.logits.length);
   const most = Math.max(1e-2, ...check.logits.map(Math.abs));
   return last.every((value, i) => Math.abs(value - (check.logits[i] as number)) <= TOLERANCE * most);
@@ -112,7 +120,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     if (topic === "text") return reply({ shown: await type(live, host, String(args.text ?? "")) });
     const [model, text] = await textOf(live, store ?? "");
     const method = String(host.model(selection ?? "")?.get("method"));
-    return reply(...answerView(topic, { live: model, text, method, args }));
+    return reply(...(await answerView(topic, { live: model, text, method, args })));
   };
   return {
     request: (store, request) =>
@@ -128,8 +136,11 @@ function createLive(packed: PackedLive, host: Host): Live {
   let model: Promise<LiveModel> | undefined;
   const ready = async (): Promise<LiveModel> => {
     const { predicts, longest } = packed;
-    const live = { model: unpackModel(packed.model, await host.bytes(packed.blob)), predicts, longest };
-    if (!isEqual(packed, live)) throw new Unreadable("This browser computes the model differently: nothing is shown.");
+    const { shape, layers } = packed.model;
+    const engine = localClient(unpackModel(packed.model, await host.bytes(packed.blob)));
+    const live = { engine, shape, layers, predicts, longest };
+    if (!(await isEqual(packed, live)))
+      throw new Unreadable("This browser computes the model differently: nothing is shown.");
     return live;
   };
   const texts: Live["texts"] = new Map();
@@ -174,8 +185,8 @@ export interface Preview extends PredictionsOfText {
 async function preview(live: Live, text: string): Promise<Preview> {
   const { reader } = live.packed;
   const { ids, special } = read(reader, text);
-  const { model, predicts } = await live.ready();
-  const pass = forward(model, ids);
+  const { engine, predicts } = await live.ready();
+  const pass = await engine.pass(ids, UNCHANGED, { logits: rowsOf(predicts), heads: false });
   const each = classes(predicts, pass).flatMap((name, i): [string, string][] =>
     special[i] ? [] : [[reader.labels[ids[i] as number] ?? "", name]],
   );
@@ -183,21 +194,16 @@ async function preview(live: Live, text: string): Promise<Preview> {
 }
 
 /** How a text is continued. */
-interface Wanted extends Pick<Sampling, "length" | "temperature" | "top_k" | "seed"> {
+interface Wanted extends Pick<Continued, "length" | "temperature" | "top_k" | "seed"> {
   text: string;
 }
 
 async function written(live: Live, { text, ...how }: Wanted): Promise<Continuation> {
-  const { model, predicts, longest } = await live.ready();
-  const pass = forward(model, read(live.packed.reader, text).ids);
-  const length = Math.min(how.length, Math.max(1, longest - pass.tokens.length));
-  return continued(model, predicts, pass, longest, {
-    how: "sample",
-    n: 1,
-    top_p: 1,
-    ...how,
-    length,
-  })[0] as Continuation;
+  const model = await live.ready();
+  const { ids } = read(live.packed.reader, text);
+  const length = Math.min(how.length, Math.max(1, model.longest - ids.length));
+  const [found] = await continued(model, ids, { how: "sample", n: 1, top_p: 1, ...how, length });
+  return found as Continuation;
 }
 
 const itemOf = ({ text, model, predictions, axes }: Header): TextItem => ({
@@ -238,7 +244,8 @@ async function add(live: Live, host: Host, text: string, found: ReturnType<typeo
     string,
     string,
   ];
-  const predictions = predictionsOf(packed.predicts, forward(model.model, found.ids), 10);
+  const wanted = { logits: rowsOf(packed.predicts), heads: false } as const;
+  const predictions = predictionsOf(packed.predicts, await model.engine.pass(found.ids, UNCHANGED, wanted), 10);
   const header = headerOf(before, text, axes, predictions);
   host.add(store, "store", { header, eager: new Uint8Array() });
   live.texts.set(store, textIn(host, store, found.ids));
