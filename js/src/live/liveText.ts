@@ -1,23 +1,11 @@
 /** A text that a page computes: its passes, the header of its store, and the numbers of its matrices. */
-import { type EngineClient, type Pass, type Shape, UNCHANGED, type Wanted } from "../engine/client.ts";
+import type { Pass, Wanted } from "../engine/client.ts";
 import type { Axis, Header, HeadKey, Source, Spec } from "../wire/wire.ts";
 import { changeWords, editsOf } from "./changes.ts";
 import { inUnit, METHODS, reduced } from "./maps.ts";
-import { type Predicts, rowsOf } from "./predictions.ts";
+import type { LiveModel } from "./model.ts";
 import { Unreadable } from "./reader.ts";
-
-/** Passes that are kept of one text, the recorded one apart. */
-const KEPT = 8;
-
-/** What all texts of a model have in common. */
-export interface LiveModel {
-  engine: EngineClient;
-  shape: Shape;
-  layers: number;
-  predicts: Predicts;
-  /** The most tokens of a text. */
-  longest: number;
-}
+import { explain, offering, offersOf, summed } from "./relevance.ts";
 
 export interface LiveText {
   ids: readonly number[];
@@ -26,6 +14,8 @@ export interface LiveText {
   /** The pass without a change, with what is wanted of it beyond its maps; and with some. */
   pass(wanted?: Partial<Wanted>): Promise<Pass>;
   changed(specs: readonly Spec[]): Promise<Pass>;
+  /** Add the sources of a method that explains an outcome. */
+  explain(method: string): Promise<void>;
   /** Offer maps of the changed model; returns the key of the method that shows them. */
   follow(specs: readonly Spec[], method: string): string;
   /** A source of the header by its id. */
@@ -60,48 +50,38 @@ export function headerOf(
     }),
   );
   const named = Object.fromEntries(axes.map((axis) => [axis.unit, axis]));
-  return {
+  return offering({
     ...like,
     text,
     axes: named,
     sources,
+    methods: offersOf(like),
     thumbs: [],
     tiles: [],
     predictions: { ...predictions, method: "", explained: [] },
-  };
+  });
 }
 
 /** `header` and `announce` read and write the header of the text's store. */
 export function createText(
-  { engine, shape, layers, predicts }: LiveModel,
+  live: LiveModel,
   ids: readonly number[],
   header: () => Header,
   announce: (header: Header) => void,
 ): LiveText {
-  const passes = new Map<string, Promise<Pass>>();
-  let recorded: { wanted: Wanted; pass: Promise<Pass> } | undefined;
+  const { shape, layers } = live;
+  /** Values of tokens by method, for what explains an outcome. */
+  const relevances = new Map<string, Float32Array>();
   /** The changes that are followed, by the number in the method's key. */
   const followed: (readonly Spec[])[] = [];
-  const least: Wanted = { logits: rowsOf(predicts), heads: false };
-  const pass = ({ logits, heads = false }: Partial<Wanted> = {}): Promise<Pass> => {
-    const all = [logits, least.logits, recorded?.wanted.logits].includes("all");
-    const wanted: Wanted = { logits: all ? "all" : "last", heads: heads || Boolean(recorded?.wanted.heads) };
-    if (JSON.stringify(recorded?.wanted) !== JSON.stringify(wanted))
-      recorded = { wanted, pass: engine.pass(ids, UNCHANGED, wanted) };
-    return (recorded as { pass: Promise<Pass> }).pass;
-  };
+  const pass = (wanted?: Partial<Wanted>): Promise<Pass> => live.pass(ids, wanted);
   const after = async (specs: readonly Spec[]): Promise<Pass> => {
     const before = await pass();
-    if (specs.length === 0) return before;
-    const key = JSON.stringify(specs);
-    const known = passes.get(key) ?? engine.pass(ids, editsOf(shape, before, specs), least);
-    passes.delete(key);
-    passes.set(key, known);
-    const [oldest = ""] = passes.keys();
-    if (passes.size > KEPT) passes.delete(oldest);
-    return known;
+    return specs.length ? live.pass(ids, {}, { specs, edits: editsOf(shape, before, specs) }) : before;
   };
   const matrices = async (source: Source, layer: number): Promise<Float32Array[]> => {
+    const values = relevances.get(source.method);
+    if (values) return [summed(values, header().axes[source.key] as Axis)];
     const [method = "", number] = source.method.split(CHANGED);
     const specs = followed[Number(number)] ?? [];
     const read = METHODS[method];
@@ -117,7 +97,8 @@ export function createText(
     matrices,
     source(id) {
       const found = header().sources.find((source) => source.id === id);
-      if (!found || !((found.method.split(CHANGED)[0] ?? "") in METHODS) || found.kind !== "map")
+      const isMap = found?.kind === "map" && (found.method.split(CHANGED)[0] ?? "") in METHODS;
+      if (!found || !(isMap || relevances.has(found.method)))
         throw new Unreadable("not in this file; open the notebook with a kernel to see it");
       return found;
     },
@@ -129,6 +110,14 @@ export function createText(
       const found = all[head];
       if (!found) throw new Unreadable(`layer ${layer} does not have head ${head}.`);
       return found;
+    },
+    async explain(method) {
+      const { sources, axis, values } = await explain(live, ids, header(), method);
+      relevances.set(method, values);
+      const now = header();
+      const others = now.sources.filter((source) => source.method !== method);
+      const axes = { ...now.axes, [axis[0]]: axis[1] };
+      announce({ ...now, axes, sources: [...others, ...sources] });
     },
     follow(specs, method) {
       const key = JSON.stringify(specs);

@@ -1,26 +1,30 @@
 /** What a live model predicts: probabilities, surprisal and continuations; as attnwidgets/tracing/ computes them. */
 import type { EngineClient, Pass, Sampling, Wanted } from "../engine/client.ts";
-import { largest, logSum } from "../engine/sampling.ts";
 import { printed } from "../numbers.ts";
 import type { Outcome, Prediction } from "../wire/wire.ts";
 import { Unreadable } from "./reader.ts";
 
-/** What of a model's outcomes is a prediction. */
-export interface Predicts {
+/** What of a model's outcomes is a prediction; written by attnwidgets/views/page/live/packing.py. */
+export interface PackedPredicts {
   /** "class", "next token", "mask", "classes" (one for every token), the title of numbers, or "": nothing. */
   what: string;
   /** Whether logits are numbers without probabilities. */
   numbers: boolean;
   /** Whether several classes may be true at once. */
   several: boolean;
-  /** Names of the outcomes. */
-  labels: string[];
+  outcomes: number;
+  /** Names of the outcomes; null: they are the tokens. */
+  labels: string[] | null;
   /** For "mask": its id, and how it is written. */
   mask: [id: number, token: string] | null;
-  /** For "next token": how tokens are written in a text; "" for special ones. */
-  written: string[];
   /** Tokens that end a text. */
   ends: number[];
+}
+
+/** The same with names: of an outcome, and of a token as it stands in a text ("" for special ones). */
+export interface Predicts extends PackedPredicts {
+  label(id: number): string;
+  written(id: number): string;
 }
 
 const MOST = 100;
@@ -34,19 +38,40 @@ function rowAt({ logits }: Pass, count: number, row: number): Float32Array {
   return logits.subarray(at * count, (at + 1) * count);
 }
 
-/** What is predicted, and its logits; null: nothing. */
-export function predicted(predicts: Predicts, pass: Pass): { title: string; logits: Float32Array } | null {
-  const { what, labels, mask } = predicts;
+/** What is predicted, and its row of the logits; null: nothing. */
+export function predicted(
+  { what, outcomes, mask }: Predicts,
+  pass: Pass,
+): { title: string; row: number; logits: Float32Array } | null {
   if (!what || what === "classes") return null;
-  if (what !== "mask") return { title: what, logits: rowAt(pass, labels.length, -1) };
-  const at = pass.tokens.indexOf(mask?.[0] ?? -1);
-  return at < 0 ? null : { title: `${mask?.[1]} at ${at}`, logits: rowAt(pass, labels.length, at) };
+  if (what !== "mask") return { title: what, row: -1, logits: rowAt(pass, outcomes, -1) };
+  const row = pass.tokens.indexOf(mask?.[0] ?? -1);
+  return row < 0 ? null : { title: `${mask?.[1]} at ${row}`, row, logits: rowAt(pass, outcomes, row) };
 }
 
 /** The most probable class of every token; empty for a model that has none. */
-export function classes({ what, labels }: Predicts, pass: Pass): string[] {
+export function classes({ what, outcomes, label }: Predicts, pass: Pass): string[] {
   if (what !== "classes") return [];
-  return pass.tokens.map((_, token) => labels[largest(rowAt(pass, labels.length, token), 1)[0] as number] as string);
+  return pass.tokens.map((_, token) => label(largest(rowAt(pass, outcomes, token), 1)[0] as number));
+}
+
+/** log(sum of exp(value / T)). */
+function logSum(values: Float32Array, temperature = 1): number {
+  let top = Number.NEGATIVE_INFINITY;
+  for (const value of values) top = Math.max(top, value / temperature);
+  if (top === Number.NEGATIVE_INFINITY) return top;
+  let sum = 0;
+  for (const value of values) sum += Math.exp(value / temperature - top);
+  return top + Math.log(sum);
+}
+
+/** Places of the largest values, the largest first; ties in their order. */
+export function largest(values: Float32Array | Float64Array, most: number): number[] {
+  // Sorting numbers is fast; of many outcomes, few places are compared by their values.
+  const least = values.length > most ? (values.slice().sort().at(-most) as number) : Number.NEGATIVE_INFINITY;
+  const places: number[] = [];
+  for (let i = 0; i < values.length; i += 1) if (!(values[i]! < least)) places.push(i);
+  return places.sort((a, b) => values[b]! - values[a]!).slice(0, most);
 }
 
 /** The probability of every outcome. */
@@ -62,12 +87,12 @@ export function predictionsOf(predicts: Predicts, pass: Pass, most = MOST): { ti
   const { title, logits } = found;
   if (predicts.numbers) {
     const spelled = (label: string, id: number): string => `${label} ${printed(logits[id] as number, true)}`;
-    const named = predicts.labels.map((label, id) => spelled(label, id).replace(`${title} `, ""));
+    const named = [...logits.keys()].map((id) => spelled(predicts.label(id), id).replace(`${title} `, ""));
     return { title, items: named.map((label, id) => ({ label, probability: null, id })) };
   }
   const shares = probabilities(predicts, logits);
   const items = largest(shares, most).map((id) => ({
-    label: predicts.labels[id] ?? String(id),
+    label: predicts.label(id),
     probability: shares[id] as number,
     id,
   }));
@@ -91,35 +116,33 @@ export function outcomesAt(predicts: Predicts, pass: Pass, position: number | nu
   const { tokens } = pass;
   if (predicts.what !== "next token" || position < 1 || position > tokens.length)
     throw new Unreadable("the model predicts no token there");
-  const logits = rowAt(pass, predicts.labels.length, position - 1);
+  const logits = rowAt(pass, predicts.outcomes, position - 1);
   const id = tokens[position];
   if (id === undefined) return { title: predicts.what, logits, actual: null };
   const logit = logits[id] as number;
   const before = logits.filter((value) => value > logit).length;
-  return { title: `token ${position}`, logits, actual: { id, label: predicts.labels[id] ?? "", logit, before } };
+  return { title: `token ${position}`, logits, actual: { id, label: predicts.label(id), logit, before } };
 }
 
 /** log(sum of exp(logit / T)) of all but some outcomes, for every temperature. */
 export function restOf(logits: Float32Array, left: readonly number[], temperatures: readonly number[]): Float64Array {
   const gone = new Set(left);
-  const others = [...logits].filter((_, i) => !gone.has(i));
-  return Float64Array.from(temperatures, (t) =>
-    others.length ? logSum(others.map((logit) => logit / t)) : Number.NEGATIVE_INFINITY,
-  );
+  const others = logits.filter((_, i) => !gone.has(i));
+  return Float64Array.from(temperatures, (t) => logSum(others, t));
 }
 
 /** The surprisal of every token in bits; not a number for the first. */
-export function surprisals({ labels, what }: Predicts, pass: Pass): Float32Array {
+export function surprisals({ outcomes, what }: Predicts, pass: Pass): Float32Array {
   if (what !== "next token") throw new Unreadable("the tokens of this text are not predicted one after the other");
   return Float32Array.from(pass.tokens, (id, place) => {
     if (place === 0) return Number.NaN;
-    const logits = rowAt(pass, labels.length, place - 1);
+    const logits = rowAt(pass, outcomes, place - 1);
     return (logSum(logits) - (logits[id] as number)) / Math.LN2;
   });
 }
 
 /** How texts are continued: as `aw.continuations`. */
-export type Continued = Omit<Sampling, "ends"> & { n: number };
+export type Continued = Omit<Sampling, "ends" | "how"> & { how: string; n: number };
 
 export interface Continuation {
   text: string;
@@ -130,25 +153,24 @@ export interface Continuation {
   ended: boolean;
 }
 
-/** Continue a text token by token, several times. */
+/** Continue a text token by token, several times; it ends early where `onToken` returns false. */
 export async function continued(
   { engine, predicts, longest }: { engine: EngineClient; predicts: Predicts; longest: number },
   ids: readonly number[],
-  { n, ...how }: Continued,
+  { n, how, ...sampling }: Continued,
+  onToken: (id: number) => boolean | Promise<boolean> = () => true,
 ): Promise<Continuation[]> {
   if (predicts.what !== "next token") throw new Unreadable("this model does not generate text");
-  if (how.how === "beam") throw new Unreadable("beam search is not in this file; it needs a running kernel");
-  if (how.length > longest - ids.length)
+  if (how === "beam") throw new Unreadable("beam search is not in this file; it needs a running kernel");
+  if (sampling.length > longest - ids.length)
     throw new Unreadable(`The model reads ${longest} tokens, and the text has ${ids.length}: shorten it.`);
-  const out: Continuation[] = [];
+  const texts: Continuation[] = [];
   for (let i = 0; i < n; i += 1) {
-    const found = await engine.continued(ids, { ...how, seed: how.seed + i, ends: predicts.ends }, () => true);
-    out.push({
-      text: found.ids.map((id) => predicts.written[id] ?? "").join(""),
-      tokens: found.ids.map((id) => predicts.labels[id] ?? String(id)),
-      ended: predicts.ends.includes(found.ids.at(-1) ?? -1),
-      ...found,
-    });
+    const { ends } = predicts;
+    const seed = sampling.seed + i;
+    const drawn = await engine.continued(ids, { ...sampling, how: how as Sampling["how"], seed, ends }, onToken);
+    const text = drawn.ids.map(predicts.written).join("");
+    texts.push({ ...drawn, text, tokens: drawn.ids.map(predicts.label) });
   }
-  return out;
+  return texts;
 }

@@ -39,7 +39,11 @@ async function layerOf(
 export async function answerRequest(text: LiveText, request: Request): Promise<Answered<Reply>> {
   const { id, kind } = request;
   if (kind === "ping") return [{ kind: "pong", id }, []];
-  if (kind === "method" || kind === "cancel") throw new Unreadable("needs a running kernel");
+  if (kind === "cancel") throw new Unreadable("needs a running kernel");
+  if (kind === "method") {
+    await text.explain(request.source);
+    return [{ kind: "made", id, source: request.source }, []];
+  }
   if (kind === "layer") return layerOf(text, request);
   const source = text.source(request.source);
   if (kind === "thumbs") {

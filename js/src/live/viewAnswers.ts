@@ -3,11 +3,20 @@
  * arguments, the same fields. What is not here needs a kernel.
  */
 import type { Pass, Shape } from "../engine/client.ts";
-import { largest } from "../engine/sampling.ts";
 import type { Spec } from "../wire/wire.ts";
 import { rowOf } from "./changes.ts";
-import type { LiveModel, LiveText } from "./liveText.ts";
-import { type Continued, continued, outcomesAt, predicted, probabilities, restOf, surprisals } from "./predictions.ts";
+import type { LiveText } from "./liveText.ts";
+import type { LiveModel } from "./model.ts";
+import {
+  type Continued,
+  continued,
+  largest,
+  outcomesAt,
+  predicted,
+  probabilities,
+  restOf,
+  surprisals,
+} from "./predictions.ts";
 import { Unreadable } from "./reader.ts";
 import { bytesOf } from "./storeAnswers.ts";
 
@@ -52,7 +61,7 @@ async function changed({ live, text, args }: ViewRequest): Promise<Answer> {
   const target = typeof args.target === "number" ? [args.target] : [];
   const ids = [...new Set([...largest(p, FEW), ...largest(q, FEW), ...target])].sort((a, b) => a - b);
   const size = (id: number): number => (predicts.numbers ? 0 : Math.max(p[id] as number, q[id] as number));
-  const rows = ids.sort((a, b) => size(b) - size(a)).map((id) => [id, predicts.labels[id], p[id], q[id]]);
+  const rows = ids.sort((a, b) => size(b) - size(a)).map((id) => [id, predicts.label(id), p[id], q[id]]);
   const apart = predicts.several || predicts.numbers;
   const distance = apart ? Math.max(...gaps) : gaps.reduce((sum, gap) => sum + gap, 0) / 2;
   const kind = predicts.numbers ? "score" : predicts.several ? "several" : "distribution";
@@ -166,7 +175,7 @@ async function outcomes({ live: { predicts }, text, args }: ViewRequest): Promis
   const meta = {
     title,
     ids,
-    labels: ids.map((id) => predicts.labels[id]),
+    labels: ids.map(predicts.label),
     count: logits.length,
     multiple: predicts.several,
     temperatures: TEMPERATURES,
