@@ -113,24 +113,28 @@ test("a row that is set is read, and a head that is ablated leaves attention as 
   assert.throws(() => after([{ kind: "ablate", how: "zero", layer: 7 }]), Unreadable);
 });
 
-test("float16 is unpacked, with its smallest and largest numbers", () => {
-  const bits = [0x3c00, 0xc000, 0x7bff, 0x0001, 0x3555, 0x8000];
-  const bytes = Uint8Array.from(bits.flatMap((one) => [one & 255, one >> 8]));
+test("numbers are unpacked from each kind, each tensor at a multiple of 16 bytes", () => {
   const { layers, weights, ...shape } = llama();
   assert.equal(layers.length + Object.keys(weights).length, 4);
-  const model = unpackModel(
-    {
-      shape,
-      layers: 2,
-      tensors: [
-        ["token", 4],
-        ["1.q", 2],
-      ],
-    },
-    bytes,
-  );
+  const bytes = new Uint8Array(160);
+  const halves = (at: number, ...bits: number[]): void => bytes.set(new Uint8Array(Uint16Array.from(bits).buffer), at);
+  halves(0, 0x3c00, 0xc000, 0x7bff, 0x0001); // 1, -2, the largest and the smallest number
+  bytes.set(new Uint8Array(Float32Array.of(0.1, -3).buffer), 16);
+  bytes.set([127, 0xff], 32); // 8 bits: 127 and -1
+  halves(64, 0x3800); // in halves
+  bytes[80] = 0xf1; // 4 bits: 1, and 15 as number 16
+  halves(96, 0x3800, 0xbc00); // in halves, from -1
+  const tensors: [string, "f16" | "f32" | "q8" | "q4m", number, number][] = [
+    ["token", "f16", 2, 2],
+    ["end", "f32", 1, 2],
+    ["0.q", "q8", 1, 32],
+    ["1.q", "q4m", 1, 32],
+  ];
+  const model = unpackModel({ shape, layers: 2, tensors }, bytes);
   assert.deepEqual([...(model.weights.token as Float32Array)], [1, -2, 65504, 2 ** -24]);
-  near(model.layers[1]?.q ?? [], [0.333251953125, 0], 0);
+  near(model.weights.end as Float32Array, Float32Array.of(0.1, -3), 0);
+  near(model.layers[0]?.q ?? [], [63.5, -0.5, ...new Array(30).fill(0)], 0);
+  near(model.layers[1]?.q ?? [], [-0.5, ...new Array(15).fill(-1), 6.5, ...new Array(15).fill(-1)], 0);
 });
 
 test("a text is read by letters; what the model does not know is named", () => {

@@ -23,7 +23,7 @@ const IDS = [0, 1, 2, 0];
 const SIZES = Object.entries({ token: 12, "0.n1": 4, "0.q": 16, "0.k": 16, "0.v": 16, "0.o": 16, "0.n2": 4 });
 const REST = Object.entries({ "0.up": 16, "0.gate": 16, "0.down": 16, end: 4 });
 /** Weights between -0.5 and 0.5 in float16, which looks random. */
-const BYTES = new Uint8Array(2 * [...SIZES, ...REST].reduce((sum, [, count]) => sum + count, 0));
+const BYTES = new Uint8Array([...SIZES, ...REST].reduce((sum, [, count]) => sum + Math.ceil(count / 8) * 16, 0));
 for (let i = 0; i < BYTES.length; i += 2) {
   BYTES[i] = (i * 37) % 256;
   BYTES[i + 1] = 0x34 + (i % 4) + (i % 3 ? 0x80 : 0);
@@ -34,7 +34,7 @@ const MODEL: PackedLive["model"] = {
     ...{ scales: [Math.SQRT1_2], activation: "silu", reads: "all", steps: [], padding: -1 },
   },
   layers: 1,
-  tensors: [...SIZES, ...REST],
+  tensors: [...SIZES, ...REST].map(([name, count]) => [name, "f16", count / 4, 4]),
 };
 const RECORDED = forward(unpackModel(MODEL, BYTES), IDS);
 const PACKED = {

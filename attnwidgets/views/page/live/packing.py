@@ -31,7 +31,8 @@ BAR = "LiveBar"
 
 UNITS = ("token", "word", "sentence", "paragraph")
 _DIGITS = 7  # of the logits that a page is checked with
-_ROUNDING = 0.1  # of logits, as a share of the largest, when weights are rounded to float16
+_ROUNDING = 0.1  # of logits, as a share of the largest, when weights are rounded
+_SEEN = 1e-3  # of a weight of attention, from which on rounding is said in numbers
 
 _PLAIN_PATTERN = re.compile(r"\[[^][\\^-]+\]|(?:[^][\\.*+?(){}|^$]\??)+")
 """Patterns that mean the same in browsers: a set of characters, or characters, some of which may lack."""
@@ -45,6 +46,7 @@ def add_live(
     names: Mapping[View | None, str],
     state: MutableMapping[str, Any],
     blobs: MutableMapping[str, str],
+    weights: str = "auto",
 ) -> None:
     """Add the models of groups of views to the contents of a page, and a line for the reader's text.
 
@@ -53,6 +55,7 @@ def add_live(
         names: The names of their models.
         state: The `Page` of js/src/host/standalone.ts.
         blobs: The bytes that the page holds, by the id of their element.
+        weights: How the numbers of the models travel; see `to_html`.
 
     Raises:
         ValueError: A model or a tokenizer cannot run in a page, or there is none; the message names the
@@ -68,7 +71,7 @@ def add_live(
         lead = next(line for line in group.views if None not in line)
         traces = [view.trace for view in lead if view is not None]
         try:
-            entry = _described(traces, group)
+            entry = _described(traces, group, weights)
         except ValueError as error:
             raise ValueError(f"live=True: {str(error).rstrip('.')}.") from error
         blob, bar = f"aw-live-{number}", f"live{number}"
@@ -91,7 +94,7 @@ def add_live(
                 options["texts"] = {**options["texts"], "refusal": ""}
 
 
-def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
+def _described(traces: Sequence[Any], group: Group, weights: str) -> dict[str, Any]:
     """Return the `PackedLive` of js/src/live/session.ts, with the ids of all texts, and the weights."""
     from attnwidgets.tracing.predictions import read_ids
 
@@ -100,7 +103,11 @@ def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
         if trace.model is not first.model:
             raise ValueError("its texts are of several models")
         require_computable(trace)
-    return described(first) | {"units": _units(group), "stores": [read_ids(trace) for trace in traces]}
+    ordered = [first, *(trace for trace in traces if trace is not first)]
+    return described(ordered, weights) | {
+        "units": _units(group),
+        "stores": [read_ids(trace) for trace in traces],
+    }
 
 
 def require_computable(trace: Any) -> None:
@@ -117,8 +124,12 @@ def require_computable(trace: Any) -> None:
     _require_plain(trace)
 
 
-def described(trace: Any) -> dict[str, Any]:
-    """Return the `PackedLive` of js/src/live/session.ts of a trace's model, and the weights.
+def described(traces: Sequence[Any], weights: str = "auto") -> dict[str, Any]:
+    """Return the `PackedLive` of js/src/live/session.ts of the model of some texts, and the weights.
+
+    Args:
+        traces: The texts; the page checks itself with the first.
+        weights: "auto", "exact", "float16" or "int8"; see `to_html`.
 
     Raises:
         ValueError: The model or the tokenizer cannot run in a page; the message names the unsupported part.
@@ -126,30 +137,67 @@ def described(trace: Any) -> dict[str, Any]:
     from attnwidgets.tracing.predictions import read_ids
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
+    from attnwidgets.tracing.recording.run import trace as record
     from attnwidgets.views.page.live.forward import torch_logits
     from attnwidgets.views.page.live.weights import layout_of
 
-    model, tokenizer = unwrap(trace.model), text_tokenizer(trace.tokenizer)
-    layout = layout_of(model)
-    logits = torch_logits(model, trace.inputs, layout)
-    _require_same(trace, logits)
+    first = traces[0]
+    model, tokenizer = unwrap(first.model), text_tokenizer(first.tokenizer)
+    layout = layout_of(model, weights)
+    rounded = layout.rounded_copy(model)
+    logits = torch_logits(rounded, first.inputs, layout)
+    _require_same(first, logits)
     limits = (layout.positions, limit_of(model, tokenizer), getattr(tokenizer, "model_max_length", None))
     longest = int(min(limit for limit in limits if limit is not None))
     reader = packed_reader(tokenizer, longest)
+    computed = [
+        record(rounded, trace.tokenizer, given_text(trace), **trace.asked.options)
+        for trace in (traces if layout.rounded else traces[:1])
+    ]
+    predicts = _predicts(first, layout.shape["reads"], reader)
     return {
         "name": type(model).__name__,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "model": layout.described(),
         "weights": layout.data(),
+        "rounding": _rounding(layout.rounded, traces, computed),
         "reader": reader,
-        "predicts": _predicts(trace, layout.shape["reads"], reader),
+        "predicts": predicts,
         "longest": longest,
         "check": {
-            "text": given_text(trace),
-            "ids": read_ids(trace),
+            "text": given_text(first),
+            "ids": read_ids(first),
             "logits": [float(f"{value:.{_DIGITS}g}") for value in logits],
+            "relevance": _relevance(computed[0], predicts["what"]),
         },
     }
+
+
+def _rounding(rounded: str, traces: Sequence[Any], computed: Sequence[Any]) -> str:
+    """Return by how much rounding changes the attention of a page's texts, in words; "" without rounding."""
+    if not rounded:
+        return ""
+    most = max(
+        float((trace.attention_layer(layer) - other.attention_layer(layer)).abs().max())
+        for trace, other in zip(traces, computed, strict=True)
+        for layer in range(trace.n_layers())
+    )
+    differs = f": attention differs by up to {most:.1g}" if most >= _SEEN else ""
+    return f"weights rounded to {rounded}{differs}"
+
+
+def _relevance(trace: Any, kind: str) -> dict[str, Any] | None:
+    """Return the relevance of tokens for the most probable outcome; None where `aw.lrp` refuses the model."""
+    from attnwidgets.explanations.attribution.lrp import lrp
+
+    if kind not in {"class", "next token"}:
+        return None
+    try:
+        values = lrp(trace).values
+    except ValueError:
+        return None
+    tokens = [float(f"{value:.{_DIGITS}g}") for value in values]
+    return {"row": -1, "plus": trace.predictions(1)[0].id, "minus": None, "tokens": tokens}
 
 
 def _require_same(trace: Any, logits: NDArray[np.float64]) -> None:
