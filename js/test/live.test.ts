@@ -1,46 +1,38 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { localClient } from "../src/engine/client.ts";
+import { type Engine, engineOver } from "../src/engine/engine.ts";
+import { plainBackend } from "../src/engine/plain.ts";
+import { type PackedModel, type Pass, type Shape, UNCHANGED } from "../src/engine/types.ts";
 import { editsOf } from "../src/live/changes.ts";
-import { forward, type Model, type Pass } from "../src/live/forward.ts";
 import { inUnit, METHODS } from "../src/live/maps.ts";
 import { continued, type Predicts, probabilities } from "../src/live/predictions.ts";
 import { type PackedReader, read, Unreadable } from "../src/live/reader.ts";
 import { thumbsOf, tileOf } from "../src/live/tiles.ts";
 import { axisIn } from "../src/live/units.ts";
-import { unpackModel } from "../src/live/weights.ts";
 import { decodeThumbs, decodeTile } from "../src/wire/codec.ts";
 import type { Axis, Spec } from "../src/wire/wire.ts";
-
-/** Numbers that look random, and are the same in every run. */
-function numbers(count: number, seed: number): Float32Array {
-  let state = seed;
-  return Float32Array.from({ length: count }, () => {
-    state = (state * 16807) % 2147483647;
-    return (state / 2147483647 - 0.5) * 1.6;
-  });
-}
+import { fileOf, type Recipe } from "./engineModels.ts";
 
 /** A small Llama: two layers, two heads over one key. */
-function llama(): Model {
-  const layer = (seed: number) => ({
-    n1: new Float32Array(4).fill(1),
-    q: numbers(16, seed),
-    k: numbers(8, seed + 1),
-    v: numbers(8, seed + 2),
-    o: numbers(16, seed + 3),
-    n2: new Float32Array(4).fill(1),
-    up: numbers(24, seed + 4),
-    gate: numbers(24, seed + 5),
-    down: numbers(24, seed + 6),
-  });
-  return {
-    ...{ width: 4, heads: 2, sources: 1, size: 2, causal: true, after: false, rms: true, eps: 1e-6, rotary: 100 },
-    ...{ scales: [Math.SQRT1_2, Math.SQRT1_2], activation: "silu", reads: "all", steps: [], padding: -1 },
-    weights: { token: numbers(20, 3), end: new Float32Array(4).fill(1) },
-    layers: [layer(11), layer(29)],
-  };
+const SHAPE: Shape = {
+  ...{ width: 4, heads: 2, sources: 1, size: 2, causal: true, after: false, rms: true, eps: 1e-6, rotary: 100 },
+  ...{ scales: [Math.SQRT1_2, Math.SQRT1_2], activation: "silu", reads: "all", steps: [], padding: -1 },
+};
+function llama(): Engine {
+  const matrices = { q: [4, 4], k: [2, 4], v: [2, 4], o: [4, 4], up: [6, 4], gate: [6, 4], down: [4, 6] };
+  const layer = Object.entries({ n1: [1, 4], n2: [1, 4], ...matrices });
+  const tensors = [
+    ["token", "f32", 5, 4],
+    ...[0, 1].flatMap((at) => layer.map(([name, [to, from]]) => [`${at}.${name}`, "f32", to, from])),
+    ["end", "f32", 1, 4],
+  ] as PackedModel["tensors"];
+  const engine = engineOver({ shape: SHAPE, layers: 2, tensors }, plainBackend());
+  const recipes = tensors.map(([, , to], i): Recipe => (to === 1 ? [i, 1, 0] : [i, 0, 1.6]));
+  engine.load(0, fileOf({ shape: SHAPE, layers: 2, tensors }, recipes));
+  return engine;
 }
+const whole = { logits: "all", heads: false } as const;
 
 const LETTERS: PackedReader = {
   tokens: [..."abc", "<s>"],
@@ -60,17 +52,8 @@ const near = (found: ArrayLike<number>, known: ArrayLike<number>, most = 1e-5): 
     assert.ok(Math.abs((found[i] as number) - (known[i] as number)) <= most, `${i}: ${found[i]} is not ${known[i]}`);
 };
 
-test("a pass over later tokens is that over all of them", () => {
-  const [model, ids] = [llama(), [1, 4, 2, 0, 3]];
-  const whole = forward(model, ids);
-  const first = forward(model, ids.slice(0, 2));
-  const rest = forward(model, ids.slice(2), undefined, first);
-  near(rest.logits, whole.logits.subarray(2 * 5));
-  assert.deepEqual(rest.tokens, ids);
-});
-
 test("rows of attention and of rollout are shares of what a token may read", () => {
-  const pass = forward(llama(), [1, 4, 2, 0]);
+  const pass = llama().pass([1, 4, 2, 0], UNCHANGED, whole);
   for (const method of Object.values(METHODS)) {
     for (const matrix of method(pass, 1)) {
       for (let query = 0; query < 4; query += 1) {
@@ -83,14 +66,12 @@ test("rows of attention and of rollout are shares of what a token may read", () 
 });
 
 test("a row that is set is read, and a head that is ablated leaves attention as it is", () => {
-  const model = llama();
-  const pass = forward(model, [1, 4, 2, 0]);
-  const after = (specs: Partial<Spec>[]): Pass =>
-    forward(
-      model,
-      pass.tokens,
-      editsOf(model, pass, specs.map((spec) => ({ stack: "self", layer: 1, head: 0, ...spec })) as Spec[]),
-    );
+  const engine = llama();
+  const pass = engine.pass([1, 4, 2, 0], UNCHANGED, whole);
+  const after = (specs: Partial<Spec>[]): Pass => {
+    const all = specs.map((spec) => ({ stack: "self", layer: 1, head: 0, ...spec })) as Spec[];
+    return engine.pass(pass.tokens, editsOf(SHAPE, pass, all), whole);
+  };
   near(METHODS.attention?.(after([{ kind: "row", query: 2, to: "uniform" }]), 1)[0]?.subarray(8, 12) ?? [], [
     1 / 3,
     1 / 3,
@@ -111,30 +92,6 @@ test("a row that is set is read, and a head that is ablated leaves attention as 
   near(ablated.attention[1] as Float32Array, pass.attention[1] as Float32Array);
   assert.notDeepEqual(ablated.logits, pass.logits);
   assert.throws(() => after([{ kind: "ablate", how: "zero", layer: 7 }]), Unreadable);
-});
-
-test("numbers are unpacked from each kind, each tensor at a multiple of 16 bytes", () => {
-  const { layers, weights, ...shape } = llama();
-  assert.equal(layers.length + Object.keys(weights).length, 4);
-  const bytes = new Uint8Array(160);
-  const halves = (at: number, ...bits: number[]): void => bytes.set(new Uint8Array(Uint16Array.from(bits).buffer), at);
-  halves(0, 0x3c00, 0xc000, 0x7bff, 0x0001); // 1, -2, the largest and the smallest number
-  bytes.set(new Uint8Array(Float32Array.of(0.1, -3).buffer), 16);
-  bytes.set([127, 0xff], 32); // 8 bits: 127 and -1
-  halves(64, 0x3800); // in halves
-  bytes[80] = 0xf1; // 4 bits: 1, and 15 as number 16
-  halves(96, 0x3800, 0xbc00); // in halves, from -1
-  const tensors: [string, "f16" | "f32" | "q8" | "q4m", number, number][] = [
-    ["token", "f16", 2, 2],
-    ["end", "f32", 1, 2],
-    ["0.q", "q8", 1, 32],
-    ["1.q", "q4m", 1, 32],
-  ];
-  const model = unpackModel({ shape, layers: 2, tensors }, bytes);
-  assert.deepEqual([...(model.weights.token as Float32Array)], [1, -2, 65504, 2 ** -24]);
-  near(model.weights.end as Float32Array, Float32Array.of(0.1, -3), 0);
-  near(model.layers[0]?.q ?? [], [63.5, -0.5, ...new Array(30).fill(0)], 0);
-  near(model.layers[1]?.q ?? [], [-0.5, ...new Array(15).fill(-1), 6.5, ...new Array(15).fill(-1)], 0);
 });
 
 test("a text is read by letters; what the model does not know is named", () => {
@@ -199,15 +156,8 @@ test("tiles and thumbnails are read back by the views", () => {
 test("a continuation repeats with its seed, keeps to top k, and ends where the model is full", async () => {
   const engine = localClient(llama());
   const predicts: Predicts = {
-    ...{
-      what: "next token",
-      numbers: false,
-      several: false,
-      labels: [..."abcde"],
-      mask: null,
-      written: [..."abcde"],
-      ends: [],
-    },
+    ...{ what: "next token", numbers: false, several: false, outcomes: 5, labels: null, mask: null, ends: [] },
+    ...{ label: (id) => "abcde"[id] ?? "", written: (ids) => ids.map((id) => "abcde"[id]).join("") },
   };
   const write = (longest: number, more = {}) =>
     continued({ engine, predicts, longest }, [1, 4], { ...how, ...more }).then(([text]) => text);

@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
 import type { AnyModel } from "@anywidget/types";
+import { engineOver } from "../src/engine/engine.ts";
+import { plainBackend } from "../src/engine/plain.ts";
+import { UNCHANGED } from "../src/engine/types.ts";
 import { PageModel } from "../src/host/pageModel.ts";
-import { forward } from "../src/live/forward.ts";
 import type { PackedReader } from "../src/live/reader.ts";
 import type { PackedLive } from "../src/live/session.ts";
 import { createStandIn } from "../src/live/standIn.ts";
-import { unpackModel } from "../src/live/weights.ts";
 import { asDeclared, type Declared } from "../src/wire/binary.ts";
 import { joinStandIn, type Place, type Relieved, type StateOf } from "../src/wire/standIn.ts";
 import { createTiles, type TileClient } from "../src/wire/tiles.ts";
@@ -36,19 +37,21 @@ const MODEL: PackedLive["model"] = {
   layers: 1,
   tensors: [...SIZES, ...REST].map(([name, count]) => [name, "f16", count / 4, 4]),
 };
-const RECORDED = forward(unpackModel(MODEL, BYTES), IDS);
+const ENGINE = engineOver(MODEL, plainBackend());
+ENGINE.load(0, BYTES);
+const RECORDED = ENGINE.pass(IDS, UNCHANGED, { logits: "last", heads: false });
 const PACKED = {
-  ...{ name: "Small", parameters: 140, model: MODEL, reader: LETTERS, longest: 6 },
+  ...{ name: "Small", parameters: 140, model: MODEL, reader: LETTERS, longest: 6, files: null, rounding: "" },
   predicts: {
     what: "next token",
     numbers: false,
     several: false,
+    outcomes: 3,
     labels: [..."abc"],
     mask: null,
-    written: [..."abc"],
     ends: [],
   },
-  check: { text: "abca", ids: IDS, logits: [...RECORDED.logits.slice(-3)] },
+  check: { text: "abca", ids: IDS, logits: [...RECORDED.logits], relevance: null },
 };
 const AXIS = {
   ...{ unit: "token", labels: [..."abca"], spans: null, special: [0, 0, 0, 0], segment: [0, 0, 0, 0] },

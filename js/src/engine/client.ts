@@ -1,44 +1,43 @@
 /** The engine as the page asks it: every answer is a promise, whether it is computed in a worker or in the page. */
-import { type Edits, forward, type Model, type Pass, UNCHANGED } from "../live/forward.ts";
-import { logSum, type Sampling, sampler } from "./sampling.ts";
-
-export type { Edits, Pass, Shape } from "../live/forward.ts";
-export { type Sampling, UNCHANGED };
-
-/** What of a pass comes back: logits of the last row or of all, and queries, keys and values of heads. */
-export interface Wanted {
-  logits: "last" | "all";
-  heads: boolean;
-}
-
-/** What was drawn: natural logarithms of the probabilities are of the model alone. */
-export interface Drawn {
-  ids: number[];
-  logs: number[];
-}
+import type { Engine } from "./engine.ts";
+import type { Continuation, Edits, Pass, Relevance, Rule, Sampling, Target, Wanted } from "./types.ts";
 
 export interface EngineClient {
+  load(at: number, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
   pass(ids: readonly number[], edits: Edits, wanted: Wanted): Promise<Pass>;
-  /** Goes on until `onToken` returns false. */
-  continued(ids: readonly number[], how: Sampling, onToken: (id: number) => boolean): Promise<Drawn>;
+  relevance(ids: readonly number[], edits: Edits, target: Target, rule: Rule): Promise<Relevance>;
+  continued(
+    ids: readonly number[],
+    sampling: Sampling,
+    onToken: (id: number, log: number) => boolean | void | Promise<boolean | void>,
+  ): Promise<Continuation>;
+  about(): { backend: string; bytes: number; slow: string };
+  close(): void;
 }
 
 /** The engine in the page itself. */
-export const localClient = (model: Model): EngineClient => ({
-  pass: async (ids, edits) => forward(model, ids, edits),
-  async continued(ids, how, onToken) {
-    const out: Drawn = { ids: [], logs: [] };
-    const draw = sampler(how);
-    const count = (model.weights.out ?? (model.weights.token as Float32Array)).length / model.width;
-    let past = forward(model, ids);
-    for (let last = -1; out.ids.length < how.length && !how.ends.includes(last); ) {
-      if (last >= 0) past = forward(model, [last], UNCHANGED, past);
-      const logits = past.logits.subarray(-count);
-      last = draw(logits);
-      out.ids.push(last);
-      out.logs.push((logits[last] as number) - logSum(logits));
-      if (!onToken(last)) break;
-    }
-    return out;
-  },
-});
+export function localClient(engine: Engine): EngineClient {
+  let last: Promise<unknown> = Promise.resolve();
+  const inTurn = <T>(run: () => T | Promise<T>): Promise<T> => {
+    const next = last.then(run);
+    last = next.catch(() => undefined);
+    return next;
+  };
+  return {
+    load: (at, bytes) => inTurn(() => engine.load(at, bytes)),
+    pass: (ids, edits, wanted) => inTurn(() => engine.pass(ids, edits, wanted)),
+    relevance: (ids, edits, target, rule) => inTurn(() => engine.relevance(ids, edits, target, rule)),
+    continued: (ids, sampling, onToken) =>
+      inTurn(async () => {
+        const steps = engine.tokens(ids, sampling);
+        for (let step = steps.next(); ; step = steps.next(await onToken(step.value.id, step.value.log)))
+          if (step.done) return step.value;
+      }),
+    about: () => engine,
+    close: () => undefined,
+  };
+}
+
+export function workerClient(_source: string, _packed: unknown): Promise<EngineClient> {
+  throw new Error("not yet");
+}

@@ -1,5 +1,5 @@
 /** Interventions of the shared selection as edits of a pass; the twin of attnwidgets/views/interventions/specs.py. */
-import type { Edits, Pass, Shape } from "../engine/client.ts";
+import type { Edits, Pass, Shape } from "../engine/types.ts";
 import type { SetRow, Spec } from "../wire/wire.ts";
 import { Unreadable } from "./reader.ts";
 

@@ -1,5 +1,5 @@
 /** A text that a page computes: its passes, the header of its store, and the numbers of its matrices. */
-import type { Pass, Wanted } from "../engine/client.ts";
+import type { Pass, Wanted } from "../engine/types.ts";
 import type { Axis, Header, HeadKey, Source, Spec } from "../wire/wire.ts";
 import { changeWords, editsOf } from "./changes.ts";
 import { inUnit, METHODS, reduced } from "./maps.ts";

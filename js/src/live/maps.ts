@@ -1,5 +1,5 @@
 /** Maps of a pass, by method, layer and head, and in other units. */
-import type { Pass } from "../engine/client.ts";
+import type { Pass } from "../engine/types.ts";
 import type { Axis } from "../wire/wire.ts";
 
 /** The methods that a page computes, by name: matrices of a layer [query, key], one for each head or one in all. */

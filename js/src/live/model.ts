@@ -1,12 +1,14 @@
 /** A live model: brought from the page or from its folder, unpacked, checked against torch, and asked for passes. */
-import { type Edits, type EngineClient, localClient, type Pass, type Shape, UNCHANGED, type Wanted } from "../engine/client.ts";
+import { type EngineClient, localClient } from "../engine/client.ts";
+import { createEngine } from "../engine/engine.ts";
+import { type Edits, type PackedModel, type Pass, type Shape, UNCHANGED, type Wanted } from "../engine/types.ts";
 import type { Group, Settable } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
 import type { Spec } from "../wire/wire.ts";
 import { type Arrived, createDownload, type Files } from "./download.ts";
+import { labelOf, writtenAs } from "./labels.ts";
 import { type PackedPredicts, type Predicts, rowsOf } from "./predictions.ts";
-import { labelOf, type PackedReader, Unreadable, writtenAs } from "./reader.ts";
-import { type PackedModel, unpackModel } from "./weights.ts";
+import { type PackedReader, Unreadable } from "./reader.ts";
 
 /** A live model as a page holds it; written by attnwidgets/views/page/live/packing.py. */
 export interface PackedLive {
@@ -102,11 +104,11 @@ async function checked(packed: PackedLive, reader: PackedReader, engine: EngineC
   const { shape, layers } = packed.model;
   const named: Predicts = {
     ...predicts,
-    label: (id: number) => predicts.labels?.[id] ?? labelOf(reader, id),
-    written: (id: number) => writtenAs(reader, id),
+    label: (id) => predicts.labels?.[id] ?? labelOf(reader, id),
+    written: (ids) => writtenAs(reader, ids),
   };
   const pass = remembered(engine, rowsOf(predicts));
-  const live: LiveModel = { engine, shape, layers, predicts: named, longest, reader, pass };
+  const live = { engine, shape, layers, predicts: named, longest, reader, pass };
   if (await isEqual(packed, live)) return live;
   throw new Unreadable("This browser computes the model differently: nothing is shown.");
 }
@@ -136,8 +138,11 @@ function remembered(engine: EngineClient, least: Wanted["logits"]): LiveModel["p
 /** A model whose weights the page holds: it is small, and runs in the page itself. */
 export function heldModel(packed: PackedLive, weights: () => Promise<Uint8Array<ArrayBuffer>>): Source {
   let model: Promise<LiveModel> | undefined;
-  const open = async (): Promise<LiveModel> =>
-    checked(packed, packed.reader as PackedReader, localClient(unpackModel(packed.model, await weights())));
+  const open = async (): Promise<LiveModel> => {
+    const engine = await createEngine(packed.model, "plain");
+    engine.load(0, await weights());
+    return checked(packed, packed.reader as PackedReader, localClient(engine));
+  };
   const ready = (): Promise<LiveModel> => {
     model ??= open();
     return model;

@@ -1,5 +1,6 @@
 /** What a live model predicts: probabilities, surprisal and continuations; as attnwidgets/tracing/ computes them. */
-import type { EngineClient, Pass, Sampling, Wanted } from "../engine/client.ts";
+import type { EngineClient } from "../engine/client.ts";
+import type { Pass, Sampling, Wanted } from "../engine/types.ts";
 import { printed } from "../numbers.ts";
 import type { Outcome, Prediction } from "../wire/wire.ts";
 import { Unreadable } from "./reader.ts";
@@ -21,16 +22,17 @@ export interface PackedPredicts {
   ends: number[];
 }
 
-/** The same with names: of an outcome, and of a token as it stands in a text ("" for special ones). */
+/** The same with names of the outcomes, and the text that tokens spell. */
 export interface Predicts extends PackedPredicts {
   label(id: number): string;
-  written(id: number): string;
+  written(ids: readonly number[]): string;
 }
 
 const MOST = 100;
 
 /** Of which rows the logits are needed for what a header or a preview says. */
-export const rowsOf = ({ what }: Predicts): Wanted["logits"] => (["mask", "classes"].includes(what) ? "all" : "last");
+export const rowsOf = ({ what }: PackedPredicts): Wanted["logits"] =>
+  ["mask", "classes"].includes(what) ? "all" : "last";
 
 /** The logits of one row; of the last for a negative one. */
 function rowAt({ logits }: Pass, count: number, row: number): Float32Array {
@@ -169,8 +171,7 @@ export async function continued(
     const { ends } = predicts;
     const seed = sampling.seed + i;
     const drawn = await engine.continued(ids, { ...sampling, how: how as Sampling["how"], seed, ends }, onToken);
-    const text = drawn.ids.map(predicts.written).join("");
-    texts.push({ ...drawn, text, tokens: drawn.ids.map(predicts.label) });
+    texts.push({ ...drawn, text: predicts.written(drawn.ids), tokens: drawn.ids.map(predicts.label) });
   }
   return texts;
 }

@@ -119,8 +119,3 @@ function unknown({ tokens, special }: PackedReader, character: string): string {
   const known = tokens.filter((token, id) => token.trim() && !special.includes(id)).join("");
   return `The model does not know ${quoted(character)}: it reads ${known.length > 60 ? "others" : quoted(known)}.`;
 }
-
-/** A token as it is shown, and as it stands in a text ("" for special ones). */
-export const labelOf = ({ labels }: PackedReader, id: number): string => labels[id] ?? String(id);
-export const writtenAs = ({ special, tokens }: PackedReader, id: number): string =>
-  special.includes(id) ? "" : (tokens[id] ?? "");

@@ -1,7 +1,7 @@
 /** What speaks for a class or token: gradient x input, AttnLRP and CP-LRP, as sources that views show. */
 
 import { shortLabel } from "../dom.ts";
-import { type Relevance, type Rule, UNCHANGED } from "../engine/client.ts";
+import { type Relevance, type Rule, UNCHANGED } from "../engine/types.ts";
 import { baseKey } from "../wire/keys.ts";
 import type { Axis, Header, Offer, Source } from "../wire/wire.ts";
 import type { LiveModel } from "./model.ts";

@@ -2,12 +2,14 @@
  * The live models of a page: they answer what the kernel would, for the texts that the page was written with and for
  * those that the reader types.
  */
+import { workerClient } from "../engine/client.ts";
 import { nameIn } from "../host/groups.ts";
 import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
+import { labelOf } from "./labels.ts";
 import type { LiveText } from "./liveText.ts";
 import { folderModel, type Host, heldModel, type LiveModel, type PackedLive } from "./model.ts";
 import { type Continuation, type Continued, classes, continued, predictionsOf } from "./predictions.ts";
-import { labelOf, read, Unreadable } from "./reader.ts";
+import { read, Unreadable } from "./reader.ts";
 import { offering } from "./relevance.ts";
 import { type Answered, answerRequest } from "./storeAnswers.ts";
 import { type Live, textIn, type } from "./typed.ts";
@@ -134,7 +136,9 @@ type Ended = Extract<Reply, { kind: "error" | "cancelled" }>;
 
 function createLive(packed: PackedLive, host: Host): Live {
   const { blob, files, stores } = packed;
-  const source = files ? folderModel(packed, files, host.engine) : heldModel(packed, () => host.bytes(blob));
+  const source = files
+    ? folderModel(packed, files, () => workerClient(host.engine, packed.model))
+    : heldModel(packed, () => host.bytes(blob));
   const texts: Live["texts"] = new Map();
   for (const [store, ids] of Object.entries(stores)) texts.set(store, textIn(host, store, ids));
   return { packed, source, texts, known: new Map() };
@@ -201,11 +205,10 @@ async function written(live: Live, _: Host, args: Args, signal: AbortSignal, tel
   const model = await live.source.ready();
   const { ids } = read(model.reader, text);
   const length = Math.min(how.length, Math.max(1, model.longest - ids.length));
-  let [more, done] = ["", 0];
+  const drawn: number[] = [];
   const onToken = async (id: number): Promise<boolean> => {
-    more += model.predicts.written(id);
-    done += 1;
-    tell({ text: more, done, total: length });
+    drawn.push(id);
+    tell({ text: model.predicts.written(drawn), done: drawn.length, total: length });
     if (!live.packed.files) await pause(PACE);
     return !signal.aborted;
   };

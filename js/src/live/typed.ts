@@ -3,10 +3,11 @@ import { type Group, nameIn } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
 import type { ExplorerOptions, TextItem, Texts } from "../wire/viewState.ts";
 import type { Header } from "../wire/wire.ts";
+import { labelsOf } from "./labels.ts";
 import { createText, headerOf, type LiveText } from "./liveText.ts";
 import type { Host, LiveModel, PackedLive, Source } from "./model.ts";
 import { predictionsOf } from "./predictions.ts";
-import { labelOf, type Read, read } from "./reader.ts";
+import { type Read, read } from "./reader.ts";
 import { axisIn } from "./units.ts";
 
 /** One model of the page with its texts. */
@@ -64,7 +65,7 @@ async function add({ packed, texts }: Live, model: LiveModel, host: Host, text: 
   const lines = group.views.map((line) => line[group.shown] ?? null);
   const like = host.written(lines.find(Boolean) as string);
   const before = host.model(nameIn(like.store))?.get("header") as Header;
-  const labels = tokens.ids.map((id) => labelOf(model.reader, id));
+  const labels = labelsOf(model.reader, tokens.ids);
   const axes = packed.units.flatMap((unit) => axisIn(unit, text, tokens, labels) ?? []);
   const number = group.views[0]?.length ?? 0;
   const [store, selection] = ["store", "selection"].map((kind) => `${packed.blob}-${kind}${number}`) as [

@@ -2,7 +2,7 @@
  * Answers to what views ask of their Python side, by topic. Each is the twin of a handler in attnwidgets/views: the same
  * arguments, the same fields. What is not here needs a kernel.
  */
-import type { Pass, Shape } from "../engine/client.ts";
+import type { Pass, Shape } from "../engine/types.ts";
 import type { Spec } from "../wire/wire.ts";
 import { rowOf } from "./changes.ts";
 import type { LiveText } from "./liveText.ts";
