@@ -7,6 +7,7 @@ import type { State } from "../host/pageModel.ts";
 import type { ExplorerOptions, TextItem, Texts } from "../wire/viewState.ts";
 import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
 import { forward } from "./forward.ts";
+import { labelOf, labelsOf } from "./labels.ts";
 import { createText, headerOf, type LiveModel, type LiveText } from "./liveText.ts";
 import { type Continuation, classes, continued, type Predicts, predictionsOf, type Sampling } from "./predictions.ts";
 import { type PackedReader, read, Unreadable } from "./reader.ts";
@@ -177,7 +178,7 @@ async function preview(live: Live, text: string): Promise<Preview> {
   const { model, predicts } = await live.ready();
   const pass = forward(model, ids);
   const each = classes(predicts, pass).flatMap((name, i): [string, string][] =>
-    special[i] ? [] : [[reader.labels[ids[i] as number] ?? "", name]],
+    special[i] ? [] : [[labelOf(reader, ids[i] as number), name]],
   );
   return { ...predictionsOf(predicts, pass, 4), each, ids: ids.length };
 }
@@ -231,7 +232,7 @@ async function add(live: Live, host: Host, text: string, found: ReturnType<typeo
   const lines = group.views.map((line) => line[group.shown] ?? null);
   const like = host.written(lines.find(Boolean) as string);
   const before = host.model(nameIn(like.store))?.get("header") as Header;
-  const labels = found.ids.map((id) => packed.reader.labels[id] ?? "");
+  const labels = labelsOf(packed.reader, found.ids);
   const axes = packed.units.flatMap((unit) => axisIn(unit, text, found, labels) ?? []);
   const number = group.views[0]?.length ?? 0;
   const [store, selection] = ["store", "selection"].map((kind) => `${packed.blob}-${kind}${number}`) as [
