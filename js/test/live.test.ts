@@ -34,10 +34,12 @@ function llama(): Engine {
 }
 const whole = { logits: "all", heads: false } as const;
 
-const LETTERS: PackedReader = {
+const LETTERS: Extract<PackedReader, { kind: "characters" }> = {
+  kind: "characters",
   tokens: [..."abc", "<s>"],
   labels: [..."abc", "<s>"],
   special: [3],
+  added: [3],
   replaced: [],
   bare: false,
   lower: false,
@@ -108,7 +110,7 @@ test("a text is read by letters; what the model does not know is named", () => {
 });
 
 test("accents, capitals and signs are read as the tokenizer does, and spans count in the text as typed", () => {
-  const reader = { ...LETTERS, tokens: [..."abc.", "<s>"], special: [4], before: [], dropsBlanks: false };
+  const reader = { ...LETTERS, tokens: [..."abc.", "<s>"], special: [4], added: [4], before: [], dropsBlanks: false };
   const found = read({ ...reader, bare: true, lower: true, replaced: [["…", "..."]], longest: 9 }, "Áb…C");
   assert.deepEqual(found.ids, [0, 1, 3, 3, 3, 2]);
   assert.deepEqual(found.spans.slice(2), [

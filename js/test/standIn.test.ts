@@ -17,7 +17,17 @@ import type { Header, Request, StoreState } from "../src/wire/wire.ts";
 import { HEADER, SOURCE, START } from "./fake.ts";
 
 const LETTERS: PackedReader = {
-  ...{ tokens: [..."abc"], labels: [..."abc"], special: [], replaced: [], before: [], after: [], longest: 6 },
+  ...{
+    kind: "characters",
+    tokens: [..."abc"],
+    labels: [..."abc"],
+    special: [],
+    added: [],
+    replaced: [],
+    before: [],
+    after: [],
+    longest: 6,
+  },
   ...{ bare: false, lower: false, dropsBlanks: true },
 };
 const IDS = [0, 1, 2, 0];

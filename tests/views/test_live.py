@@ -387,23 +387,6 @@ def test_what_cannot_run_in_a_page_is_refused_by_name(tmp_path):
     assert "Bart" in refused(aw.Heatmap(of_dates))
 
 
-def test_a_tokenizer_of_word_pieces_is_refused_by_name(tmp_path, minilm):
-    _, pieces = minilm
-    model = BertModel(
-        BertConfig(
-            vocab_size=len(pieces),
-            hidden_size=8,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=8,
-            max_position_embeddings=16,
-        )
-    ).eval()
-    trace = aw.trace(model, pieces, "the cat")
-    with pytest.raises(ValueError, match=r"WordPiece.*single characters"):
-        aw.to_html(aw.Heatmap(trace), tmp_path / "page.html", live=True)
-
-
 def test_the_model_is_left_as_it_was(tmp_path):
     model, tokenizer = random_model("bert masks")
     model.train()

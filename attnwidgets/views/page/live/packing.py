@@ -7,8 +7,6 @@ Models and tokenizers that a page cannot compute raise an error with the reason.
 
 from __future__ import annotations
 
-import json
-import re
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ import numpy as np
 
 from attnwidgets.views.base.texts import given_text
 from attnwidgets.views.page.contents import LEVEL
+from attnwidgets.views.page.live.readers import packed_reader
 from attnwidgets.views.page.script import base64_text
 
 if TYPE_CHECKING:
@@ -33,12 +32,6 @@ UNITS = ("token", "word", "sentence", "paragraph")
 _DIGITS = 7  # of the logits that a page is checked with
 _ROUNDING = 0.1  # of logits, as a share of the largest, when weights are rounded
 _SEEN = 1e-3  # of a weight of attention, from which on rounding is said in numbers
-
-_PLAIN_PATTERN = re.compile(r"\[[^][\\^-]+\]|(?:[^][\\.*+?(){}|^$]\??)+")
-"""Patterns that mean the same in browsers: a set of characters, or characters, some of which may lack."""
-
-_ONE_CHARACTER = {".", r"[\s\S]"}
-_KINDS = "single characters (a WordLevel model behind a Split, as those of aw.zoo)"
 
 
 def add_live(
@@ -243,15 +236,18 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
     count = 0 if trace.logits is None or not kind else int(trace.logits.shape[-1])
     config: Any = model.config
     names: dict[int, str] = config.id2label if kind == "classes" else {}
-    special = {*reader["special"]}
+    # The tokens of a large vocabulary are spelled by the page's tokenizer: they are not written twice.
+    in_reader = kind in {"next token", "mask"} and reader["kind"] != "characters"
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return {
         "what": kind,
         "numbers": trace.answer.is_numbers,
         "several": kind == "class" and trace.answer.several,
-        "labels": [str(names.get(item) or label_of(trace, item)) for item in range(count)],
+        "outcomes": count,
+        "labels": None
+        if in_reader
+        else [str(names.get(item) or label_of(trace, item)) for item in range(count)],
         "mask": [mask, str(tokenizer.mask_token)] if kind == "mask" else None,
-        "written": ["" if number in special else token for number, token in enumerate(reader["tokens"])],
         "ends": ends if isinstance(ends, list) else [] if ends is None else [int(ends)],
     }
 
@@ -261,100 +257,3 @@ def _units(group: Group) -> list[str]:
     given = [view.options["units"] for line in group.views for view in line if view is not None]
     allowed = set(UNITS) if not all(given) else {unit for units in given for unit in units}
     return [unit for unit in UNITS if unit in allowed]
-
-
-def packed_reader(tokenizer: Any, longest: int) -> dict[str, Any]:
-    """Return the `PackedReader` of js/src/live/reader.ts.
-
-    Args:
-        tokenizer: A fast tokenizer of transformers.
-        longest: The most tokens of a text.
-
-    Raises:
-        ValueError: It does not read single characters; the message names its pieces.
-    """
-    from attnwidgets.tracing.predictions import spelled
-    from attnwidgets.tracing.recording.inputs import special_ids
-
-    name = type(tokenizer).__name__
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ValueError(f"the tokenizer {name} is not a fast one; a page reads {_KINDS}")
-    described = json.loads(backend.to_str())
-    kind = described["model"]["type"]
-    if kind != "WordLevel":
-        raise ValueError(f"the tokenizer {name} ({kind}) does not travel; a page reads {_KINDS}")
-    count = max(described["model"]["vocab"].values()) + 1
-    tokens = ["" if token is None else token for token in tokenizer.convert_ids_to_tokens(range(count))]
-    special = sorted(number for number in special_ids(tokenizer) if number < count)
-    before, after = _around(name, described["post_processor"])
-    normalised = _normalised(name, described["normalizer"])
-    return {
-        "tokens": tokens,
-        "labels": [spelled(tokenizer, number) for number in range(count)],
-        "special": special,
-        **normalised,
-        "dropsBlanks": _drops_blanks(name, described["pre_tokenizer"]),
-        "before": before,
-        "after": after,
-        "longest": longest,
-    }
-
-
-def _steps(described: Mapping[str, Any] | None, inside: str) -> Sequence[Mapping[str, Any]]:
-    """Return the steps of a normalizer or a pre-tokenizer."""
-    if described is None:
-        return ()
-    return described[inside] if described["type"] == "Sequence" else (described,)
-
-
-def _normalised(name: str, described: Mapping[str, Any] | None) -> dict[str, Any]:
-    replaced: list[list[str]] = []
-    seen: set[str] = set()
-    for step in _steps(described, "normalizers"):
-        kind = step["type"]
-        if kind == "Replace" and not seen:
-            replaced.append([_pattern(name, step["pattern"]), step["content"]])
-        elif kind in {"NFD", "StripAccents", "Lowercase"}:
-            seen.add(kind)
-        else:
-            raise ValueError(f"the tokenizer {name} changes texts in a way ({kind}) that a page does not")
-    if ("NFD" in seen) != ("StripAccents" in seen):
-        raise ValueError(f"the tokenizer {name} takes accents apart and keeps them, which a page does not")
-    return {"replaced": replaced, "bare": "NFD" in seen, "lower": "Lowercase" in seen}
-
-
-def _pattern(name: str, pattern: Mapping[str, str]) -> str:
-    result = pattern.get("Regex", "")
-    if "String" in pattern:
-        return re.sub(r"[][\\.*+?(){}|^$/]", r"\\\g<0>", pattern["String"])
-    if not _PLAIN_PATTERN.fullmatch(result):
-        raise ValueError(f"the tokenizer {name} replaces {result!r}, which a page does not read the same way")
-    return result
-
-
-def _drops_blanks(name: str, described: Mapping[str, Any] | None) -> bool:
-    steps = _steps(described, "pretokenizers")
-    kinds = [step["type"] for step in steps]
-    splits = [step for step in steps if step["type"] == "Split"]
-    whole = len(splits) == 1 and splits[0]["pattern"].get("Regex") in _ONE_CHARACTER
-    is_plain = kinds in (["Split"], ["WhitespaceSplit", "Split"])
-    if not whole or not is_plain or splits[0]["behavior"] != "Isolated" or splits[0]["invert"]:
-        raise ValueError(f"the tokenizer {name} does not split a text into characters; a page reads {_KINDS}")
-    return "WhitespaceSplit" in kinds
-
-
-def _around(name: str, described: Mapping[str, Any] | None) -> tuple[list[int], list[int]]:
-    """Return the ids before and after every text."""
-    if described is None:
-        return [], []
-    if described["type"] != "TemplateProcessing":
-        raise ValueError(f"the tokenizer {name} adds tokens in a way ({described['type']}) a page does not")
-    sides: tuple[list[int], list[int]] = ([], [])
-    side = 0
-    for part in described["single"]:
-        if "Sequence" in part:
-            side = 1
-        else:
-            sides[side].extend(described["special_tokens"][part["SpecialToken"]["id"]]["ids"])
-    return sides
