@@ -153,7 +153,7 @@ def send_stand_in(store: TileStore, trace: Any) -> Answer:
     if store.stand_in:
         return None, []
     require_computable(trace)
-    packed = described(trace)
+    packed = described([trace])
     model = LiveModel.get(packed, packed.pop("weights"))
     code = Part.get(_PART, Runtime.get().layout)
     store.stand_in = {

@@ -1,6 +1,6 @@
 /** Maps of a pass, by method, layer and head, and in other units. */
+import type { Pass } from "../engine/types.ts";
 import type { Axis } from "../wire/wire.ts";
-import type { Pass } from "./forward.ts";
 
 /** The methods that a page computes, by name: matrices of a layer [query, key], one for each head or one in all. */
 export const METHODS: Record<string, (pass: Pass, layer: number) => Float32Array[]> = {

@@ -7,8 +7,6 @@ Models and tokenizers that a page cannot compute raise an error with the reason.
 
 from __future__ import annotations
 
-import json
-import re
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ import numpy as np
 
 from attnwidgets.views.base.texts import given_text
 from attnwidgets.views.page.contents import LEVEL
+from attnwidgets.views.page.live.readers import packed_reader
 from attnwidgets.views.page.script import base64_text
 
 if TYPE_CHECKING:
@@ -31,13 +30,8 @@ BAR = "LiveBar"
 
 UNITS = ("token", "word", "sentence", "paragraph")
 _DIGITS = 7  # of the logits that a page is checked with
-_ROUNDING = 0.1  # of logits, as a share of the largest, when weights are rounded to float16
-
-_PLAIN_PATTERN = re.compile(r"\[[^][\\^-]+\]|(?:[^][\\.*+?(){}|^$]\??)+")
-"""Patterns that mean the same in browsers: a set of characters, or characters, some of which may lack."""
-
-_ONE_CHARACTER = {".", r"[\s\S]"}
-_KINDS = "single characters (a WordLevel model behind a Split, as those of aw.zoo)"
+_ROUNDING = 0.1  # of logits, as a share of the largest, when weights are rounded
+_SEEN = 1e-3  # of a weight of attention, from which on rounding is said in numbers
 
 
 def add_live(
@@ -45,6 +39,7 @@ def add_live(
     names: Mapping[View | None, str],
     state: MutableMapping[str, Any],
     blobs: MutableMapping[str, str],
+    weights: str = "auto",
 ) -> None:
     """Add the models of groups of views to the contents of a page, and a line for the reader's text.
 
@@ -53,6 +48,7 @@ def add_live(
         names: The names of their models.
         state: The `Page` of js/src/host/standalone.ts.
         blobs: The bytes that the page holds, by the id of their element.
+        weights: How the numbers of the models travel; see `to_html`.
 
     Raises:
         ValueError: A model or a tokenizer cannot run in a page, or there is none; the message names the
@@ -68,7 +64,7 @@ def add_live(
         lead = next(line for line in group.views if None not in line)
         traces = [view.trace for view in lead if view is not None]
         try:
-            entry = _described(traces, group)
+            entry = _described(traces, group, weights)
         except ValueError as error:
             raise ValueError(f"live=True: {str(error).rstrip('.')}.") from error
         blob, bar = f"aw-live-{number}", f"live{number}"
@@ -91,7 +87,7 @@ def add_live(
                 options["texts"] = {**options["texts"], "refusal": ""}
 
 
-def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
+def _described(traces: Sequence[Any], group: Group, weights: str) -> dict[str, Any]:
     """Return the `PackedLive` of js/src/live/session.ts, with the ids of all texts, and the weights."""
     from attnwidgets.tracing.predictions import read_ids
 
@@ -100,7 +96,11 @@ def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
         if trace.model is not first.model:
             raise ValueError("its texts are of several models")
         require_computable(trace)
-    return described(first) | {"units": _units(group), "stores": [read_ids(trace) for trace in traces]}
+    ordered = [first, *(trace for trace in traces if trace is not first)]
+    return described(ordered, weights) | {
+        "units": _units(group),
+        "stores": [read_ids(trace) for trace in traces],
+    }
 
 
 def require_computable(trace: Any) -> None:
@@ -117,8 +117,12 @@ def require_computable(trace: Any) -> None:
     _require_plain(trace)
 
 
-def described(trace: Any) -> dict[str, Any]:
-    """Return the `PackedLive` of js/src/live/session.ts of a trace's model, and the weights.
+def described(traces: Sequence[Any], weights: str = "auto") -> dict[str, Any]:
+    """Return the `PackedLive` of js/src/live/session.ts of the model of some texts, and the weights.
+
+    Args:
+        traces: The texts; the page checks itself with the first.
+        weights: "auto", "exact", "float16" or "int8"; see `to_html`.
 
     Raises:
         ValueError: The model or the tokenizer cannot run in a page; the message names the unsupported part.
@@ -126,30 +130,67 @@ def described(trace: Any) -> dict[str, Any]:
     from attnwidgets.tracing.predictions import read_ids
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
+    from attnwidgets.tracing.recording.run import trace as record
     from attnwidgets.views.page.live.forward import torch_logits
     from attnwidgets.views.page.live.weights import layout_of
 
-    model, tokenizer = unwrap(trace.model), text_tokenizer(trace.tokenizer)
-    layout = layout_of(model)
-    logits = torch_logits(model, trace.inputs, layout)
-    _require_same(trace, logits)
+    first = traces[0]
+    model, tokenizer = unwrap(first.model), text_tokenizer(first.tokenizer)
+    layout = layout_of(model, weights)
+    rounded = layout.rounded_copy(model)
+    logits = torch_logits(rounded, first.inputs, layout)
+    _require_same(first, logits)
     limits = (layout.positions, limit_of(model, tokenizer), getattr(tokenizer, "model_max_length", None))
     longest = int(min(limit for limit in limits if limit is not None))
     reader = packed_reader(tokenizer, longest)
+    computed = [
+        record(rounded, trace.tokenizer, given_text(trace), **trace.asked.options)
+        for trace in (traces if layout.rounded else traces[:1])
+    ]
+    predicts = _predicts(first, layout.shape["reads"], reader)
     return {
         "name": type(model).__name__,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "model": layout.described(),
         "weights": layout.data(),
+        "rounding": _rounding(layout.rounded, traces, computed),
         "reader": reader,
-        "predicts": _predicts(trace, layout.shape["reads"], reader),
+        "predicts": predicts,
         "longest": longest,
         "check": {
-            "text": given_text(trace),
-            "ids": read_ids(trace),
+            "text": given_text(first),
+            "ids": read_ids(first),
             "logits": [float(f"{value:.{_DIGITS}g}") for value in logits],
+            "relevance": _relevance(computed[0], predicts["what"]),
         },
     }
+
+
+def _rounding(rounded: str, traces: Sequence[Any], computed: Sequence[Any]) -> str:
+    """Return by how much rounding changes the attention of a page's texts, in words; "" without rounding."""
+    if not rounded:
+        return ""
+    most = max(
+        float((trace.attention_layer(layer) - other.attention_layer(layer)).abs().max())
+        for trace, other in zip(traces, computed, strict=True)
+        for layer in range(trace.n_layers())
+    )
+    differs = f": attention differs by up to {most:.1g}" if most >= _SEEN else ""
+    return f"weights rounded to {rounded}{differs}"
+
+
+def _relevance(trace: Any, kind: str) -> dict[str, Any] | None:
+    """Return the relevance of tokens for the most probable outcome; None where `aw.lrp` refuses the model."""
+    from attnwidgets.explanations.attribution.lrp import lrp
+
+    if kind not in {"class", "next token"}:
+        return None
+    try:
+        values = lrp(trace).values
+    except ValueError:
+        return None
+    tokens = [float(f"{value:.{_DIGITS}g}") for value in values]
+    return {"row": -1, "plus": trace.predictions(1)[0].id, "minus": None, "tokens": tokens}
 
 
 def _require_same(trace: Any, logits: NDArray[np.float64]) -> None:
@@ -195,15 +236,18 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
     count = 0 if trace.logits is None or not kind else int(trace.logits.shape[-1])
     config: Any = model.config
     names: dict[int, str] = config.id2label if kind == "classes" else {}
-    special = {*reader["special"]}
+    # The tokens of a large vocabulary are spelled by the page's tokenizer: they are not written twice.
+    in_reader = kind in {"next token", "mask"} and reader["kind"] != "characters"
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return {
         "what": kind,
         "numbers": trace.answer.is_numbers,
         "several": kind == "class" and trace.answer.several,
-        "labels": [str(names.get(item) or label_of(trace, item)) for item in range(count)],
+        "outcomes": count,
+        "labels": None
+        if in_reader
+        else [str(names.get(item) or label_of(trace, item)) for item in range(count)],
         "mask": [mask, str(tokenizer.mask_token)] if kind == "mask" else None,
-        "written": ["" if number in special else token for number, token in enumerate(reader["tokens"])],
         "ends": ends if isinstance(ends, list) else [] if ends is None else [int(ends)],
     }
 
@@ -213,100 +257,3 @@ def _units(group: Group) -> list[str]:
     given = [view.options["units"] for line in group.views for view in line if view is not None]
     allowed = set(UNITS) if not all(given) else {unit for units in given for unit in units}
     return [unit for unit in UNITS if unit in allowed]
-
-
-def packed_reader(tokenizer: Any, longest: int) -> dict[str, Any]:
-    """Return the `PackedReader` of js/src/live/reader.ts.
-
-    Args:
-        tokenizer: A fast tokenizer of transformers.
-        longest: The most tokens of a text.
-
-    Raises:
-        ValueError: It does not read single characters; the message names its pieces.
-    """
-    from attnwidgets.tracing.predictions import spelled
-    from attnwidgets.tracing.recording.inputs import special_ids
-
-    name = type(tokenizer).__name__
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ValueError(f"the tokenizer {name} is not a fast one; a page reads {_KINDS}")
-    described = json.loads(backend.to_str())
-    kind = described["model"]["type"]
-    if kind != "WordLevel":
-        raise ValueError(f"the tokenizer {name} ({kind}) does not travel; a page reads {_KINDS}")
-    count = max(described["model"]["vocab"].values()) + 1
-    tokens = ["" if token is None else token for token in tokenizer.convert_ids_to_tokens(range(count))]
-    special = sorted(number for number in special_ids(tokenizer) if number < count)
-    before, after = _around(name, described["post_processor"])
-    normalised = _normalised(name, described["normalizer"])
-    return {
-        "tokens": tokens,
-        "labels": [spelled(tokenizer, number) for number in range(count)],
-        "special": special,
-        **normalised,
-        "dropsBlanks": _drops_blanks(name, described["pre_tokenizer"]),
-        "before": before,
-        "after": after,
-        "longest": longest,
-    }
-
-
-def _steps(described: Mapping[str, Any] | None, inside: str) -> Sequence[Mapping[str, Any]]:
-    """Return the steps of a normalizer or a pre-tokenizer."""
-    if described is None:
-        return ()
-    return described[inside] if described["type"] == "Sequence" else (described,)
-
-
-def _normalised(name: str, described: Mapping[str, Any] | None) -> dict[str, Any]:
-    replaced: list[list[str]] = []
-    seen: set[str] = set()
-    for step in _steps(described, "normalizers"):
-        kind = step["type"]
-        if kind == "Replace" and not seen:
-            replaced.append([_pattern(name, step["pattern"]), step["content"]])
-        elif kind in {"NFD", "StripAccents", "Lowercase"}:
-            seen.add(kind)
-        else:
-            raise ValueError(f"the tokenizer {name} changes texts in a way ({kind}) that a page does not")
-    if ("NFD" in seen) != ("StripAccents" in seen):
-        raise ValueError(f"the tokenizer {name} takes accents apart and keeps them, which a page does not")
-    return {"replaced": replaced, "bare": "NFD" in seen, "lower": "Lowercase" in seen}
-
-
-def _pattern(name: str, pattern: Mapping[str, str]) -> str:
-    result = pattern.get("Regex", "")
-    if "String" in pattern:
-        return re.sub(r"[][\\.*+?(){}|^$/]", r"\\\g<0>", pattern["String"])
-    if not _PLAIN_PATTERN.fullmatch(result):
-        raise ValueError(f"the tokenizer {name} replaces {result!r}, which a page does not read the same way")
-    return result
-
-
-def _drops_blanks(name: str, described: Mapping[str, Any] | None) -> bool:
-    steps = _steps(described, "pretokenizers")
-    kinds = [step["type"] for step in steps]
-    splits = [step for step in steps if step["type"] == "Split"]
-    whole = len(splits) == 1 and splits[0]["pattern"].get("Regex") in _ONE_CHARACTER
-    is_plain = kinds in (["Split"], ["WhitespaceSplit", "Split"])
-    if not whole or not is_plain or splits[0]["behavior"] != "Isolated" or splits[0]["invert"]:
-        raise ValueError(f"the tokenizer {name} does not split a text into characters; a page reads {_KINDS}")
-    return "WhitespaceSplit" in kinds
-
-
-def _around(name: str, described: Mapping[str, Any] | None) -> tuple[list[int], list[int]]:
-    """Return the ids before and after every text."""
-    if described is None:
-        return [], []
-    if described["type"] != "TemplateProcessing":
-        raise ValueError(f"the tokenizer {name} adds tokens in a way ({described['type']}) a page does not")
-    sides: tuple[list[int], list[int]] = ([], [])
-    side = 0
-    for part in described["single"]:
-        if "Sequence" in part:
-            side = 1
-        else:
-            sides[side].extend(described["special_tokens"][part["SpecialToken"]["id"]]["ids"])
-    return sides
