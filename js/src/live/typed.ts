@@ -1,9 +1,10 @@
 /** A text that the reader typed: models for it, and its place among the texts of its views. */
 import { type Group, nameIn } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
+import { lastContent } from "../views/base/opening.ts";
 import type { QuestionOptions } from "../wire/questions.ts";
 import type { ExplorerOptions, TextItem, Texts } from "../wire/viewState.ts";
-import type { Header } from "../wire/wire.ts";
+import type { Axis, Header, Opens } from "../wire/wire.ts";
 import { labelsOf } from "./labels.ts";
 import { createText, headerOf, type LiveText } from "./liveText.ts";
 import type { Host, LiveModel, PackedLive, Source } from "./model.ts";
@@ -116,8 +117,12 @@ async function subjectOf(model: readonly string[], ids: readonly number[]): Prom
 }
 
 /** A selection before anything was chosen in it. */
-function startOf(like: State, { sources }: Header): State {
+function startOf(like: State, { sources, axes }: Header): State {
   const [first] = sources;
+  const opening = first && {
+    ...{ layer: -1, head: null, unit: first.unit, query: lastContent(axes[first.query] as Axis) },
+    ...{ pair: null, words: "", sentence: "", value: null, note: "" },
+  };
   const none = {
     pinned: null,
     pins: [],
@@ -126,7 +131,7 @@ function startOf(like: State, { sources }: Header): State {
     target: null,
     foil: null,
     interventions: [],
-    opening: null,
+    opening: (opening ?? null) satisfies Opens | null,
   };
   const has = sources.some(({ method }) => method === like.method);
   return { ...like, ...none, hover: null, unit: first?.unit, ...(has ? {} : { method: first?.method }) };
