@@ -53,7 +53,9 @@ export function thumbsOf(
   const side = Math.min(SIDE, kept.length);
   const small = matrices.map((heads) => heads.map((values) => pooled(values, kept, side, signed)));
   const scale = small.map((heads) => heads.map(peak));
-  const all = small.flatMap((heads, layer) => heads.map((values, head) => codes(values, scale[layer]?.[head] ?? 0, signed)));
+  const all = small.flatMap((heads, layer) =>
+    heads.map((values, head) => codes(values, scale[layer]?.[head] ?? 0, signed)),
+  );
   const rows = signed ? 1 : side;
   const data = new Uint8Array(all.length * rows * side);
   for (const [i, part] of all.entries()) data.set(part, i * rows * side);
