@@ -29,7 +29,10 @@ function sum4(a: v128): f32 {
 // @ts-ignore: decorator
 @inline
 function load(at: usize, count: i32): v128 {
-  if (count >= 4) return v128.load(at);
+  return count >= 4 ? v128.load(at) : loadTail(at, count);
+}
+
+function loadTail(at: usize, count: i32): v128 {
   let v = f32x4.splat(0);
   if (count > 0) v = f32x4.replace_lane(v, 0, f32.load(at));
   if (count > 1) v = f32x4.replace_lane(v, 1, f32.load(at, 4));
@@ -40,10 +43,11 @@ function load(at: usize, count: i32): v128 {
 // @ts-ignore: decorator
 @inline
 function store(at: usize, v: v128, count: i32): void {
-  if (count >= 4) {
-    v128.store(at, v);
-    return;
-  }
+  if (count >= 4) v128.store(at, v);
+  else storeTail(at, v, count);
+}
+
+function storeTail(at: usize, v: v128, count: i32): void {
   if (count > 0) f32.store(at, f32x4.extract_lane(v, 0));
   if (count > 1) f32.store(at, f32x4.extract_lane(v, 1), 4);
   if (count > 2) f32.store(at, f32x4.extract_lane(v, 2), 8);
@@ -497,8 +501,6 @@ export function unattend(
 // -- numbers --------------------------------------------------------------------------------------
 
 /** e^x to about 1e-7, and 0 below e^-87: 2^n times a polynomial (Cephes, expf). */
-// @ts-ignore: decorator
-@inline
 function exp4(x: v128): v128 {
   const small = f32x4.lt(x, f32x4.splat(-87));
   x = f32x4.max(f32x4.splat(-87), f32x4.min(f32x4.splat(88), x));
@@ -516,15 +518,11 @@ function exp4(x: v128): v128 {
   return v128.andnot(f32x4.mul(p, power), small);
 }
 
-// @ts-ignore: decorator
-@inline
 function sigmoid(x: v128): v128 {
   return f32x4.div(f32x4.splat(1), f32x4.add(f32x4.splat(1), exp4(f32x4.neg(x))));
 }
 
 /** tanh(x) / x; a series near 0. */
-// @ts-ignore: decorator
-@inline
 function tanhShare(x: v128): v128 {
   const square = f32x4.mul(x, x);
   let p = f32x4.splat(62.0 / 2835);
@@ -537,8 +535,6 @@ function tanhShare(x: v128): v128 {
 }
 
 /** Half of 1 + erf(x / sqrt 2), to 1e-7 (Abramowitz and Stegun 1964, 7.1.26). */
-// @ts-ignore: decorator
-@inline
 function normal(x: v128): v128 {
   const z = f32x4.mul(f32x4.abs(x), f32x4.splat(0.70710678118654752));
   const t = f32x4.div(f32x4.splat(1), f32x4.add(f32x4.mul(f32x4.splat(0.3275911), z), f32x4.splat(1)));
@@ -552,8 +548,6 @@ function normal(x: v128): v128 {
 }
 
 /** Twice the argument of the hyperbolic tangent of gelu_new. */
-// @ts-ignore: decorator
-@inline
 function bent(x: v128): v128 {
   const cubic = f32x4.mul(f32x4.mul(x, x), x);
   const inner = f32x4.add(f32x4.mul(cubic, f32x4.splat(0.044715)), x);
@@ -561,8 +555,6 @@ function bent(x: v128): v128 {
 }
 
 /** f(x) / x; see `ACTIVATIONS` for the numbers. */
-// @ts-ignore: decorator
-@inline
 function share(kind: i32, x: v128): v128 {
   if (kind == 0) return v128.and(f32x4.gt(x, f32x4.splat(0)), f32x4.splat(1));
   if (kind == 1) return tanhShare(x);
@@ -584,8 +576,6 @@ export function act(kind: i32, x: usize, u: usize, count: i32, r: usize, y: usiz
   }
 }
 
-// @ts-ignore: decorator
-@inline
 function slopeOf(kind: i32, x: v128): v128 {
   const one = f32x4.splat(1);
   const s = share(kind, x);

@@ -71,3 +71,67 @@ for (const [backend, make] of Object.entries(BACKENDS)) {
     }
   }
 }
+
+const [, LLAMA] = MODELS.find(([name]) => name === "llama")!;
+
+for (const [backend, make] of Object.entries(BACKENDS)) {
+  test(`${backend}: a file arrives in parts of any length and order`, async () => {
+    const file = fileOf(LLAMA.packed, LLAMA.made);
+    const engine = engineOver(LLAMA.packed, await make());
+    const cuts = [0, 1, 40, 333, 3_001, 9_999, file.length];
+    const parts = cuts.slice(1).map((end, i): [number, Uint8Array] => [cuts[i]!, file.slice(cuts[i], end)]);
+    for (const [at, bytes] of parts.reverse()) {
+      assert.throws(() => engine.pass(ids, UNCHANGED, WANTED), /not loaded/);
+      engine.load(at, bytes);
+    }
+    near(engine.pass(ids, UNCHANGED, WANTED).logits, LLAMA.plain.logits, "logits");
+    assert.throws(() => engine.load(0, file.slice(0, 20)), /loaded twice/);
+    assert.throws(() => engine.load(file.length, file.slice(0, 20)), /a part reaches to/);
+  });
+
+  test(`${backend}: a continuation takes the tokens that whole passes give`, async () => {
+    for (const [name, reference] of MODELS) {
+      if (!["gpt2", "llama", "qwen2", "qwen3"].includes(name)) continue;
+      const engine = loaded(reference, await make());
+      const start = ids.slice(0, 3);
+      const sampling = { how: "greedy", length: 6, temperature: 1, top_k: 0, top_p: 1, seed: 0, ends: [] } as const;
+      const { ids: found, logs } = engine.continued(start, { ...sampling, ends: [] }, () => {});
+      const text = [...start];
+      found.forEach((id, i) => {
+        const { logits } = engine.pass(text, UNCHANGED, { logits: "last", heads: false });
+        const top = logits.reduce((best, logit, at) => (logit > logits[best]! ? at : best), 0);
+        assert.equal(id, top, name);
+        const sum = Math.log(logits.reduce((all, logit) => all + Math.exp(logit), 0));
+        assert.ok(Math.abs(logs[i]! - (logits[id]! - sum)) < 1e-5, name);
+        text.push(id);
+      });
+      const ended = engine.continued(start, { ...sampling, ends: [found[0]!] }, () => {});
+      assert.deepEqual([ended.ids, ended.ended], [[found[0]], true], name);
+    }
+  });
+
+  test(`${backend}: what a model does not have is refused`, async () => {
+    const engine = loaded(LLAMA, await make());
+    const target = { row: -1, plus: 1, minus: null };
+    const output = new Map([["0.9", null]]);
+    assert.throws(
+      () => engine.pass(ids, { ...UNCHANGED, outputs: output }, WANTED),
+      /0\.9 names a layer, head or token/,
+    );
+    const rows = new Map([["0.1.2", new Float32Array(3)]]);
+    assert.throws(() => engine.pass(ids, { ...UNCHANGED, rows }, WANTED), /has 3 numbers instead of 7/);
+    assert.throws(() => engine.pass([], UNCHANGED, WANTED), /no tokens/);
+    assert.throws(() => engine.relevance(ids, UNCHANGED, { ...target, plus: 13 }, "lrp"), /outcome 13 is not among/);
+    assert.throws(() => engine.relevance(ids, UNCHANGED, { ...target, row: 7 }, "lrp"), /no row 7/);
+    const [, bert] = MODELS.find(([name]) => name === "bert")!;
+    const other = loaded(bert, await make());
+    assert.throws(() => other.continued(ids, {} as never, () => {}), /does not generate text/);
+    assert.throws(() => other.pass([...ids, ...ids], UNCHANGED, WANTED), /14 tokens, and the model reads at most 9/);
+  });
+}
+
+test("CP-LRP of a model without biases adds up to the target", async () => {
+  const engine = loaded(LLAMA, await BACKENDS.plain());
+  const { value, tokens } = engine.relevance(ids, UNCHANGED, { row: -1, plus: 4, minus: null }, "cp_lrp");
+  near([tokens.reduce((sum, relevance) => sum + relevance, 0)], [value], "sum", 1e-4);
+});

@@ -181,6 +181,7 @@ function backBlock(machine: Machine, layer: number, tape: Tape, rule: Rule, outp
   return [g, heads];
 }
 
+/** The relevance of a target. */
 export function relevanceOf(
   machine: Machine,
   ids: readonly number[],
@@ -188,13 +189,19 @@ export function relevanceOf(
   target: Target,
   rule: Rule,
 ): Relevance {
-  const { weights, shape } = machine;
-  const [tape, n] = [record(machine, ids, edits), ids.length];
-  const count = n * shape.width;
+  const tape = record(machine, ids, edits);
   const { value, g } = seed(machine, tape, target, rule);
+  return { value, ...backFrom(machine, tape, g, rule) };
+}
+
+/** Relevance from a gradient at the last states [token, width]. */
+export function backFrom(machine: Machine, tape: Tape, g: number, rule: Rule): Omit<Relevance, "value"> {
+  const { weights, shape } = machine;
+  const n = tape.ids.length;
+  const count = n * shape.width;
   const constant = rule !== "gradient";
-  const end = weights.end;
-  // The gradient between blocks; what a block needs beside it is free again after the block.
+  const { start, end } = weights;
+  // The gradient between blocks; what a block needs is free again after the block.
   const between = end ? machine.unnorm(tape.last, tape.endR, g, n, end, constant, machine.zeros(count)) : g;
   const heads: Float32Array[] = [];
   for (let layer = machine.layers.length - 1; layer >= 0; layer -= 1) {
@@ -204,9 +211,8 @@ export function relevanceOf(
     if (input !== between) machine.view(between, count).set(machine.view(input, count));
     machine.release(mark);
   }
-  const { start } = weights;
   const embedded = start
     ? machine.unnorm(tape.embedded, tape.startR, between, n, start, constant, machine.zeros(count))
     : between;
-  return { value, tokens: products(machine, embedded, tape.token, n, 1, shape.width), heads };
+  return { tokens: products(machine, embedded, tape.token, n, 1, shape.width), heads };
 }

@@ -96,7 +96,11 @@ export const renderLiveBar = view((ctx, root, signal) => {
     fit(field);
   };
   refresh();
-  return () => refresh();
+  return (changed) => {
+    // Another line of the page may have loaded the model.
+    if (changed.has("header")) answers.retry("live", true);
+    refresh();
+  };
 });
 
 /** As tall as its text. */

@@ -102,7 +102,7 @@ export function createText(
         throw new Unreadable("not in this file; open the notebook with a kernel to see it");
       return found;
     },
-    axis: (source) => header().axes[source.query] as Axis,
+    axis: (source) => header().axes[source.key] as Axis,
     async matrix(source, layer, head) {
       const all = await matrices(source, layer);
       if (source.heads === null) return all[0] as Float32Array;

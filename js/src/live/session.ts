@@ -7,7 +7,7 @@ import { nameIn } from "../host/groups.ts";
 import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
 import { labelOf } from "./labels.ts";
 import type { LiveText } from "./liveText.ts";
-import { folderModel, type Host, heldModel, type LiveModel, type PackedLive } from "./model.ts";
+import { folderModel, type Host, heldModel, type LiveModel, type PackedLive, type Source } from "./model.ts";
 import { type Continuation, type Continued, classes, continued, predictionsOf } from "./predictions.ts";
 import { read, Unreadable } from "./reader.ts";
 import { offering } from "./relevance.ts";
@@ -50,7 +50,17 @@ const PACE = 35;
 const pause = (time: number): Promise<void> => new Promise((done) => setTimeout(done, time));
 
 export function createSession(all: readonly PackedLive[], host: Host): Session {
-  const lives = all.map((packed) => createLive(packed, host));
+  /** Models of the page's folder: several groups of views may show texts of one. */
+  const inFolders = new Map<string, Source>();
+  const lives = all.map((packed): Live => {
+    const { blob, files, stores } = packed;
+    const texts = new Map(Object.entries(stores).map(([store, ids]) => [store, textIn(host, store, ids)]));
+    const source = files
+      ? (inFolders.get(files.folder) ?? folderModel(packed, files, () => workerClient(host.engine, packed.model)))
+      : heldModel(packed, () => host.bytes(blob));
+    if (files) inFolders.set(files.folder, source);
+    return { packed, source, texts, known: new Map() };
+  });
   const modelOf = (store: string): Live | undefined => lives.find(({ texts }) => texts.has(store));
   /** What the reader may stop, by the id of its request. */
   const stops = new Map<number, AbortController>();
@@ -133,16 +143,6 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
 type Args = Record<string, unknown>;
 type Answer = [meta: unknown, buffers: Uint8Array<ArrayBuffer>[]];
 type Ended = Extract<Reply, { kind: "error" | "cancelled" }>;
-
-function createLive(packed: PackedLive, host: Host): Live {
-  const { blob, files, stores } = packed;
-  const source = files
-    ? folderModel(packed, files, () => workerClient(host.engine, packed.model))
-    : heldModel(packed, () => host.bytes(blob));
-  const texts: Live["texts"] = new Map();
-  for (const [store, ids] of Object.entries(stores)) texts.set(store, textIn(host, store, ids));
-  return { packed, source, texts, known: new Map() };
-}
 
 /** Offer in the menus of texts what a model computes. */
 function offerIn(host: Host, stores: Iterable<string>): void {

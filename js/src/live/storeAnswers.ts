@@ -21,7 +21,7 @@ async function layerOf(
   let offset = 0;
   for (const head of heads) {
     try {
-      const [meta, data] = tileOf({ source: name, layer, head }, await text.matrix(source, layer, head));
+      const [meta, data] = tileOf({ source: name, layer, head }, await text.matrix(source, layer, head), source.signed);
       tiles.push({ ...meta, offset, length: data.length });
       parts.push(data);
       offset += data.length;
@@ -48,17 +48,18 @@ export async function answerRequest(text: LiveText, request: Request): Promise<A
   const source = text.source(request.source);
   if (kind === "thumbs") {
     const layers = await Promise.all(source.layers.map((layer) => text.matrices(source, layer)));
-    const [meta, data] = thumbsOf(source.id, layers, text.axis(source), request.special);
+    const [meta, data] = thumbsOf(source.id, layers, text.axis(source), request.special, source.signed);
     return [{ kind, id, ...meta }, [data]];
   }
   const { layer, head } = request;
   const values = await text.matrix(source, layer, head);
   if (kind === "tile") {
-    const [meta, data] = tileOf({ source: source.id, layer, head }, values);
+    const [meta, data] = tileOf({ source: source.id, layer, head }, values, source.signed);
     return [{ kind, id, ...meta }, [data]];
   }
-  const side = Math.sqrt(values.length);
-  if (!(request.row >= 0 && request.row < side)) throw new Unreadable(`row ${request.row} does not exist.`);
-  const row = values.subarray(request.row * side, (request.row + 1) * side);
+  const rows = source.signed ? 1 : Math.sqrt(values.length);
+  const cols = values.length / rows;
+  if (!(request.row >= 0 && request.row < rows)) throw new Unreadable(`row ${request.row} does not exist.`);
+  const row = values.subarray(request.row * cols, (request.row + 1) * cols);
   return [{ kind, id, source: source.id, layer, head, row: request.row }, [bytesOf(row)]];
 }

@@ -1,8 +1,8 @@
 """Packs the models and tokenizers of a live page, with the views that show the texts of each.
 
-A page computes GPT-2, Llama and BERT itself (`js/src/live/`), in float16 weights. Every model is therefore
-run by the same steps in numpy (`forward.py`) and compared with its recorded logits before it is packed.
-Models and tokenizers that a page cannot compute raise an error with the reason.
+A page computes GPT-2, Llama and BERT itself (`js/src/live/`). Every model is therefore run by the same steps
+in numpy (`forward.py`) and compared with torch and its recorded logits before it is packed. Models and
+tokenizers that a page cannot compute raise an error with the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy as np
 
 from attnwidgets.views.base.texts import given_text
 from attnwidgets.views.page.contents import LEVEL
+from attnwidgets.views.page.live.files import ModelFiles
 from attnwidgets.views.page.live.readers import packed_reader
+from attnwidgets.views.page.live.weights import MOST_PARAMETERS, layout_of, named_weights
 from attnwidgets.views.page.script import base64_text
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.views.base.view import View
+    from attnwidgets.views.page.live.weights import Layout
     from attnwidgets.views.page.other_texts import Group
 
 BAR = "LiveBar"
@@ -30,7 +33,10 @@ BAR = "LiveBar"
 
 UNITS = ("token", "word", "sentence", "paragraph")
 _DIGITS = 7  # of the logits that a page is checked with
+_CHECKED = 512  # outcomes, the last ones: of a large vocabulary, all would be as long as the page
 _ROUNDING = 0.1  # of logits, as a share of the largest, when weights are rounded
+_TOKENS = ((MOST_PARAMETERS, None), (50_000_000, 256), (float("inf"), 128))
+"""Parameters of models, and the most tokens of a text for which a browser has the memory."""
 _SEEN = 1e-3  # of a weight of attention, from which on rounding is said in numbers
 
 
@@ -40,7 +46,9 @@ def add_live(
     state: MutableMapping[str, Any],
     blobs: MutableMapping[str, str],
     weights: str = "auto",
-) -> None:
+    *,
+    in_files: bool = False,
+) -> list[ModelFiles]:
     """Add the models of groups of views to the contents of a page, and a line for the reader's text.
 
     Args:
@@ -49,6 +57,10 @@ def add_live(
         state: The `Page` of js/src/host/standalone.ts.
         blobs: The bytes that the page holds, by the id of their element.
         weights: How the numbers of the models travel; see `to_html`.
+        in_files: Whether all models travel in files beside the page, not only large ones.
+
+    Returns:
+        The models that travel in files.
 
     Raises:
         ValueError: A model or a tokenizer cannot run in a page, or there is none; the message names the
@@ -60,15 +72,23 @@ def add_live(
             "aw.trace(model, tokenizer, text) returns."
         )
     models = state["models"]
+    layouts: dict[Any, Layout] = {}
+    files: dict[str, ModelFiles] = {}
     for number, group in enumerate(groups):
         lead = next(line for line in group.views if None not in line)
         traces = [view.trace for view in lead if view is not None]
         try:
-            entry = _described(traces, group, weights)
+            entry = _described(traces, group, weights, layouts)
         except ValueError as error:
             raise ValueError(f"live=True: {str(error).rstrip('.')}.") from error
         blob, bar = f"aw-live-{number}", f"live{number}"
-        blobs[blob] = base64_text(zlib.compress(entry.pop("weights"), LEVEL))
+        data = entry.pop("weights")
+        if in_files or entry["parameters"] > MOST_PARAMETERS:
+            beside = ModelFiles.of(entry["model"], data, entry["reader"])
+            files[beside.name] = beside
+            entry |= {"reader": None, "files": beside.described()}
+        else:
+            blobs[blob] = base64_text(zlib.compress(data, LEVEL))
         shown = [models[names[view]]["state"] for view in lead]
         entry |= {"blob": blob, "bar": bar, "group": number}
         stores = (item["store"].removeprefix("anywidget:") for item in shown)
@@ -85,11 +105,15 @@ def add_live(
             options = models[names[view]]["state"]["options"]
             if "texts" in options:
                 options["texts"] = {**options["texts"], "refusal": ""}
+    return list(files.values())
 
 
-def _described(traces: Sequence[Any], group: Group, weights: str) -> dict[str, Any]:
+def _described(
+    traces: Sequence[Any], group: Group, weights: str, layouts: MutableMapping[Any, Layout]
+) -> dict[str, Any]:
     """Return the `PackedLive` of js/src/live/session.ts, with the ids of all texts, and the weights."""
     from attnwidgets.tracing.predictions import read_ids
+    from attnwidgets.tracing.recording.borrow import unwrap
 
     first = traces[group.shown]
     for trace in traces:
@@ -97,32 +121,32 @@ def _described(traces: Sequence[Any], group: Group, weights: str) -> dict[str, A
             raise ValueError("its texts are of several models")
         require_computable(trace)
     ordered = [first, *(trace for trace in traces if trace is not first)]
-    return described(ordered, weights) | {
-        "units": _units(group),
-        "stores": [read_ids(trace) for trace in traces],
-    }
+    model = unwrap(first.model)
+    if model not in layouts:
+        layouts[model] = layout_of(model, weights)
+    stores = [read_ids(trace) for trace in traces]
+    return described(ordered, layouts[model]) | {"units": _units(group), "stores": stores}
 
 
 def require_computable(trace: Any) -> None:
     """Raise a ValueError for a trace that was not made as a page would make it; runs no model."""
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.retrace import refusal
-    from attnwidgets.views.page.live.weights import layout_of
 
     if trace.model is None:
         raise ValueError("the numbers of a trace were given without a model")
     if why := refusal(trace):
         raise ValueError(f"a page computes what aw.trace(model, tokenizer, text) does, and here {why}")
-    layout_of(unwrap(trace.model))  # names the kind of model before other options
+    named_weights(unwrap(trace.model))  # names the kind of model before other options
     _require_plain(trace)
 
 
-def described(traces: Sequence[Any], weights: str = "auto") -> dict[str, Any]:
+def described(traces: Sequence[Any], layout: Layout) -> dict[str, Any]:
     """Return the `PackedLive` of js/src/live/session.ts of the model of some texts, and the weights.
 
     Args:
         traces: The texts; the page checks itself with the first.
-        weights: "auto", "exact", "float16" or "int8"; see `to_html`.
+        layout: The model as the page has it.
 
     Raises:
         ValueError: The model or the tokenizer cannot run in a page; the message names the unsupported part.
@@ -132,16 +156,18 @@ def described(traces: Sequence[Any], weights: str = "auto") -> dict[str, Any]:
     from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
     from attnwidgets.tracing.recording.run import trace as record
     from attnwidgets.views.page.live.forward import torch_logits
-    from attnwidgets.views.page.live.weights import layout_of
 
     first = traces[0]
     model, tokenizer = unwrap(first.model), text_tokenizer(first.tokenizer)
-    layout = layout_of(model, weights)
     rounded = layout.rounded_copy(model)
     logits = torch_logits(rounded, first.inputs, layout)
     _require_same(first, logits)
     limits = (layout.positions, limit_of(model, tokenizer), getattr(tokenizer, "model_max_length", None))
-    longest = int(min(limit for limit in limits if limit is not None))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    room = next((tokens for most, tokens in _TOKENS if count <= most), None)
+    if room is not None:
+        room = max(room, *(len(read_ids(trace)) for trace in traces))
+    longest = int(min(limit for limit in (*limits, room) if limit is not None))
     reader = packed_reader(tokenizer, longest)
     computed = [
         record(rounded, trace.tokenizer, given_text(trace), **trace.asked.options)
@@ -150,7 +176,8 @@ def described(traces: Sequence[Any], weights: str = "auto") -> dict[str, Any]:
     predicts = _predicts(first, layout.shape["reads"], reader)
     return {
         "name": type(model).__name__,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": count,
+        "files": None,
         "model": layout.described(),
         "weights": layout.data(),
         "rounding": _rounding(layout.rounded, traces, computed),
@@ -160,7 +187,7 @@ def described(traces: Sequence[Any], weights: str = "auto") -> dict[str, Any]:
         "check": {
             "text": given_text(first),
             "ids": read_ids(first),
-            "logits": [float(f"{value:.{_DIGITS}g}") for value in logits],
+            "logits": [float(f"{value:.{_DIGITS}g}") for value in logits[-_CHECKED:]],
             "relevance": _relevance(computed[0], predicts["what"]),
         },
     }

@@ -64,7 +64,7 @@ class Layout:
 
         rounded = deepcopy(model).float().cpu().eval()
         with no_grad():
-            for name, values in _named(rounded)[-1].items():
+            for name, values in named_weights(rounded)[-1].items():
                 numbers = self.tensors.get(name) or self.tensors["token"]  # tied
                 values.copy_(torch.from_numpy(numbers.unpacked()))
         return rounded.requires_grad_(requires_grad=False)
@@ -85,7 +85,7 @@ def layout_of(model: Any, weights: str = "auto") -> Layout:
         ValueError: The model is too large, or not of these kinds; the message names the unsupported part.
     """
     name = type(model).__name__
-    shape, positions, named = _named(model)
+    shape, positions, named = named_weights(model)
     count = sum(parameter.numel() for parameter in model.parameters())
     if count * _LEAST > MOST_BYTES:
         raise ValueError(
@@ -113,7 +113,7 @@ def layout_of(model: Any, weights: str = "auto") -> Layout:
     return Layout(shape, model.config.num_hidden_layers, tensors, positions, rounded)
 
 
-def _named(model: Any) -> tuple[dict[str, Any], int, dict[str, Any]]:
+def named_weights(model: Any) -> tuple[dict[str, Any], int, dict[str, Any]]:
     """Return the shape of a model, the most tokens of a text, and its weights by their names in a layout.
 
     The weights are views of the model's parameters.
