@@ -276,7 +276,9 @@ def edited(model: Any, case: Case, edits: Mapping[str, Any], outputs: list[Any])
         z = args[0].clone()
         for (where, head), output in edits.get("outputs", {}).items():
             if where == layer:
-                z[..., head * size : (head + 1) * size] = 0 if output is None else torch.tensor(output).double()
+                z[..., head * size : (head + 1) * size] = (
+                    0 if output is None else torch.tensor(output).double()
+                )
         outputs.append(z)
         return (z,)
 
@@ -322,7 +324,11 @@ def computed(model: Any, case: Case, edits: Mapping[str, Any], target: tuple[int
             if rule:
                 stack.enter_context(single_activations(model))
                 stack.enter_context(Rules(rule))
-            inputs = {"input_ids": torch.tensor([IDS]), "output_attentions": True, "output_hidden_states": True}
+            inputs = {
+                "input_ids": torch.tensor([IDS]),
+                "output_attentions": True,
+                "output_hidden_states": True,
+            }
             passed = model(**inputs, use_cache=False) if case.shape["causal"] else model(**inputs)
             logits = passed.logits[0] if passed.logits.dim() > 2 else passed.logits  # noqa: PLR2004
             value = logits[case.row, plus] - logits[case.row, minus]
@@ -352,7 +358,8 @@ def references() -> dict[str, Any]:
             "rows": {(1, 1, 4): (row / row.sum()).round(4).tolist()},
         }
         keyed = {
-            kind: [[".".join(map(str, at)), values] for at, values in of.items()] for kind, of in edits.items()
+            kind: [[".".join(map(str, at)), values] for at, values in of.items()]
+            for kind, of in edits.items()
         }
         target = (1, 0)
         out["models"][name] = {
