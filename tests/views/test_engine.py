@@ -1,4 +1,4 @@
-"""The engine of live pages computes what torch does: small models of all families, and models that readers meet."""
+"""The engine of live pages computes what torch does: small models of all families, and the demo models."""
 
 from __future__ import annotations
 
