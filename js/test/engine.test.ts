@@ -120,7 +120,7 @@ for (const [backend, make] of Object.entries(BACKENDS)) {
     );
     const rows = new Map([["0.1.2", new Float32Array(3)]]);
     assert.throws(() => engine.pass(ids, { ...UNCHANGED, rows }, WANTED), /has 3 numbers instead of 7/);
-    assert.throws(() => engine.pass([], UNCHANGED, WANTED), /no tokens/);
+    assert.throws(() => engine.pass([], UNCHANGED, WANTED), /text is empty/);
     assert.throws(() => engine.relevance(ids, UNCHANGED, { ...target, plus: 13 }, "lrp"), /outcome 13 is not among/);
     assert.throws(() => engine.relevance(ids, UNCHANGED, { ...target, row: 7 }, "lrp"), /no row 7/);
     const [, bert] = MODELS.find(([name]) => name === "bert")!;

@@ -36,7 +36,9 @@ const ask = (call) => new Promise((resolve, reject) => {
   for (const {edits, ...call} of calls) {
     const outputs = new Map(edits.outputs.map(([at, output]) => [at, output && Float32Array.from(output)]));
     const rows = new Map(edits.rows.map(([at, row]) => [at, Float32Array.from(row)]));
-    answers.push(await ask({...call, edits: {outputs, rows}}));
+    const before = process.cpuUsage();
+    const answer = await ask({...call, edits: {outputs, rows}});
+    answers.push({...answer, ms: process.cpuUsage(before).user / 1000});
   }
   const plain = (_, value) => ArrayBuffer.isView(value) ? Array.from(value) : value;
   console.log(JSON.stringify(answers, plain));
