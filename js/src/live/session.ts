@@ -163,6 +163,7 @@ export interface About {
   name: string;
   parameters: number;
   rounding: string;
+  slow: string;
   generates: boolean;
   /** Tokens that are written at a time. */
   most: number;
@@ -173,7 +174,7 @@ export interface About {
 
 function aboutOf({ packed: { name, parameters, predicts, files, rounding }, source }: Live): About {
   const generates = predicts.what === "next token";
-  const shared = { name, parameters, rounding, generates, state: source.state() };
+  const shared = { name, parameters, rounding, generates, state: source.state(), slow: source.slow() };
   return { ...shared, most: files ? 20 : 48, bytes: files?.bytes ?? null };
 }
 
