@@ -256,7 +256,14 @@ export function back(
         p = w + ((k * from + j) << 2);
         step = from << 2;
       }
-      for (let t = 0; t < n; t++) {
+      let t = 0;
+      if (!(wide & 15))
+        for (; t + 2 <= n; t += 2) {
+          const g = dy + ((t * to + k) << 2);
+          const d = dx + ((t * from + j) << 2);
+          for (let c = 0; c < wide << 2; c += 64) twice(g, to << 2, p + c, step, high, d + c, from << 2);
+        }
+      for (; t < n; t++) {
         const g = dy + ((t * to + k) << 2);
         const d = dx + ((t * from + j) << 2);
         let c = 0;
@@ -270,6 +277,45 @@ export function back(
       }
     }
   }
+}
+
+/** Sixteen columns of d += g p for two rows of g and d, which are `to` and `from` bytes apart. */
+// @ts-ignore: decorator
+@inline
+function twice(g: usize, to: i32, p: usize, step: i32, high: i32, d: usize, from: i32): void {
+  let a0 = v128.load(d);
+  let a1 = v128.load(d, 16);
+  let a2 = v128.load(d, 32);
+  let a3 = v128.load(d, 48);
+  let b0 = v128.load(d + from);
+  let b1 = v128.load(d + from, 16);
+  let b2 = v128.load(d + from, 32);
+  let b3 = v128.load(d + from, 48);
+  const end = g + (high << 2);
+  for (; g < end; g += 4, p += step) {
+    const e = v128.load32_splat(g);
+    const f = v128.load32_splat(g + to);
+    let w = v128.load(p);
+    a0 = fma(e, w, a0);
+    b0 = fma(f, w, b0);
+    w = v128.load(p, 16);
+    a1 = fma(e, w, a1);
+    b1 = fma(f, w, b1);
+    w = v128.load(p, 32);
+    a2 = fma(e, w, a2);
+    b2 = fma(f, w, b2);
+    w = v128.load(p, 48);
+    a3 = fma(e, w, a3);
+    b3 = fma(f, w, b3);
+  }
+  v128.store(d, a0);
+  v128.store(d, a1, 16);
+  v128.store(d, a2, 32);
+  v128.store(d, a3, 48);
+  v128.store(d + from, b0);
+  v128.store(d + from, b1, 16);
+  v128.store(d + from, b2, 32);
+  v128.store(d + from, b3, 48);
 }
 
 /** Sixteen columns of d += g p, for `high` rows. */

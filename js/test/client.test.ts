@@ -10,7 +10,7 @@ import { fileOf, type Recipe } from "./engineModels.ts";
 
 const { ids } = references;
 const packed = references.models.llama.packed as unknown as PackedModel;
-const file = (): Uint8Array => fileOf(packed, references.models.llama.made as Recipe[]);
+const file = (): Uint8Array => fileOf(packed, references.models.llama.recipes as Recipe[]);
 const GREEDY: Sampling = { how: "greedy", length: 2, temperature: 1, top_k: 0, top_p: 1, seed: 0, ends: [] };
 const LAST = { logits: "last", heads: false } as const;
 

@@ -16,7 +16,7 @@ interface Computed extends Record<Rule, { tokens: number[]; heads: number[][] }>
 
 interface Reference {
   packed: PackedModel;
-  made: Recipe[];
+  recipes: Recipe[];
   edits: { outputs: [string, number[] | null][]; rows: [string, number[]][] };
   target: Target;
   plain: Computed;
@@ -27,9 +27,9 @@ const { ids } = references;
 const MODELS = Object.entries(references.models as unknown as Record<string, Reference>);
 const WANTED = { logits: "all", heads: false } as const;
 
-function loaded({ packed, made }: Reference, backend: Backend): Engine {
+function loaded({ packed, recipes }: Reference, backend: Backend): Engine {
   const engine = engineOver(packed, backend);
-  engine.load(0, fileOf(packed, made));
+  engine.load(0, fileOf(packed, recipes));
   return engine;
 }
 
@@ -76,7 +76,7 @@ const [, LLAMA] = MODELS.find(([name]) => name === "llama")!;
 
 for (const [backend, make] of Object.entries(BACKENDS)) {
   test(`${backend}: a file arrives in parts of any length and order`, async () => {
-    const file = fileOf(LLAMA.packed, LLAMA.made);
+    const file = fileOf(LLAMA.packed, LLAMA.recipes);
     const engine = engineOver(LLAMA.packed, await make());
     const cuts = [0, 1, 40, 333, 3_001, 9_999, file.length];
     const parts = cuts.slice(1).map((end, i): [number, Uint8Array] => [cuts[i]!, file.slice(cuts[i], end)]);
@@ -120,7 +120,7 @@ for (const [backend, make] of Object.entries(BACKENDS)) {
     );
     const rows = new Map([["0.1.2", new Float32Array(3)]]);
     assert.throws(() => engine.pass(ids, { ...UNCHANGED, rows }, WANTED), /has 3 numbers instead of 7/);
-    assert.throws(() => engine.pass([], UNCHANGED, WANTED), /no tokens/);
+    assert.throws(() => engine.pass([], UNCHANGED, WANTED), /text is empty/);
     assert.throws(() => engine.relevance(ids, UNCHANGED, { ...target, plus: 13 }, "lrp"), /outcome 13 is not among/);
     assert.throws(() => engine.relevance(ids, UNCHANGED, { ...target, row: 7 }, "lrp"), /no row 7/);
     const [, bert] = MODELS.find(([name]) => name === "bert")!;

@@ -1,9 +1,10 @@
-"""Small models of transformers with weights that Python and JavaScript make alike, and what torch computes from them.
+"""Small models of transformers with weights that Python and JavaScript make alike, and what torch computes.
 
     python tests/views/engine_models.py
 
-writes js/test/engine.json, which js/test/engine.test.ts compares with the engine of live pages. The file holds no weights: the
-bits of every tensor come from a generator of random numbers, whose twin is js/test/engineModels.ts.
+writes js/test/engine.json, which js/test/engine.test.ts compares with the engine of live pages. The file
+holds no weights: the bits of every tensor come from a generator of random numbers, whose twin is
+js/test/engineModels.ts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import transformers as tf
 
 from attnwidgets.relevance.backward import single_activations
 from attnwidgets.relevance.rules import Rules
+from attnwidgets.views.page.live import weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -62,213 +64,110 @@ def values_of(kind: str, to: int, from_: int, seed: int, offset: float, scale: f
     return values.reshape(to, from_)
 
 
-BERT = {
-    "token": "embeddings.word_embeddings.weight",
-    "position": "embeddings.position_embeddings.weight",
-    "type": "embeddings.token_type_embeddings.weight",
-    "start": "embeddings.LayerNorm",
-}
-BERT_LAYER = {
-    "q": "encoder.layer.{}.attention.self.query",
-    "k": "encoder.layer.{}.attention.self.key",
-    "v": "encoder.layer.{}.attention.self.value",
-    "o": "encoder.layer.{}.attention.output.dense",
-    "n1": "encoder.layer.{}.attention.output.LayerNorm",
-    "up": "encoder.layer.{}.intermediate.dense",
-    "down": "encoder.layer.{}.output.dense",
-    "n2": "encoder.layer.{}.output.LayerNorm",
-}
-GPT2 = {"token": "wte.weight", "position": "wpe.weight", "end": "ln_f"}
-GPT2_LAYER = {
-    "n1": "h.{}.ln_1",
-    "qkv": "h.{}.attn.c_attn",
-    "o": "h.{}.attn.c_proj",
-    "n2": "h.{}.ln_2",
-    "up": "h.{}.mlp.c_fc",
-    "down": "h.{}.mlp.c_proj",
-}
-LLAMA = {"token": "embed_tokens.weight", "end": "norm"}
-LLAMA_LAYER = {
-    "n1": "layers.{}.input_layernorm",
-    **{name: f"layers.{{}}.self_attn.{name}_proj" for name in "qkvo"},
-    "n2": "layers.{}.post_attention_layernorm",
-    **{name: f"layers.{{}}.mlp.{name}_proj" for name in ("up", "gate", "down")},
-}
-QWEN3_LAYER = LLAMA_LAYER | {"qn": "layers.{}.self_attn.q_norm", "kn": "layers.{}.self_attn.k_norm"}
-
-CAUSAL = {"causal": True, "after": False, "rms": False, "eps": 1e-5, "rotary": 0, "padding": -1}
-ROTARY = CAUSAL | {"rms": True, "eps": 1e-6, "rotary": 500.0, "activation": "silu"}
-ENCODER = CAUSAL | {"causal": False, "after": True, "eps": 1e-12, "activation": "gelu"}
-TOKENS = {"reads": "all", "steps": []}
-
-
 @dataclass(frozen=True)
 class Case:
-    """A model and how a page describes it; `head` and `layer` name its modules (`{}`: the number of the layer)."""
+    """A model, the module of each layer that its heads write to, and how its matrices are packed.
+
+    `kinds` names kinds by the end of a tensor's name; all others are float32.
+    """
 
     make: Callable[[], Any]
-    shape: Mapping[str, Any]
-    base: Mapping[str, str]
-    layer: Mapping[str, str]
-    head: Mapping[str, str]
     output: str
-    """The module that heads write to."""
     row: int = -1
     kinds: Mapping[str, str] = field(default_factory=dict)
 
 
 def _sizes(width: int, heads: int, inner: int, **more: Any) -> dict[str, Any]:
     return {
-        **{"vocab_size": 13, "hidden_size": width, "num_attention_heads": heads, "num_hidden_layers": 2},
-        **{"intermediate_size": inner, "max_position_embeddings": 9, "attn_implementation": "eager"},
+        "vocab_size": 13,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_hidden_layers": 2,
+        "intermediate_size": inner,
+        "max_position_embeddings": 9,
+        "attn_implementation": "eager",
         **more,
     }
 
 
 def _gpt2(**more: Any) -> Any:
     sizes = {"vocab_size": 13, "n_positions": 9, "n_embd": 18, "n_layer": 2, "n_head": 3, "n_inner": 27}
-    sizes |= {"bos_token_id": None, "eos_token_id": None}
-    return tf.GPT2Config(**sizes, attn_implementation="eager", scale_attn_by_inverse_layer_idx=True, **more)
+    none = {"bos_token_id": None, "eos_token_id": None}
+    return tf.GPT2Config(
+        **sizes, **none, attn_implementation="eager", scale_attn_by_inverse_layer_idx=True, **more
+    )
 
+
+BERT = "encoder.layer.{}.attention.output.dense"
+GPT2 = "h.{}.attn.c_proj"
+LLAMA = "layers.{}.self_attn.o_proj"
+ROTARY = {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}
 
 CASES = {
     "bert": Case(
         lambda: tf.BertForSequenceClassification(tf.BertConfig(**_sizes(32, 4, 64, num_labels=3))),
-        {**ENCODER, "width": 32, "heads": 4, "sources": 4, "size": 8, "reads": "first", "steps": ["tanh"]},
         BERT,
-        BERT_LAYER,
-        {"s0": "bert.pooler.dense", "out": "classifier"},
-        "encoder.layer.{}.attention.output.dense",
         kinds={"token": "q8", "q": "q8", "v": "q4m", "up": "q8", "down": "q4m"},
     ),
     "masked": Case(
-        lambda: tf.BertForMaskedLM(tf.BertConfig(**_sizes(20, 2, 23, hidden_act="relu"))),
-        {
-            **ENCODER,
-            **{"width": 20, "heads": 2, "sources": 2, "size": 10, "activation": "relu"},
-            **{"reads": "all", "steps": ["relu", "norm"]},
-        },
-        BERT,
-        BERT_LAYER,
-        {"s0": "cls.predictions.transform.dense", "s1": "cls.predictions.transform.LayerNorm"},
-        "encoder.layer.{}.attention.output.dense",
-        row=2,
+        lambda: tf.BertForMaskedLM(tf.BertConfig(**_sizes(20, 2, 23, hidden_act="relu"))), BERT, row=2
     ),
-    "gpt2": Case(
-        lambda: tf.GPT2LMHeadModel(_gpt2()),
-        {
-            **CAUSAL,
-            **TOKENS,
-            **{"width": 18, "heads": 3, "sources": 3, "size": 6, "activation": "gelu_new"},
-            "scales": [6**-0.5, 6**-0.5 / 2],
-        },
-        GPT2,
-        GPT2_LAYER,
-        {},
-        "h.{}.attn.c_proj",
-        kinds={"token": "f16", "up": "f16"},
-    ),
+    "gpt2": Case(lambda: tf.GPT2LMHeadModel(_gpt2()), GPT2, kinds={"token": "f16", "up": "f16"}),
     "gpt2 classifier": Case(
-        lambda: tf.GPT2ForSequenceClassification(_gpt2(num_labels=2, pad_token_id=9)),
-        {
-            **CAUSAL,
-            **{"width": 18, "heads": 3, "sources": 3, "size": 6, "activation": "gelu_new"},
-            **{"scales": [6**-0.5, 6**-0.5 / 2], "reads": "last", "steps": [], "padding": 9},
-        },
-        GPT2,
-        GPT2_LAYER,
-        {"out": "score"},
-        "h.{}.attn.c_proj",
+        lambda: tf.GPT2ForSequenceClassification(_gpt2(num_labels=2, pad_token_id=IDS[-1])), GPT2
     ),
     "llama": Case(
         lambda: tf.LlamaForCausalLM(
-            tf.LlamaConfig(
-                **_sizes(32, 4, 64, num_key_value_heads=2, tie_word_embeddings=True),
-                rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-            )
+            tf.LlamaConfig(**_sizes(32, 4, 64, num_key_value_heads=2, tie_word_embeddings=True), **ROTARY)
         ),
-        {**ROTARY, **TOKENS, "width": 32, "heads": 4, "sources": 2, "size": 8},
         LLAMA,
-        LLAMA_LAYER,
-        {},
-        "layers.{}.self_attn.o_proj",
         kinds={"token": "q8", **dict.fromkeys(["q", "k", "v", "o", "up", "gate", "down"], "q4m")},
     ),
     "qwen2": Case(
-        lambda: tf.Qwen2ForCausalLM(
-            tf.Qwen2Config(
-                **_sizes(24, 4, 30, num_key_value_heads=1),
-                rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-            )
-        ),
-        {**ROTARY, **TOKENS, "width": 24, "heads": 4, "sources": 1, "size": 6},
+        lambda: tf.Qwen2ForCausalLM(tf.Qwen2Config(**_sizes(24, 4, 30, num_key_value_heads=1), **ROTARY)),
         LLAMA,
-        LLAMA_LAYER,
-        {"out": "lm_head"},
-        "layers.{}.self_attn.o_proj",
         row=4,
     ),
     "qwen3": Case(
         lambda: tf.Qwen3ForCausalLM(
-            tf.Qwen3Config(
-                **_sizes(22, 4, 26, num_key_value_heads=2, head_dim=10),
-                rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-            )
+            tf.Qwen3Config(**_sizes(22, 4, 26, num_key_value_heads=2, head_dim=10), **ROTARY)
         ),
-        {**ROTARY, **TOKENS, "width": 22, "heads": 4, "sources": 2, "size": 10},
         LLAMA,
-        QWEN3_LAYER,
-        {"out": "lm_head"},
-        "layers.{}.self_attn.o_proj",
     ),
 }
 
 
-def filled(case: Case) -> tuple[Any, dict[str, Any], list[list[Any]]]:
+def filled(case: Case) -> tuple[Any, dict[str, Any], list[list[float]]]:
     """Return a model in float64 with random weights, its `PackedModel`, and how its tensors are made."""
-    model = case.make().double().eval().requires_grad_(False)
-    names = dict(case.base)
-    for layer in range(2):
-        names |= {f"{layer}.{name}": path.format(layer) for name, path in case.layer.items()}
-    tensors: list[list[Any]] = []
-    prefix = f"{model.base_model_prefix}."
-    for name, path in [*names.items(), *case.head.items()]:
-        _fill(model, name, path if name in case.head else prefix + path, case.kinds, tensors)
-    model.tie_weights()
-    shape = {"scales": [case.shape["size"] ** -0.5] * 2, **case.shape}
-    return model, {"shape": shape, "layers": 2, "tensors": [row[:4] for row in tensors]}, tensors
-
-
-def _fill(model: Any, name: str, path: str, kinds: Mapping[str, str], tensors: list[list[Any]]) -> None:
-    """Set the weights of a module, or one parameter, to random ones, and note how they are made."""
-    plain = path.endswith(".weight")
-    module = model.get_submodule(path.removesuffix(".weight"))
-    is_conv = type(module).__name__ == "Conv1D"
-    for suffix, parameter in (("", module.weight), ("b", None if plain else getattr(module, "bias", None))):
-        if parameter is None:
-            continue
-        target = parameter.T if is_conv and not suffix else parameter
-        rows = target[None] if target.dim() == 1 else target
-        if name == "type":
-            rows = rows[:1]
-        prefix, _, short = name.rpartition(".")
-        parts = [f"{prefix}.{letter}" for letter in "qkv"] if short == "qkv" else [name]
-        chunks = target.chunk(3) if short == "qkv" else [target]
-        for part, chunk in zip(parts, chunks, strict=True):
-            to, from_ = (1, len(chunk)) if chunk.dim() == 1 else (len(rows) // len(parts), chunk.shape[1])
-            kind = "f32" if chunk.dim() == 1 else kinds.get(short, "f32")
-            is_gain = chunk.dim() == 1 and not suffix
-            made = [part + suffix, kind, to, from_, len(tensors), float(is_gain), 0.6]
-            tensors.append(made)
-            values = torch.from_numpy(values_of(*made[1:])).double()
-            with torch.no_grad():
-                chunk[:to].copy_(values) if chunk.dim() == 2 else chunk.copy_(values[0])  # noqa: PLR2004
+    model = case.make().double().eval()
+    shape, _, named = weights._named(model)
+    tensors, recipes = [], []
+    for name, values in named.items():
+        if name == "out" and values.data_ptr() == named["token"].data_ptr():
+            continue  # the embeddings, once more
+        short = name.rpartition(".")[2]
+        is_matrix = values.dim() > 1
+        kind = case.kinds.get(short, "f32") if is_matrix else "f32"
+        to, from_ = values.shape if is_matrix else (1, len(values))
+        is_gain = not is_matrix and short != "type" and not short.endswith("b")
+        tensors.append([name, kind, to, from_])
+        recipes.append([len(recipes), float(is_gain), 0.6])
+        with torch.no_grad():
+            numbers = values_of(kind, to, from_, *recipes[-1])
+            values.copy_(torch.from_numpy(numbers).reshape(values.shape))
+    return (
+        model.requires_grad_(requires_grad=False),
+        {"shape": shape, "layers": 2, "tensors": tensors},
+        recipes,
+    )
 
 
 @contextlib.contextmanager
-def edited(model: Any, case: Case, edits: Mapping[str, Any], outputs: list[Any]) -> Iterator[None]:
+def edited(
+    model: Any, case: Case, shape: Mapping[str, Any], edits: Mapping[str, Any], outputs: list[Any]
+) -> Iterator[None]:
     """Set outputs of heads and rows of attention while the model runs; collects what heads write."""
-    size, module = case.shape["size"], sys.modules[type(model).__module__]
+    size, module = shape["size"], sys.modules[type(model).__module__]
     hooks, eager = [], module.eager_attention_forward
     blocks = [model.base_model.get_submodule(case.output.format(layer)) for layer in range(2)]
 
@@ -276,7 +175,9 @@ def edited(model: Any, case: Case, edits: Mapping[str, Any], outputs: list[Any])
         z = args[0].clone()
         for (where, head), output in edits.get("outputs", {}).items():
             if where == layer:
-                z[..., head * size : (head + 1) * size] = 0 if output is None else torch.tensor(output).double()
+                z[..., head * size : (head + 1) * size] = (
+                    0 if output is None else torch.tensor(output).double()
+                )
         outputs.append(z)
         return (z,)
 
@@ -288,15 +189,15 @@ def edited(model: Any, case: Case, edits: Mapping[str, Any], outputs: list[Any])
         groups, n = query.shape[1] // key.shape[1], query.shape[2]
         key, value = (states.repeat_interleave(groups, 1) for states in (key, value))
         scores = torch.matmul(query, key.transpose(2, 3)) * scaling
-        if case.shape["causal"]:
+        if shape["causal"]:
             scores = scores + torch.full((n, n), -torch.inf).double().triu(1)
-        weights = torch.nn.functional.softmax(scores, dim=-1)
-        keep, new = torch.ones_like(weights).detach(), torch.zeros_like(weights).detach()
+        attention = torch.nn.functional.softmax(scores, dim=-1)
+        keep, new = torch.ones_like(attention).detach(), torch.zeros_like(attention).detach()
         for (where, head, row), values in edits.get("rows", {}).items():
             if where == layer:
                 keep[0, head, row], new[0, head, row] = 0, torch.tensor(values).double()
-        weights = weights * keep + new
-        return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
+        attention = attention * keep + new
+        return torch.matmul(attention, value).transpose(1, 2).contiguous(), attention
 
     module.eager_attention_forward = attend
     hooks = [block.register_forward_pre_hook(partial(write, layer)) for layer, block in enumerate(blocks)]
@@ -308,7 +209,9 @@ def edited(model: Any, case: Case, edits: Mapping[str, Any], outputs: list[Any])
             hook.remove()
 
 
-def computed(model: Any, case: Case, edits: Mapping[str, Any], target: tuple[int, int]) -> dict[str, Any]:
+def computed(
+    model: Any, case: Case, shape: Mapping[str, Any], edits: Mapping[str, Any], target: tuple[int, int]
+) -> dict[str, Any]:
     """Return what torch computes in float64: the pass, and the relevance of tokens and heads by rule."""
     out: dict[str, Any] = {}
     plus, minus = target
@@ -318,16 +221,20 @@ def computed(model: Any, case: Case, edits: Mapping[str, Any], target: tuple[int
         with contextlib.ExitStack() as stack:
             hook = model.get_input_embeddings().register_forward_hook(lambda *_, words=words: words)
             stack.callback(hook.remove)
-            stack.enter_context(edited(model, case, edits, heads))
+            stack.enter_context(edited(model, case, shape, edits, heads))
             if rule:
                 stack.enter_context(single_activations(model))
                 stack.enter_context(Rules(rule))
-            inputs = {"input_ids": torch.tensor([IDS]), "output_attentions": True, "output_hidden_states": True}
-            passed = model(**inputs, use_cache=False) if case.shape["causal"] else model(**inputs)
-            logits = passed.logits[0] if passed.logits.dim() > 2 else passed.logits  # noqa: PLR2004
+            inputs = {
+                "input_ids": torch.tensor([IDS]),
+                "output_attentions": True,
+                "output_hidden_states": True,
+            }
+            passed = model(**inputs, use_cache=False) if shape["causal"] else model(**inputs)
+            logits = passed.logits[0] if passed.logits.dim() > 2 else passed.logits
             value = logits[case.row, plus] - logits[case.row, minus]
             gradients = torch.autograd.grad(value, [words, *heads])
-        size = case.shape["size"]
+        size = shape["size"]
         out[name] = {
             "tokens": (words * gradients[0])[0].sum(-1),
             "heads": [
@@ -345,23 +252,25 @@ def references() -> dict[str, Any]:
     """Return the content of js/test/engine.json."""
     out: dict[str, Any] = {"ids": IDS, "models": {}}
     for name, case in CASES.items():
-        model, packed, tensors = filled(case)
-        row = np.linspace(1, 2, len(IDS)) * (np.arange(len(IDS)) <= 4)  # noqa: PLR2004
+        model, packed, recipes = filled(case)
+        shape = packed["shape"]
+        row = np.linspace(1, 2, len(IDS)) * (np.arange(len(IDS)) <= 4)
         edits = {
-            "outputs": {(0, 1): None, (1, 0): np.linspace(-0.5, 0.7, case.shape["size"]).round(4).tolist()},
+            "outputs": {(0, 1): None, (1, 0): np.linspace(-0.5, 0.7, shape["size"]).round(4).tolist()},
             "rows": {(1, 1, 4): (row / row.sum()).round(4).tolist()},
         }
         keyed = {
-            kind: [[".".join(map(str, at)), values] for at, values in of.items()] for kind, of in edits.items()
+            kind: [[".".join(map(str, at)), values] for at, values in of.items()]
+            for kind, of in edits.items()
         }
         target = (1, 0)
         out["models"][name] = {
             "packed": packed,
-            "made": [made[4:] for made in tensors],
+            "recipes": recipes,
             "edits": keyed,
             "target": {"row": case.row, "plus": target[0], "minus": target[1]},
-            "plain": computed(model, case, {}, target),
-            "edited": computed(model, case, edits, target),
+            "plain": computed(model, case, shape, {}, target),
+            "edited": computed(model, case, shape, edits, target),
         }
     return out
 

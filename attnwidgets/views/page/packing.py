@@ -122,7 +122,8 @@ def _packed(
     if live is not None:
         from attnwidgets.views.page.live.packing import add_live
 
-        files = add_live(groups, name_of, state, blobs, live.weights, in_files=live.in_files)
+        given = groups, name_of, state, blobs, live.weights
+        files = add_live(*given, in_files=live.in_files, prefix=prefix)
     media = {name: entry["media"] for name, entry in stores.items() if entry["media"] is not None}
     for store, model in media.items():
         name = models[store]["state"]["media"].removeprefix("anywidget:")

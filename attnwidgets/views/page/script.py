@@ -26,9 +26,9 @@ def script_of(views: Iterable[View], *, live: bool = False, engine: bool = False
     return _script(names, live=live, engine=engine)
 
 
-def script_of_all() -> str:
-    """Return the script of pages with whatever views there are."""
-    return _script({path.stem for path in STATIC.glob("*.js")} - _NO_PARTS)
+def script_of_all(*, live: bool = False) -> str:
+    """Return the script of pages with whatever views there are, which may run models."""
+    return _script({path.stem for path in STATIC.glob("*.js")} - _NO_PARTS, live=live, engine=live)
 
 
 def _script(parts: Iterable[str], *, live: bool = False, engine: bool = False) -> str:

@@ -69,7 +69,7 @@ export function localClient(engine: Engine): EngineClient {
 
 /** An engine at the other end of a port, which `listen` serves. */
 export async function portClient(port: Port, packed: PackedModel, close: () => void): Promise<EngineClient> {
-  let asked = 0;
+  let count = 0;
   let settle: { id: number; resolve(value: unknown): void; reject(error: Error): void } | null = null;
   let tell: OnToken = () => {};
   const send = (message: ToWorker): void => port.postMessage(message, "call" in message ? partsIn(message.call) : []);
@@ -84,10 +84,10 @@ export async function portClient(port: Port, packed: PackedModel, close: () => v
   (port as { onerror?: unknown }).onerror = (event: ErrorEvent) => fail(event.message ?? "The worker stopped.");
   const ask: Ask = (call, onToken = () => {}) =>
     new Promise((resolve, reject) => {
-      asked += 1;
-      settle = { id: asked, resolve, reject };
+      count += 1;
+      settle = { id: count, resolve, reject };
       tell = onToken;
-      send({ id: asked, call });
+      send({ id: count, call });
     });
   const about = (await ask({ name: "open", packed })) as About;
   return inOrder(ask, about, () => {

@@ -127,7 +127,7 @@ export function embed(
   const { weights, shape, kernels } = machine;
   const { token, position, type, start } = weights;
   const [n, { width }] = [ids.length, shape];
-  if (!n) throw new RangeError("The text has no tokens.");
+  if (!n) throw new RangeError("The text is empty.");
   const outside = ids.find((id) => !(id >= 0 && id < token!.to));
   if (outside !== undefined) throw new RangeError(`The token ${outside} is not among the model's ${token!.to}.`);
   if (position && first + n > position.to)

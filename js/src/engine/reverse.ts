@@ -30,7 +30,7 @@ function throughActivation(
 function seed(machine: Machine, tape: Tape, target: Target, rule: Rule): { value: number; g: number } {
   const { weights, shape, kernels } = machine;
   const rows = rowsOf(machine, tape.ids);
-  if (!rows.length) throw new RangeError("This model has no head, so it has no outcomes to explain.");
+  if (!rows.length) throw new RangeError("This model returns states without outcomes: there is nothing to explain.");
   const token = rows.at(target.row);
   if (token === undefined || target.row < -1) throw new RangeError(`The model returns no row ${target.row} of logits.`);
   const { steps, logits, outcomes } = runHead(machine, tape.states + token * shape.width * 4, 1);

@@ -15,7 +15,7 @@ const STEP = 64;
 /** Parameters up to which plain JavaScript takes less than a second. */
 const PLAIN_MOST = 50_000_000;
 
-const NO_SIMD = "This browser has no WebAssembly SIMD (Chrome 91, Firefox 89, Safari 16.4 have)";
+const NO_SIMD = "This browser lacks WebAssembly SIMD (Chrome 91, Firefox 89 and Safari 16.4 have it)";
 const FORBIDDEN =
   "This site forbids WebAssembly (its Content-Security-Policy lacks 'wasm-unsafe-eval'). Save the folder and open index.html.";
 

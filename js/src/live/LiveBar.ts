@@ -77,12 +77,11 @@ export const renderLiveBar = view((ctx, root, signal) => {
   const isOther = createWatch();
   const refresh = (): void => {
     if (isOtherText(shown())) field.value = shown();
-    const model = answers.get<About>("live")?.meta;
-    const name = ctx.header().model.split("/").at(-1) || (model?.name ?? "");
-    const isHere = loading.show(model, name);
-    for (const part of [typing, said, about]) assign(part, { hidden: !isHere });
-    writing.show(isHere && model ? model : null);
-    if (!isHere) return;
+    const news = answers.get<About>("live")?.meta;
+    const model = loading.show(news, ctx.header().model.split("/").at(-1) || (news?.name ?? ""));
+    for (const part of [typing, said, about]) assign(part, { hidden: !model });
+    writing.show(model);
+    if (!model) return;
     const args = { text: field.value };
     const preview = writing.isBusy() ? undefined : answers.get<Preview>("preview", args)?.meta;
     const why =
@@ -92,7 +91,7 @@ export const renderLiveBar = view((ctx, root, signal) => {
     setFlag(said, "data-wrong", Boolean(why));
     if ((why || preview) && isOther(why, preview))
       setChildren(said, ...(why ? [why] : preview ? predictedParts(preview) : []));
-    if (model) setText(about, aboutWords(model, preview));
+    setText(about, aboutWords(model, preview));
     fit(field);
   };
   refresh();
@@ -124,11 +123,11 @@ function predictedParts({ title, items, each, ids }: Preview): (HTMLElement | st
   return [`${title}: `, ...shown];
 }
 
-function aboutWords({ name, parameters, rounding, bytes }: About, preview: Preview | undefined): string {
+function aboutWords({ name, parameters, rounding, bytes, slow }: About, preview: Preview | undefined): string {
   const numbers = [`${parameters.toLocaleString("en")} parameters`, ...(rounding ? [rounding] : [])].join(", ");
   const took =
     bytes && preview ? ` · ${preview.ids} tokens in ${Math.max(0.01, preview.took / 1000).toFixed(2)} s` : "";
-  return `Computed in this page by ${name} (${numbers})${took}; nothing is sent anywhere.`;
+  return `Computed in this page by ${name} (${numbers})${took}; nothing is sent anywhere.${slow && ` ${slow}`}`;
 }
 
 interface Writing {

@@ -7,8 +7,8 @@ const TOPIC = "load";
 
 export interface LoadingRow {
   element: HTMLElement;
-  /** Show where the model is; returns whether it is here. */
-  show(about: About | undefined, name: string): boolean;
+  /** Show how far the model has come; returns what the page says of it once it is here. */
+  show(about: About | undefined, name: string): About | null;
 }
 
 const megabytes = (bytes: number): string => (bytes / 1e6).toFixed(bytes < 10e6 ? 1 : 0);
@@ -44,9 +44,9 @@ export function createLoadingRow(signal: AbortSignal, answers: Answers, changed:
     element,
     show(about, name) {
       const loaded = isWanted ? answers.get<About>(TOPIC)?.meta : undefined;
-      const isHere = !about || about.bytes === null || [about, loaded].some((one) => one?.state === "here");
-      assign(element, { hidden: isHere });
-      if (isHere) return true;
+      const here = [loaded, about].find((news) => news?.state === "here");
+      assign(element, { hidden: !about || Boolean(here) });
+      if (!about || here) return here ?? null;
       const failure = isWanted ? answers.failure(TOPIC) : undefined;
       const job = answers.job(TOPIC);
       const isStopped = failure === "stopped";
@@ -65,7 +65,7 @@ export function createLoadingRow(signal: AbortSignal, answers: Answers, changed:
       const late = trouble ? [again] : [];
       const parts = isComing ? [bar, state, ...late, stop] : trouble ? [state, again] : [load, size];
       if (isOther(isComing, Boolean(trouble))) setChildren(element, ...parts);
-      return false;
+      return null;
     },
   };
 }

@@ -76,6 +76,8 @@ export interface Source {
   /** The model, checked; of a model in the folder, once the reader has had it brought. */
   ready(): Promise<LiveModel>;
   state(): "offered" | "coming" | "here";
+  /** Why it is slow here, as a sentence; "" where it is not. */
+  slow(): string;
   /** Bring it from the folder; it goes on where it was stopped. Rejects with `Unreadable` where it cannot. */
   bring(signal: AbortSignal, tell: (arrived: Arrived) => void): Promise<LiveModel>;
 }
@@ -147,12 +149,13 @@ export function heldModel(packed: PackedLive, weights: () => Promise<Uint8Array<
     model ??= open();
     return model;
   };
-  return { ready, bring: ready, state: () => "here" };
+  return { ready, bring: ready, state: () => "here", slow: () => "" };
 }
 
 /** A model in the page's folder: it runs in a worker. */
 export function folderModel(packed: PackedLive, files: Files, open: () => Promise<EngineClient>): Source {
   let state: ReturnType<Source["state"]> = "offered";
+  let slow = "";
   let resolve: (live: LiveModel) => void;
   const model = new Promise<LiveModel>((done) => {
     resolve = done;
@@ -166,6 +169,7 @@ export function folderModel(packed: PackedLive, files: Files, open: () => Promis
   return {
     ready: () => model,
     state: () => state,
+    slow: () => slow,
     async bring(signal, tell) {
       if (state === "here") return model;
       state = "coming";
@@ -175,6 +179,7 @@ export function folderModel(packed: PackedLive, files: Files, open: () => Promis
         const [engine, json] = [await attempt.engine, await attempt.download(signal, tell)];
         isWhole = true;
         const live = await checked(packed, JSON.parse(json) as PackedReader, engine);
+        slow = engine.about().slow;
         state = "here";
         resolve(live);
         return live;

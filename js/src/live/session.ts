@@ -120,6 +120,12 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       const live = modelOf(store);
       if (!live) return null;
       if (request.kind === "cancel") return cancel(request.id, request.job);
+      const state = live.source.state();
+      if (state !== "here" && request.kind !== "method") {
+        // Matrices are asked for again once the model is here; exact values stand beside drawn ones.
+        const message = WAITS[state];
+        return request.kind === "row" ? null : [{ kind: "error", id: request.id, message }, []];
+      }
       return served(live, request.id, request.kind, tell, async () =>
         answerRequest((await textOf(live, store))[1], request),
       );
@@ -157,6 +163,7 @@ export interface About {
   name: string;
   parameters: number;
   rounding: string;
+  slow: string;
   generates: boolean;
   /** Tokens that are written at a time. */
   most: number;
@@ -167,7 +174,7 @@ export interface About {
 
 function aboutOf({ packed: { name, parameters, predicts, files, rounding }, source }: Live): About {
   const generates = predicts.what === "next token";
-  const shared = { name, parameters, rounding, generates, state: source.state() };
+  const shared = { name, parameters, rounding, generates, state: source.state(), slow: source.slow() };
   return { ...shared, most: files ? 20 : 48, bytes: files?.bytes ?? null };
 }
 

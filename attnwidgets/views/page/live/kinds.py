@@ -6,7 +6,7 @@ The twin of js/src/engine/kinds.ts. Only matrices whose rows are whole groups ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+    Packed = tuple[NDArray[Any], NDArray[np.float16]]  # numbers and scales
 
 GROUP = 32
 """Numbers that share a scale."""
@@ -114,7 +115,7 @@ def _divided(values: Floats, scales: NDArray[np.float16]) -> Floats:
     return np.divide(values, divisors, out=np.zeros_like(values), where=divisors != 0)
 
 
-def _pack_q8(flat: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
+def _pack_q8(flat: Floats) -> Packed:
     groups = flat.reshape(-1, GROUP)
     scales = (np.abs(groups).max(1) / np.float32(127)).astype("<f2")
     return np.clip(np.rint(_divided(groups, scales)), -127, 127).astype(np.int8), scales
@@ -125,7 +126,7 @@ def _unpack_q8(numbers: bytes, scales: bytes) -> Floats:
     return groups * np.frombuffer(scales, "<f2").astype(np.float32)[:, None]
 
 
-def _pack_q4m(flat: Floats) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
+def _pack_q4m(flat: Floats) -> Packed:
     groups = flat.reshape(-1, GROUP)
     least = groups.min(1)
     scales = np.stack([(groups.max(1) - least) / np.float32(15), least], axis=1).astype("<f2")
@@ -144,7 +145,7 @@ def _unpack_q4m(numbers: bytes, scales: bytes) -> Floats:
 
 _NO_SCALES = np.zeros(0, np.float16)
 
-_KINDS: Mapping[str, tuple[Callable[[Floats], tuple[NDArray, NDArray]], Callable[[bytes, bytes], Floats]]] = {
+_KINDS: Mapping[str, tuple[Callable[[Floats], Packed], Callable[[bytes, bytes], Floats]]] = {
     "f32": (
         lambda flat: (flat.astype("<f4"), _NO_SCALES),
         lambda numbers, _: np.frombuffer(numbers, "<f4").astype(np.float32),

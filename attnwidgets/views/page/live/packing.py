@@ -48,6 +48,7 @@ def add_live(
     weights: str = "auto",
     *,
     in_files: bool = False,
+    prefix: str = "",
 ) -> list[ModelFiles]:
     """Add the models of groups of views to the contents of a page, and a line for the reader's text.
 
@@ -58,6 +59,7 @@ def add_live(
         blobs: The bytes that the page holds, by the id of their element.
         weights: How the numbers of the models travel; see `to_html`.
         in_files: Whether all models travel in files beside the page, not only large ones.
+        prefix: Beginning of the names of what is added.
 
     Returns:
         The models that travel in files.
@@ -81,7 +83,7 @@ def add_live(
             entry = _described(traces, group, weights, layouts)
         except ValueError as error:
             raise ValueError(f"live=True: {str(error).rstrip('.')}.") from error
-        blob, bar = f"aw-live-{number}", f"live{number}"
+        blob, bar = f"aw-{prefix}live-{number}", f"{prefix}live{number}"
         data = entry.pop("weights")
         if in_files or entry["parameters"] > MOST_PARAMETERS:
             beside = ModelFiles.of(entry["model"], data, entry["reader"])
