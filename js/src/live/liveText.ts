@@ -9,8 +9,9 @@ import { explain, offering, offersOf, summed } from "./relevance.ts";
 
 export interface LiveText {
   ids: readonly number[];
-  /** The axis of its tokens. */
+  /** The axis of its tokens, and of its words. */
   tokens(): Axis;
+  words(): Axis | undefined;
   /** The pass without a change, with what is wanted of it beyond its maps; and with some. */
   pass(wanted?: Partial<Wanted>): Promise<Pass>;
   changed(specs: readonly Spec[]): Promise<Pass>;
@@ -92,6 +93,7 @@ export function createText(
   return {
     ids,
     tokens: () => Object.values(header().axes).find(({ spans, unit }) => !spans && unit === "token") as Axis,
+    words: () => Object.values(header().axes).find(({ unit }) => unit === "word"),
     pass,
     changed: after,
     matrices,

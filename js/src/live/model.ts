@@ -7,6 +7,7 @@ import type { State } from "../host/pageModel.ts";
 import type { Spec } from "../wire/wire.ts";
 import { type Arrived, createDownload, type Files } from "./download.ts";
 import { labelOf, writtenAs } from "./labels.ts";
+import type { PatternEntry } from "./patterns.ts";
 import { type PackedPredicts, type Predicts, rowsOf } from "./predictions.ts";
 import { type PackedReader, Unreadable } from "./reader.ts";
 
@@ -25,6 +26,8 @@ export interface PackedLive {
   /** null: it is in the folder. */
   reader: PackedReader | null;
   predicts: PackedPredicts;
+  /** Named patterns of heads; those that this page can compute are offered. */
+  patterns: PatternEntry[];
   longest: number;
   /** The place among the page's groups of views that show its texts. */
   group: number;
@@ -69,6 +72,7 @@ export interface LiveModel {
   ): Promise<Pass>;
   /** The most tokens of a text. */
   longest: number;
+  patterns: readonly PatternEntry[];
 }
 
 /** A model, and how it comes into the page. */
@@ -102,7 +106,7 @@ async function isEqual({ check }: PackedLive, { engine, pass }: LiveModel): Prom
 
 /** A model with its tokenizer over an engine that has its weights. */
 async function checked(packed: PackedLive, reader: PackedReader, engine: EngineClient): Promise<LiveModel> {
-  const { longest, predicts } = packed;
+  const { longest, predicts, patterns } = packed;
   const { shape, layers } = packed.model;
   const named: Predicts = {
     ...predicts,
@@ -110,7 +114,7 @@ async function checked(packed: PackedLive, reader: PackedReader, engine: EngineC
     written: (ids) => writtenAs(reader, ids),
   };
   const pass = remembered(engine, rowsOf(predicts));
-  const live = { engine, shape, layers, predicts: named, longest, reader, pass };
+  const live = { engine, shape, layers, predicts: named, longest, patterns, reader, pass };
   if (await isEqual(packed, live)) return live;
   throw new Unreadable("This browser computes the model differently: nothing is shown.");
 }

@@ -7,6 +7,7 @@ import type { Spec } from "../wire/wire.ts";
 import { rowOf } from "./changes.ts";
 import type { LiveText } from "./liveText.ts";
 import type { LiveModel } from "./model.ts";
+import { patternsOf } from "./patterns.ts";
 import {
   type Continued,
   continued,
@@ -199,7 +200,16 @@ async function ownRow({ text, args }: ViewRequest): Promise<Answer> {
   return [{ query: labels[query], keys: labels }, [row]];
 }
 
-/** By topic. Statistics and patterns of heads are not computed here: their lists are empty. */
+async function patterns({ live, text, args }: ViewRequest): Promise<Answer> {
+  const source = text.source(String(args.source));
+  if (source.kind !== "map" || source.signed) return [{ patterns: [], own: [], heads: 0 }, [new Float32Array()]];
+  const axes = { shown: text.axis(source), words: text.words() };
+  const { causal } = live.shape;
+  const [meta, values] = await patternsOf(live.patterns, source, axes, causal, (layer) => text.matrices(source, layer));
+  return [meta, [values]];
+}
+
+/** By topic. Statistics of heads are not computed here: their lists are empty. */
 const TOPICS: Record<string, (request: ViewRequest) => Answer | Promise<Answer>> = {
   interventions: () => [{ refusal: "" }, []],
   changed,
@@ -218,7 +228,7 @@ const TOPICS: Record<string, (request: ViewRequest) => Answer | Promise<Answer>>
   ],
   statistics: () => [[], []],
   head_statistics: () => [{ names: [], heads: 0 }, []],
-  patterns: () => [{ patterns: [], own: [], heads: 0 }, [new Float32Array()]],
+  patterns,
 };
 
 /** The answer to a view, and its buffers; rejects with `Unreadable` where a page has none. */

@@ -153,10 +153,12 @@ def described(traces: Sequence[Any], layout: Layout) -> dict[str, Any]:
     Raises:
         ValueError: The model or the tokenizer cannot run in a page; the message names the unsupported part.
     """
+    from attnwidgets.statistics.patterns import PATTERNS
     from attnwidgets.tracing.predictions import read_ids
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
     from attnwidgets.tracing.recording.run import trace as record
+    from attnwidgets.views.heads.handlers import described_pattern
     from attnwidgets.views.page.live.forward import torch_logits
 
     first = traces[0]
@@ -185,6 +187,7 @@ def described(traces: Sequence[Any], layout: Layout) -> dict[str, Any]:
         "rounding": _rounding(layout.rounded, traces, computed),
         "reader": reader,
         "predicts": predicts,
+        "patterns": [described_pattern(pattern) for pattern in PATTERNS],
         "longest": longest,
         "check": {
             "text": given_text(first),
