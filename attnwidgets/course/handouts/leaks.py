@@ -263,14 +263,13 @@ def values_in_code(codes: Iterable[str]) -> tuple[list[Secret], list[str]]:
     seen: set[str] = set()
     computed: dict[str, None] = {}
     for question, node in _expressions(codes, constants):
-        is_list = isinstance(node, ast.Starred)  # any_of(*heads)
         try:
-            value = _literal(node.value if is_list else node, constants)
+            value = _literal(node.value if isinstance(node, ast.Starred) else node, constants)
         except (ValueError, TypeError):
             computed[question] = None
             continue
         seen.add(question)
-        for item in value if is_list else [value]:
+        for item in value if isinstance(node, ast.Starred) else [value]:  # any_of(*heads)
             secrets.extend(_plain(question, item))
     return secrets, [question for question in computed if question not in seen]
 
