@@ -1,4 +1,4 @@
-"""A page whose model lies in files beside it: loaded on a click, over http and from a file, and computed in a worker."""
+"""A page whose model lies beside it: loaded on a click, over http and from a file, computed in a worker."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def load(page):
 
 def explained(page, trace, place):
     """Explain an outcome of the shown text, and find what Python says of it."""
-    target = trace.predictions(place + 1)[place].label
+    target = trace.predictions(place + 1)[place].id
     page.locator(".aw-explorer .aw-chips .aw-chip").nth(place).click()
     relevance = aw.lrp(trace, target=target)
     page.locator(".aw-explorer").get_by_text(findings_of(relevance)[0]).first.wait_for()
@@ -93,8 +93,11 @@ def test_a_model_beside_the_page_computes_as_python_does(open_page, course, serv
 
 
 def test_the_policy_allows_nothing_but_the_folder(open_page, served):
-    policy = open_page(served).locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
-    assert policy.startswith("default-src 'none'; script-src 'self' 'wasm-unsafe-eval' blob:; worker-src blob:;")
+    meta = open_page(served).locator("meta[http-equiv=Content-Security-Policy]")
+    policy = meta.get_attribute("content")
+    assert policy.startswith(
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval' blob:; worker-src blob:;"
+    )
 
 
 def test_a_damaged_part_is_named_and_loaded_again(open_page, served):
@@ -104,7 +107,9 @@ def test_a_damaged_part_is_named_and_loaded_again(open_page, served):
     def damage(route):
         asked.append(route.request.url)
         body = route.fetch().text()
-        route.fulfill(body=body if len(asked) > 1 else body.replace("A", "B", 1), content_type="text/javascript")
+        if len(asked) == 1:
+            body = body.replace("A", "B", 1)
+        route.fulfill(body=body, content_type="text/javascript")
 
     page.route("**/part-000.js*", damage)
     page.get_by_role("button", name="Compute here").click()
@@ -119,8 +124,7 @@ def test_what_does_not_arrive_is_said_and_loading_stops_and_goes_on(open_page, s
     page = open_page()
     page.clock.install()
     page.goto(served)
-    held = []
-    page.route("**/part-000.js*", lambda route: held.append(route))
+    page.route("**/part-000.js*", lambda _: None)  # never answered
     page.get_by_role("button", name="Compute here").click()
     page.wait_for_function("() => document.querySelector('script[src*=part-000]')")
     page.clock.run_for(11_000)
@@ -146,7 +150,7 @@ def test_where_a_site_forbids_webassembly_the_page_says_so_and_computes(open_pag
 
 @pytest.mark.slow
 def test_smollm2_runs_from_a_folder(open_page, tmp_path, shots, smollm2):
-    """Loaded without a server, typed into, a head knocked out, a token explained, and twenty tokens stopped."""
+    """Loaded from a file, typed into, a token explained, a head knocked out, and a continuation stopped."""
     model, tokenizer = smollm2
     view = aw.Explorer(aw.trace(model, tokenizer, "The capital of France is"), layer=0, head=0)
     page = open_page(aw.to_html([view], tmp_path / "page.html", live=True).as_uri())
@@ -161,7 +165,8 @@ def test_smollm2_runs_from_a_folder(open_page, tmp_path, shots, smollm2):
     knocked_out(page, trace)
     page.get_by_role("button", name="Continue").click()
     field = page.get_by_label("your own text")
-    page.wait_for_function("text => document.querySelector('.aw-live-text').value.length > text.length", arg=text)
+    longer = "text => document.querySelector('.aw-live-text').value.length > text.length"
+    page.wait_for_function(longer, arg=text)
     page.get_by_role("button", name="Stop").click()
     page.get_by_role("button", name="Continue").wait_for()
     assert field.input_value().startswith(text)
