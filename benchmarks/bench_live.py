@@ -4,8 +4,8 @@
 
 It needs Node.js and js/node_modules (`make js`). CPU milliseconds of one pass with its predictions, smallest
 and median; the first pass also unpacks the weights. The goal is three frames (50 ms) for 64 tokens of a model
-with 300,000 parameters. Of the engine: a pass with all attention, and a pass with AttnLRP. The goals for a pass
-are 80 ms for MiniLM at 64 tokens, and 200 ms for SmolLM2 at 16.
+with 300,000 parameters. The second table has passes of the engine with all attention, and with AttnLRP; its
+goals are 80 ms for MiniLM at 64 tokens, and 200 ms for SmolLM2 at 16.
 """
 
 from __future__ import annotations

@@ -518,7 +518,7 @@ export function unattend(
   dv: usize,
 ): void {
   const step = (sources * size) << 2;
-  const kept: f32 = soft ? share : 1;
+  const toValues: f32 = soft ? share : 1;
   for (let h = 0; h < heads; h++) {
     const its = ((h * sources) / heads) * size << 2;
     for (let i = 0; i < n; i++, a += n << 2) {
@@ -530,7 +530,7 @@ export function unattend(
         const score = share * dot(dz + mine, v + at, size);
         f32.store(da + (j << 2), score);
         along += score * weight;
-        if (weight != 0) add(dv + at, weight * kept, dz + mine, size);
+        if (weight != 0) add(dv + at, weight * toValues, dz + mine, size);
       }
       if (!soft || (fixed && <bool>i32.load8_u(fixed + h * n + i))) continue;
       for (let j = 0; j < n; j++) {

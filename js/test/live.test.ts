@@ -6,13 +6,16 @@ import { plainBackend } from "../src/engine/plain.ts";
 import { type PackedModel, type Pass, type Shape, UNCHANGED } from "../src/engine/types.ts";
 import { editsOf } from "../src/live/changes.ts";
 import { inUnit, METHODS } from "../src/live/maps.ts";
+import type { LiveModel } from "../src/live/model.ts";
 import { continued, type Predicts, probabilities } from "../src/live/predictions.ts";
 import { type PackedReader, read, Unreadable } from "../src/live/reader.ts";
+import { explain, offering } from "../src/live/relevance.ts";
 import { thumbsOf, tileOf } from "../src/live/tiles.ts";
 import { axisIn } from "../src/live/units.ts";
 import { decodeThumbs, decodeTile } from "../src/wire/codec.ts";
-import type { Axis, Spec } from "../src/wire/wire.ts";
+import type { Axis, Header, Spec } from "../src/wire/wire.ts";
 import { fileOf, type Recipe } from "./engineModels.ts";
+import { HEADER } from "./fake.ts";
 
 /** A small Llama: two layers, two heads over one key. */
 const SHAPE: Shape = {
@@ -171,4 +174,43 @@ test("a continuation repeats with its seed, keeps to top k, and ends where the m
   await assert.rejects(write(7), /reads 7 tokens, and the text has 2/);
   const logits = Float32Array.from([0, 1, -2, 3, 0.5]);
   near([probabilities(predicts, logits).reduce((sum, share) => sum + share, 0)], [1], 1e-9);
+});
+
+test("an outcome is explained in words and numbers, rather than another", async () => {
+  const engine = localClient(llama());
+  const predicts: Predicts = {
+    ...{ what: "next token", numbers: false, several: false, outcomes: 5, labels: null, mask: null, ends: [] },
+    ...{ label: (id) => "abcde"[id] ?? "", written: () => "" },
+  };
+  const offer = {
+    method: "lrp",
+    title: "lrp",
+    targets: true,
+    refusal: "needs a running kernel",
+    question: "",
+    gist: "",
+  };
+  const token = { unit: "token", labels: [..."bec"], spans: null, special: [0, 0, 0] } as unknown as Axis;
+  const written = { ...HEADER, axes: { token }, sources: [], methods: [offer] } as unknown as Header;
+  const header = offering(written);
+  assert.deepEqual(
+    [header.methods[0]?.refusal, header.predictions.method, header.predictions.explained],
+    ["", "lrp", null],
+  );
+  const live = { engine, predicts, pass: (ids: readonly number[]) => engine.pass(ids, UNCHANGED, whole) };
+  const ids = [1, 4, 2];
+  const { sources, values } = await explain(live as unknown as LiveModel, ids, header, "lrp@3-1");
+  const [source] = sources;
+  assert.equal(source?.title, "AttnLRP for 'd' rather than 'b'");
+  const { logits } = await engine.pass(ids, UNCHANGED, whole);
+  const [target, foil] = [13, 11].map((at) => logits[at] as number) as [number, number];
+  const [balance] = source?.balance ?? [];
+  near(balance ?? [], [values.reduce((sum, value) => sum + value, 0), target - foil - (balance?.[0] ?? 0)], 1e-4);
+  const strongest = "bec"[values.indexOf(Math.max(...values))];
+  assert.match(source?.findings[0] ?? "", new RegExp(`“${strongest}”.* speaks? for “d” rather than “b”`));
+  const cp = { ...header, methods: [{ ...header.methods[0], method: "lrp#2", title: "CP-LRP for 'd'" }] } as Header;
+  const complete = await explain(live as unknown as LiveModel, ids, cp, "lrp#2@3-1");
+  // Without biases nothing is lost.
+  assert.match(complete.sources[0]?.accounts[0] ?? "", /^Tokens account for all of/);
+  await assert.rejects(explain(live as unknown as LiveModel, ids, header, "saliency"), Unreadable);
 });

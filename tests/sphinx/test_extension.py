@@ -241,8 +241,8 @@ def test_notebooks_of_a_site_compute_and_share_a_model(tmp_path):
         "index.md": COMPUTES.replace("TEXT", "fadebc") + "\n```{toctree}\nweek/two\n```\n",
         "week/two.md": COMPUTES.replace("TEXT", "abcabc"),
     }
-    settings = {"extensions": ["myst_nb", "attnwidgets.sphinx"], "nb_execution_mode": "force"}
-    out, warnings = build(tmp_path, pages, attnwidgets_live="auto", **settings)
+    settings = {"extensions": ["myst_nb", "attnwidgets.sphinx"], "attnwidgets_live": "auto"}
+    out, warnings = build(tmp_path, pages, nb_execution_mode="force", nb_execution_timeout=600, **settings)
     assert warnings == ""
     [model] = (out / "_static" / "attnwidgets-files").iterdir()
     for page, up in (("index.html", ""), ("week/two.html", "../")):

@@ -140,7 +140,7 @@ CASES = {
 def filled(case: Case) -> tuple[Any, dict[str, Any], list[list[float]]]:
     """Return a model in float64 with random weights, its `PackedModel`, and how its tensors are made."""
     model = case.make().double().eval()
-    shape, _, named = weights._named(model)
+    shape, _, named = weights.named_weights(model)
     tensors, recipes = [], []
     for name, values in named.items():
         if name == "out" and values.data_ptr() == named["token"].data_ptr():

@@ -48,7 +48,7 @@ _UNABLE = (
 )
 """Shown if the page's script does not run; the script removes it."""
 
-_ALONE = f"the folder {FOLDER}, which holds it, is not beside the page, or "
+_ALONE = f"the folder {FOLDER}, which holds it, is not next to the page, or "
 
 
 def to_html(
@@ -74,7 +74,7 @@ def to_html(
     Args:
         views: A view, or several from top to bottom.
         path: The file to write; it is replaced once the page is complete. A path that ends in "/", or an
-            existing folder, stands for its `index.html`, and models are then in files beside it.
+            existing folder, stands for its `index.html`, and models are then in files next to it.
         title: Title of the page, as text; by default the first view's title, or its model and text.
         headings: A heading for each view, as text, with a list of links to them at the top; empty: none.
         budget: Size limit of the page, in bytes.
@@ -84,7 +84,7 @@ def to_html(
             out and edits rows of attention without a kernel: BERT, GPT-2, Llama, Mistral, Qwen2 and Qwen3,
             with a tokenizer of word pieces, byte pairs or characters; see `docs/live_pages.md`. A model of up
             to 400,000 parameters is in the page itself. A larger one, of up to 200 MB, is in the folder
-            `attnwidgets-files` beside it, once for all pages of a folder, and is loaded when the reader
+            `attnwidgets-files` next to it, once for all pages of a folder, and is loaded when the reader
             wants it.
         weights: How the numbers of these models are stored. "auto": exactly if 4 bits, 8 bits or float16 hold
             them (models that were loaded from 4-bit files), else in float16. "exact": as they are, in
@@ -160,12 +160,12 @@ def _page(
     # stays text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     runs = f"'sha256-{digest}'; "
-    element, beside = f'<script type="text/javascript">{script}</script>', ""
+    element, models = f'<script type="text/javascript">{script}</script>', ""
     if address:
         runs = "'self' 'wasm-unsafe-eval' blob:; worker-src blob:; "
         element = f'<script src="{address}"></script>'
         size = sum(len(model.weights) for model in packed.files)
-        beside = f" and {size / 1e6:.1f} MB of models in the folder {FOLDER} beside it"
+        models = f" and {size / 1e6:.1f} MB of models in the folder {FOLDER} next to it"
     policy = f"default-src 'none'; script-src {runs}style-src 'unsafe-inline'; img-src data: blob:"
     bars = (live["bar"] for live in packed.state.get("live", ()))
     lines = [f'<div class="aw-view" data-live data-model="{bar}"></div>' for bar in bars]
@@ -184,7 +184,7 @@ def _page(
 <h1>{safe_text(title)}</h1>
 <p class="aw-unable">{_UNABLE.format(_ALONE if address else "")}</p>
 {frames}
-<footer>Standalone page of attnwidgets {__version__}, \0SIZE\0{beside}, works offline. {packed.note}</footer>
+<footer>Standalone page of attnwidgets {__version__}, \0SIZE\0{models}, works offline. {packed.note}</footer>
 </main>
 <script type="application/json" id="aw-state">{json_text(packed.state)}</script>
 {opening}

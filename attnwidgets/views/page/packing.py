@@ -35,7 +35,7 @@ class Live:
 
     Attributes:
         weights: How their numbers are stored; see `to_html`.
-        in_files: Whether all of them are in files beside the page, not only large ones.
+        in_files: Whether all of them are in files next to the page, not only large ones.
     """
 
     weights: str = "auto"
@@ -51,7 +51,7 @@ class Packed:
         blobs: Compressed bytes as base64, by the id of the element that holds them.
         first: The ids of those that the page opens with.
         note: Which matrices, layers and answers are in it, in words.
-        files: The models that travel in files beside the page.
+        files: The models that travel in files next to the page.
     """
 
     state: dict[str, Any]

@@ -1,5 +1,5 @@
 /** How a text is continued, token by token; keys and values of earlier tokens are kept. */
-import { anglesOf, embed, ended, type Kept, runBlock, runHead } from "./forward.ts";
+import { anglesOf, embed, ended, type KeyValueCache, runBlock, runHead } from "./forward.ts";
 import type { Machine } from "./machine.ts";
 import type { Continuation, Sampling } from "./types.ts";
 
@@ -34,32 +34,37 @@ function drawn(logits: Float32Array, { temperature, top_k, top_p }: Sampling, ne
   const scaled = order.map((id) => logits[id]! / temperature);
   const sum = logSum(scaled);
   // The fewest tokens that reach `top_p`.
-  const kept: number[] = [];
+  const shares: number[] = [];
   let mass = 0;
   for (const logit of scaled) {
-    if (kept.length && mass >= top_p) break;
-    kept.push(Math.exp(logit - sum));
-    mass += kept.at(-1)!;
+    if (shares.length && mass >= top_p) break;
+    shares.push(Math.exp(logit - sum));
+    mass += shares.at(-1)!;
   }
   let left = next() * mass;
-  const place = kept.findIndex((share) => {
+  const place = shares.findIndex((share) => {
     left -= share;
     return left < 0;
   });
-  return order[place < 0 ? kept.length - 1 : place]!;
+  return order[place < 0 ? shares.length - 1 : place]!;
 }
 
 const NO_EDITS = { outputs: [], rows: [] };
 
-/** The logits of the last of `ids`, which follow `first` tokens in `kept`. */
-function logitsAfter(machine: Machine, ids: readonly number[], first: number, kept: readonly Kept[]): Float32Array {
+/** The logits of the last of `ids`, which follow `first` tokens in the caches. */
+function logitsAfter(
+  machine: Machine,
+  ids: readonly number[],
+  first: number,
+  caches: readonly KeyValueCache[],
+): Float32Array {
   const { width } = machine.shape;
   const n = ids.length;
   const { x } = embed(machine, ids, first);
   const angles = anglesOf(machine, n, first);
   const mark = machine.mark();
   machine.layers.forEach((_, layer) => {
-    const { out } = runBlock(machine, layer, x, n, angles, NO_EDITS, first, kept[layer]);
+    const { out } = runBlock(machine, layer, x, n, angles, NO_EDITS, first, caches[layer]);
     machine.view(x, n * width).set(machine.view(out, n * width));
     machine.release(mark);
   });
@@ -78,11 +83,13 @@ export function* continuation(
   if (!causal || reads !== "all") throw new Error("This model does not generate text.");
   const turn = machine.begin();
   const room = (ids.length + sampling.length) * sources * size;
-  const kept = machine.layers.map((): Kept => ({ keys: machine.floats(room), values: machine.floats(room) }));
+  const caches = machine.layers.map(
+    (): KeyValueCache => ({ keys: machine.floats(room), values: machine.floats(room) }),
+  );
   const mark = machine.mark();
   const next = random(sampling.seed);
   const out: Continuation = { ids: [], logs: [], ended: false };
-  let logits = logitsAfter(machine, ids, 0, kept);
+  let logits = logitsAfter(machine, ids, 0, caches);
   while (out.ids.length < sampling.length) {
     const id = sampling.how === "greedy" ? largest(logits, 1)[0]! : drawn(logits, sampling, next);
     const log = logits[id]! - logSum(logits);
@@ -93,7 +100,7 @@ export function* continuation(
     if (out.ended || goes === false || out.ids.length === sampling.length) break;
     if (machine.turn !== turn) throw new Error("Another pass ran while the text was continued.");
     machine.release(mark);
-    logits = logitsAfter(machine, [id], ids.length + out.ids.length - 1, kept);
+    logits = logitsAfter(machine, [id], ids.length + out.ids.length - 1, caches);
   }
   return out;
 }

@@ -15,15 +15,15 @@ export interface Angles {
 }
 
 /** Keys and values of a layer that later tokens read, with room for more tokens: addresses. */
-export interface Kept {
+export interface KeyValueCache {
   keys: number;
   values: number;
 }
 
-/** What a block computed: addresses. */
+/** The numbers of a block: addresses. */
 export interface Block {
   x: number;
-  /** What queries, keys and values, and then the network, are computed from. */
+  /** Inputs of queries, keys and values, and of the network. */
   seen: number;
   read: number;
   /** Queries and keys before their norms, and one over their sizes; 0 without norms. */
@@ -53,7 +53,7 @@ export interface Block {
   r2: number;
 }
 
-/** A pass, kept for its reverse. */
+/** A recorded pass, for its reverse. */
 export interface Tape {
   ids: readonly number[];
   /** Word embeddings [token, width], and with positions; one over the sizes in the norms at both ends. */
@@ -68,7 +68,7 @@ export interface Tape {
   edits: LayerEdits[];
 }
 
-/** One row of the model's head: addresses of what each step read, of its ratios, and of the logits. */
+/** Rows of the model's head: addresses of each step's input, output and ratios, and of the logits. */
 export interface Head {
   steps: { x: number; y: number; r: number; pre: number }[];
   read: number;
@@ -146,7 +146,7 @@ export function embed(
   return { token: words, embedded: x, startR: normed.r, x: normed.y };
 }
 
-/** Queries, keys and values; `kept` holds those of `first` tokens before. */
+/** Queries, keys and values; `cache` holds those of `first` tokens before. */
 function projected(
   machine: Machine,
   layer: number,
@@ -154,15 +154,15 @@ function projected(
   n: number,
   angles: Angles,
   first: number,
-  kept: Kept | undefined,
+  cache: KeyValueCache | undefined,
 ): Pick<Block, "rawQ" | "rawK" | "rq" | "rk" | "q" | "k" | "v"> {
   const { shape, kernels } = machine;
   const { heads, sources, size } = shape;
   const of = machine.layers[layer]!;
   const skipped = first * sources * size * 4;
   const out = { rawQ: 0, rawK: 0, rq: 0, rk: 0, q: machine.linear(seen, n, of.q!, of.qb), k: 0, v: 0 };
-  out.k = machine.linear(seen, n, of.k!, of.kb, kept && !of.kn ? kept.keys + skipped : undefined);
-  out.v = machine.linear(seen, n, of.v!, of.vb, kept && kept.values + skipped);
+  out.k = machine.linear(seen, n, of.k!, of.kb, cache && !of.kn ? cache.keys + skipped : undefined);
+  out.v = machine.linear(seen, n, of.v!, of.vb, cache && cache.values + skipped);
   if (of.qn) {
     const normed = machine.norm(out.q, n * heads, of, "qn");
     Object.assign(out, { rawQ: out.q, q: normed.y, rq: normed.r });
@@ -175,9 +175,9 @@ function projected(
     kernels.rotate(out.q, n, heads * size, size, angles.cos, angles.sin, 1);
     kernels.rotate(out.k, n, sources * size, size, angles.cos, angles.sin, 1);
   }
-  if (!kept) return out;
-  if (of.kn) machine.view(kept.keys + skipped, n * sources * size).set(machine.view(out.k, n * sources * size));
-  return { ...out, k: kept.keys, v: kept.values };
+  if (!cache) return out;
+  if (of.kn) machine.view(cache.keys + skipped, n * sources * size).set(machine.view(out.k, n * sources * size));
+  return { ...out, k: cache.keys, v: cache.values };
 }
 
 /** Outputs of heads as edits have them. */
@@ -217,7 +217,7 @@ export function runBlock(
   angles: Angles,
   edits: LayerEdits,
   first = 0,
-  kept?: Kept,
+  cache?: KeyValueCache,
 ): Block {
   const { shape, kernels } = machine;
   const { heads, sources, size, width, after, causal } = shape;
@@ -225,7 +225,7 @@ export function runBlock(
   const normed = (at: number, name: string, here: boolean): { y: number; r: number } =>
     here ? machine.norm(at, n, of, name) : { y: at, r: 0 };
   const before = normed(x, "n1", !after);
-  const projections = projected(machine, layer, before.y, n, angles, first, kept);
+  const projections = projected(machine, layer, before.y, n, angles, first, cache);
   const { q, k, v } = projections;
   const [all, a, mixed] = [first + n, machine.floats(heads * n * (first + n)), machine.floats(n * heads * size)];
   kernels.attend(q, k, n, all, heads, sources, size, shape.scales[layer]!, Number(causal), a);
@@ -248,7 +248,7 @@ export function runBlock(
   return { ...block, out: end.y, r2: end.r || block.r2 };
 }
 
-/** A whole pass, kept. */
+/** Run a pass and record it. */
 export function record(machine: Machine, ids: readonly number[], edits: Edits): Tape {
   const n = ids.length;
   machine.begin();

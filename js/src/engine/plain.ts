@@ -116,6 +116,24 @@ function tile(
   f[oy + l] = g;
 }
 
+/** Add to d the sum of `high` rows, each times its number of g; four at a time, so that d is read once for several. */
+function backTile(f: Float32Array, g: number, high: number, rows: number, step: number, d: number, wide: number): void {
+  for (let i = 0; i < high; i += 4) {
+    // Behind the last row, the first of the four once more, times 0.
+    const left = high - i;
+    const a = rows + i * step;
+    const b = left > 1 ? a + step : a;
+    const c = left > 2 ? a + 2 * step : a;
+    const e = left > 3 ? a + 3 * step : a;
+    const first = f[g + i]!;
+    const second = left > 1 ? f[g + i + 1]! : 0;
+    const third = left > 2 ? f[g + i + 2]! : 0;
+    const fourth = left > 3 ? f[g + i + 3]! : 0;
+    for (let j = 0; j < wide; j += 1)
+      f[d + j] = f[d + j]! + first * f[a + j]! + second * f[b + j]! + third * f[c + j]! + fourth * f[e + j]!;
+  }
+}
+
 /** One row of attention: the softmax of the first `last` scores, and zeros. */
 function softmax(f: Float32Array, row: number, last: number, all: number): void {
   let [top, sum] = [Number.NEGATIVE_INFINITY, 0];
@@ -171,8 +189,7 @@ function matrices(memory: PlainMemory): Pick<Kernels, "linear" | "back" | "row">
               unpack(memory, packing, w, s, (k + i) * from + j, wide, panel + i * wide * 4);
           const [rows, step] = packing ? [panel >> 2, wide] : [(w >> 2) + k * from + j, from];
           for (let t = 0; t < n; t += 1)
-            for (let i = 0; i < high; i += 1)
-              add(f, (dx >> 2) + t * from + j, f[(dy >> 2) + t * to + k + i]!, rows + i * step, wide);
+            backTile(f, (dy >> 2) + t * to + k, high, rows, step, (dx >> 2) + t * from + j, wide);
         }
       }
     },

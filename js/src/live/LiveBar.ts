@@ -89,8 +89,9 @@ export const renderLiveBar = view((ctx, root, signal) => {
       (requested === field.value ? answers.failure("text", { text: requested }) : undefined);
     assign(show, { disabled: Boolean(why) });
     setFlag(said, "data-wrong", Boolean(why));
-    if ((why || preview) && isOther(why, preview))
-      setChildren(said, ...(why ? [why] : preview ? predictedParts(preview) : []));
+    const isBusy = Boolean(answers.job("preview") ?? answers.job("text"));
+    if ((why || preview || isBusy) && isOther(why, preview, isBusy))
+      setChildren(said, ...(why ? [why] : isBusy || !preview ? ["computing…"] : predictedParts(preview)));
     setText(about, aboutWords(model, preview));
     fit(field);
   };

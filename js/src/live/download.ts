@@ -23,6 +23,8 @@ export interface Arrived {
   text: string;
 }
 
+type Tell = (arrived: Arrived) => void;
+
 /** What scripts of a model call. */
 interface Receivers {
   awPart?(model: string, part: number, base64: string): void;
@@ -88,41 +90,40 @@ function checked(bytes: Uint8Array<ArrayBuffer>, [name, length, sum]: File): Uin
 export function createDownload(
   { folder, parts, tokenizer, bytes: total }: Files,
   put: (at: number, bytes: Uint8Array<ArrayBuffer>) => Promise<void>,
-): (signal: AbortSignal, tell: (arrived: Arrived) => void) => Promise<string> {
+): (signal: AbortSignal, tell: Tell) => Promise<string> {
   const model = folder.split("/").at(-2) as string;
-  let [next, done, tries] = [0, 0, 0];
+  let [next, done, failures] = [0, 0, 0];
   let json: string | undefined;
-  /** Read a file; a browser might repeat what it kept of one that failed. */
-  const read = async ([name]: File, part: number | string, signal: AbortSignal, late: () => void): Promise<string> => {
-    const again = tries > 0 && location.protocol !== "file:" ? `?again=${tries}` : "";
-    tries += 1;
-    const timer = setTimeout(late, LATE_AFTER);
-    const text = await textOf(`${folder}${name}${again}`, `${model}/${part}`, name, signal).finally(() =>
-      clearTimeout(timer),
-    );
-    tries = 0;
-    return text;
+  const read = async ([name]: File, part: number | string, signal: AbortSignal, tell: Tell): Promise<string> => {
+    // What failed is asked for under another address: browsers keep scripts.
+    const again = failures > 0 && location.protocol !== "file:" ? `?again=${failures}` : "";
+    const timer = setTimeout(() => tell({ done, total, text: `${name} does not arrive.` }), LATE_AFTER);
+    return textOf(`${folder}${name}${again}`, `${model}/${part}`, name, signal).finally(() => clearTimeout(timer));
   };
-  return async (signal, tell) => {
-    receive();
-    const say = (text = ""): void => tell({ done, total, text });
-    const late = (name: string) => (): void => say(`${name} does not arrive.`);
-    say();
+  const all = async (signal: AbortSignal, tell: Tell): Promise<string> => {
+    tell({ done, total, text: "" });
     if (json === undefined) {
-      const text = await read(tokenizer, TOKENIZER, signal, late(tokenizer[0]));
+      const text = await read(tokenizer, TOKENIZER, signal, tell);
       checked(new TextEncoder().encode(text), tokenizer);
       json = text;
     }
     for (let file = parts[next]; file; file = parts[next]) {
-      const bytes = checked(base64Bytes(await read(file, next, signal, late(file[0]))), file);
+      const bytes = checked(base64Bytes(await read(file, next, signal, tell)), file);
       signal.throwIfAborted();
       await put(done, bytes);
       [next, done] = [next + 1, done + file[1]];
-      say();
+      tell({ done, total, text: "" });
       // The page stays usable: a part takes the browser some tenths of a second.
       await new Promise((turn) => setTimeout(turn));
       signal.throwIfAborted();
     }
     return json;
+  };
+  return (signal, tell) => {
+    receive();
+    return all(signal, tell).catch((error) => {
+      failures += 1;
+      throw error;
+    });
   };
 }

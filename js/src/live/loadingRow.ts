@@ -11,12 +11,13 @@ export interface LoadingRow {
   show(about: About | undefined, name: string): About | null;
 }
 
-const megabytes = (bytes: number): string => (bytes / 1e6).toFixed(bytes < 10e6 ? 1 : 0);
+/** A part of a size in megabytes, as exact as the size is given. */
+const megabytes = (bytes: number, of = bytes): string => (bytes / 1e6).toFixed(of < 10e6 ? 1 : 0);
 
 export function createLoadingRow(signal: AbortSignal, answers: Answers, changed: () => void): LoadingRow {
   const load = h("button.button", { type: "button" }, "Compute here");
   const size = h("span");
-  const bar = h("progress", { "aria-label": "loading the model" });
+  const bar = h("progress", { value: "0", "aria-label": "loading the model" });
   const state = h("span", { role: "status" });
   const stop = h("button.button", { type: "button" }, "Stop");
   const again = h("button.button", { type: "button" }, "Try again");
@@ -60,7 +61,7 @@ export function createLoadingRow(signal: AbortSignal, answers: Answers, changed:
       setText(size, `${name}, ${megabytes(total)} MB`);
       assign(bar, { max: total, value: done });
       const trouble = isComing ? job?.text : isStopped ? "" : failure;
-      setText(state, trouble || `Loading the model: ${megabytes(done)} of ${megabytes(total)} MB`);
+      setText(state, trouble || `Loading the model: ${megabytes(done, total)} of ${megabytes(total)} MB`);
       setFlag(element, "data-wrong", Boolean(trouble));
       const late = trouble ? [again] : [];
       const parts = isComing ? [bar, state, ...late, stop] : trouble ? [state, again] : [load, size];

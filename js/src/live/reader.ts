@@ -9,7 +9,7 @@ import { type WordPieces, wordPieces } from "./wordPieces.ts";
 interface Vocabulary {
   /** Tokens by id. */
   tokens: string[];
-  /** Ids of tokens that are no part of a text. */
+  /** Ids of tokens that do not belong to a text. */
   special: number[];
   /** Ids of tokens that are cut out of a text before anything else. */
   added: number[];

@@ -1,7 +1,7 @@
 /** What speaks for a class or token: gradient x input, AttnLRP and CP-LRP, as sources that views show. */
 
-import { shortLabel } from "../dom.ts";
 import { type Relevance, type Rule, UNCHANGED } from "../engine/types.ts";
+import { text } from "../views/base/verbalise.ts";
 import { baseKey } from "../wire/keys.ts";
 import type { Axis, Header, Offer, Source } from "../wire/wire.ts";
 import type { LiveModel } from "./model.ts";
@@ -141,11 +141,11 @@ function finding({ tokens, value }: Relevance, units: readonly Axis[], names: st
   const values = summed(tokens, axis);
   const order = [...values.keys()].filter((i) => !axis.special[i]).sort((a, b) => values[b]! - values[a]!);
   const top = values[order[0] ?? 0] ?? 0;
-  const about = `for “${names.map((name) => shortLabel(name, 60)).join("” rather than “")}”`;
+  const about = `for ${names.map((name) => text([name], [name])).join(" rather than ")}`;
   const most = order.slice(0, NAMED).filter((i) => values[i]! > 0 && values[i]! >= ENOUGH * top);
   if (!most.length) return `No ${axis.unit} speaks ${about}.`;
   const list = (items: string[]): string => items.join(", ").replace(/, (?=[^,]*$)/u, " and ");
-  const words = [...new Set(most.map((i) => `“${shortLabel(axis.labels[i] ?? "", 60)}”`))];
+  const words = [...new Set(most.map((i) => text([axis.labels[i] ?? ""], axis.labels)))];
   const number = (one: number): string => (Math.abs(one) < 10 ? one.toFixed(2) : digits(one, 3)).replace("-", "−");
   const numbers = list(most.map((i) => number(values[i]!)));
   const verb =

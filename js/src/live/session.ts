@@ -80,7 +80,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     id: number,
     topic: string,
     tell: Tell,
-    answer: (signal: AbortSignal) => Promise<Answered<R>>,
+    answer: (signal: AbortSignal, tell: Tell) => Promise<Answered<R>>,
   ): Promise<Answered<R | Ended>> {
     const stop = new AbortController();
     stops.set(id, stop);
@@ -88,12 +88,17 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     const cancelled: Answered<Ended> = [{ kind: "cancelled", id, superseded: false }, []];
     const stopped = new Promise<Answered<Ended>>((done) => signal.addEventListener("abort", () => done(cancelled)));
     const isOwn = STOPS.includes(topic);
+    let last: News | null = null;
+    // Said again and again: who hears nothing for a while takes the request for lost.
     let timer = setTimeout(function say() {
-      if (!isOwn) tell({ text: WAITS[source.state()], done: 0, total: null });
+      if (last || !isOwn) tell(last ?? { text: WAITS[source.state()], done: 0, total: null });
       timer = setTimeout(say, AGAIN);
     }, SOON);
     try {
-      const answered = answer(signal);
+      const answered = answer(signal, (news) => {
+        last = news;
+        tell(news);
+      });
       return await (isOwn ? answered : Promise.race([answered, stopped]));
     } catch (error) {
       if (signal.aborted) return cancelled;
@@ -136,9 +141,9 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       if (question.kind === "cancel") return cancel(question.id, question.job);
       const { id, topic, args } = question;
       const own = TOPICS[topic];
-      return served<QuestionReply>(live, id, topic, tell, async (signal) => {
+      return served<QuestionReply>(live, id, topic, tell, async (signal, tellNow) => {
         const [meta, buffers]: Answer = own
-          ? [await own(live, host, args, signal, tell), []]
+          ? [await own(live, host, args, signal, tellNow), []]
           : await answerTopic(live, view, topic, args);
         return [{ kind: "answer", id, meta, lengths: buffers.map(({ length }) => length) }, buffers];
       });

@@ -1,4 +1,4 @@
-"""The files beside a page: its script, and models that are too large for the page itself.
+"""The files next to a page: its script, and models that are too large for the page itself.
 
 All lie in one folder, under names made of their content, so that pages of the same folder share them. Weights
 travel as scripts of `PART` bytes each, because these load over file:// as well, where browsers refuse others.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = "attnwidgets-files"
-"""The folder beside a page."""
+"""The folder next to a page."""
 
 PART = 4 * 2**20
 """Bytes of weights in a file: browsers read each in less than a second, and hosts accept it."""
@@ -69,7 +69,7 @@ class ModelFiles:
         }
 
     def write(self, folder: Path) -> None:
-        """Write the files into a folder beside a page; those that are there already stay as they are."""
+        """Write the files into the folder next to a page; those that are there already stay as they are."""
         own = folder / FOLDER / self.name
         own.mkdir(parents=True, exist_ok=True)
         for number, part in enumerate(self._parts()):
@@ -83,7 +83,7 @@ class ModelFiles:
 
 
 def write_script(folder: Path, script: str) -> str:
-    """Write the script of a page into the folder beside it, and return its address as the page has it."""
+    """Write the script of a page into the folder next to it, and return its address as the page has it."""
     data = script.encode()
     name = f"page-{sha256(data).hexdigest()[:16]}.js"
     (folder / FOLDER).mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ def write_script(folder: Path, script: str) -> str:
 
 
 def references(page: Path) -> set[str]:
-    """Return the names beside a page that it refers to; none if there is no such page."""
+    """Return the names in the folder next to a page that it refers to; none without a page."""
     if not page.is_file() or not (page.parent / FOLDER).is_dir():
         return set()
     return set(_REFERENCE.findall(page.read_text(encoding="utf-8", errors="replace")))

@@ -58,7 +58,7 @@ def add_live(
         state: The `Page` of js/src/host/standalone.ts.
         blobs: The bytes that the page holds, by the id of their element.
         weights: How the numbers of the models travel; see `to_html`.
-        in_files: Whether all models travel in files beside the page, not only large ones.
+        in_files: Whether all models travel in files next to the page, not only large ones.
         prefix: Beginning of the names of what is added.
 
     Returns:
@@ -86,9 +86,9 @@ def add_live(
         blob, bar = f"aw-{prefix}live-{number}", f"{prefix}live{number}"
         data = entry.pop("weights")
         if in_files or entry["parameters"] > MOST_PARAMETERS:
-            beside = ModelFiles.of(entry["model"], data, entry["reader"])
-            files[beside.name] = beside
-            entry |= {"reader": None, "files": beside.described()}
+            model = ModelFiles.of(entry["model"], data, entry["reader"])
+            files[model.name] = model
+            entry |= {"reader": None, "files": model.described()}
         else:
             blobs[blob] = base64_text(zlib.compress(data, LEVEL))
         shown = [models[names[view]]["state"] for view in lead]
@@ -157,7 +157,7 @@ def described(traces: Sequence[Any], layout: Layout) -> dict[str, Any]:
     from attnwidgets.tracing.predictions import read_ids
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
-    from attnwidgets.tracing.recording.run import trace as record
+    from attnwidgets.tracing.retrace import retraced
     from attnwidgets.views.heads.handlers import described_pattern
     from attnwidgets.views.page.live.forward import torch_logits
 
@@ -174,8 +174,7 @@ def described(traces: Sequence[Any], layout: Layout) -> dict[str, Any]:
     longest = int(min(limit for limit in (*limits, room) if limit is not None))
     reader = packed_reader(tokenizer, longest)
     computed = [
-        record(rounded, trace.tokenizer, given_text(trace), **trace.asked.options)
-        for trace in (traces if layout.rounded else traces[:1])
+        retraced(trace, given_text(trace), rounded) for trace in (traces if layout.rounded else traces[:1])
     ]
     predicts = _predicts(first, layout.shape["reads"], reader)
     return {

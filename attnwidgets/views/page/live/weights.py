@@ -140,7 +140,7 @@ def _array(value: Any) -> NDArray[np.float32]:
 def _exact_kinds(values: NDArray[np.float32], weights: str) -> tuple[str, ...]:
     """Return the kinds in which numbers stay as they are; vectors, which are small, always do."""
     groups = () if weights == "float16" else ("q4m", "q8")
-    # In 8 bits, float16 is no way to keep a matrix exact: it would take twice the bytes.
+    # In 8 bits, a matrix is not kept exact by float16, which takes twice the bytes.
     halves = () if weights == "int8" and is_grouped(values) else ("f16",)
     return (*groups, *halves, *(("f32",) if weights == "exact" or values.ndim == 1 else ()))
 
