@@ -112,7 +112,7 @@ def subject_of_view(view: View | None) -> str | None:
         ids = trace.input_ids
         words = _names(view) if ids is None else [int(number) for number in ids]
         pictures = [] if ids is not None else sorted(_pictures(trace))
-        return subject_of(_model(trace.model), words, list(trace.interventions), pictures)
+        return subject_of(fingerprint_of(view), words, list(trace.interventions), pictures)
     names = _names(view)
     return subject_of([], names, [], []) if names else None
 
@@ -123,8 +123,12 @@ def _names(view: View) -> list[list[str]]:
     return [[str(label) for label in axis["labels"]] for axis in sources[0].axes()] if sources else []
 
 
-def _model(model: Any) -> list[Any]:
-    """Return a model's kind, and a hash of shapes and samples of its weights, without their names."""
+def fingerprint_of(view: View | None) -> list[str]:
+    """Return the kind of a view's model, and a hash of shapes and samples of its weights without names.
+
+    It is empty for a view without a model.
+    """
+    model = None if view is None or view.content.trace is None else view.content.trace.model
     if model is None or not hasattr(model, "named_parameters"):
         return []
     from attnwidgets.tracing.recording.borrow import unwrap

@@ -14,6 +14,7 @@ from attnwidgets.ask.given import (
     checked_options,
     checked_points,
     checked_prompt,
+    fingerprint_of,
     subject_of_view,
     told_by,
     view_of,
@@ -107,6 +108,7 @@ class Question(StandaloneView):
             raise TypeError(f"aw.ask.{kind}() is answered in a view: give view=, such as aw.Explorer(trace).")
         self._ranges = Ranges.of(self.view)
         self._unit = (self._ranges.unit if kind in OF_TEXTS else str(unit)) or None
+        self._fingerprint = fingerprint_of(self.view)
         self._subject = subject_of_view(self.view)
         self.inner = (self.view,) if self.view is not None and show_view else ()
         self.panels = tuple(Panel(dict, Needs(view.needs.scripts)) for view in self.inner)
@@ -241,6 +243,7 @@ class Question(StandaloneView):
                 "multiple": self._multiple,
                 "least": self._least,
                 "record": record,
+                "model": self._fingerprint,
                 "saved": self._saved,
                 "problem": self._problem,
                 "feedback": self._said,

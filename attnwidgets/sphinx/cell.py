@@ -5,13 +5,14 @@ It runs in the notebook's kernel, where there may be no Sphinx.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.display import HTML
 
 from attnwidgets.views.base.view import View
 from attnwidgets.views.page.contents import Choice
-from attnwidgets.views.page.packing import pack
+from attnwidgets.views.page.packing import Live, pack
 from attnwidgets.views.page.script import json_text
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ PREFIX = "cell-"
 """Prefix of the names of models in a notebook's page."""
 
 
-def shown_views(budget: int) -> HTML:
+def shown_views(budget: int, weights: str = "", files: str = "") -> HTML:
     """Return the views that this kernel's cells show, packed for a page.
 
     Args:
         budget: Size limit in bytes, about.
+        weights: How models travel that run in the page, as for `to_html`; "": none does.
+        files: The folder for these models, which all pages of a site share.
     """
     views_of = {
         model: list(_views_in(widget)) for model, widget in open_widgets().items() if _is_shown(widget)
@@ -34,11 +37,24 @@ def shown_views(budget: int) -> HTML:
     views = list(dict.fromkeys(view for listed in views_of.values() for view in listed))
     content: dict[str, Any] = {"places": {}}
     if views:
-        packed = pack(views, Choice.of(views, "all", "all"), budget, PREFIX)
+        choice = Choice.of(views, "all", "all")
+        live = Live(weights, in_files=True) if weights and any(map(_has_model, views)) else None
+        try:
+            packed = pack(views, choice, budget, PREFIX, live=live)
+        except ValueError as error:
+            if live is None:
+                raise
+            packed, content["refused"] = pack(views, choice, budget, PREFIX), str(error)
+        for model in packed.files:
+            model.write(Path(files))
         name_of = dict(zip(views, packed.state["views"], strict=True))
         names = {model: [name_of[view] for view in listed] for model, listed in views_of.items() if listed}
-        content = packed.described() | {"places": names}
+        content |= packed.described() | {"places": names}
     return HTML(f'<script type="{MIME}">{json_text(content)}</script>')
+
+
+def _has_model(view: View) -> bool:
+    return any(getattr(trace, "model", None) is not None for trace in view.traces)
 
 
 def open_widgets() -> dict[str, Any]:

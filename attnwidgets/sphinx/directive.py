@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.osutil import relative_uri
 
 import attnwidgets as aw
 from attnwidgets._errors import suggest
@@ -35,6 +36,11 @@ KEY = "attnwidgets"
 
 PREFIX = "file-"
 """Prefix of the names of models that come from files."""
+
+
+def files_of(app: Sphinx) -> Path:
+    """Return the folder from which Sphinx takes the runtime and the models of a site."""
+    return Path(app.doctreedir) / "attnwidgets"
 
 
 def literal(text: str | None) -> Any:
@@ -128,7 +134,9 @@ class ViewData(nodes.Invisible, nodes.Element):
 def visit_place(translator: Any, node: Element) -> None:
     """Write the element of a view into a page, and open its text for readers without JavaScript."""
     height = f' style="min-height:{node["height"]:d}px"' if node.get("height") else ""
-    translator.body.append(f'<div class="aw-view" data-model="{node["model"]}"{height}></div>\n<noscript>')
+    live = " data-live" if node.get("live") else ""
+    place = f'<div class="aw-view"{live} data-model="{node["model"]}"{height}></div>'
+    translator.body.append(f"{place}\n<noscript>")
 
 
 def depart_place(translator: Any, node: Element) -> None:
@@ -140,6 +148,13 @@ def depart_place(translator: Any, node: Element) -> None:
 def visit_data(translator: Any, node: Element) -> None:
     """Write the data of its views into a page, as JSON and text that no browser runs."""
     packed = joined(node["packs"])
+    if "live" in packed.state:
+        here = translator.builder.get_target_uri(translator.builder.current_docname)
+        packed.state["live"] = [
+            live | {"files": files | {"folder": relative_uri(here, f"_static/{files['folder']}")}}
+            for live in packed.state["live"]
+            for files in [live["files"]]
+        ]
     state = f'<script type="application/json" id="aw-state">{json_text(packed.state)}</script>'
     translator.body.append(
         "\n".join([state, *packed.elements(first=True), *packed.elements(first=False), ""])

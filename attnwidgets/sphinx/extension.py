@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._version import __version__
@@ -11,6 +10,7 @@ from attnwidgets.sphinx.directive import (
     ViewData,
     ViewPlace,
     depart_place,
+    files_of,
     ignore,
     skip,
     visit_data,
@@ -43,6 +43,7 @@ _CSS = """\
 def connect(app: Sphinx) -> dict[str, Any]:
     """Add the extension to Sphinx; see `attnwidgets.sphinx.setup`."""
     app.add_config_value("attnwidgets_budget", BUDGET, "env", [int])
+    app.add_config_value("attnwidgets_live", "", "env", [str])
     app.add_config_value("attnwidgets_version", __version__, "env")  # pages are read again by another version
     others: dict[str, Any] = dict.fromkeys(("latex", "text", "man", "texinfo"), (ignore, ignore))
     app.add_node(ViewPlace, html=(visit_place, depart_place), **others)
@@ -60,9 +61,9 @@ def _write_runtime(app: Sphinx) -> None:
     """Write the runtime where Sphinx takes a site's static files from."""
     if app.builder.format != "html":
         return
-    folder = Path(app.doctreedir) / "attnwidgets"
+    folder = files_of(app)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _SCRIPT).write_text(script_of_all(), encoding="utf-8")
+    (folder / _SCRIPT).write_text(script_of_all(live=bool(app.config.attnwidgets_live)), encoding="utf-8")
     (folder / _STYLE).write_text(_CSS, encoding="utf-8")
     app.config.html_static_path.append(str(folder))
 

@@ -14,7 +14,7 @@ from sphinx.util import logging
 
 from attnwidgets._version import __version__
 from attnwidgets.sphinx.cell import MIME
-from attnwidgets.sphinx.directive import ViewData, ViewPlace
+from attnwidgets.sphinx.directive import ViewData, ViewPlace, files_of
 
 if TYPE_CHECKING:
     from docutils.nodes import Element
@@ -31,7 +31,9 @@ _CELLS = {"cell", "nbinput", "nboutput"}
 
 def add_cell(app: Sphinx, name: str, source: list[str]) -> None:
     """Add the cell to a notebook that is about to be read and uses this package."""
-    code = f"{_IMPORT}\n\nshown_views({app.config.attnwidgets_budget})  # attnwidgets {__version__}"
+    live = app.config.attnwidgets_live
+    given = [app.config.attnwidgets_budget, *([live, str(files_of(app))] if live else [])]
+    code = f"{_IMPORT}\n\nshown_views({', '.join(map(repr, given))})  # attnwidgets {__version__}"
     text = source[0]
     if "attnwidgets" not in text:
         return
@@ -83,10 +85,27 @@ def place_views(app: Sphinx, document: nodes.document) -> None:
         LOGGER.warning(words, location=app.env.docname, type="attnwidgets", subtype="notebook")
     for pack in packs:
         document += ViewData(packs=[pack])
+        _say_what_does_not_compute(app, pack)
+    bars = [live["bar"] for pack in packs for live in pack["state"].get("live", ())]
+    first = next(document.findall(ViewPlace), None)
+    if first is not None:
+        at = first.parent.index(first)
+        first.parent[at:at] = [ViewPlace(model=bar, live=True) for bar in bars]
     if packs and not others:
         # myst-nb and nbsphinx add ipywidgets' scripts to a page with widgets; views do not need them.
         getattr(app.env, "nb_metadata", {}).get(app.env.docname, {}).pop("js_files", None)
         getattr(app.env, "nbsphinx_widgets", set()).discard(app.env.docname)
+
+
+def _say_what_does_not_compute(app: Sphinx, pack: dict[str, Any]) -> None:
+    """Warn of a model that does not run in the page, or whose files are not there."""
+    folders = [live["files"]["folder"] for live in pack["state"].get("live", ())]
+    words = pack.get("refused", "").removeprefix("live=True: ")
+    if any(not (files_of(app) / folder).is_dir() for folder in folders):
+        words = "its model is not among the files of this site: execute the notebook again"
+    if words:
+        told = "attnwidgets: this notebook's views do not compute in the page: %s"
+        LOGGER.warning(told, words, location=app.env.docname, type="attnwidgets", subtype="live")
 
 
 def _scripts(document: nodes.document, mime: str) -> list[tuple[Element, Any]]:

@@ -24,8 +24,13 @@ def refusal(trace: Any) -> str:
     return ""
 
 
-def retraced(trace: Trace, text: str) -> Trace:
+def retraced(trace: Trace, text: str, model: Any = None) -> Trace:
     """Return the trace of another text, by the model and with the options of a trace.
+
+    Args:
+        trace: The trace.
+        text: The other text.
+        model: Another model of the same kind; None: that of the trace.
 
     Raises:
         ValueError: This trace allows none (see `refusal`), the model is changed now, or the text is empty or
@@ -38,4 +43,4 @@ def retraced(trace: Trace, text: str) -> Trace:
     from attnwidgets.tracing.recording.run import trace as record
 
     require_same_interventions(trace, "another text")
-    return record(trace.model, trace.tokenizer, text, **request.options)
+    return record(trace.model if model is None else model, trace.tokenizer, text, **request.options)

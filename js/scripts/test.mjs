@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { assembly } from "./assembly.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const names = (await readdir(join(root, "test"))).filter((name) => name.endsWith(".test.ts")).sort();
@@ -20,6 +21,7 @@ try {
     outdir: out,
     outExtension: { ".js": ".mjs" },
     platform: "node",
+    plugins: [assembly(root)],
     sourcemap: "inline",
     target: "node20",
   });

@@ -1,50 +1,48 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { changed } from "../src/live/changes.ts";
-import { forward, type Model, type Pass } from "../src/live/forward.ts";
+import { localClient } from "../src/engine/client.ts";
+import { type Engine, engineOver } from "../src/engine/engine.ts";
+import { plainBackend } from "../src/engine/plain.ts";
+import { type PackedModel, type Pass, type Shape, UNCHANGED } from "../src/engine/types.ts";
+import { editsOf } from "../src/live/changes.ts";
 import { inUnit, METHODS } from "../src/live/maps.ts";
+import type { LiveModel } from "../src/live/model.ts";
 import { continued, type Predicts, probabilities } from "../src/live/predictions.ts";
 import { type PackedReader, read, Unreadable } from "../src/live/reader.ts";
+import { explain, offering } from "../src/live/relevance.ts";
 import { thumbsOf, tileOf } from "../src/live/tiles.ts";
 import { axisIn } from "../src/live/units.ts";
-import { unpackModel } from "../src/live/weights.ts";
 import { decodeThumbs, decodeTile } from "../src/wire/codec.ts";
-import type { Axis, Spec } from "../src/wire/wire.ts";
-
-/** Numbers that look random, and are the same in every run. */
-function numbers(count: number, seed: number): Float32Array {
-  let state = seed;
-  return Float32Array.from({ length: count }, () => {
-    state = (state * 16807) % 2147483647;
-    return (state / 2147483647 - 0.5) * 1.6;
-  });
-}
+import type { Axis, Header, Spec } from "../src/wire/wire.ts";
+import { fileOf, type Recipe } from "./engineModels.ts";
+import { HEADER } from "./fake.ts";
 
 /** A small Llama: two layers, two heads over one key. */
-function llama(): Model {
-  const layer = (seed: number) => ({
-    n1: new Float32Array(4).fill(1),
-    q: numbers(16, seed),
-    k: numbers(8, seed + 1),
-    v: numbers(8, seed + 2),
-    o: numbers(16, seed + 3),
-    n2: new Float32Array(4).fill(1),
-    up: numbers(24, seed + 4),
-    gate: numbers(24, seed + 5),
-    down: numbers(24, seed + 6),
-  });
-  return {
-    ...{ width: 4, heads: 2, sources: 1, size: 2, causal: true, after: false, rms: true, eps: 1e-6, rotary: 100 },
-    ...{ scales: [Math.SQRT1_2, Math.SQRT1_2], activation: "silu", reads: "all", steps: [], padding: -1 },
-    weights: { token: numbers(20, 3), end: new Float32Array(4).fill(1) },
-    layers: [layer(11), layer(29)],
-  };
+const SHAPE: Shape = {
+  ...{ width: 4, heads: 2, sources: 1, size: 2, causal: true, after: false, rms: true, eps: 1e-6, rotary: 100 },
+  ...{ scales: [Math.SQRT1_2, Math.SQRT1_2], activation: "silu", reads: "all", steps: [], padding: -1 },
+};
+function llama(): Engine {
+  const matrices = { q: [4, 4], k: [2, 4], v: [2, 4], o: [4, 4], up: [6, 4], gate: [6, 4], down: [4, 6] };
+  const layer = Object.entries({ n1: [1, 4], n2: [1, 4], ...matrices });
+  const tensors = [
+    ["token", "f32", 5, 4],
+    ...[0, 1].flatMap((at) => layer.map(([name, [to, from]]) => [`${at}.${name}`, "f32", to, from])),
+    ["end", "f32", 1, 4],
+  ] as PackedModel["tensors"];
+  const engine = engineOver({ shape: SHAPE, layers: 2, tensors }, plainBackend());
+  const recipes = tensors.map(([, , to], i): Recipe => (to === 1 ? [i, 1, 0] : [i, 0, 1.6]));
+  engine.load(0, fileOf({ shape: SHAPE, layers: 2, tensors }, recipes));
+  return engine;
 }
+const whole = { logits: "all", heads: false } as const;
 
-const LETTERS: PackedReader = {
+const LETTERS: Extract<PackedReader, { kind: "characters" }> = {
+  kind: "characters",
   tokens: [..."abc", "<s>"],
   labels: [..."abc", "<s>"],
   special: [3],
+  added: [3],
   replaced: [],
   bare: false,
   lower: false,
@@ -59,17 +57,8 @@ const near = (found: ArrayLike<number>, known: ArrayLike<number>, most = 1e-5): 
     assert.ok(Math.abs((found[i] as number) - (known[i] as number)) <= most, `${i}: ${found[i]} is not ${known[i]}`);
 };
 
-test("a pass over later tokens is that over all of them", () => {
-  const [model, ids] = [llama(), [1, 4, 2, 0, 3]];
-  const whole = forward(model, ids);
-  const first = forward(model, ids.slice(0, 2));
-  const rest = forward(model, ids.slice(2), undefined, first);
-  near(rest.logits, whole.logits.subarray(2 * 5));
-  assert.deepEqual(rest.tokens, ids);
-});
-
 test("rows of attention and of rollout are shares of what a token may read", () => {
-  const pass = forward(llama(), [1, 4, 2, 0]);
+  const pass = llama().pass([1, 4, 2, 0], UNCHANGED, whole);
   for (const method of Object.values(METHODS)) {
     for (const matrix of method(pass, 1)) {
       for (let query = 0; query < 4; query += 1) {
@@ -82,10 +71,12 @@ test("rows of attention and of rollout are shares of what a token may read", () 
 });
 
 test("a row that is set is read, and a head that is ablated leaves attention as it is", () => {
-  const model = llama();
-  const pass = forward(model, [1, 4, 2, 0]);
-  const after = (specs: Partial<Spec>[]): Pass =>
-    changed(model, pass, specs.map((spec) => ({ stack: "self", layer: 1, head: 0, ...spec })) as Spec[]);
+  const engine = llama();
+  const pass = engine.pass([1, 4, 2, 0], UNCHANGED, whole);
+  const after = (specs: Partial<Spec>[]): Pass => {
+    const all = specs.map((spec) => ({ stack: "self", layer: 1, head: 0, ...spec })) as Spec[];
+    return engine.pass(pass.tokens, editsOf(SHAPE, pass, all), whole);
+  };
   near(METHODS.attention?.(after([{ kind: "row", query: 2, to: "uniform" }]), 1)[0]?.subarray(8, 12) ?? [], [
     1 / 3,
     1 / 3,
@@ -108,26 +99,6 @@ test("a row that is set is read, and a head that is ablated leaves attention as 
   assert.throws(() => after([{ kind: "ablate", how: "zero", layer: 7 }]), Unreadable);
 });
 
-test("float16 is unpacked, with its smallest and largest numbers", () => {
-  const bits = [0x3c00, 0xc000, 0x7bff, 0x0001, 0x3555, 0x8000];
-  const bytes = Uint8Array.from(bits.flatMap((one) => [one & 255, one >> 8]));
-  const { layers, weights, ...shape } = llama();
-  assert.equal(layers.length + Object.keys(weights).length, 4);
-  const model = unpackModel(
-    {
-      shape,
-      layers: 2,
-      tensors: [
-        ["token", 4],
-        ["1.q", 2],
-      ],
-    },
-    bytes,
-  );
-  assert.deepEqual([...(model.weights.token as Float32Array)], [1, -2, 65504, 2 ** -24]);
-  near(model.layers[1]?.q ?? [], [0.333251953125, 0], 0);
-});
-
 test("a text is read by letters; what the model does not know is named", () => {
   assert.deepEqual(read(LETTERS, " a b\nc").ids, [3, 0, 1, 2]);
   assert.deepEqual(read(LETTERS, "a b").spans, [
@@ -142,7 +113,7 @@ test("a text is read by letters; what the model does not know is named", () => {
 });
 
 test("accents, capitals and signs are read as the tokenizer does, and spans count in the text as typed", () => {
-  const reader = { ...LETTERS, tokens: [..."abc.", "<s>"], special: [4], before: [], dropsBlanks: false };
+  const reader = { ...LETTERS, tokens: [..."abc.", "<s>"], special: [4], added: [4], before: [], dropsBlanks: false };
   const found = read({ ...reader, bare: true, lower: true, replaced: [["…", "..."]], longest: 9 }, "Áb…C");
   assert.deepEqual(found.ids, [0, 1, 3, 3, 3, 2]);
   assert.deepEqual(found.spans.slice(2), [
@@ -187,26 +158,59 @@ test("tiles and thumbnails are read back by the views", () => {
   assert.equal(thumbsOf("s", [[matrix]], axis, true)[0].rows, 3);
 });
 
-test("a continuation repeats with its seed, keeps to top k, and ends where the model is full", () => {
-  const model = llama();
+test("a continuation repeats with its seed, keeps to top k, and ends where the model is full", async () => {
+  const engine = localClient(llama());
   const predicts: Predicts = {
-    ...{
-      what: "next token",
-      numbers: false,
-      several: false,
-      labels: [..."abcde"],
-      mask: null,
-      written: [..."abcde"],
-      ends: [],
-    },
+    ...{ what: "next token", numbers: false, several: false, outcomes: 5, labels: null, mask: null, ends: [] },
+    ...{ label: (id) => "abcde"[id] ?? "", written: (ids) => ids.map((id) => "abcde"[id]).join("") },
   };
-  const pass = forward(model, [1, 4]);
+  const write = (longest: number, more = {}) =>
+    continued({ engine, predicts, longest }, [1, 4], { ...how, ...more }).then(([text]) => text);
   const how = { how: "sample", n: 1, length: 6, temperature: 1, top_k: 0, top_p: 1, seed: 7 };
-  const [one, again] = [0, 0].map(() => continued(model, predicts, pass, 20, how)[0]);
-  assert.deepEqual(one, again);
-  assert.equal(one?.text.length, 6);
-  const [greedy] = continued(model, predicts, pass, 20, { ...how, how: "greedy" });
-  assert.deepEqual(continued(model, predicts, pass, 20, { ...how, top_k: 1 })[0], greedy);
-  assert.throws(() => continued(model, predicts, pass, 7, how), /reads 7 tokens, and the text has 2/);
-  near([probabilities(predicts, pass.logits.subarray(0, 5)).reduce((sum, share) => sum + share, 0)], [1], 1e-9);
+  const sampled = await write(20);
+  assert.deepEqual(await write(20), sampled);
+  assert.equal(sampled?.text.length, 6);
+  assert.deepEqual(await write(20, { top_k: 1 }), await write(20, { how: "greedy" }));
+  await assert.rejects(write(7), /reads 7 tokens, and the text has 2/);
+  const logits = Float32Array.from([0, 1, -2, 3, 0.5]);
+  near([probabilities(predicts, logits).reduce((sum, share) => sum + share, 0)], [1], 1e-9);
+});
+
+test("an outcome is explained in words and numbers, rather than another", async () => {
+  const engine = localClient(llama());
+  const predicts: Predicts = {
+    ...{ what: "next token", numbers: false, several: false, outcomes: 5, labels: null, mask: null, ends: [] },
+    ...{ label: (id) => "abcde"[id] ?? "", written: () => "" },
+  };
+  const offer = {
+    method: "lrp",
+    title: "lrp",
+    targets: true,
+    refusal: "needs a running kernel",
+    question: "",
+    gist: "",
+  };
+  const token = { unit: "token", labels: [..."bec"], spans: null, special: [0, 0, 0] } as unknown as Axis;
+  const written = { ...HEADER, axes: { token }, sources: [], methods: [offer] } as unknown as Header;
+  const header = offering(written);
+  assert.deepEqual(
+    [header.methods[0]?.refusal, header.predictions.method, header.predictions.explained],
+    ["", "lrp", null],
+  );
+  const live = { engine, predicts, pass: (ids: readonly number[]) => engine.pass(ids, UNCHANGED, whole) };
+  const ids = [1, 4, 2];
+  const { sources, values } = await explain(live as unknown as LiveModel, ids, header, "lrp@3-1");
+  const [source] = sources;
+  assert.equal(source?.title, "AttnLRP for 'd' rather than 'b'");
+  const { logits } = await engine.pass(ids, UNCHANGED, whole);
+  const [target, foil] = [13, 11].map((at) => logits[at] as number) as [number, number];
+  const [balance] = source?.balance ?? [];
+  near(balance ?? [], [values.reduce((sum, value) => sum + value, 0), target - foil - (balance?.[0] ?? 0)], 1e-4);
+  const strongest = "bec"[values.indexOf(Math.max(...values))];
+  assert.match(source?.findings[0] ?? "", new RegExp(`“${strongest}”.* speaks? for “d” rather than “b”`));
+  const cp = { ...header, methods: [{ ...header.methods[0], method: "lrp#2", title: "CP-LRP for 'd'" }] } as Header;
+  const complete = await explain(live as unknown as LiveModel, ids, cp, "lrp#2@3-1");
+  // Without biases nothing is lost.
+  assert.match(complete.sources[0]?.accounts[0] ?? "", /^Tokens account for all of/);
+  await assert.rejects(explain(live as unknown as LiveModel, ids, header, "saliency"), Unreadable);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { heatMap, luminance, lut, mapTable, place, valueAt } from "../src/colour.ts";
 import { createWatch, quoted, safeText, shortLabel, thinned } from "../src/dom.ts";
-import { base64Slice } from "../src/host/standalone.ts";
+import { base64Slice } from "../src/host/base64.ts";
 import { roundUp, tickText } from "../src/numbers.ts";
 import { standApart } from "../src/views/base/filters.ts";
 import { thumbSide } from "../src/views/heads/grid/arrange.ts";

@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
 import type { AnyModel } from "@anywidget/types";
+import { engineOver } from "../src/engine/engine.ts";
+import { plainBackend } from "../src/engine/plain.ts";
+import { UNCHANGED } from "../src/engine/types.ts";
 import { PageModel } from "../src/host/pageModel.ts";
-import { forward } from "../src/live/forward.ts";
 import type { PackedReader } from "../src/live/reader.ts";
 import type { PackedLive } from "../src/live/session.ts";
 import { createStandIn } from "../src/live/standIn.ts";
-import { unpackModel } from "../src/live/weights.ts";
 import { asDeclared, type Declared } from "../src/wire/binary.ts";
 import { joinStandIn, type Place, type Relieved, type StateOf } from "../src/wire/standIn.ts";
 import { createTiles, type TileClient } from "../src/wire/tiles.ts";
@@ -16,14 +17,24 @@ import type { Header, Request, StoreState } from "../src/wire/wire.ts";
 import { HEADER, SOURCE, START } from "./fake.ts";
 
 const LETTERS: PackedReader = {
-  ...{ tokens: [..."abc"], labels: [..."abc"], special: [], replaced: [], before: [], after: [], longest: 6 },
+  ...{
+    kind: "characters",
+    tokens: [..."abc"],
+    labels: [..."abc"],
+    special: [],
+    added: [],
+    replaced: [],
+    before: [],
+    after: [],
+    longest: 6,
+  },
   ...{ bare: false, lower: false, dropsBlanks: true },
 };
 const IDS = [0, 1, 2, 0];
 const SIZES = Object.entries({ token: 12, "0.n1": 4, "0.q": 16, "0.k": 16, "0.v": 16, "0.o": 16, "0.n2": 4 });
 const REST = Object.entries({ "0.up": 16, "0.gate": 16, "0.down": 16, end: 4 });
 /** Weights between -0.5 and 0.5 in float16, which looks random. */
-const BYTES = new Uint8Array(2 * [...SIZES, ...REST].reduce((sum, [, count]) => sum + count, 0));
+const BYTES = new Uint8Array([...SIZES, ...REST].reduce((sum, [, count]) => sum + Math.ceil(count / 8) * 16, 0));
 for (let i = 0; i < BYTES.length; i += 2) {
   BYTES[i] = (i * 37) % 256;
   BYTES[i + 1] = 0x34 + (i % 4) + (i % 3 ? 0x80 : 0);
@@ -34,21 +45,23 @@ const MODEL: PackedLive["model"] = {
     ...{ scales: [Math.SQRT1_2], activation: "silu", reads: "all", steps: [], padding: -1 },
   },
   layers: 1,
-  tensors: [...SIZES, ...REST],
+  tensors: [...SIZES, ...REST].map(([name, count]) => [name, "f16", count / 4, 4]),
 };
-const RECORDED = forward(unpackModel(MODEL, BYTES), IDS);
+const ENGINE = engineOver(MODEL, plainBackend());
+ENGINE.load(0, BYTES);
+const RECORDED = ENGINE.pass(IDS, UNCHANGED, { logits: "last", heads: false });
 const PACKED = {
-  ...{ name: "Small", parameters: 140, model: MODEL, reader: LETTERS, longest: 6 },
+  ...{ name: "Small", parameters: 140, model: MODEL, reader: LETTERS, longest: 6, files: null, rounding: "" },
   predicts: {
     what: "next token",
     numbers: false,
     several: false,
+    outcomes: 3,
     labels: [..."abc"],
     mask: null,
-    written: [..."abc"],
     ends: [],
   },
-  check: { text: "abca", ids: IDS, logits: [...RECORDED.logits.slice(-3)] },
+  check: { text: "abca", ids: IDS, logits: [...RECORDED.logits], relevance: null },
 };
 const AXIS = {
   ...{ unit: "token", labels: [..."abca"], spans: null, special: [0, 0, 0, 0], segment: [0, 0, 0, 0] },

@@ -178,3 +178,23 @@ def test_it_fits_the_window(open_page, tmp_path, shots, width, scheme):
     settle(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.screenshot(path=shots / f"live-{width}-{scheme}.png", full_page=True)
+
+
+def test_an_answer_about_a_typed_text_says_which_text_it_is_about(open_page, tmp_path, traced, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    question = aw.ask.head("Which head?", view=aw.Explorer(traced, methods=["attention"]), id="typed")
+    page = live_page(open_page, tmp_path / "live.html", [question])
+    write(page, "abcdabcdab")
+    page.get_by_label("back to “fadebcfadeb”").wait_for()
+    # The line under the text and its colours are about the same row: that of the last letter.
+    page.get_by_text(re.compile("what .*b.*reads")).first.wait_for()
+    page.locator(".aw-tok.aw-query", has_text="b").wait_for()
+    plot = page.locator(".aw-grid-plot")
+    box = plot.bounding_box()
+    plot.click(position={"x": box["width"] / 3, "y": box["height"] * 3 / 4})
+    page.get_by_role("button", name="Submit").click()
+    receipt = page.locator(".aw-question-receipt").get_attribute("title")
+    typed = aw.ask.head("Again?", view=aw.trace(traced.model, traced.tokenizer, "abcdabcdab"), id="again")
+    record = aw.course.decode(receipt)
+    assert record["subject"] == typed.record["subject"] != question.record["subject"]
+    assert record["value"] == [1, 0]

@@ -214,12 +214,16 @@ def test_a_link_opens_where_it_says(page, at, gallery_page):
     page.wait_for_function("scrollY > 100")
 
 
-def test_a_live_page_computes_what_the_model_says_of_a_typed_text(open_in, tmp_path):
+@pytest.mark.parametrize("path", ["live.html", "folder/"])
+def test_a_live_page_computes_what_the_model_says_of_a_typed_text(open_in, tmp_path, path):
     model, tokenizer = aw.zoo.induction()
     views = [aw.Explorer(aw.trace(model, tokenizer, "fadebcfadeb"), layer=1, head=0)]
-    aw.to_html(views, tmp_path / "live.html", live=True)
+    written = aw.to_html(views, f"{tmp_path}/{path}", live=True)
     page = open_in()
-    page.goto((tmp_path / "live.html").as_uri())
+    page.goto(written.as_uri())
+    if path == "folder/":  # in a worker, of files beside the page
+        page.wait_for_function("s => document.querySelector(s) !== null", arg=".aw-live-row button")
+        page.click(".aw-live-row button")
     computed = "s => document.querySelector(s)?.innerText.includes('Computed in this page')"
     page.wait_for_function(computed, arg=".aw-live-about")
     field = "[aria-label='your own text']"

@@ -232,6 +232,15 @@ def test_answers_that_the_source_computes_are_named_and_searched_for_by_the_key(
     handed_out(tmp_path, made, key=key, allow=["L5H9"])
 
 
+def test_the_answers_of_a_list_are_searched_for(tmp_path):
+    heads = cell("heads = [(3, 0), (5, 9)]\nkey = {'q1': aw.course.any_of(*heads)}", "key")
+    with pytest.raises(AnswerError, match="of q1 is left in cell 1, as 'L5H9'"):
+        handed_out(tmp_path, source(cell("It is L5H9.", kind="markdown"), heads))
+    computed = cell("key = {'q1': aw.course.any_of(*best(trace))}", "key")
+    with pytest.warns(UserWarning, match="answers of q1 are computed"):
+        handed_out(tmp_path, source(cell("It is L5H9.", kind="markdown"), computed))
+
+
 def test_what_may_stay_is_allowed_by_name(tmp_path):
     made = {**TEACHERS, "cells": [*TEACHERS["cells"], cell("It is not 5.9.", kind="markdown")]}
     assert len(handed_out(tmp_path, made, allow=["5.9"])["cells"]) == 5

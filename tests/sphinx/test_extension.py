@@ -219,3 +219,37 @@ def test_the_record_of_an_answer_is_no_unknown_output_and_is_not_shown(tmp_path,
     text = (out / "index.html").read_text()
     assert "<p>How many?</p>" in text
     assert MIME not in text
+
+
+COMPUTES = """---
+file_format: mystnb
+---
+# Induction
+
+```{code-cell}
+import attnwidgets as aw
+model, tokenizer = aw.zoo.induction()
+aw.Heatmap(aw.trace(model, tokenizer, "TEXT"))
+```
+"""
+
+
+@pytest.mark.slow
+def test_notebooks_of_a_site_compute_and_share_a_model(tmp_path):
+    pytest.importorskip("myst_nb", reason="pip install myst-nb (make test does it)")
+    pages = {
+        "index.md": COMPUTES.replace("TEXT", "fadebc") + "\n```{toctree}\nweek/two\n```\n",
+        "week/two.md": COMPUTES.replace("TEXT", "abcabc"),
+    }
+    settings = {"extensions": ["myst_nb", "attnwidgets.sphinx"], "attnwidgets_live": "auto"}
+    out, warnings = build(tmp_path, pages, nb_execution_mode="force", nb_execution_timeout=600, **settings)
+    assert warnings == ""
+    [model] = (out / "_static" / "attnwidgets-files").iterdir()
+    for page, up in (("index.html", ""), ("week/two.html", "../")):
+        text, state = state_of(out / page)
+        [live] = state["live"]
+        assert live["files"]["folder"] == f"{up}_static/attnwidgets-files/{model.name}/"
+        bar, view = re.findall(r'<div class="aw-view"( data-live)? data-model="([\w-]+)"', text)
+        assert bar == (" data-live", live["bar"])
+        assert view == ("", state["views"][0])
+        assert (out / page).parent.joinpath(live["files"]["folder"], "part-000.js").is_file()

@@ -74,14 +74,15 @@ def test_large_models_and_numbers_without_a_model_are_not_offered(minilm, minilm
     assert not may_stand_in(minilm_trace)
     assert aw.Heatmap(minilm_trace).store.stand_in is None
     sizes = {"hidden_size": 6, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 6}
-    small = BertModel(BertConfig(vocab_size=len(minilm[1]), **sizes)).eval()
+    config = BertConfig(vocab_size=len(minilm[1]), hidden_act="mish", **sizes)
+    small = BertModel(config).eval()
     trace = aw.trace(small, minilm[1], "The cat sat.")
     view = aw.Heatmap(aw.attention(trace))
     assert view.store.stand_in is None
     explorer = aw.Explorer(trace)  # shares the store, and has the trace
     assert explorer.store is view.store
-    assert view.store.stand_in == {}  # small; its tokenizer is looked at when the browser asks
-    with pytest.raises(ValueError, match="a page reads single characters"):
+    assert view.store.stand_in == {}  # small; its parts are looked at when the browser asks
+    with pytest.raises(ValueError, match="the activation 'mish' is none of those of a page"):
         request(explorer)
 
 

@@ -264,12 +264,13 @@ def values_in_code(codes: Iterable[str]) -> tuple[list[Secret], list[str]]:
     computed: dict[str, None] = {}
     for question, node in _expressions(codes, constants):
         try:
-            value = _literal(node, constants)
+            value = _literal(node.value if isinstance(node, ast.Starred) else node, constants)
         except (ValueError, TypeError):
             computed[question] = None
             continue
         seen.add(question)
-        secrets.extend(_plain(question, value))
+        for item in value if isinstance(node, ast.Starred) else [value]:  # any_of(*heads)
+            secrets.extend(_plain(question, item))
     return secrets, [question for question in computed if question not in seen]
 
 

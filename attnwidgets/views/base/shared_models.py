@@ -148,12 +148,14 @@ def send_stand_in(store: TileStore, trace: Any) -> Answer:
         ValueError: The model or the tokenizer cannot run in the browser; the message says why.
     """
     from attnwidgets.tracing.predictions import read_ids
+    from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.views.page.live.packing import described, require_computable
+    from attnwidgets.views.page.live.weights import layout_of
 
     if store.stand_in:
         return None, []
     require_computable(trace)
-    packed = described(trace)
+    packed = described([trace], layout_of(unwrap(trace.model)))
     model = LiveModel.get(packed, packed.pop("weights"))
     code = Part.get(_PART, Runtime.get().layout)
     store.stand_in = {

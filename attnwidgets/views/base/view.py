@@ -427,12 +427,14 @@ class View(DrawnView):
         heads: Sequence[int | str] | str = "all",
         layers: Sequence[int] | str = "all",
         live: bool = False,
+        weights: str = "auto",
     ) -> Path:
         """Write this view as a page that needs neither kernel nor network; see `aw.to_html`."""
         from attnwidgets.views.page.html import BUDGET, to_html
 
         budget = BUDGET if budget is None else budget
-        return to_html([self], path, title=title, budget=budget, heads=heads, layers=layers, live=live)
+        given: dict[str, Any] = {"heads": heads, "layers": layers, "live": live, "weights": weights}
+        return to_html([self], path, title=title, budget=budget, **given)
 
     def frame(self, height: int = 640) -> Page:
         """Return a copy as a page in a frame, for the last line of a cell: it needs no widget manager.

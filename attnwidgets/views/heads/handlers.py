@@ -83,9 +83,9 @@ def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
         if not has_shares(requested) or set(requested.ready) != set(requested.layers):
             return {"patterns": [], "own": [], "heads": 0}, []
         result = head_patterns(requested.cheapest, unit=requested.unit)
-        entries = [_described(item, result.left_out.get(item.name, ""), run=False) for item in PATTERNS]
+        entries = [described_pattern(item, result.left_out.get(item.name, "")) for item in PATTERNS]
         entries += [
-            _described(run_pattern, _run_refusal(view, run_pattern.name), run=True)
+            described_pattern(run_pattern, _run_refusal(view, run_pattern.name), run=True)
             for run_pattern in _run_patterns()
         ]
         values = np.asarray(result.values, dtype="<f4")
@@ -122,7 +122,8 @@ def has_shares(source: Source) -> bool:
     return not (source.attributions or source.signed)
 
 
-def _described(pattern: Any, refusal: str, *, run: bool) -> dict[str, Any]:
+def described_pattern(pattern: Any, refusal: str = "", *, run: bool = False) -> dict[str, Any]:
+    """Return a pattern as menus show it: `PatternEntry` of js/src/live/patterns.ts."""
     names = ("name", "title", "definition")
     words = getattr(pattern, "words", pattern.high if run else "")
     return {name: getattr(pattern, name) for name in names} | {"words": words, "refusal": refusal, "run": run}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from attnwidgets._errors import require_choice
 from attnwidgets._files import write_bytes
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.views.page.contents import Choice
-from attnwidgets.views.page.packing import pack
+from attnwidgets.views.page.live.files import FOLDER, references, remove_stale, write_script
+from attnwidgets.views.page.packing import Live, pack
 from attnwidgets.views.page.script import json_text, safe_text, script_of
 
 if TYPE_CHECKING:
@@ -40,10 +43,12 @@ footer{font-size:.8rem;opacity:.75}
 """
 
 _UNABLE = (
-    "The views of this page are drawn by a script in it, which did not run: scripts are switched off, or the "
+    "The views of this page are drawn by a script, which did not run: {}scripts are switched off, or the "
     "site that serves the page refuses them (its Content-Security-Policy). Save the page and open the file."
 )
 """Shown if the page's script does not run; the script removes it."""
+
+_ALONE = f"the folder {FOLDER}, which holds it, is not next to the page, or "
 
 
 def to_html(
@@ -56,6 +61,7 @@ def to_html(
     heads: Sequence[int | str] | str = "all",
     layers: Sequence[int] | str = "all",
     live: bool = False,
+    weights: Literal["auto", "exact", "float16", "int8"] = "auto",
 ) -> Path:
     """Write views as an HTML file that opens anywhere: no kernel, no network; linked views stay linked.
 
@@ -67,24 +73,32 @@ def to_html(
 
     Args:
         views: A view, or several from top to bottom.
-        path: The file to write; it is replaced once the page is complete.
+        path: The file to write; it is replaced once the page is complete. A path that ends in "/", or an
+            existing folder, stands for its `index.html`, and models are then in files next to it.
         title: Title of the page, as text; by default the first view's title, or its model and text.
         headings: A heading for each view, as text, with a list of links to them at the top; empty: none.
         budget: Size limit of the page, in bytes.
         heads: Heads of large maps to include: numbers, "mean", "max"; "all": every head within the budget.
         layers: Layers of large maps to include, by number, or "all".
-        live: Let small models run in the page, so that the reader types other texts, knocks heads out and
-            edits rows of attention without a kernel: GPT-2, Llama and BERT of up to 400,000 parameters,
-            rounded to float16, with a tokenizer of characters (those of `aw.zoo`); see `docs/live_pages.md`.
+        live: Let the models of the views run in the page, so that the reader types other texts, knocks heads
+            out and edits rows of attention without a kernel: BERT, GPT-2, Llama, Mistral, Qwen2 and Qwen3,
+            with a tokenizer of word pieces, byte pairs or characters; see `docs/live_pages.md`. A model of up
+            to 400,000 parameters is in the page itself. A larger one, of up to 200 MB, is in the folder
+            `attnwidgets-files` next to it, once for all pages of a folder, and is loaded when the reader
+            wants it.
+        weights: How the numbers of these models are stored. "auto": exactly if 4 bits, 8 bits or float16 hold
+            them (models that were loaded from 4-bit files), else in float16. "exact": as they are, in
+            float32 where nothing smaller holds them. "float16"; "int8": 8 bits with a scale for every 32
+            numbers. The page says by how much rounding changes the attention of its own texts.
 
     Returns:
-        The path, with the page's size printed at its foot.
+        The path of the page, with its size printed at its foot.
 
     Raises:
         IndexError: No view has such a layer or head; the message names the range.
         ValueError: `heads` or `layers` is a string other than "all", views are empty, the number of
             `headings` differs from that of the views, or with `live` a model or tokenizer cannot run in a
-            page (the message names the unsupported part).
+            page (the message names the unsupported part), or takes more than 200 MB.
         FileNotFoundError: The folder to write into does not exist.
 
     Example:
@@ -103,32 +117,56 @@ def to_html(
             f"headings has {len(headings)} for {len(listed)} views: give one for each view, or none."
         )
     choice = Choice.of(listed, heads, layers)
-    target = Path(path)
-    if not target.parent.is_dir():
+    require_choice("weights", weights, ("auto", "exact", "float16", "int8"))
+    if weights != "auto" and not live:
+        raise ValueError(f"weights={weights!r} is about models that run in the page, which takes live=True.")
+    given = Path(path)
+    is_folder = given.is_dir() or str(path).endswith(("/", os.sep))
+    if not given.parent.is_dir():
         raise FileNotFoundError(
-            f"path {str(path)!r} is in a folder that does not exist; make {str(target.parent)!r} first."
+            f"path {str(path)!r} is in a folder that does not exist; make {str(given.parent)!r} first."
         )
+    target = given / "index.html" if is_folder else given
     script = script_of(listed, live=live)
-    packed = pack(listed, choice, budget - len(script), live=live)
-    write_bytes(target, _page(listed, packed, title, headings, script).encode())
+    packed = pack(listed, choice, budget - len(script), live=Live(weights, is_folder) if live else None)
+    if is_folder:
+        given.mkdir(exist_ok=True)
+    earlier, address = references(target), ""
+    for model in packed.files:
+        model.write(target.parent)
+    if packed.files:
+        address = write_script(target.parent, script_of(listed, live=True, engine=True))
+    write_bytes(target, _page(listed, packed, title, headings, script, address).encode())
+    remove_stale(target.parent, earlier)
     return target
 
 
 def _page(
-    views: Sequence[View], packed: Packed, title: str | None, headings: Sequence[str], script: str
+    views: Sequence[View],
+    packed: Packed,
+    title: str | None,
+    headings: Sequence[str],
+    script: str,
+    address: str,
 ) -> str:
-    """Return the page of views and their packed contents."""
+    """Return the page of views and their packed contents, with its script or the address of its script."""
     from attnwidgets._version import __version__
 
     titles = (view.options["title"] for view in views)
     title = title or next(filter(None, titles), "") or _default_title(views)
     # The elements of the opening stand before the script, which draws them while the rest is being read.
     opening, rest = ("\n".join(packed.elements(first=first)) for first in (True, False))
-    # Only this script may run, and nothing may be loaded: whatever a text contains, it stays text.
+    # Only this script may run, and nothing but it and its models be loaded: whatever a text contains, it
+    # stays text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:"
-    )
+    runs = f"'sha256-{digest}'; "
+    element, models = f'<script type="text/javascript">{script}</script>', ""
+    if address:
+        runs = "'self' 'wasm-unsafe-eval' blob:; worker-src blob:; "
+        element = f'<script src="{address}"></script>'
+        size = sum(len(model.weights) for model in packed.files)
+        models = f" and {size / 1e6:.1f} MB of models in the folder {FOLDER} next to it"
+    policy = f"default-src 'none'; script-src {runs}style-src 'unsafe-inline'; img-src data: blob:"
     bars = (live["bar"] for live in packed.state.get("live", ()))
     lines = [f'<div class="aw-view" data-live data-model="{bar}"></div>' for bar in bars]
     frames = "\n".join([*lines, _places(packed.state["views"], headings)])
@@ -144,13 +182,13 @@ def _page(
 <body>
 <main>
 <h1>{safe_text(title)}</h1>
-<p class="aw-unable">{_UNABLE}</p>
+<p class="aw-unable">{_UNABLE.format(_ALONE if address else "")}</p>
 {frames}
-<footer>Standalone page of attnwidgets {__version__}, \0SIZE\0, works offline. {packed.note}</footer>
+<footer>Standalone page of attnwidgets {__version__}, \0SIZE\0{models}, works offline. {packed.note}</footer>
 </main>
 <script type="application/json" id="aw-state">{json_text(packed.state)}</script>
 {opening}
-<script type="text/javascript">{script}</script>
+{element}
 {rest}
 </body>
 </html>

@@ -20,12 +20,26 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.accepts import Entry
     from attnwidgets.views.base.view import View
     from attnwidgets.views.page.contents import Choice
+    from attnwidgets.views.page.live.files import ModelFiles
     from attnwidgets.views.page.other_texts import Group
     from attnwidgets.views.wire.sources import Source
     from attnwidgets.views.wire.store import TileStore
 
 _OPENING_BYTES = 32_000
 """Bytes of matrices that are unpacked before the first picture, beyond the opening matrix of a source."""
+
+
+@dataclass(frozen=True)
+class Live:
+    """How models travel with a page in which they run.
+
+    Attributes:
+        weights: How their numbers are stored; see `to_html`.
+        in_files: Whether all of them are in files next to the page, not only large ones.
+    """
+
+    weights: str = "auto"
+    in_files: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,12 +51,14 @@ class Packed:
         blobs: Compressed bytes as base64, by the id of the element that holds them.
         first: The ids of those that the page opens with.
         note: Which matrices, layers and answers are in it, in words.
+        files: The models that travel in files next to the page.
     """
 
     state: dict[str, Any]
     blobs: dict[str, str]
     first: frozenset[str]
     note: str
+    files: Sequence[ModelFiles] = ()
 
     def elements(self, *, first: bool) -> Iterator[str]:
         """Yield the elements that hold bytes: those that the page opens with, or the others."""
@@ -56,7 +72,7 @@ class Packed:
 
 
 def pack(
-    views: Sequence[View], choice: Choice, budget: int, prefix: str = "", *, live: bool = False
+    views: Sequence[View], choice: Choice, budget: int, prefix: str = "", *, live: Live | None = None
 ) -> Packed:
     """Return the models and bytes of views, after computing the maps that they were given.
 
@@ -65,13 +81,13 @@ def pack(
         choice: The heads and layers of large maps to include.
         budget: How many bytes it may take, about.
         prefix: Beginning of the names of its models, if a page holds several packs.
-        live: Whether the views' models run in the page.
+        live: How the views' models travel with the page; None: they do not run in it.
 
     Raises:
         ValueError: With `live`, a model or a tokenizer cannot run in a page.
     """
     with_inner = list(dict.fromkeys([*views, *(inner for view in views for inner in view.nested())]))
-    with other_texts(with_inner, live=live) as groups:
+    with other_texts(with_inner, live=live is not None) as groups:
         others = (other for group in groups for line in group.views for other in line if other is not None)
         everything = list(dict.fromkeys([*with_inner, *others]))
         for view in everything:
@@ -87,7 +103,7 @@ def _packed(
     choice: Choice,
     prefix: str,
     *,
-    live: bool,
+    live: Live | None,
 ) -> Packed:
     """Return the models and bytes of the first `count` views; the others stand for them with other texts."""
     models, order, stores = _models(views, prefix, count)
@@ -102,10 +118,12 @@ def _packed(
     ]
     state: dict[str, Any] = {"version": 1, "models": models, "views": order[:count], "texts": texts}
     blobs: dict[str, str] = {}
-    if live:
+    files: Sequence[ModelFiles] = ()
+    if live is not None:
         from attnwidgets.views.page.live.packing import add_live
 
-        add_live(groups, name_of, state, blobs)
+        given = groups, name_of, state, blobs, live.weights
+        files = add_live(*given, in_files=live.in_files, prefix=prefix)
     media = {name: entry["media"] for name, entry in stores.items() if entry["media"] is not None}
     for store, model in media.items():
         name = models[store]["state"]["media"].removeprefix("anywidget:")
@@ -134,7 +152,7 @@ def _packed(
         "thumbs": {name: archive.thumbs for name, archive in archives.items()},
     }
     first = frozenset(f"aw-data-{name}" for name in at_once)
-    return Packed(state, blobs, first, _note(stores, archives.values(), omitted))
+    return Packed(state, blobs, first, _note(stores, archives.values(), omitted), files)
 
 
 def _note(stores: Mapping[str, Mapping[str, Any]], archives: Iterable[Archive], omitted: int) -> str:

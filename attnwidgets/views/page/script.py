@@ -15,25 +15,28 @@ if TYPE_CHECKING:
 
     from attnwidgets.views.base.view import View
 
-_LIVE = "live"
-_NO_PARTS = {"attnwidgets", "standalone", _LIVE}
+_LIVE, _ENGINE = "live", "engine"
+_NO_PARTS = {"attnwidgets", "standalone", _LIVE, _ENGINE}
 
 
-def script_of(views: Iterable[View], *, live: bool = False) -> str:
-    """Return the script of a page with these views, which may run models."""
+def script_of(views: Iterable[View], *, live: bool = False, engine: bool = False) -> str:
+    """Return the script of a page with these views, which may run models: large ones by the engine."""
     nested = [inner for view in views for inner in view.nested()]
-    return _script({name for view in nested for name in (*view.needs.scripts, *COMMON_PARTS)}, live=live)
+    names = {name for view in nested for name in (*view.needs.scripts, *COMMON_PARTS)}
+    return _script(names, live=live, engine=engine)
 
 
-def script_of_all() -> str:
-    """Return the script of pages with whatever views there are."""
-    return _script({path.stem for path in STATIC.glob("*.js")} - _NO_PARTS)
+def script_of_all(*, live: bool = False) -> str:
+    """Return the script of pages with whatever views there are, which may run models."""
+    return _script({path.stem for path in STATIC.glob("*.js")} - _NO_PARTS, live=live, engine=live)
 
 
-def _script(parts: Iterable[str], *, live: bool = False) -> str:
+def _script(parts: Iterable[str], *, live: bool = False, engine: bool = False) -> str:
     # In parentheses: browsers compile such a function at once, instead of reading it twice.
     code = ",".join(f"({bundle(f'{name}.js').strip()})" for name in sorted(parts))
     runs = f"globalThis.awLive=({bundle(f'{_LIVE}.js').strip()});" if live else ""
+    if engine:  # the text of a worker
+        runs += f"globalThis.awEngine={json_text(bundle(f'{_ENGINE}.js'))};"
     script = f"globalThis.awParts=[{code}];{runs}{bundle('standalone.js')}"
     return re.sub(r"<(?=/script|!--)", r"\\x3c", script, flags=re.IGNORECASE)
 

@@ -1,5 +1,6 @@
 /** Views that show the same text, and go to another one together. */
 
+import type { QuestionOptions } from "../wire/questions.ts";
 import type { ExplorerOptions, ViewOptions } from "../wire/viewState.ts";
 import type { Header } from "../wire/wire.ts";
 import { carriedOver } from "./carrying.ts";
@@ -27,6 +28,8 @@ export interface Models {
   drawn(line: readonly (string | null)[]): Settable | undefined;
 }
 
+type Asking = ViewOptions & Partial<QuestionOptions>;
+
 /** The name of a model that a state refers to. */
 export const nameIn = (ref: unknown): string => String(ref).replace(/^anywidget:/, "");
 
@@ -43,12 +46,15 @@ export function showIn(group: Group, index: number, models: Models): void {
     const [from, to] = [partOf(before, "selection"), partOf(after, "selection")];
     const [header, next] = [before, after].map((state) => partOf(state, "store")?.get("header") as Header);
     if (from && to) to.setAll(carriedOver(from, header as Header, to, next as Header));
-    const { filters } = model.get("options") as ViewOptions;
+    const { filters, question } = model.get("options") as Asking;
     const { texts } = after.options as ExplorerOptions;
+    const { subject, record } = (after.options as Asking).question ?? {};
     const options = {
       ...(after.options as ViewOptions),
       filters,
       ...(texts && { texts: { ...texts, previous: left } }),
+      // An answer stays; the next one is about the text that is shown.
+      ...(question && { question: { ...question, subject: subject === undefined ? record?.subject : subject } }),
     };
     model.setAll({ options, store: after.store, selection: after.selection });
   }

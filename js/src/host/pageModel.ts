@@ -10,7 +10,7 @@ export class PageModel {
   readonly #state: State;
   readonly #listeners = new Map<string, Set<Listener>>();
   onSend: (request: Request | Question) => void = () => undefined;
-  /** Whether it is a view of the page, not one that stands for it with another text. */
+  /** Whether a view uses it, on the page or inside another; false for those that stand for it with another text. */
   isDrawn = false;
 
   constructor(state: State) {
@@ -52,6 +52,7 @@ export class PageModel {
 
   /** The model as one view sees it: its listeners are removed when the signal aborts. */
   proxy(signal: AbortSignal): AnyModel {
+    this.isDrawn = true;
     return {
       get: (key: string) => this.get(key),
       set: (key: string, value: unknown) => this.set(key, value),

@@ -4,7 +4,7 @@
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
-import type { Host as LiveHost, PackedLive, Session } from "../live/session.ts";
+import type { Host as LiveHost, PackedLive, Session, Tell } from "../live/session.ts";
 import { createRenderers, type Part, type PartCode } from "../runtime.ts";
 import { shared } from "../shared.ts";
 import { inflate, joined } from "../wire/inflate.ts";
@@ -21,6 +21,7 @@ import type {
   TileMeta,
 } from "../wire/wire.ts";
 import { followAddress } from "./address.ts";
+import { base64Bytes, base64Slice } from "./base64.ts";
 import { type Group, nameIn, showIn } from "./groups.ts";
 import { PageModel, type State } from "./pageModel.ts";
 
@@ -56,29 +57,9 @@ interface Page {
 /** What a page's script holds: its parts, and apart from them the one that runs models. */
 interface Scripts {
   awParts?: PartCode[];
+  /** The worker that runs models of the page's folder, as text. */
+  awEngine?: string;
   awLive?: (lent: readonly unknown[]) => Part & { session(all: readonly PackedLive[], host: LiveHost): Session };
-}
-
-/** The browser's own decoder: Chromium 140, Firefox 133, Safari 18.2 and later. */
-type Decoder = { fromBase64?(text: string): Uint8Array<ArrayBuffer> };
-
-/** Decode a slice of base64 text; `offset` and `length` count decoded bytes. */
-export function base64Slice(text: string, offset: number, length: number): Uint8Array<ArrayBuffer> {
-  const first = Math.floor(offset / 3);
-  const last = Math.ceil((offset + length) / 3);
-  const part = text.slice(4 * first, 4 * last);
-  const skip = offset - 3 * first;
-  const all = (Uint8Array as Decoder).fromBase64?.(part);
-  if (all) return all.subarray(skip, skip + length);
-  const binary = atob(part);
-  const out = new Uint8Array(length);
-  for (let i = 0; i < length; i += 1) out[i] = binary.charCodeAt(skip + i);
-  return out;
-}
-
-/** Decoded length of base64 text. */
-function decodedLength(text: string): number {
-  return (text.length / 4) * 3 - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0);
 }
 
 function textOf(id: string): string {
@@ -102,7 +83,7 @@ function reader(id: string): Read {
 /** The bytes of an element that is already in the page; none without such an element. */
 async function unpacked(id: string): Promise<Uint8Array<ArrayBuffer>> {
   const text = textOf(id);
-  return text ? inflate(base64Slice(text, 0, decodedLength(text))) : new Uint8Array(0);
+  return text ? inflate(base64Bytes(text)) : new Uint8Array(0);
 }
 
 /** Let the views of a group show another text. Its numbers are unpacked first, if it was not shown before. */
@@ -211,6 +192,7 @@ function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | u
     groups.find(({ views }) => views.some((line) => line.includes(id)));
   const show = async (group: Group, index: number): Promise<void> => {
     await showText(group, index, page.models, models);
+    session?.offer();
     texted();
   };
   const make = async (id: string, { kind, state }: Page["models"][string]): Promise<void> => {
@@ -226,7 +208,8 @@ function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | u
       try {
         answered = await recorded(request as never);
         // What was not recorded may be computed.
-        if (lacks(answered[0])) answered = (await computed?.(id, request)) ?? answered;
+        const tell: Tell = (news) => model.emit("msg:custom", { kind: "progress", id: request.id, ...news }, []);
+        if (lacks(answered[0])) answered = (await computed?.(id, request, tell)) ?? answered;
       } catch (error) {
         console.error(error);
         answered = [{ kind: "error", id: request.id, message: "this could not be read from the file" }, []];
@@ -244,13 +227,14 @@ function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | u
     },
     show: async (group, index) => show(groups[group] as Group, index),
     bytes: async (id) => parsed().then(() => unpacked(id)),
+    engine: (globalThis as Scripts).awEngine ?? "",
   });
   const ready = Promise.all(Object.entries(page.models).map(([id, written]) => make(id, written)));
   return { models, ready, groupOf, show };
 }
 
 type Answered = [Reply | QuestionReply, Uint8Array[]];
-type Computes = (id: string, request: Request | Question) => Promise<Answered | null>;
+type Computes = (id: string, request: Request | Question, tell: Tell) => Promise<Answered | null>;
 
 /** What a page recorded for a store. */
 function storeAnswers(page: Page, id: string): (request: Request) => Promise<Answered> {
@@ -303,7 +287,6 @@ async function start(): Promise<void> {
     const name = page.models[id]?.view;
     return name ? [{ el, name, model: named(`anywidget:${id}`), group: groupOf(id) }] : [];
   });
-  for (const { model } of shown) model.isDrawn = true;
   markTexts();
   // Before anything is drawn: a page opens where its address says.
   const scroll = await followAddress(

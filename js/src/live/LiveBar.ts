@@ -7,18 +7,9 @@ import { percent } from "../numbers.ts";
 import { view } from "../views/base/view.ts";
 import { type Answers, createAnswers } from "../wire/answers.ts";
 import type { ViewOptions } from "../wire/viewState.ts";
-import type { Preview } from "./session.ts";
-
-/** The answers of `question` in session.ts. */
-interface About {
-  name: string;
-  parameters: number;
-  generates: boolean;
-}
-interface Continued {
-  text: string;
-  ended: boolean;
-}
+import { createLoadingRow } from "./loadingRow.ts";
+import type { Continuation } from "./predictions.ts";
+import type { About, Preview } from "./session.ts";
 
 /** Options of a LiveBar; its store and selection stay those of the first text. */
 interface LiveBarOptions extends ViewOptions {
@@ -26,10 +17,6 @@ interface LiveBarOptions extends ViewOptions {
   text: string;
 }
 
-/** Tokens that are written before the views show them, and in all. */
-const [STEP, ALL] = [4, 48];
-/** Milliseconds between two steps, so that the reader sees the text grow. */
-const PACE = 150;
 const MOST_OUTCOMES = 3;
 
 /** A slider with its name and number. */
@@ -60,11 +47,16 @@ export const renderLiveBar = view((ctx, root, signal) => {
     answers.retry("text", true);
     answers.get("text", { text });
   };
-  const writing = createWriting(signal, answers, shown, ask);
+  const loading = createLoadingRow(signal, answers, () => refresh());
+  const writing = createWriting(signal, answers, shown, (text, isWhole) => {
+    field.value = text;
+    if (isWhole) ask(text);
+  });
+  const typing = h("div.live-row", field, show);
   root.classList.add("aw-live");
   root.role = "group";
   root.ariaLabel = "type a text";
-  setChildren(root, h("div.live-row", field, show), said, writing.element, about);
+  setChildren(root, loading.element, typing, said, writing.element, about);
 
   const submit = (): void => {
     writing.stop();
@@ -84,25 +76,31 @@ export const renderLiveBar = view((ctx, root, signal) => {
   const isOtherText = createWatch();
   const isOther = createWatch();
   const refresh = (): void => {
-    if (isOtherText(shown())) {
-      field.value = shown();
-      writing.go();
-    }
-    const found = answers.get<About>("live")?.meta;
+    if (isOtherText(shown())) field.value = shown();
+    const news = answers.get<About>("live")?.meta;
+    const model = loading.show(news, ctx.header().model.split("/").at(-1) || (news?.name ?? ""));
+    for (const part of [typing, said, about]) assign(part, { hidden: !model });
+    writing.show(model);
+    if (!model) return;
     const args = { text: field.value };
-    const preview = answers.get<Preview>("preview", args)?.meta;
+    const preview = writing.isBusy() ? undefined : answers.get<Preview>("preview", args)?.meta;
     const why =
       answers.failure("preview", args) ??
       (requested === field.value ? answers.failure("text", { text: requested }) : undefined);
     assign(show, { disabled: Boolean(why) });
     setFlag(said, "data-wrong", Boolean(why));
-    if (isOther(why, preview)) setChildren(said, ...(why ? [why] : preview ? predictedParts(preview) : []));
-    if (found) setText(about, aboutWords(found));
-    writing.show(Boolean(found?.generates));
+    const isBusy = Boolean(answers.job("preview") ?? answers.job("text"));
+    if ((why || preview || isBusy) && isOther(why, preview, isBusy))
+      setChildren(said, ...(why ? [why] : isBusy || !preview ? ["computing…"] : predictedParts(preview)));
+    setText(about, aboutWords(model, preview));
     fit(field);
   };
   refresh();
-  return () => refresh();
+  return (changed) => {
+    // Another line of the page may have loaded the model.
+    if (changed.has("header")) answers.retry("live", true);
+    refresh();
+  };
 });
 
 /** As tall as its text. */
@@ -126,75 +124,60 @@ function predictedParts({ title, items, each, ids }: Preview): (HTMLElement | st
   return [`${title}: `, ...shown];
 }
 
-function aboutWords({ name, parameters }: About): string {
-  const numbers = `${parameters.toLocaleString("en")} parameters, rounded to float16`;
-  return `Computed in this page by ${name} (${numbers}); nothing is sent anywhere.`;
+function aboutWords({ name, parameters, rounding, bytes, slow }: About, preview: Preview | undefined): string {
+  const numbers = [`${parameters.toLocaleString("en")} parameters`, ...(rounding ? [rounding] : [])].join(", ");
+  const took =
+    bytes && preview ? ` · ${preview.ids} tokens in ${Math.max(0.01, preview.took / 1000).toFixed(2)} s` : "";
+  return `Computed in this page by ${name} (${numbers})${took}; nothing is sent anywhere.${slow && ` ${slow}`}`;
 }
 
 interface Writing {
   element: HTMLElement;
-  show(isOffered: boolean): void;
+  /** Offer to write on, if the model generates; null: it is not here. */
+  show(about: About | null): void;
+  isBusy(): boolean;
   stop(): void;
-  /** Another text is shown: go on from there. */
-  go(): void;
 }
 
-/** A button that lets the model write on, a few tokens at a time, and how these are drawn. */
+/** A button that lets the model write on, and how tokens are drawn; `write` gets the text as it grows, and the whole. */
 function createWriting(
   signal: AbortSignal,
   answers: Answers,
   shown: () => string,
-  ask: (text: string) => void,
+  write: (text: string, isWhole: boolean) => void,
 ): Writing {
   const button = h("button.button", { type: "button" });
   const [temperature, heat] = slider("temperature", { min: "0.05", max: "2", step: "0.05" }, "0.8");
   const [top, most] = slider("top k", { min: "0", max: "20", step: "1" }, "0");
   const state = h("span", { role: "status" });
   const element = h("div.live-row", button, temperature, top, state);
-  /** Tokens that are still to be written. */
-  let left = 0;
-  let seed = 0;
-  let request: Record<string, unknown> | null = null;
-  const stop = (): void => {
-    [left, request] = [0, null];
-  };
-  const write = (): void => {
-    if (left <= 0 || signal.aborted) return;
-    seed += 1;
-    const [heated, k] = [heat.valueAsNumber, most.valueAsNumber];
-    request = { text: shown(), length: Math.min(STEP, left), temperature: heated, top_k: k, seed };
-    answers.retry("continue", true);
-    answers.get("continue", request);
-  };
-  const show = (isOffered: boolean): void => {
-    assign(element, { hidden: !isOffered });
-    const answer = request && answers.get<Continued>("continue", request)?.meta;
+  let [seed, length] = [0, 0];
+  /** The text that is continued, and how. */
+  let request: (Record<string, unknown> & { text: string }) | null = null;
+  const show = (about: About | null): void => {
+    assign(element, { hidden: !about?.generates });
+    length = about?.most ?? 0;
+    const answer = request && answers.get<Continuation>("continue", request)?.meta;
     const why = request && answers.failure("continue", request);
-    if (why) {
-      stop();
-      setText(state, why);
-    } else if (request && answer) {
-      left = answer.ended ? 0 : left - STEP;
-      request = null;
-      ask(shown() + answer.text);
-    }
-    setText(button, left > 0 ? "Stop" : "Continue");
+    const more = answer?.text ?? answers.job("continue")?.text ?? "";
+    if (request && !why && more) write(request.text + more, Boolean(answer));
+    if (why) setText(state, why);
+    if (why || answer) request = null;
+    setText(button, request ? "Stop" : "Continue");
   };
+  const stop = (): void => answers.cancel("continue");
   on(button, signal, {
     click() {
       setText(state, "");
-      if (left > 0) stop();
+      if (request) stop();
       else {
-        left = ALL;
-        write();
+        seed += 1;
+        request = { text: shown(), length, temperature: heat.valueAsNumber, top_k: most.valueAsNumber, seed };
+        answers.retry("continue", true);
+        answers.get("continue", request);
+        setText(button, "Stop");
       }
-      show(true);
     },
   });
-  return {
-    element,
-    show,
-    stop,
-    go: () => void setTimeout(write, PACE),
-  };
+  return { element, show, stop, isBusy: () => request !== null };
 }

@@ -1,10 +1,10 @@
 /** Interventions of the shared selection as edits of a pass; the twin of attnwidgets/views/interventions/specs.py. */
+import type { Edits, Pass, Shape } from "../engine/types.ts";
 import type { SetRow, Spec } from "../wire/wire.ts";
-import { type Edits, forward, type Model, type Pass } from "./forward.ts";
 import { Unreadable } from "./reader.ts";
 
 /** The last key that a query may read. */
-const lastOf = ({ causal }: Model, pass: Pass, query: number): number => (causal ? query : pass.tokens.length - 1);
+const lastOf = ({ causal }: Shape, pass: Pass, query: number): number => (causal ? query : pass.tokens.length - 1);
 
 /** A row of attention as computed [key]. */
 export function rowOf({ attention, tokens }: Pass, layer: number, head: number, query: number): Float32Array {
@@ -16,7 +16,7 @@ export function rowOf({ attention, tokens }: Pass, layer: number, head: number, 
 }
 
 /** What a head returns at every token, in the mean [number]. */
-function meanOutput({ mixed, tokens }: Pass, { heads, size }: Model, layer: number, head: number): Float32Array {
+function meanOutput({ mixed, tokens }: Pass, { heads, size }: Shape, layer: number, head: number): Float32Array {
   const out = new Float32Array(size);
   const all = mixed[layer] ?? out;
   for (let at = head * size; at < all.length; at += heads * size) {
@@ -25,26 +25,25 @@ function meanOutput({ mixed, tokens }: Pass, { heads, size }: Model, layer: numb
   return out;
 }
 
-function newRow(model: Model, pass: Pass, { layer, head, query, to, key = 0 }: SetRow): Float32Array {
+function newRow(shape: Shape, pass: Pass, { layer, head, query, to, key = 0 }: SetRow): Float32Array {
   const own = rowOf(pass, layer, head, query);
-  const last = lastOf(model, pass, query);
+  const last = lastOf(shape, pass, query);
   if (to === "uniform") return own.map((_, i) => (i <= last ? 1 / (last + 1) : 0));
   if (to === "one_hot") return key <= last ? own.map((_, i) => Number(i === key)) : own;
   throw new Unreadable("what is free in a row is not in this file; it needs a running kernel");
 }
 
-/** A pass with interventions active, after one without. */
-export function changed(model: Model, pass: Pass, specs: readonly Spec[]): Pass {
+/** Interventions as edits of a pass, after one without. */
+export function editsOf(shape: Shape, pass: Pass, specs: readonly Spec[]): Edits {
   const outputs = new Map<string, Float32Array | null>();
   const rows = new Map<string, Float32Array>();
   for (const spec of specs) {
     const at = `${spec.layer}.${spec.head}`;
     rowOf(pass, spec.layer, spec.head, 0);
-    if (spec.kind === "row") rows.set(`${at}.${spec.query}`, newRow(model, pass, spec));
-    else outputs.set(at, spec.how === "mean" ? meanOutput(pass, model, spec.layer, spec.head) : null);
+    if (spec.kind === "row") rows.set(`${at}.${spec.query}`, newRow(shape, pass, spec));
+    else outputs.set(at, spec.how === "mean" ? meanOutput(pass, shape, spec.layer, spec.head) : null);
   }
-  const edits: Edits = { outputs, rows };
-  return forward(model, pass.tokens, edits);
+  return { outputs, rows };
 }
 
 /** What was changed, in words: "head 0 of layer 1 set to zero". */

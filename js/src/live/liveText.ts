@@ -1,37 +1,31 @@
 /** A text that a page computes: its passes, the header of its store, and the numbers of its matrices. */
+import type { Pass, Wanted } from "../engine/types.ts";
 import type { Axis, Header, HeadKey, Source, Spec } from "../wire/wire.ts";
-import { changed, changeWords } from "./changes.ts";
-import { forward, type Model, type Pass } from "./forward.ts";
+import { changeWords, editsOf } from "./changes.ts";
 import { inUnit, METHODS, reduced } from "./maps.ts";
-import type { Predicts } from "./predictions.ts";
+import type { LiveModel } from "./model.ts";
 import { Unreadable } from "./reader.ts";
-
-/** Passes that are kept of one text, the recorded one apart. */
-const KEPT = 8;
-
-/** What all texts of a model have in common. */
-export interface LiveModel {
-  model: Model;
-  predicts: Predicts;
-  /** The most tokens of a text. */
-  longest: number;
-}
+import { explain, offering, offersOf, summed } from "./relevance.ts";
 
 export interface LiveText {
-  /** The axis of its tokens. */
+  ids: readonly number[];
+  /** The axis of its tokens, and of its words. */
   tokens(): Axis;
-  /** The pass without a change, and with some. */
-  pass(): Pass;
-  changed(specs: readonly Spec[]): Pass;
+  words(): Axis | undefined;
+  /** The pass without a change, with what is wanted of it beyond its maps; and with some. */
+  pass(wanted?: Partial<Wanted>): Promise<Pass>;
+  changed(specs: readonly Spec[]): Promise<Pass>;
+  /** Add the sources of a method that explains an outcome. */
+  explain(method: string): Promise<void>;
   /** Offer maps of the changed model; returns the key of the method that shows them. */
   follow(specs: readonly Spec[], method: string): string;
   /** A source of the header by its id. */
   source(id: string): Source;
   axis(source: Source): Axis;
   /** The matrices of one layer [query, key]: a head each. */
-  matrices(source: Source, layer: number): Float32Array[];
+  matrices(source: Source, layer: number): Promise<Float32Array[]>;
   /** The matrix of one head or of a reduction. */
-  matrix(source: Source, layer: number, head: HeadKey): Float32Array;
+  matrix(source: Source, layer: number, head: HeadKey): Promise<Float32Array>;
 }
 
 /** Separates a method from the number of a change: "attention#2" is a method called with other arguments. */
@@ -57,69 +51,75 @@ export function headerOf(
     }),
   );
   const named = Object.fromEntries(axes.map((axis) => [axis.unit, axis]));
-  return {
+  return offering({
     ...like,
     text,
     axes: named,
     sources,
+    methods: offersOf(like),
     thumbs: [],
     tiles: [],
     predictions: { ...predictions, method: "", explained: [] },
-  };
+  });
 }
 
 /** `header` and `announce` read and write the header of the text's store. */
 export function createText(
-  { model }: LiveModel,
+  live: LiveModel,
   ids: readonly number[],
   header: () => Header,
   announce: (header: Header) => void,
 ): LiveText {
-  let recorded: Pass | undefined;
-  const passes = new Map<string, Pass>();
+  const { shape, layers } = live;
+  /** Values of tokens by method, for what explains an outcome. */
+  const relevances = new Map<string, Float32Array>();
   /** The changes that are followed, by the number in the method's key. */
   const followed: (readonly Spec[])[] = [];
-  const pass = (): Pass => {
-    recorded ??= forward(model, ids);
-    return recorded;
+  const pass = (wanted?: Partial<Wanted>): Promise<Pass> => live.pass(ids, wanted);
+  const after = async (specs: readonly Spec[]): Promise<Pass> => {
+    const before = await pass();
+    return specs.length ? live.pass(ids, {}, { specs, edits: editsOf(shape, before, specs) }) : before;
   };
-  const after = (specs: readonly Spec[]): Pass => {
-    if (specs.length === 0) return pass();
-    const key = JSON.stringify(specs);
-    const known = passes.get(key) ?? changed(model, pass(), specs);
-    passes.delete(key);
-    passes.set(key, known);
-    const [oldest = ""] = passes.keys();
-    if (passes.size > KEPT) passes.delete(oldest);
-    return known;
-  };
-  const matrices = (source: Source, layer: number): Float32Array[] => {
+  const matrices = async (source: Source, layer: number): Promise<Float32Array[]> => {
+    const values = relevances.get(source.method);
+    if (values) return [summed(values, header().axes[source.key] as Axis)];
     const [method = "", number] = source.method.split(CHANGED);
     const specs = followed[Number(number)] ?? [];
     const read = METHODS[method];
-    if (!read || !model.layers[layer]) throw new Unreadable(`${source.id} lacks layer ${layer} in this page.`);
+    if (!read || !(layer < layers)) throw new Unreadable(`${source.id} lacks layer ${layer} in this page.`);
     const axis = header().axes[source.query] as Axis;
-    return read(after(specs), layer).map((matrix) => inUnit(matrix, axis));
+    return read(await after(specs), layer).map((matrix) => inUnit(matrix, axis));
   };
   return {
+    ids,
     tokens: () => Object.values(header().axes).find(({ spans, unit }) => !spans && unit === "token") as Axis,
+    words: () => Object.values(header().axes).find(({ unit }) => unit === "word"),
     pass,
     changed: after,
     matrices,
     source(id) {
       const found = header().sources.find((source) => source.id === id);
-      if (!found || !((found.method.split(CHANGED)[0] ?? "") in METHODS) || found.kind !== "map")
+      const isMap = found?.kind === "map" && (found.method.split(CHANGED)[0] ?? "") in METHODS;
+      if (!found || !(isMap || relevances.has(found.method)))
         throw new Unreadable("not in this file; open the notebook with a kernel to see it");
       return found;
     },
-    axis: (source) => header().axes[source.query] as Axis,
-    matrix(source, layer, head) {
-      const all = matrices(source, layer);
+    axis: (source) => header().axes[source.key] as Axis,
+    async matrix(source, layer, head) {
+      const all = await matrices(source, layer);
       if (source.heads === null) return all[0] as Float32Array;
       if (typeof head === "string") return reduced(all, head === "max" ? "max" : "mean");
       const found = all[head];
       if (!found) throw new Unreadable(`layer ${layer} does not have head ${head}.`);
       return found;
+    },
+    async explain(method) {
+      const { sources, axis, values } = await explain(live, ids, header(), method);
+      relevances.set(method, values);
+      const now = header();
+      const others = now.sources.filter((source) => source.method !== method);
+      const axes = { ...now.axes, [axis[0]]: axis[1] };
+      announce({ ...now, axes, sources: [...others, ...sources] });
     },
     follow(specs, method) {
       const key = JSON.stringify(specs);

@@ -1,6 +1,6 @@
 /** Maps of a pass, by method, layer and head, and in other units. */
+import type { Pass } from "../engine/types.ts";
 import type { Axis } from "../wire/wire.ts";
-import type { Pass } from "./forward.ts";
 
 /** The methods that a page computes, by name: matrices of a layer [query, key], one for each head or one in all. */
 export const METHODS: Record<string, (pass: Pass, layer: number) => Float32Array[]> = {
@@ -23,11 +23,15 @@ export function reduced(matrices: readonly Float32Array[], how: "mean" | "max"):
   });
 }
 
+/** Products that were computed of a pass, by layer. */
+const products = new WeakMap<Pass, Float64Array[]>();
+
 /** Attention multiplied through the layers, half of it the residual connection (Abnar and Zuidema 2020). */
 function rollout(pass: Pass, layer: number): Float32Array {
   const n = pass.tokens.length;
-  let product: Float64Array | undefined;
-  for (let at = 0; at <= layer; at += 1) {
+  const all = products.get(pass) ?? [];
+  products.set(pass, all);
+  for (let at = all.length; at <= layer; at += 1) {
     const mean = Float64Array.from(reduced(headsOf(pass, at), "mean"));
     for (let query = 0; query < n; query += 1) {
       mean[query * n + query] = (mean[query * n + query] as number) + 1;
@@ -35,9 +39,10 @@ function rollout(pass: Pass, layer: number): Float32Array {
       const sum = row.reduce((total, value) => total + value, 0);
       for (let key = 0; key < n; key += 1) row[key] = (row[key] as number) / sum;
     }
-    product = product ? times(mean, product, n) : mean;
+    const before = all[at - 1];
+    all.push(before ? times(mean, before, n) : mean);
   }
-  return Float32Array.from(product ?? []);
+  return Float32Array.from(all[layer] ?? []);
 }
 
 function times(a: Float64Array, b: Float64Array, n: number): Float64Array {

@@ -1,28 +1,38 @@
 /** What a live model predicts: probabilities, surprisal and continuations; as attnwidgets/tracing/ computes them. */
+import type { EngineClient } from "../engine/client.ts";
+import type { Pass, Sampling, Wanted } from "../engine/types.ts";
 import { printed } from "../numbers.ts";
 import type { Outcome, Prediction } from "../wire/wire.ts";
-import { forward, type Model, type Pass, UNCHANGED } from "./forward.ts";
 import { Unreadable } from "./reader.ts";
 
-/** What of a model's outcomes is a prediction. */
-export interface Predicts {
+/** What of a model's outcomes is a prediction; written by attnwidgets/views/page/live/packing.py. */
+export interface PackedPredicts {
   /** "class", "next token", "mask", "classes" (one for every token), the title of numbers, or "": nothing. */
   what: string;
   /** Whether logits are numbers without probabilities. */
   numbers: boolean;
   /** Whether several classes may be true at once. */
   several: boolean;
-  /** Names of the outcomes. */
-  labels: string[];
+  outcomes: number;
+  /** Names of the outcomes; null: they are the tokens. */
+  labels: string[] | null;
   /** For "mask": its id, and how it is written. */
   mask: [id: number, token: string] | null;
-  /** For "next token": how tokens are written in a text; "" for special ones. */
-  written: string[];
   /** Tokens that end a text. */
   ends: number[];
 }
 
+/** The same with names of the outcomes, and the text that tokens spell. */
+export interface Predicts extends PackedPredicts {
+  label(id: number): string;
+  written(ids: readonly number[]): string;
+}
+
 const MOST = 100;
+
+/** Of which rows the logits are needed for what a header or a preview says. */
+export const rowsOf = ({ what }: PackedPredicts): Wanted["logits"] =>
+  ["mask", "classes"].includes(what) ? "all" : "last";
 
 /** The logits of one row; of the last for a negative one. */
 function rowAt({ logits }: Pass, count: number, row: number): Float32Array {
@@ -30,36 +40,46 @@ function rowAt({ logits }: Pass, count: number, row: number): Float32Array {
   return logits.subarray(at * count, (at + 1) * count);
 }
 
-/** What is predicted, and its logits; null: nothing. */
-export function predicted(predicts: Predicts, pass: Pass): { title: string; logits: Float32Array } | null {
-  const { what, labels, mask } = predicts;
+/** What is predicted, and its row of the logits; null: nothing. */
+export function predicted(
+  { what, outcomes, mask }: Predicts,
+  pass: Pass,
+): { title: string; row: number; logits: Float32Array } | null {
   if (!what || what === "classes") return null;
-  if (what !== "mask") return { title: what, logits: rowAt(pass, labels.length, -1) };
-  const at = pass.tokens.indexOf(mask?.[0] ?? -1);
-  return at < 0 ? null : { title: `${mask?.[1]} at ${at}`, logits: rowAt(pass, labels.length, at) };
+  if (what !== "mask") return { title: what, row: -1, logits: rowAt(pass, outcomes, -1) };
+  const row = pass.tokens.indexOf(mask?.[0] ?? -1);
+  return row < 0 ? null : { title: `${mask?.[1]} at ${row}`, row, logits: rowAt(pass, outcomes, row) };
 }
 
 /** The most probable class of every token; empty for a model that has none. */
-export function classes({ what, labels }: Predicts, pass: Pass): string[] {
+export function classes({ what, outcomes, label }: Predicts, pass: Pass): string[] {
   if (what !== "classes") return [];
-  return pass.tokens.map((_, token) => labels[largest(rowAt(pass, labels.length, token), 1)[0] as number] as string);
+  return pass.tokens.map((_, token) => label(largest(rowAt(pass, outcomes, token), 1)[0] as number));
 }
 
-const logSum = (values: ArrayLike<number>): number => {
-  const top = Math.max(...Array.from(values));
-  return top + Math.log(Array.from(values, (value) => Math.exp(value - top)).reduce((sum, value) => sum + value, 0));
-};
+/** log(sum of exp(value / T)). */
+function logSum(values: Float32Array, temperature = 1): number {
+  let top = Number.NEGATIVE_INFINITY;
+  for (const value of values) top = Math.max(top, value / temperature);
+  if (top === Number.NEGATIVE_INFINITY) return top;
+  let sum = 0;
+  for (const value of values) sum += Math.exp(value / temperature - top);
+  return top + Math.log(sum);
+}
+
+/** Places of the largest values, the largest first; ties in their order. */
+export function largest(values: Float32Array | Float64Array, most: number): number[] {
+  // Sorting numbers is fast; of many outcomes, few places are compared by their values.
+  const least = values.length > most ? (values.slice().sort().at(-most) as number) : Number.NEGATIVE_INFINITY;
+  const places: number[] = [];
+  for (let i = 0; i < values.length; i += 1) if (!(values[i]! < least)) places.push(i);
+  return places.sort((a, b) => values[b]! - values[a]!).slice(0, most);
+}
 
 /** The probability of every outcome. */
 export function probabilities({ several }: Predicts, logits: Float32Array): Float64Array {
   const sum = logSum(logits);
   return Float64Array.from(logits, (logit) => (several ? 1 / (1 + Math.exp(-logit)) : Math.exp(logit - sum)));
-}
-
-/** Places of the largest values, the largest first; ties in their order. */
-export function largest(values: ArrayLike<number>, most: number): number[] {
-  const places = Array.from(values, (_, i) => i);
-  return places.sort((a, b) => (values[b] as number) - (values[a] as number)).slice(0, most);
 }
 
 /** The predictions of a header: the most probable first. */
@@ -69,12 +89,12 @@ export function predictionsOf(predicts: Predicts, pass: Pass, most = MOST): { ti
   const { title, logits } = found;
   if (predicts.numbers) {
     const spelled = (label: string, id: number): string => `${label} ${printed(logits[id] as number, true)}`;
-    const named = predicts.labels.map((label, id) => spelled(label, id).replace(`${title} `, ""));
+    const named = [...logits.keys()].map((id) => spelled(predicts.label(id), id).replace(`${title} `, ""));
     return { title, items: named.map((label, id) => ({ label, probability: null, id })) };
   }
   const shares = probabilities(predicts, logits);
   const items = largest(shares, most).map((id) => ({
-    label: predicts.labels[id] ?? String(id),
+    label: predicts.label(id),
     probability: shares[id] as number,
     id,
   }));
@@ -98,43 +118,33 @@ export function outcomesAt(predicts: Predicts, pass: Pass, position: number | nu
   const { tokens } = pass;
   if (predicts.what !== "next token" || position < 1 || position > tokens.length)
     throw new Unreadable("the model predicts no token there");
-  const logits = rowAt(pass, predicts.labels.length, position - 1);
+  const logits = rowAt(pass, predicts.outcomes, position - 1);
   const id = tokens[position];
   if (id === undefined) return { title: predicts.what, logits, actual: null };
   const logit = logits[id] as number;
   const before = logits.filter((value) => value > logit).length;
-  return { title: `token ${position}`, logits, actual: { id, label: predicts.labels[id] ?? "", logit, before } };
+  return { title: `token ${position}`, logits, actual: { id, label: predicts.label(id), logit, before } };
 }
 
 /** log(sum of exp(logit / T)) of all but some outcomes, for every temperature. */
 export function restOf(logits: Float32Array, left: readonly number[], temperatures: readonly number[]): Float64Array {
   const gone = new Set(left);
-  const others = [...logits].filter((_, i) => !gone.has(i));
-  return Float64Array.from(temperatures, (t) =>
-    others.length ? logSum(others.map((logit) => logit / t)) : Number.NEGATIVE_INFINITY,
-  );
+  const others = logits.filter((_, i) => !gone.has(i));
+  return Float64Array.from(temperatures, (t) => logSum(others, t));
 }
 
 /** The surprisal of every token in bits; not a number for the first. */
-export function surprisals({ labels, what }: Predicts, pass: Pass): Float32Array {
+export function surprisals({ outcomes, what }: Predicts, pass: Pass): Float32Array {
   if (what !== "next token") throw new Unreadable("the tokens of this text are not predicted one after the other");
   return Float32Array.from(pass.tokens, (id, place) => {
     if (place === 0) return Number.NaN;
-    const logits = rowAt(pass, labels.length, place - 1);
+    const logits = rowAt(pass, outcomes, place - 1);
     return (logSum(logits) - (logits[id] as number)) / Math.LN2;
   });
 }
 
-/** How a text is continued: as `aw.continuations`. */
-export interface Sampling {
-  how: string;
-  n: number;
-  length: number;
-  temperature: number;
-  top_k: number;
-  top_p: number;
-  seed: number;
-}
+/** How texts are continued: as `aw.continuations`. */
+export type Continued = Omit<Sampling, "ends" | "how"> & { how: string; n: number };
 
 export interface Continuation {
   text: string;
@@ -145,63 +155,23 @@ export interface Continuation {
   ended: boolean;
 }
 
-/** Random numbers from 0 to 1 that a seed repeats (mulberry32). */
-function random(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-function drawn(logits: Float32Array, { temperature, top_k, top_p }: Sampling, next: () => number): number {
-  const order = largest(logits, top_k || logits.length);
-  const scaled = order.map((id) => (logits[id] as number) / temperature);
-  const sum = logSum(scaled);
-  const shares = scaled.map((logit) => Math.exp(logit - sum));
-  // The fewest tokens that reach `top_p`.
-  let [kept, mass] = [0, 0];
-  while (kept < shares.length && (kept === 0 || mass < top_p)) {
-    mass += shares[kept] as number;
-    kept += 1;
-  }
-  let left = next() * mass;
-  for (let place = 0; place < kept; place += 1) {
-    left -= shares[place] as number;
-    if (left < 0) return order[place] as number;
-  }
-  return order[kept - 1] as number;
-}
-
-/** Continue a text token by token; earlier tokens are not computed again. */
-export function continued(
-  model: Model,
-  predicts: Predicts,
-  pass: Pass,
-  longest: number,
-  how: Sampling,
-): Continuation[] {
+/** Continue a text token by token, several times; it ends early where `onToken` returns false. */
+export async function continued(
+  { engine, predicts, longest }: { engine: EngineClient; predicts: Predicts; longest: number },
+  ids: readonly number[],
+  { n, how, ...sampling }: Continued,
+  onToken: (id: number) => boolean | Promise<boolean> = () => true,
+): Promise<Continuation[]> {
   if (predicts.what !== "next token") throw new Unreadable("this model does not generate text");
-  if (how.how === "beam") throw new Unreadable("beam search is not in this file; it needs a running kernel");
-  const room = longest - pass.tokens.length;
-  if (how.length > room)
-    throw new Unreadable(`The model reads ${longest} tokens, and the text has ${pass.tokens.length}: shorten it.`);
-  const next = random(how.seed);
-  return Array.from({ length: how.n }, () => {
-    const out: Continuation = { text: "", ids: [], tokens: [], logs: [], ended: false };
-    let last = pass;
-    while (out.ids.length < how.length && !out.ended) {
-      if (out.ids.length) last = forward(model, out.ids.slice(-1), UNCHANGED, last);
-      const logits = rowAt(last, predicts.labels.length, -1);
-      const id = how.how === "greedy" ? (largest(logits, 1)[0] as number) : drawn(logits, how, next);
-      out.ids.push(id);
-      out.text += predicts.written[id] ?? "";
-      out.tokens.push(predicts.labels[id] ?? String(id));
-      out.logs.push((logits[id] as number) - logSum(logits));
-      out.ended = predicts.ends.includes(id);
-    }
-    return out;
-  });
+  if (how === "beam") throw new Unreadable("beam search is not in this file; it needs a running kernel");
+  if (sampling.length > longest - ids.length)
+    throw new Unreadable(`The model reads ${longest} tokens, and the text has ${ids.length}: shorten it.`);
+  const texts: Continuation[] = [];
+  for (let i = 0; i < n; i += 1) {
+    const { ends } = predicts;
+    const seed = sampling.seed + i;
+    const drawn = await engine.continued(ids, { ...sampling, how: how as Sampling["how"], seed, ends }, onToken);
+    texts.push({ ...drawn, text: predicts.written(drawn.ids), tokens: drawn.ids.map(predicts.label) });
+  }
+  return texts;
 }

@@ -1,15 +1,30 @@
 /**
- * The tokenizer of a live page: single characters, each a token. Its twin is the tokenizer that
- * attnwidgets/views/page/live/packing.py describes.
+ * The tokenizers of a live page: single characters, word pieces, and pairs of bytes. Their twins are the tokenizers that
+ * attnwidgets/views/page/live/readers.py describes.
  */
+import { type BytePairs, bytePairs, type Cut } from "./bytePairs.ts";
+import { type WordPieces, wordPieces } from "./wordPieces.ts";
 
-/** A tokenizer as a page holds it. */
-export interface PackedReader {
-  /** Tokens by id, and how they are shown. */
+/** What every tokenizer has. */
+interface Vocabulary {
+  /** Tokens by id. */
   tokens: string[];
-  labels: string[];
-  /** Ids of special tokens. */
+  /** Ids of tokens that do not belong to a text. */
   special: number[];
+  /** Ids of tokens that are cut out of a text before anything else. */
+  added: number[];
+  /** Ids before and after every text. */
+  before: number[];
+  after: number[];
+  /** The most tokens of a text, with those. */
+  longest: number;
+}
+
+/** Single characters, each a token. */
+interface Characters {
+  kind: "characters";
+  /** How tokens are shown. */
+  labels: string[];
   /** What is replaced in a text first: a regular expression, and what stands in its place. */
   replaced: [pattern: string, by: string][];
   /** Whether accents are dropped, and capitals read as small letters. */
@@ -17,12 +32,10 @@ export interface PackedReader {
   lower: boolean;
   /** Whether white space is dropped. */
   dropsBlanks: boolean;
-  /** Ids before and after every text. */
-  before: number[];
-  after: number[];
-  /** The most tokens of a text, with those. */
-  longest: number;
 }
+
+/** A tokenizer as a page holds it. */
+export type PackedReader = Vocabulary & (Characters | WordPieces | BytePairs);
 
 /** A text in tokens. Spans count in UTF-16; that of a special token is empty. */
 export interface Read {
@@ -31,13 +44,82 @@ export interface Read {
   special: boolean[];
 }
 
-/** A character, and what it stands for in the text. */
-type Piece = readonly [character: string, start: number, end: number];
-
 /** Says why a text cannot be read, in words for the reader. */
 export class Unreadable extends Error {}
 
+/** A tokenizer, ready to read. */
+interface Ready {
+  ids: ReadonlyMap<string, number>;
+  /** Finds tokens that are cut out of a text; null without any. */
+  marks: RegExp | null;
+  cut: Cut;
+}
+
+const READY = new WeakMap<PackedReader, Ready>();
+
+function readyOf(reader: PackedReader): Ready {
+  const known = READY.get(reader);
+  if (known) return known;
+  const ids = new Map(reader.tokens.map((token, id) => [token, id]));
+  const marks = reader.added
+    .map((id) => reader.tokens[id] ?? "")
+    .filter(Boolean)
+    .sort((a, b) => b.length - a.length) // the longest that fits
+    .map((mark) => mark.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&"));
+  const made: Ready = {
+    ids,
+    marks: marks.length ? new RegExp(marks.join("|"), "gu") : null,
+    cut: cutOf(reader, ids),
+  };
+  READY.set(reader, made);
+  return made;
+}
+
+function cutOf(reader: PackedReader, ids: ReadonlyMap<string, number>): Cut {
+  if (reader.kind === "wordpiece") return wordPieces(reader, ids);
+  if (reader.kind === "bpe") return bytePairs(reader, ids);
+  return (part, at) =>
+    characters(reader, part, at).map(([character, start, end]) => {
+      const id = ids.get(character);
+      if (id === undefined) throw new Unreadable(unknown(reader, character));
+      return [id, start, end];
+    });
+}
+
+/** Read a text; throws `Unreadable` for an empty one, one that is too long, and a character that the model lacks. */
+export function read(reader: PackedReader, text: string): Read {
+  if (!text.trim()) throw new Unreadable("The text is empty.");
+  const { ids, marks, cut } = readyOf(reader);
+  const specials = new Set(reader.special);
+  const out: Read = { ids: [], spans: [], special: [] };
+  const add = (id: number, start: number, end: number, special = specials.has(id)): void => {
+    out.ids.push(id);
+    out.spans.push(special ? [0, 0] : [start, end]);
+    out.special.push(special);
+  };
+  for (const id of reader.before) add(id, 0, 0, true);
+  let at = 0;
+  for (const { 0: mark, index } of marks ? text.matchAll(marks) : []) {
+    for (const token of cut(text.slice(at, index), at)) add(...token);
+    at = index + mark.length;
+    add(ids.get(mark) as number, index, at);
+  }
+  for (const token of cut(text.slice(at), at)) add(...token);
+  for (const id of reader.after) add(id, 0, 0, true);
+  const most = reader.longest;
+  if (out.ids.length > most) {
+    const extra = reader.before.length + reader.after.length;
+    const [has, may] = [out.ids.length - extra, most - extra];
+    const unit = reader.kind === "characters" ? "characters" : "tokens";
+    throw new Unreadable(`The text has ${has} ${unit}, and this model reads at most ${may}: shorten it.`);
+  }
+  return out;
+}
+
 const quoted = (text: string): string => `“${text.length > 40 ? `${text.slice(0, 39)}…` : text}”`;
+
+/** A character, and what it stands for in the text. */
+type Piece = readonly [character: string, start: number, end: number];
 
 function replaced(pieces: readonly Piece[], pattern: string, by: string): Piece[] {
   const whole = pieces.map(([character]) => character).join("");
@@ -62,7 +144,7 @@ function replaced(pieces: readonly Piece[], pattern: string, by: string): Piece[
 }
 
 /** The characters of a part of a text, as the model reads them. */
-function pieces(reader: PackedReader, text: string, from: number): Piece[] {
+function characters(reader: Characters, text: string, from: number): Piece[] {
   let at = from;
   let found = [...text].map((character): Piece => {
     at += character.length;
@@ -78,44 +160,7 @@ function pieces(reader: PackedReader, text: string, from: number): Piece[] {
     .filter(([character]) => !reader.dropsBlanks || !/\s/u.test(character));
 }
 
-/** Read a text; throws `Unreadable` for an empty one, one that is too long, and a character that the model lacks. */
-export function read(reader: PackedReader, text: string): Read {
-  if (!text.trim()) throw new Unreadable("The text is empty.");
-  const { tokens, before, after } = reader;
-  const named = new Map(tokens.map((token, id) => [token, id]));
-  const specials = new Map(reader.special.map((id) => [tokens[id] ?? "", id]));
-  const out: Read = { ids: [], spans: [], special: [] };
-  const add = (id: number, start = 0, end = 0): void => {
-    out.ids.push(id);
-    out.spans.push([start, end]);
-    out.special.push(specials.has(tokens[id] ?? ""));
-  };
-  for (const id of before) add(id);
-  // Special tokens may be written out in a text.
-  const marks = [...specials.keys()].map((mark) => mark.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&"));
-  let at = 0;
-  for (const part of marks.length ? text.split(new RegExp(`(${marks.join("|")})`, "u")) : [text]) {
-    const special = specials.get(part);
-    if (special !== undefined) add(special);
-    else
-      for (const [character, start, end] of pieces(reader, part, at)) {
-        const id = named.get(character);
-        if (id === undefined) throw new Unreadable(unknown(reader, character));
-        add(id, start, end);
-      }
-    at += part.length;
-  }
-  for (const id of after) add(id);
-  const most = reader.longest;
-  if (out.ids.length > most) {
-    const extra = before.length + after.length;
-    const [has, may] = [out.ids.length - extra, most - extra];
-    throw new Unreadable(`The text has ${has} characters, and this model reads at most ${may}: shorten it.`);
-  }
-  return out;
-}
-
-function unknown({ tokens, special }: PackedReader, character: string): string {
+function unknown({ tokens, special }: Vocabulary, character: string): string {
   const known = tokens.filter((token, id) => token.trim() && !special.includes(id)).join("");
   return `The model does not know ${quoted(character)}: it reads ${known.length > 60 ? "others" : quoted(known)}.`;
 }

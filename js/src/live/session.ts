@@ -2,165 +2,186 @@
  * The live models of a page: they answer what the kernel would, for the texts that the page was written with and for
  * those that the reader types.
  */
-import { type Group, nameIn, type Settable } from "../host/groups.ts";
-import type { State } from "../host/pageModel.ts";
-import type { ExplorerOptions, TextItem, Texts } from "../wire/viewState.ts";
+import { workerClient } from "../engine/client.ts";
+import { nameIn } from "../host/groups.ts";
 import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
-import { forward } from "./forward.ts";
-import { createText, headerOf, type LiveModel, type LiveText } from "./liveText.ts";
-import { type Continuation, classes, continued, type Predicts, predictionsOf, type Sampling } from "./predictions.ts";
-import { type PackedReader, read, Unreadable } from "./reader.ts";
+import { labelOf } from "./labels.ts";
+import type { LiveText } from "./liveText.ts";
+import { folderModel, type Host, heldModel, type LiveModel, type PackedLive, type Source } from "./model.ts";
+import { type Continuation, type Continued, classes, continued, predictionsOf } from "./predictions.ts";
+import { read, Unreadable } from "./reader.ts";
+import { offering } from "./relevance.ts";
 import { type Answered, answerRequest } from "./storeAnswers.ts";
-import { axisIn } from "./units.ts";
+import { type Live, textIn, type } from "./typed.ts";
 import { answerView } from "./viewAnswers.ts";
-import { type PackedModel, unpackModel } from "./weights.ts";
 
-/** A live model as a page holds it; written by attnwidgets/views/page/live/packing.py. */
-export interface PackedLive {
-  /** The element with its weights. */
-  blob: string;
-  /** Class of the model, and how many parameters it has. */
-  name: string;
-  parameters: number;
-  model: PackedModel;
-  reader: PackedReader;
-  predicts: Predicts;
-  longest: number;
-  /** The place among the page's groups of views that show its texts. */
-  group: number;
-  /** Units in which a typed text can be read. */
-  units: string[];
-  /** The recorded texts in tokens, by the name of their store. */
-  stores: Record<string, number[]>;
-  /** The first recorded text, and the last logits that torch computes from the same weights. */
-  check: { text: string; ids: number[]; logits: number[] };
+export type { Host, PackedLive } from "./model.ts";
+
+/** How far an answer is; `total` null: nobody knows how far it has to go. */
+export interface News {
+  text: string;
+  done: number;
+  total: number | null;
 }
 
-/** What the page lends. */
-export interface Host {
-  groups: readonly Group[];
-  model(name: string): Settable | undefined;
-  /** State of a model as it was written, by name. */
-  written(name: string): State;
-  add(name: string, kind: "store" | "selection" | "view", state: State): void;
-  show(group: number, index: number): Promise<void>;
-  bytes(id: string): Promise<Uint8Array>;
-}
+export type Tell = (news: News) => void;
 
 export interface Session {
   /** The answer to a store's request; null: no live model knows the store. */
-  request(store: string, request: Request): Promise<Answered<Reply> | null>;
+  request(store: string, request: Request, tell: Tell): Promise<Answered<Reply> | null>;
   /** The same for a view. */
-  question(view: string, question: Question): Promise<Answered<QuestionReply> | null>;
+  question(view: string, question: Question, tell: Tell): Promise<Answered<QuestionReply> | null>;
+  /** Offer what the models compute of all texts that are in the page. */
+  offer(): void;
 }
 
-/** Characters of a text in a menu. */
-const BEGINNING = 80;
-/** By how much the page may differ from torch, as a share of the largest logit. */
-const TOLERANCE = 1e-3;
+/** Milliseconds before something that takes longer is said, and between two times that it is. */
+const [SOON, AGAIN] = [200, 2000];
+const WAITS: Record<ReturnType<Live["source"]["state"]>, string> = {
+  offered: "press “Compute here” to see it",
+  coming: "waiting for the model",
+  here: "computing…",
+};
+/** Topics whose answer takes a stop itself. */
+const STOPS = ["load", "continue"];
+/** Milliseconds between two tokens of a model that is faster than the eye. */
+const PACE = 35;
 
-/** One model of the page with its texts. */
-interface Live {
-  packed: PackedLive;
-  /** The model, unpacked and checked when it is first needed. */
-  ready(): Promise<LiveModel>;
-  texts: Map<string, (live: LiveModel) => LiveText>;
-  known: Map<string, LiveText>;
-}
-
-/** Whether a model returns here what torch returned from the same weights. */
-function isEqual({ check }: PackedLive, live: LiveModel): boolean {
-  const { logits, states } = forward(live.model, check.ids);
-  const last = (logits.length ? logits : states).slice(-check.logits.length);
-  const most = Math.max(1e-2, ...check.logits.map(Math.abs));
-  return last.every((value, i) => Math.abs(value - (check.logits[i] as number)) <= TOLERANCE * most);
-}
-
-/** What `Unreadable` says, as an error of the wire. */
-async function told<R>(id: number, answer: () => Promise<Answered<R> | null>): Promise<Answered<R | Failed> | null> {
-  try {
-    return await answer();
-  } catch (error) {
-    if (error instanceof Unreadable) return [{ kind: "error", id, message: error.message }, []];
-    throw error;
-  }
-}
-
-type Failed = Extract<Reply, { kind: "error" }>;
+const pause = (time: number): Promise<void> => new Promise((done) => setTimeout(done, time));
 
 export function createSession(all: readonly PackedLive[], host: Host): Session {
-  const lives = all.map((packed) => createLive(packed, host));
-  const find = (store: string): Live | undefined => lives.find(({ texts }) => texts.has(store));
+  /** Models of the page's folder: several groups of views may show texts of one. */
+  const inFolders = new Map<string, Source>();
+  const lives = all.map((packed): Live => {
+    const { blob, files, stores } = packed;
+    const texts = new Map(Object.entries(stores).map(([store, ids]) => [store, textIn(host, store, ids)]));
+    const source = files
+      ? (inFolders.get(files.folder) ?? folderModel(packed, files, () => workerClient(host.engine, packed.model)))
+      : heldModel(packed, () => host.bytes(blob));
+    if (files) inFolders.set(files.folder, source);
+    return { packed, source, texts, known: new Map() };
+  });
+  const modelOf = (store: string): Live | undefined => lives.find(({ texts }) => texts.has(store));
+  /** What the reader may stop, by the id of its request. */
+  const stops = new Map<number, AbortController>();
+  const offer = (): void => {
+    for (const { source, texts } of lives) if (source.state() === "here") offerIn(host, texts.keys());
+  };
+  for (const { source } of lives) source.ready().then(offer, () => undefined);
   const textOf = async (live: Live, store: string): Promise<[LiveModel, LiveText]> => {
-    const model = await live.ready();
+    const model = await live.source.ready();
     const text = live.known.get(store) ?? (live.texts.get(store)?.(model) as LiveText);
     live.known.set(store, text);
     return [model, text];
   };
-  const answered = async (view: string, question: Question): Promise<Answered<QuestionReply> | null> => {
+  /** Answer a request, say what it waits for, and end it where the reader stops it. */
+  async function served<R>(
+    { source }: Live,
+    id: number,
+    topic: string,
+    tell: Tell,
+    answer: (signal: AbortSignal, tell: Tell) => Promise<Answered<R>>,
+  ): Promise<Answered<R | Ended>> {
+    const stop = new AbortController();
+    stops.set(id, stop);
+    const { signal } = stop;
+    const cancelled: Answered<Ended> = [{ kind: "cancelled", id, superseded: false }, []];
+    const stopped = new Promise<Answered<Ended>>((done) => signal.addEventListener("abort", () => done(cancelled)));
+    const isOwn = STOPS.includes(topic);
+    let last: News | null = null;
+    // Said again and again: who hears nothing for a while takes the request for lost.
+    let timer = setTimeout(function say() {
+      if (last || !isOwn) tell(last ?? { text: WAITS[source.state()], done: 0, total: null });
+      timer = setTimeout(say, AGAIN);
+    }, SOON);
+    try {
+      const answered = answer(signal, (news) => {
+        last = news;
+        tell(news);
+      });
+      return await (isOwn ? answered : Promise.race([answered, stopped]));
+    } catch (error) {
+      if (signal.aborted) return cancelled;
+      if (error instanceof Unreadable) return [{ kind: "error", id, message: error.message }, []];
+      throw error;
+    } finally {
+      clearTimeout(timer);
+      stops.delete(id);
+    }
+  }
+  const cancel = (id: number, job: number): Answered<{ kind: "cancelled"; id: number; superseded: boolean }> | null => {
+    stops.get(job)?.abort();
+    return [{ kind: "cancelled", id, superseded: true }, []];
+  };
+  const answerTopic = async (live: Live, view: string, topic: string, args: Args): Promise<Answer> => {
     const [store, selection] = ["store", "selection"].map((name) => nameIn(host.model(view)?.get(name)));
-    const live = find(store ?? "");
-    if (!live || question.kind !== "ask") return null;
-    const { id, topic, args } = question;
-    const reply = (meta: unknown, buffers: Uint8Array<ArrayBuffer>[] = []): Answered<QuestionReply> => [
-      { kind: "answer", id, meta, lengths: buffers.map(({ length }) => length) },
-      buffers,
-    ];
-    if (topic === "live") return reply(aboutOf(live.packed));
-    if (topic === "preview") return reply(await preview(live, String(args.text)));
-    if (topic === "continue") return reply(await written(live, args as unknown as Wanted));
-    if (topic === "text") return reply({ shown: await type(live, host, String(args.text ?? "")) });
     const [model, text] = await textOf(live, store ?? "");
     const method = String(host.model(selection ?? "")?.get("method"));
-    return reply(...answerView(topic, { live: model, text, method, args }));
+    return answerView(topic, { live: model, text, method, args });
   };
   return {
-    request: (store, request) =>
-      told(request.id, async () => {
-        const live = find(store);
-        return live ? answerRequest((await textOf(live, store))[1], request) : null;
-      }),
-    question: (view, question) => told(question.id, () => answered(view, question)),
-  };
-}
-
-function createLive(packed: PackedLive, host: Host): Live {
-  let model: Promise<LiveModel> | undefined;
-  const ready = async (): Promise<LiveModel> => {
-    const { predicts, longest } = packed;
-    const live = { model: unpackModel(packed.model, await host.bytes(packed.blob)), predicts, longest };
-    if (!isEqual(packed, live)) throw new Unreadable("This browser computes the model differently: nothing is shown.");
-    return live;
-  };
-  const texts: Live["texts"] = new Map();
-  for (const [store, ids] of Object.entries(packed.stores)) texts.set(store, textIn(host, store, ids));
-  return {
-    packed,
-    texts,
-    known: new Map(),
-    ready() {
-      model ??= ready();
-      return model;
+    offer,
+    async request(store, request, tell) {
+      const live = modelOf(store);
+      if (!live) return null;
+      if (request.kind === "cancel") return cancel(request.id, request.job);
+      const state = live.source.state();
+      if (state !== "here" && request.kind !== "method") {
+        // Matrices are asked for again once the model is here; exact values stand beside drawn ones.
+        const message = WAITS[state];
+        return request.kind === "row" ? null : [{ kind: "error", id: request.id, message }, []];
+      }
+      return served(live, request.id, request.kind, tell, async () =>
+        answerRequest((await textOf(live, store))[1], request),
+      );
+    },
+    async question(view, question, tell) {
+      const live = modelOf(nameIn(host.model(view)?.get("store")));
+      if (!live) return null;
+      if (question.kind === "cancel") return cancel(question.id, question.job);
+      const { id, topic, args } = question;
+      const own = TOPICS[topic];
+      return served<QuestionReply>(live, id, topic, tell, async (signal, tellNow) => {
+        const [meta, buffers]: Answer = own
+          ? [await own(live, host, args, signal, tellNow), []]
+          : await answerTopic(live, view, topic, args);
+        return [{ kind: "answer", id, meta, lengths: buffers.map(({ length }) => length) }, buffers];
+      });
     },
   };
 }
 
-/** What makes the text of a store. */
-const textIn =
-  (host: Host, store: string, ids: readonly number[]) =>
-  (live: LiveModel): LiveText =>
-    createText(
-      live,
-      ids,
-      () => host.model(store)?.get("header") as Header,
-      (header) => host.model(store)?.setAll({ header }),
-    );
+type Args = Record<string, unknown>;
+type Answer = [meta: unknown, buffers: Uint8Array<ArrayBuffer>[]];
+type Ended = Extract<Reply, { kind: "error" | "cancelled" }>;
 
-const aboutOf = ({ name, parameters, predicts }: PackedLive) => ({
-  name,
-  parameters,
-  generates: predicts.what === "next token",
-});
+/** Offer in the menus of texts what a model computes. */
+function offerIn(host: Host, stores: Iterable<string>): void {
+  for (const store of stores) {
+    const header = host.model(store)?.get("header") as Header | undefined;
+    if (header) host.model(store)?.setAll({ header: offering(header) });
+  }
+}
+
+/** What the page says of a model. */
+export interface About {
+  name: string;
+  parameters: number;
+  rounding: string;
+  slow: string;
+  generates: boolean;
+  /** Tokens that are written at a time. */
+  most: number;
+  /** Bytes that its files take; null: it is in the page. */
+  bytes: number | null;
+  state: ReturnType<Live["source"]["state"]>;
+}
+
+function aboutOf({ packed: { name, parameters, predicts, files, rounding }, source }: Live): About {
+  const generates = predicts.what === "next token";
+  const shared = { name, parameters, rounding, generates, state: source.state(), slow: source.slow() };
+  return { ...shared, most: files ? 20 : 48, bytes: files?.bytes ?? null };
+}
 
 type PredictionsOfText = Pick<Header["predictions"], "title" | "items">;
 
@@ -169,127 +190,55 @@ export interface Preview extends PredictionsOfText {
   /** Every token with its class, for a model that has classes of tokens. */
   each: [token: string, name: string][];
   ids: number;
+  /** Milliseconds that the model took. */
+  took: number;
 }
 
-async function preview(live: Live, text: string): Promise<Preview> {
-  const { reader } = live.packed;
-  const { ids, special } = read(reader, text);
-  const { model, predicts } = await live.ready();
-  const pass = forward(model, ids);
-  const each = classes(predicts, pass).flatMap((name, i): [string, string][] =>
-    special[i] ? [] : [[reader.labels[ids[i] as number] ?? "", name]],
+async function preview(live: Live, _: Host, { text }: Args): Promise<Preview> {
+  const { reader, predicts, pass } = await live.source.ready();
+  const { ids, special } = read(reader, String(text));
+  const start = performance.now();
+  const computed = await pass(ids);
+  const took = performance.now() - start;
+  const each = classes(predicts, computed).flatMap((name, i): [string, string][] =>
+    special[i] ? [] : [[labelOf(reader, ids[i] as number), name]],
   );
-  return { ...predictionsOf(predicts, pass, 4), each, ids: ids.length };
+  return { ...predictionsOf(predicts, computed, 4), each, ids: ids.length, took };
 }
 
 /** How a text is continued. */
-interface Wanted extends Pick<Sampling, "length" | "temperature" | "top_k" | "seed"> {
+interface Wanted extends Pick<Continued, "length" | "temperature" | "top_k" | "seed"> {
   text: string;
 }
 
-async function written(live: Live, { text, ...how }: Wanted): Promise<Continuation> {
-  const { model, predicts, longest } = await live.ready();
-  const pass = forward(model, read(live.packed.reader, text).ids);
-  const length = Math.min(how.length, Math.max(1, longest - pass.tokens.length));
-  return continued(model, predicts, pass, longest, {
-    how: "sample",
-    n: 1,
-    top_p: 1,
-    ...how,
-    length,
-  })[0] as Continuation;
-}
-
-const itemOf = ({ text, model, predictions, axes }: Header): TextItem => ({
-  text: text.length > BEGINNING ? `${text.slice(0, BEGINNING - 1)}…` : text,
-  tokens: Object.values(axes)[0]?.labels.length ?? 0,
-  model,
-  prediction: predictions.items[0] ?? null,
-});
-
-/** Show a text that the reader typed in all views of its group; returns its place. */
-async function type(live: Live, host: Host, typed: string): Promise<number> {
-  const { packed } = live;
-  const group = host.groups[packed.group] as Group;
-  const text = typed.toWellFormed();
-  const found = read(packed.reader, text);
-  const lead = group.views.find((line) => line[group.shown]) as string[];
-  const header = (name: string | null | undefined): Header | undefined =>
-    name ? (host.model(nameIn(host.written(name).store))?.get("header") as Header | undefined) : undefined;
-  const known = lead.findIndex((name) => header(name)?.text === text);
-  if (known < 0) await add(live, host, text, found);
-  const index = known < 0 ? lead.length - 1 : known;
-  await host.show(packed.group, index);
-  return index;
-}
-
-/** Add the models of a text: a store, a selection, and the states of the views that show it. */
-async function add(live: Live, host: Host, text: string, found: ReturnType<typeof read>): Promise<void> {
-  const { packed } = live;
-  const group = host.groups[packed.group] as Group;
-  const model = await live.ready();
-  const lines = group.views.map((line) => line[group.shown] ?? null);
-  const like = host.written(lines.find(Boolean) as string);
-  const before = host.model(nameIn(like.store))?.get("header") as Header;
-  const labels = found.ids.map((id) => packed.reader.labels[id] ?? "");
-  const axes = packed.units.flatMap((unit) => axisIn(unit, text, found, labels) ?? []);
-  const number = group.views[0]?.length ?? 0;
-  const [store, selection] = ["store", "selection"].map((kind) => `${packed.blob}-${kind}${number}`) as [
-    string,
-    string,
-  ];
-  const predictions = predictionsOf(packed.predicts, forward(model.model, found.ids), 10);
-  const header = headerOf(before, text, axes, predictions);
-  host.add(store, "store", { header, eager: new Uint8Array() });
-  live.texts.set(store, textIn(host, store, found.ids));
-  host.add(selection, "selection", startOf(host.written(nameIn(like.selection)), header));
-  const items = itemsOf(group, host, header);
-  group.views.forEach((line, place) => {
-    const name = lines[place] ? `${store}-view${place}` : null;
-    if (name) {
-      const state = host.written(lines[place] as string);
-      const { texts, ...rest } = state.options as ExplorerOptions;
-      const own = { ...rest, marks: [], ...(texts && { texts: { ...texts, text: null } }) };
-      const at = { store: `anywidget:${store}`, selection: `anywidget:${selection}` };
-      // The line for typed texts receives the text, and is not redrawn.
-      const isLine = "text" in rest;
-      host.add(name, "view", { ...state, ...(isLine ? { options: { ...own, text } } : { options: own, ...at }) });
-    }
-    line.push(name);
-    line.forEach((one, index) => {
-      if (one) setTexts(host.written(one), items, index);
-    });
-  });
-}
-
-/** A selection before anything was chosen in it. */
-function startOf(like: State, { sources }: Header): State {
-  const [first] = sources;
-  const none = {
-    pinned: null,
-    pins: [],
-    heads: [],
-    span: null,
-    target: null,
-    foil: null,
-    interventions: [],
-    opening: null,
+/** Write on, and tell every token. What was written before a stop is the answer. */
+async function written(live: Live, _: Host, args: Args, signal: AbortSignal, tell: Tell): Promise<Continuation> {
+  const { text, ...how } = args as unknown as Wanted;
+  const model = await live.source.ready();
+  const { ids } = read(model.reader, text);
+  const length = Math.min(how.length, Math.max(1, model.longest - ids.length));
+  const drawn: number[] = [];
+  const onToken = async (id: number): Promise<boolean> => {
+    drawn.push(id);
+    tell({ text: model.predicts.written(drawn), done: drawn.length, total: length });
+    if (!live.packed.files) await pause(PACE);
+    return !signal.aborted;
   };
-  const has = sources.some(({ method }) => method === like.method);
-  return { ...like, ...none, hover: null, unit: first?.unit, ...(has ? {} : { method: first?.method }) };
+  const [written] = await continued(model, ids, { how: "sample", n: 1, top_p: 1, ...how, length }, onToken);
+  return written as Continuation;
 }
 
-/** The menu of texts, with one more. */
-function itemsOf(group: Group, host: Host, more: Header): TextItem[] {
-  const states = group.views.flatMap((line) => (line[group.shown] ? [host.written(line[group.shown] as string)] : []));
-  const texts = states.map(({ options }) => (options as ExplorerOptions).texts).find(Boolean);
-  const [first] = states;
-  const shown = host.model(nameIn(first?.store))?.get("header") as Header;
-  return [...(texts?.items.length ? texts.items : [itemOf(shown)]), itemOf(more)];
-}
-
-/** Say in a view's options which texts there are; views that have no menu of texts keep theirs. */
-function setTexts(state: State, items: TextItem[], shown: number): void {
-  const { texts, ...options } = state.options as ExplorerOptions;
-  if (texts) state.options = { ...options, texts: { ...texts, items, shown } satisfies Texts };
-}
+/** What the line for the reader's text asks, by topic. */
+const TOPICS: Record<
+  string,
+  (live: Live, host: Host, args: Args, signal: AbortSignal, tell: Tell) => Promise<unknown>
+> = {
+  live: async (live) => aboutOf(live),
+  load: async (live, _host, _args, signal, tell) => {
+    await live.source.bring(signal, tell);
+    return aboutOf(live);
+  },
+  preview,
+  continue: written,
+  text: async (live, host, { text }) => ({ shown: await type(live, host, String(text ?? "")) }),
+};

@@ -10,7 +10,7 @@ import { inflate } from "../wire/inflate.ts";
 import type { Relieved, StandIn } from "../wire/standIn.ts";
 import type { ExplorerOptions } from "../wire/viewState.ts";
 import type { Question, QuestionReply, Reply, Request, StandInState } from "../wire/wire.ts";
-import { createSession, type Host, type PackedLive, type Session } from "./session.ts";
+import { createSession, type Host, type PackedLive, type Session, type Tell } from "./session.ts";
 import type { Answered } from "./storeAnswers.ts";
 
 const WORDS = "No kernel: computed here, with weights rounded to float16.";
@@ -112,12 +112,16 @@ export function createStandIn(): StandIn {
       relieved.add(view);
       view.props.signal.addEventListener("abort", () => relieved.delete(view));
       view.model.answer = (question: Question) =>
-        void answerView(desk, name, question).then((answer) => answer && view.model.hear(...answer));
+        void answerView(desk, name, question, (news) =>
+          view.model.hear({ kind: "progress", id: question.id, ...news }, []),
+        ).then((answer) => answer && view.model.hear(...answer));
       if (!own) {
         for (const model of [view.props.model, view.given]) watch(model as never);
         view.store.answer = (request: Request) => {
           look(view);
-          void answerStore(desk, nameIn(ref), request).then((answer) => answer && view.store.hear(...answer));
+          void answerStore(desk, nameIn(ref), request, (news) =>
+            view.store.hear({ kind: "progress", id: request.id, ...news }, []),
+          ).then((answer) => answer && view.store.hear(...answer));
         };
         // As if the kernel answered again: unanswered requests are sent again.
         view.store.hear({ kind: "pong", id: 0 }, []);
@@ -183,12 +187,13 @@ function createDesk(
       owners.set(name, desk);
       if (kind === "store")
         own.onSend = (request) =>
-          void answerStore(desk, name, request as Request).then(
-            (answer) => answer && own.emit("msg:custom", ...answer),
-          );
+          void answerStore(desk, name, request as Request, (news) =>
+            own.emit("msg:custom", { kind: "progress", id: request.id, ...news }, []),
+          ).then((answer) => answer && own.emit("msg:custom", ...answer));
     },
     show: async (_, index) => show(index),
     bytes: weights,
+    engine: "",
   };
   const desk: Desk = { group, session: createSession([packed], host), states, views, names, show };
   return desk;
@@ -207,15 +212,25 @@ async function replied<R>(id: number, computed: Promise<Answered<R> | null>): Pr
   }
 }
 
-async function answerStore({ session }: Desk, store: string, request: Request): Promise<Answered<Reply | Failed>> {
-  return replied(request.id, session.request(store, request));
+async function answerStore(
+  { session }: Desk,
+  store: string,
+  request: Request,
+  tell: Tell,
+): Promise<Answered<Reply | Failed>> {
+  return replied(request.id, session.request(store, request, tell));
 }
 
-async function answerView(desk: Desk, name: string, question: Question): Promise<Answered<QuestionReply> | null> {
+async function answerView(
+  desk: Desk,
+  name: string,
+  question: Question,
+  tell: Tell,
+): Promise<Answered<QuestionReply> | null> {
   if (question.kind !== "ask") return null;
   const { id, topic, args } = question;
   if (topic !== "text" || typeof args.index !== "number")
-    return replied(id, desk.session.question(name, question) as Promise<Answered<QuestionReply> | null>);
+    return replied(id, desk.session.question(name, question, tell) as Promise<Answered<QuestionReply> | null>);
   const isHere = desk.group.views.some((line) => line[args.index as number]);
   if (!isHere) return [{ kind: "error", id, message: LOST }, []];
   desk.show(args.index);

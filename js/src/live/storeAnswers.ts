@@ -10,10 +10,10 @@ export type Answered<R> = [R, Uint8Array<ArrayBuffer>[]];
 export const bytesOf = (values: Float32Array | Float64Array): Uint8Array<ArrayBuffer> =>
   new Uint8Array(values.slice().buffer as ArrayBuffer);
 
-function layerOf(
+async function layerOf(
   text: LiveText,
   { id, source: name, layer, heads }: Extract<Request, { kind: "layer" }>,
-): Answered<Reply> {
+): Promise<Answered<Reply>> {
   const source = text.source(name);
   const tiles: (TileMeta & Placed)[] = [];
   const parts: Uint8Array<ArrayBuffer>[] = [];
@@ -21,7 +21,7 @@ function layerOf(
   let offset = 0;
   for (const head of heads) {
     try {
-      const [meta, data] = tileOf({ source: name, layer, head }, text.matrix(source, layer, head));
+      const [meta, data] = tileOf({ source: name, layer, head }, await text.matrix(source, layer, head), source.signed);
       tiles.push({ ...meta, offset, length: data.length });
       parts.push(data);
       offset += data.length;
@@ -35,26 +35,31 @@ function layerOf(
   return [{ kind: "layer", id, source: name, layer, tiles, refused }, [all]];
 }
 
-/** Throws `Unreadable` where a page lacks an answer. */
-export function answerRequest(text: LiveText, request: Request): Answered<Reply> {
+/** Rejects with `Unreadable` where a page lacks an answer. */
+export async function answerRequest(text: LiveText, request: Request): Promise<Answered<Reply>> {
   const { id, kind } = request;
   if (kind === "ping") return [{ kind: "pong", id }, []];
-  if (kind === "method" || kind === "cancel") throw new Unreadable("needs a running kernel");
+  if (kind === "cancel") throw new Unreadable("needs a running kernel");
+  if (kind === "method") {
+    await text.explain(request.source);
+    return [{ kind: "made", id, source: request.source }, []];
+  }
   if (kind === "layer") return layerOf(text, request);
   const source = text.source(request.source);
   if (kind === "thumbs") {
-    const layers = source.layers.map((layer) => text.matrices(source, layer));
-    const [meta, data] = thumbsOf(source.id, layers, text.axis(source), request.special);
+    const layers = await Promise.all(source.layers.map((layer) => text.matrices(source, layer)));
+    const [meta, data] = thumbsOf(source.id, layers, text.axis(source), request.special, source.signed);
     return [{ kind, id, ...meta }, [data]];
   }
   const { layer, head } = request;
-  const values = text.matrix(source, layer, head);
+  const values = await text.matrix(source, layer, head);
   if (kind === "tile") {
-    const [meta, data] = tileOf({ source: source.id, layer, head }, values);
+    const [meta, data] = tileOf({ source: source.id, layer, head }, values, source.signed);
     return [{ kind, id, ...meta }, [data]];
   }
-  const side = Math.sqrt(values.length);
-  if (!(request.row >= 0 && request.row < side)) throw new Unreadable(`row ${request.row} does not exist.`);
-  const row = values.subarray(request.row * side, (request.row + 1) * side);
+  const rows = source.signed ? 1 : Math.sqrt(values.length);
+  const cols = values.length / rows;
+  if (!(request.row >= 0 && request.row < rows)) throw new Unreadable(`row ${request.row} does not exist.`);
+  const row = values.subarray(request.row * cols, (request.row + 1) * cols);
   return [{ kind, id, source: source.id, layer, head, row: request.row }, [bytesOf(row)]];
 }

@@ -1,34 +1,39 @@
-/** Matrices as they travel: the twin of attnwidgets/views/wire/thumbnails.py for shares of a row. */
+/** Matrices as they travel: the twin of attnwidgets/views/wire/thumbnails.py for shares of a row, and for one row. */
 import type { Axis, Thumbs, TileMeta } from "../wire/wire.ts";
 
 const GAMMA = 0.5;
 const SIDE = 64;
 
-/** Codes of shares, after a square root; `scale` has the largest code. */
-function codes(values: Float32Array, scale: number): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(values, (value) =>
-    Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, value / (scale || 1))))),
-  );
+/** Codes after a square root; `scale` has the largest code. Those of signed values are int8. */
+function codes(values: Float32Array, scale: number, signed: boolean): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(values, (value) => {
+    const size = Math.sqrt(Math.min(1, Math.max(0, (signed ? Math.abs(value) : value) / (scale || 1))));
+    return signed ? Math.sign(value) * Math.round(127 * size) : Math.round(255 * size);
+  });
 }
+
+const peak = (values: Float32Array): number => values.reduce((top, value) => Math.max(top, Math.abs(value)), 0);
 
 type Place = Pick<TileMeta, "source" | "layer" | "head">;
 
-/** A square matrix of shares as a tile. */
-export function tileOf(place: Place, values: Float32Array): [TileMeta, Uint8Array<ArrayBuffer>] {
-  const side = Math.sqrt(values.length);
-  const meta: TileMeta = { ...place, rows: side, cols: side, codec: "u8", gamma: GAMMA, scale: 1 };
-  return [meta, codes(values, 1)];
+/** A square matrix of shares as a tile, or a row of signed values. */
+export function tileOf(place: Place, values: Float32Array, signed = false): [TileMeta, Uint8Array<ArrayBuffer>] {
+  const rows = signed ? 1 : Math.sqrt(values.length);
+  const scale = signed ? peak(values) : 1;
+  const shape = { rows, cols: values.length / rows, codec: signed ? "i8" : "u8" } as const;
+  return [{ ...place, ...shape, gamma: GAMMA, scale }, codes(values, scale, signed)];
 }
 
-/** The strongest value of every block of cells among some elements [row, col]. */
-function pooled(values: Float32Array, kept: readonly number[], side: number): Float32Array {
-  const n = Math.sqrt(values.length);
-  const out = new Float32Array(side * side);
+/** The strongest value of every block of cells among some elements [row, col]; a single row has blocks of columns. */
+function pooled(values: Float32Array, kept: readonly number[], side: number, signed: boolean): Float32Array {
+  const n = signed ? values.length : Math.sqrt(values.length);
+  const out = new Float32Array(signed ? side : side * side);
   const blockOf = (place: number): number => Math.ceil(((place + 1) * side) / kept.length) - 1;
-  kept.forEach((row, i) => {
+  (signed ? [0] : kept).forEach((row, i) => {
     kept.forEach((col, j) => {
-      const at = blockOf(i) * side + blockOf(j);
-      out[at] = Math.max(out[at] as number, values[row * n + col] as number);
+      const at = (signed ? 0 : blockOf(i)) * side + blockOf(j);
+      const value = values[row * n + col] as number;
+      if (Math.abs(value) > Math.abs(out[at] as number)) out[at] = value;
     });
   });
   return out;
@@ -40,15 +45,19 @@ export function thumbsOf(
   matrices: readonly (readonly Float32Array[])[],
   { special: flags }: Axis,
   special: boolean,
+  signed = false,
 ): [Thumbs, Uint8Array<ArrayBuffer>] {
   const areAll = flags.every(Boolean);
   const shows = special && !areAll && flags.some(Boolean);
   const kept = flags.flatMap((flag, i) => (flag && !shows && !areAll ? [] : [i]));
   const side = Math.min(SIDE, kept.length);
-  const small = matrices.map((heads) => heads.map((values) => pooled(values, kept, side)));
-  const scale = small.map((heads) => heads.map((values) => Math.max(0, ...values)));
-  const all = small.flatMap((heads, layer) => heads.map((values, head) => codes(values, scale[layer]?.[head] ?? 0)));
-  const data = new Uint8Array(all.length * side * side);
-  for (const [i, part] of all.entries()) data.set(part, i * side * side);
-  return [{ source, rows: side, cols: side, gamma: GAMMA, signed: false, scale, special: shows }, data];
+  const small = matrices.map((heads) => heads.map((values) => pooled(values, kept, side, signed)));
+  const scale = small.map((heads) => heads.map(peak));
+  const all = small.flatMap((heads, layer) =>
+    heads.map((values, head) => codes(values, scale[layer]?.[head] ?? 0, signed)),
+  );
+  const rows = signed ? 1 : side;
+  const data = new Uint8Array(all.length * rows * side);
+  for (const [i, part] of all.entries()) data.set(part, i * rows * side);
+  return [{ source, rows, cols: side, gamma: GAMMA, signed, scale, special: shows }, data];
 }

@@ -7,6 +7,8 @@ type Span = readonly [start: number, end: number];
 const VISIBLE: Record<string, string> = { "\n": "↵", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "\u3000": "□" };
 const HAN = /[\u3400-\u9fff\uf900-\ufaff\u{20000}-\u{3ffff}]/u;
 const JOINER = "\u200d";
+/** Marks, skin tones, an invisible joiner, and the letters of a region's flag. */
+const EXTENDS = /[\p{M}\p{Emoji_Modifier}\u200c\u{e0020}-\u{e007f}]/u;
 const KANA = /[\u3040-\u30fa\u30fc-\u30ff]/u;
 const SHORT = "Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\\.g|i\\.e|cf|Fig|Eq|No|al";
 const ABBREVIATION = new RegExp(`(?:\\b(?:${SHORT})|(?<!\\p{L})[A-Z])\\.$`, "u");
@@ -14,11 +16,11 @@ const STOP = /(?:[.!?…]+["'”’»)\]]*(?=\s|$))|[。！？]+[」』”’）
 const PARAGRAPH = /\S(?:.*?\S)??(?=\s*$|\s*\n[^\S\n]*\n)/gsu;
 
 /** User-perceived characters: a letter with its marks, an emoji sequence, a flag. */
-function graphemes(text: string): Span[] {
+export function graphemes(text: string): Span[] {
   const spans: [number, number][] = [];
   let [at, flags, before] = [0, 0, ""];
   for (const char of text) {
-    let joins = [before, char].includes(JOINER) || /\p{M}|\p{Emoji_Modifier}/u.test(char);
+    let joins = [before, char].includes(JOINER) || EXTENDS.test(char);
     flags = /[\u{1f1e6}-\u{1f1ff}]/u.test(char) ? flags + 1 : 0;
     joins ||= flags > 0 && flags % 2 === 0;
     const last = spans.at(-1);

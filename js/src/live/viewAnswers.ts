@@ -2,17 +2,20 @@
  * Answers to what views ask of their Python side, by topic. Each is the twin of a handler in attnwidgets/views: the same
  * arguments, the same fields. What is not here needs a kernel.
  */
+import type { Pass, Shape } from "../engine/types.ts";
 import type { Spec } from "../wire/wire.ts";
 import { rowOf } from "./changes.ts";
-import type { LiveModel, LiveText } from "./liveText.ts";
+import type { LiveText } from "./liveText.ts";
+import type { LiveModel } from "./model.ts";
+import { patternsOf } from "./patterns.ts";
 import {
+  type Continued,
   continued,
   largest,
   outcomesAt,
   predicted,
   probabilities,
   restOf,
-  type Sampling,
   surprisals,
 } from "./predictions.ts";
 import { Unreadable } from "./reader.ts";
@@ -42,14 +45,14 @@ interface Place {
 }
 
 /** Predictions before and after a change: `Changed` of js/src/views/interventions/change.ts. */
-function changed({ live, text, args }: ViewRequest): Answer {
+async function changed({ live, text, args }: ViewRequest): Promise<Answer> {
   const { predicts } = live;
-  const [before, after] = [text.pass(), text.changed(args.interventions as Spec[])];
+  const [before, after] = [await text.pass(), await text.changed(args.interventions as Spec[])];
   const [was, is] = [predicted(predicts, before), predicted(predicts, after)];
   const none = { title: "", count: 0, likeness: null, distance: null, rows: [] };
   if (!was || !is)
     return [
-      live.model.reads === "none" ? { ...none, ...moved(before.states, after.states) } : { ...none, kind: "" },
+      live.shape.reads === "none" ? { ...none, ...moved(before.states, after.states) } : { ...none, kind: "" },
       [],
     ];
   const values = ({ logits }: { logits: Float32Array }): Float64Array =>
@@ -59,7 +62,7 @@ function changed({ live, text, args }: ViewRequest): Answer {
   const target = typeof args.target === "number" ? [args.target] : [];
   const ids = [...new Set([...largest(p, FEW), ...largest(q, FEW), ...target])].sort((a, b) => a - b);
   const size = (id: number): number => (predicts.numbers ? 0 : Math.max(p[id] as number, q[id] as number));
-  const rows = ids.sort((a, b) => size(b) - size(a)).map((id) => [id, predicts.labels[id], p[id], q[id]]);
+  const rows = ids.sort((a, b) => size(b) - size(a)).map((id) => [id, predicts.label(id), p[id], q[id]]);
   const apart = predicts.several || predicts.numbers;
   const distance = apart ? Math.max(...gaps) : gaps.reduce((sum, gap) => sum + gap, 0) / 2;
   const kind = predicts.numbers ? "score" : predicts.several ? "several" : "distribution";
@@ -76,9 +79,7 @@ function moved(before: Float32Array, after: Float32Array): { kind: "states"; dis
 }
 
 /** The sum of products of a query and a key. */
-function product({ live: { model }, text }: ViewRequest, { layer, head, query, key }: Place): number {
-  const { heads, sources, size } = model;
-  const { queries, keys } = text.pass();
+function product({ heads, sources, size }: Shape, { queries, keys }: Pass, { layer, head, query, key }: Place): number {
   const [q, k] = [(query * heads + head) * size, (key * sources + Math.floor((head * sources) / heads)) * size];
   let sum = 0;
   for (let i = 0; i < size; i += 1) sum += (queries[layer]?.[q + i] as number) * (keys[layer]?.[k + i] as number);
@@ -88,16 +89,16 @@ function product({ live: { model }, text }: ViewRequest, { layer, head, query, k
 const MASKED = "This key comes later than the query: it is masked.";
 
 /** From a query and a key to a weight of attention: the steps, each with its number. */
-function computed(request: ViewRequest): Answer {
-  const { live, text, args } = request;
+async function computed({ live: { shape }, text, args }: ViewRequest): Promise<Answer> {
   const place = args as unknown as Place;
   const { layer, head, query, key } = place;
-  const row = rowOf(text.pass(), layer, head, query);
-  if (live.model.causal && key > query) return [{ steps: [], note: MASKED }, []];
-  const [dot, scale] = [product(request, place), live.model.scales[layer] as number];
-  const { size } = live.model;
+  const pass = await text.pass({ heads: true });
+  const row = rowOf(pass, layer, head, query);
+  if (shape.causal && key > query) return [{ steps: [], note: MASKED }, []];
+  const [dot, scale] = [product(shape, pass, place), shape.scales[layer] as number];
+  const { size } = shape;
   const isRoot = Math.abs(scale - size ** -0.5) < 1e-9;
-  const readable = live.model.causal ? query + 1 : row.length;
+  const readable = shape.causal ? query + 1 : row.length;
   const steps = [
     [`q · k, over ${size} dimensions`, dot],
     [isRoot ? `× 1 / √${size}` : `× ${Number(scale.toPrecision(4))}`, dot * scale],
@@ -106,19 +107,19 @@ function computed(request: ViewRequest): Answer {
   return [{ steps, note: "" }, []];
 }
 
-function attentionRow(request: ViewRequest): Answer {
-  const { live, text, args } = request;
+async function attentionRow({ live: { shape }, text, args }: ViewRequest): Promise<Answer> {
   const { layer, head, query } = args as unknown as Place;
-  const { causal, heads, sources, size, scales } = live.model;
-  const weights = rowOf(text.pass(), layer, head, query);
+  const { causal, heads, sources, size, scales } = shape;
+  const pass = await text.pass({ heads: true });
+  const weights = rowOf(pass, layer, head, query);
   const scaling = scales[layer] as number;
-  const dot = weights.map((_, key) => product(request, { layer, head, query, key }));
+  const dot = weights.map((_, key) => product(shape, pass, { layer, head, query, key }));
   const scaled = dot.map((value) => value * scaling);
   const masked = scaled.map((value, key) => (causal && key > query ? Number.NEGATIVE_INFINITY : value));
   const series = { dot, scaled, masked, softmax: weights, recorded: weights };
   const kvHead = Math.floor((head * sources) / heads);
   const at = (query * heads + head) * size;
-  const own = text.pass().queries[layer]?.slice(at, at + size) as Float32Array;
+  const own = pass.queries[layer]?.slice(at, at + size) as Float32Array;
   const meta = {
     dim: size,
     kvHead,
@@ -132,10 +133,10 @@ function attentionRow(request: ViewRequest): Answer {
   return [meta, [own, ...Object.values(series)]];
 }
 
-function attentionKeys({ live: { model }, text, args }: ViewRequest): Answer {
+async function attentionKeys({ live: { shape }, text, args }: ViewRequest): Promise<Answer> {
   const { layer, head } = args as unknown as Place;
-  const { keys, tokens } = text.pass();
-  const [{ sources, size }, all] = [model, keys[layer]];
+  const { keys, tokens } = await text.pass({ heads: true });
+  const [{ sources, size }, all] = [shape, keys[layer]];
   if (!all || !(head < sources)) throw new Unreadable("this layer or head does not exist.");
   const own = tokens.flatMap((_, key) => [
     ...all.slice((key * sources + head) * size, (key * sources + head + 1) * size),
@@ -144,10 +145,10 @@ function attentionKeys({ live: { model }, text, args }: ViewRequest): Answer {
 }
 
 /** What a query reads in every head, or who reads a key [head, element]. */
-function token({ text, args }: ViewRequest): Answer {
+async function token({ text, args }: ViewRequest): Promise<Answer> {
   const { source: name, layer, side, index } = args as { source: string; layer: number; side: string; index: number };
   const source = text.source(name);
-  const all = text.matrices(source, layer);
+  const all = await text.matrices(source, layer);
   const n = Math.sqrt(all[0]?.length ?? 0);
   const lines = all.flatMap((matrix) =>
     Array.from({ length: n }, (_, i) => matrix[side === "query" ? index * n + i : i * n + index] as number),
@@ -156,23 +157,26 @@ function token({ text, args }: ViewRequest): Answer {
 }
 
 /** One pair in every layer and head. */
-function pair({ text, args }: ViewRequest): Answer {
+async function pair({ text, args }: ViewRequest): Promise<Answer> {
   const { source: name, query, key } = args as { source: string; query: number; key: number };
   const source = text.source(name);
-  const values = source.layers.flatMap((layer) =>
-    text.matrices(source, layer).map((matrix) => matrix[query * Math.sqrt(matrix.length) + key] as number),
-  );
+  const layers = await Promise.all(source.layers.map((layer) => text.matrices(source, layer)));
+  const values = layers.flat().map((matrix) => matrix[query * Math.sqrt(matrix.length) + key] as number);
   return [{}, [Float32Array.from(values)]];
 }
 
-function outcomes({ live: { predicts }, text, args }: ViewRequest): Answer {
+async function outcomes({ live: { predicts }, text, args }: ViewRequest): Promise<Answer> {
   const position = typeof args.position === "number" ? args.position : null;
-  const { title, logits, actual } = outcomesAt(predicts, text.pass(), position);
+  const { title, logits, actual } = outcomesAt(
+    predicts,
+    await text.pass({ logits: position === null ? "last" : "all" }),
+    position,
+  );
   const ids = largest(logits, MOST);
   const meta = {
     title,
     ids,
-    labels: ids.map((id) => predicts.labels[id]),
+    labels: ids.map(predicts.label),
     count: logits.length,
     multiple: predicts.several,
     temperatures: TEMPERATURES,
@@ -181,23 +185,32 @@ function outcomes({ live: { predicts }, text, args }: ViewRequest): Answer {
   return [meta, [Float32Array.from(ids, (id) => logits[id] as number), restOf(logits, ids, TEMPERATURES)]];
 }
 
-function surprisal({ live: { predicts }, text }: ViewRequest): Answer {
-  const bits = surprisals(predicts, text.pass());
+async function surprisal({ live: { predicts }, text }: ViewRequest): Promise<Answer> {
+  const bits = surprisals(predicts, await text.pass({ logits: "all" }));
   const known = bits.filter(Number.isFinite);
   const mean = known.reduce((sum, value) => sum + value, 0) / (known.length || 1);
   const { labels, special } = text.tokens();
   return [{ labels, special, mean }, [bits]];
 }
 
-function ownRow({ text, args }: ViewRequest): Answer {
+async function ownRow({ text, args }: ViewRequest): Promise<Answer> {
   const { layer, head, query } = args as unknown as Place;
-  const row = rowOf(text.pass(), layer, head, query);
+  const row = rowOf(await text.pass(), layer, head, query);
   const { labels } = text.tokens();
   return [{ query: labels[query], keys: labels }, [row]];
 }
 
-/** By topic. Statistics and patterns of heads are not computed here: their lists are empty. */
-const TOPICS: Record<string, (request: ViewRequest) => Answer> = {
+async function patterns({ live, text, args }: ViewRequest): Promise<Answer> {
+  const source = text.source(String(args.source));
+  if (source.kind !== "map" || source.signed) return [{ patterns: [], own: [], heads: 0 }, [new Float32Array()]];
+  const axes = { shown: text.axis(source), words: text.words() };
+  const { causal } = live.shape;
+  const [meta, values] = await patternsOf(live.patterns, source, axes, causal, (layer) => text.matrices(source, layer));
+  return [meta, [values]];
+}
+
+/** By topic. Statistics of heads are not computed here: their lists are empty. */
+const TOPICS: Record<string, (request: ViewRequest) => Answer | Promise<Answer>> = {
   interventions: () => [{ refusal: "" }, []],
   changed,
   computed,
@@ -209,19 +222,22 @@ const TOPICS: Record<string, (request: ViewRequest) => Answer> = {
   attention_row: attentionRow,
   attention_keys: attentionKeys,
   follow: ({ text, method, args }) => [{ method: text.follow(args.interventions as Spec[], method) }, []],
-  continuations: ({ live, text, args }) => [
-    { items: continued(live.model, live.predicts, text.pass(), live.longest, args as unknown as Sampling) },
+  continuations: async ({ live, text, args }) => [
+    { items: await continued(live, text.ids, args as unknown as Continued) },
     [],
   ],
   statistics: () => [[], []],
   head_statistics: () => [{ names: [], heads: 0 }, []],
-  patterns: () => [{ patterns: [], own: [], heads: 0 }, [new Float32Array()]],
+  patterns,
 };
 
-/** The answer to a view, and its buffers; throws `Unreadable` where a page has none. */
-export function answerView(topic: string, request: ViewRequest): [meta: unknown, buffers: Uint8Array<ArrayBuffer>[]] {
+/** The answer to a view, and its buffers; rejects with `Unreadable` where a page has none. */
+export async function answerView(
+  topic: string,
+  request: ViewRequest,
+): Promise<[meta: unknown, buffers: Uint8Array<ArrayBuffer>[]]> {
   const answer = TOPICS[topic];
   if (!answer) throw new Unreadable("not in this file; it needs a running kernel");
-  const [meta, numbers] = answer(request);
+  const [meta, numbers] = await answer(request);
   return [meta, numbers.map(bytesOf)];
 }

@@ -21,6 +21,10 @@ export interface AskedQuestion {
   /** The least number that can be an answer; null: any. */
   least: number | null;
   record: AnswerRecord;
+  /** A fingerprint of the model that it is about, of which subjects are made; empty without one. */
+  model: string[];
+  /** The subject of the text that is shown, where it is another than the question was written with. */
+  subject?: string | null;
   /** Where the answer is kept, in words; "": nowhere. */
   saved: string;
   /** What the reader must know, or "". */

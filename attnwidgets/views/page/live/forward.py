@@ -1,11 +1,10 @@
-"""The forward pass of a live page in numpy, compared with torch's on the same rounded weights.
+"""The forward pass of a live page in numpy, compared with torch's on the same weights.
 
-The twin of js/src/live/forward.ts: both compute from the same `Layout`.
+The twin of the page's engine: both compute from the same `Layout`.
 """
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,8 +37,8 @@ def forward(layout: Layout, ids: Sequence[int]) -> tuple[Floats, Floats]:
         layout: The model.
         ids: Its tokens.
     """
-    shape, tensors = layout.shape, layout.tensors
-    weights = {name: values.astype(np.float64) for name, values in tensors.items()}
+    shape = layout.shape
+    weights = _unpacked(layout, "")
     x = weights["token"][list(ids)]
     if "position" in weights:
         x = x + weights["position"][: len(ids)]
@@ -47,14 +46,15 @@ def forward(layout: Layout, ids: Sequence[int]) -> tuple[Floats, Floats]:
     if "start" in weights:
         x = _normed(x, shape, weights, "start")
     for number in range(layout.layers):
-        layer_weights = {
-            name.partition(".")[2]: values
-            for name, values in weights.items()
-            if name.startswith(f"{number}.")
-        }
-        x = _block(x, shape, layer_weights, shape["scales"][number])
+        x = _block(x, shape, _unpacked(layout, f"{number}"), shape["scales"][number])
     states = _normed(x, shape, weights, "end") if "end" in weights else x
     return states, _outcomes(states, shape, weights, ids)
+
+
+def _unpacked(layout: Layout, layer: str) -> dict[str, Floats]:
+    """Return the weights of a layer by name, or, for "", those of no layer."""
+    parts = ((name.rpartition("."), tensor) for name, tensor in layout.tensors.items())
+    return {name: tensor.unpacked().astype(np.float64) for (at, _, name), tensor in parts if at == layer}
 
 
 def _block(x: Floats, shape: Mapping[str, Any], layer_weights: Mapping[str, Floats], scale: float) -> Floats:
@@ -75,6 +75,8 @@ def _attention(
 ) -> Floats:
     n, size = len(seen), shape["size"]
     q, k, v = (_linear(seen, layer_weights, name).reshape(n, -1, size).swapaxes(0, 1) for name in "qkv")
+    if "qn" in layer_weights:  # of every head, as in Qwen3
+        q, k = (_normed(states, shape, layer_weights, name) for states, name in ((q, "qn"), (k, "kn")))
     if shape["rotary"]:
         q, k = (_rotated(states, shape["rotary"]) for states in (q, k))
     repeats = shape["heads"] // shape["sources"]
@@ -136,13 +138,13 @@ _ACTIVATIONS: Mapping[str, Callable[[Floats], Floats]] = {
 }
 
 
-def torch_logits(model: Any, inputs: Mapping[str, torch.Tensor], layout: Layout) -> NDArray[np.float64]:
-    """Return the last logits [outcome] that torch computes from the weights rounded to float16.
+def torch_logits(rounded: Any, inputs: Mapping[str, torch.Tensor], layout: Layout) -> NDArray[np.float64]:
+    """Return the last logits [outcome] that torch computes from the numbers of a page.
 
-    Of a model without a head these are its last states. The model is left as it is.
+    Of a model without a head these are its last states.
 
     Args:
-        model: A transformers model.
+        rounded: `layout.rounded_copy(model)`.
         inputs: Its arguments for a text; the first axis of all is the batch.
         layout: The model as the page has it.
 
@@ -151,10 +153,7 @@ def torch_logits(model: Any, inputs: Mapping[str, torch.Tensor], layout: Layout)
     """
     ids = [int(token) for token in inputs["input_ids"][0]]
     states, logits = forward(layout, ids)
-    rounded = deepcopy(model).float().cpu().eval()
     with no_grad():
-        for parameter in rounded.parameters():
-            parameter.copy_(parameter.half().float())
         output = rounded(**{name: values.cpu() for name, values in inputs.items()})
     returned = output.last_hidden_state if layout.shape["reads"] == "none" else output.logits
     expected = np.atleast_2d(returned[0].double().numpy())
@@ -163,7 +162,7 @@ def torch_logits(model: Any, inputs: Mapping[str, torch.Tensor], layout: Layout)
     distance = float(np.abs(computed - expected).max()) if computed.shape == expected.shape else np.inf
     if not distance <= TOLERANCE * scale + _ROUNDING:
         raise ValueError(
-            f"computed in the page, {type(model).__name__} differs from what it returns here by "
+            f"computed in the page, {type(rounded).__name__} differs from what it returns here by "
             f"{distance / max(scale, _ROUNDING):.1e} of its largest output: it has hooks or modules that the "
             "page does not know"
         )

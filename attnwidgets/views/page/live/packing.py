@@ -1,14 +1,12 @@
 """Packs the models and tokenizers of a live page, with the views that show the texts of each.
 
-A page computes GPT-2, Llama and BERT itself (`js/src/live/`), in float16 weights. Every model is therefore
-run by the same steps in numpy (`forward.py`) and compared with its recorded logits before it is packed.
-Models and tokenizers that a page cannot compute raise an error with the reason.
+A page computes GPT-2, Llama and BERT itself (`js/src/live/`). Every model is therefore run by the same steps
+in numpy (`forward.py`) and compared with torch and its recorded logits before it is packed. Models and
+tokenizers that a page cannot compute raise an error with the reason.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,9 @@ import numpy as np
 
 from attnwidgets.views.base.texts import given_text
 from attnwidgets.views.page.contents import LEVEL
+from attnwidgets.views.page.live.files import ModelFiles
+from attnwidgets.views.page.live.readers import packed_reader
+from attnwidgets.views.page.live.weights import MOST_PARAMETERS, layout_of, named_weights
 from attnwidgets.views.page.script import base64_text
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.views.base.view import View
+    from attnwidgets.views.page.live.weights import Layout
     from attnwidgets.views.page.other_texts import Group
 
 BAR = "LiveBar"
@@ -31,13 +33,11 @@ BAR = "LiveBar"
 
 UNITS = ("token", "word", "sentence", "paragraph")
 _DIGITS = 7  # of the logits that a page is checked with
-_ROUNDING = 0.1  # of logits, as a share of the largest, when weights are rounded to float16
-
-_PLAIN_PATTERN = re.compile(r"\[[^][\\^-]+\]|(?:[^][\\.*+?(){}|^$]\??)+")
-"""Patterns that mean the same in browsers: a set of characters, or characters, some of which may lack."""
-
-_ONE_CHARACTER = {".", r"[\s\S]"}
-_KINDS = "single characters (a WordLevel model behind a Split, as those of aw.zoo)"
+_CHECKED = 512  # outcomes, the last ones: of a large vocabulary, all would be as long as the page
+_ROUNDING = 0.1  # of logits, as a share of the largest, when weights are rounded
+_TOKENS = ((MOST_PARAMETERS, None), (50_000_000, 256), (float("inf"), 128))
+"""Parameters of models, and the most tokens of a text for which a browser has the memory."""
+_SEEN = 1e-3  # of a weight of attention, from which on rounding is said in numbers
 
 
 def add_live(
@@ -45,7 +45,11 @@ def add_live(
     names: Mapping[View | None, str],
     state: MutableMapping[str, Any],
     blobs: MutableMapping[str, str],
-) -> None:
+    weights: str = "auto",
+    *,
+    in_files: bool = False,
+    prefix: str = "",
+) -> list[ModelFiles]:
     """Add the models of groups of views to the contents of a page, and a line for the reader's text.
 
     Args:
@@ -53,6 +57,12 @@ def add_live(
         names: The names of their models.
         state: The `Page` of js/src/host/standalone.ts.
         blobs: The bytes that the page holds, by the id of their element.
+        weights: How the numbers of the models travel; see `to_html`.
+        in_files: Whether all models travel in files next to the page, not only large ones.
+        prefix: Beginning of the names of what is added.
+
+    Returns:
+        The models that travel in files.
 
     Raises:
         ValueError: A model or a tokenizer cannot run in a page, or there is none; the message names the
@@ -64,15 +74,23 @@ def add_live(
             "aw.trace(model, tokenizer, text) returns."
         )
     models = state["models"]
+    layouts: dict[Any, Layout] = {}
+    files: dict[str, ModelFiles] = {}
     for number, group in enumerate(groups):
         lead = next(line for line in group.views if None not in line)
         traces = [view.trace for view in lead if view is not None]
         try:
-            entry = _described(traces, group)
+            entry = _described(traces, group, weights, layouts)
         except ValueError as error:
             raise ValueError(f"live=True: {str(error).rstrip('.')}.") from error
-        blob, bar = f"aw-live-{number}", f"live{number}"
-        blobs[blob] = base64_text(zlib.compress(entry.pop("weights"), LEVEL))
+        blob, bar = f"aw-{prefix}live-{number}", f"{prefix}live{number}"
+        data = entry.pop("weights")
+        if in_files or entry["parameters"] > MOST_PARAMETERS:
+            model = ModelFiles.of(entry["model"], data, entry["reader"])
+            files[model.name] = model
+            entry |= {"reader": None, "files": model.described()}
+        else:
+            blobs[blob] = base64_text(zlib.compress(data, LEVEL))
         shown = [models[names[view]]["state"] for view in lead]
         entry |= {"blob": blob, "bar": bar, "group": number}
         stores = (item["store"].removeprefix("anywidget:") for item in shown)
@@ -89,67 +107,121 @@ def add_live(
             options = models[names[view]]["state"]["options"]
             if "texts" in options:
                 options["texts"] = {**options["texts"], "refusal": ""}
+    return list(files.values())
 
 
-def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
+def _described(
+    traces: Sequence[Any], group: Group, weights: str, layouts: MutableMapping[Any, Layout]
+) -> dict[str, Any]:
     """Return the `PackedLive` of js/src/live/session.ts, with the ids of all texts, and the weights."""
     from attnwidgets.tracing.predictions import read_ids
+    from attnwidgets.tracing.recording.borrow import unwrap
 
     first = traces[group.shown]
     for trace in traces:
         if trace.model is not first.model:
             raise ValueError("its texts are of several models")
         require_computable(trace)
-    return described(first) | {"units": _units(group), "stores": [read_ids(trace) for trace in traces]}
+    ordered = [first, *(trace for trace in traces if trace is not first)]
+    model = unwrap(first.model)
+    if model not in layouts:
+        layouts[model] = layout_of(model, weights)
+    stores = [read_ids(trace) for trace in traces]
+    return described(ordered, layouts[model]) | {"units": _units(group), "stores": stores}
 
 
 def require_computable(trace: Any) -> None:
     """Raise a ValueError for a trace that was not made as a page would make it; runs no model."""
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.retrace import refusal
-    from attnwidgets.views.page.live.weights import layout_of
 
     if trace.model is None:
         raise ValueError("the numbers of a trace were given without a model")
     if why := refusal(trace):
         raise ValueError(f"a page computes what aw.trace(model, tokenizer, text) does, and here {why}")
-    layout_of(unwrap(trace.model))  # names the kind of model before other options
+    named_weights(unwrap(trace.model))  # names the kind of model before other options
     _require_plain(trace)
 
 
-def described(trace: Any) -> dict[str, Any]:
-    """Return the `PackedLive` of js/src/live/session.ts of a trace's model, and the weights.
+def described(traces: Sequence[Any], layout: Layout) -> dict[str, Any]:
+    """Return the `PackedLive` of js/src/live/session.ts of the model of some texts, and the weights.
+
+    Args:
+        traces: The texts; the page checks itself with the first.
+        layout: The model as the page has it.
 
     Raises:
         ValueError: The model or the tokenizer cannot run in a page; the message names the unsupported part.
     """
+    from attnwidgets.statistics.patterns import PATTERNS
     from attnwidgets.tracing.predictions import read_ids
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
+    from attnwidgets.tracing.retrace import retraced
+    from attnwidgets.views.heads.handlers import described_pattern
     from attnwidgets.views.page.live.forward import torch_logits
-    from attnwidgets.views.page.live.weights import layout_of
 
-    model, tokenizer = unwrap(trace.model), text_tokenizer(trace.tokenizer)
-    layout = layout_of(model)
-    logits = torch_logits(model, trace.inputs, layout)
-    _require_same(trace, logits)
+    first = traces[0]
+    model, tokenizer = unwrap(first.model), text_tokenizer(first.tokenizer)
+    rounded = layout.rounded_copy(model)
+    logits = torch_logits(rounded, first.inputs, layout)
+    _require_same(first, logits)
     limits = (layout.positions, limit_of(model, tokenizer), getattr(tokenizer, "model_max_length", None))
-    longest = int(min(limit for limit in limits if limit is not None))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    room = next((tokens for most, tokens in _TOKENS if count <= most), None)
+    if room is not None:
+        room = max(room, *(len(read_ids(trace)) for trace in traces))
+    longest = int(min(limit for limit in (*limits, room) if limit is not None))
     reader = packed_reader(tokenizer, longest)
+    computed = [
+        retraced(trace, given_text(trace), rounded) for trace in (traces if layout.rounded else traces[:1])
+    ]
+    predicts = _predicts(first, layout.shape["reads"], reader)
     return {
         "name": type(model).__name__,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": count,
+        "files": None,
         "model": layout.described(),
         "weights": layout.data(),
+        "rounding": _rounding(layout.rounded, traces, computed),
         "reader": reader,
-        "predicts": _predicts(trace, layout.shape["reads"], reader),
+        "predicts": predicts,
+        "patterns": [described_pattern(pattern) for pattern in PATTERNS],
         "longest": longest,
         "check": {
-            "text": given_text(trace),
-            "ids": read_ids(trace),
-            "logits": [float(f"{value:.{_DIGITS}g}") for value in logits],
+            "text": given_text(first),
+            "ids": read_ids(first),
+            "logits": [float(f"{value:.{_DIGITS}g}") for value in logits[-_CHECKED:]],
+            "relevance": _relevance(computed[0], predicts["what"]),
         },
     }
+
+
+def _rounding(rounded: str, traces: Sequence[Any], computed: Sequence[Any]) -> str:
+    """Return by how much rounding changes the attention of a page's texts, in words; "" without rounding."""
+    if not rounded:
+        return ""
+    most = max(
+        float((trace.attention_layer(layer) - other.attention_layer(layer)).abs().max())
+        for trace, other in zip(traces, computed, strict=True)
+        for layer in range(trace.n_layers())
+    )
+    differs = f": attention differs by up to {most:.1g}" if most >= _SEEN else ""
+    return f"weights rounded to {rounded}{differs}"
+
+
+def _relevance(trace: Any, kind: str) -> dict[str, Any] | None:
+    """Return the relevance of tokens for the most probable outcome; None where `aw.lrp` refuses the model."""
+    from attnwidgets.explanations.attribution.lrp import lrp
+
+    if kind not in {"class", "next token"}:
+        return None
+    try:
+        values = lrp(trace).values
+    except ValueError:
+        return None
+    tokens = [float(f"{value:.{_DIGITS}g}") for value in values]
+    return {"row": -1, "plus": trace.predictions(1)[0].id, "minus": None, "tokens": tokens}
 
 
 def _require_same(trace: Any, logits: NDArray[np.float64]) -> None:
@@ -195,15 +267,18 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
     count = 0 if trace.logits is None or not kind else int(trace.logits.shape[-1])
     config: Any = model.config
     names: dict[int, str] = config.id2label if kind == "classes" else {}
-    special = {*reader["special"]}
+    # The tokens of a large vocabulary are spelled by the page's tokenizer: they are not written twice.
+    in_reader = kind in {"next token", "mask"} and reader["kind"] != "characters"
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return {
         "what": kind,
         "numbers": trace.answer.is_numbers,
         "several": kind == "class" and trace.answer.several,
-        "labels": [str(names.get(item) or label_of(trace, item)) for item in range(count)],
+        "outcomes": count,
+        "labels": None
+        if in_reader
+        else [str(names.get(item) or label_of(trace, item)) for item in range(count)],
         "mask": [mask, str(tokenizer.mask_token)] if kind == "mask" else None,
-        "written": ["" if number in special else token for number, token in enumerate(reader["tokens"])],
         "ends": ends if isinstance(ends, list) else [] if ends is None else [int(ends)],
     }
 
@@ -213,100 +288,3 @@ def _units(group: Group) -> list[str]:
     given = [view.options["units"] for line in group.views for view in line if view is not None]
     allowed = set(UNITS) if not all(given) else {unit for units in given for unit in units}
     return [unit for unit in UNITS if unit in allowed]
-
-
-def packed_reader(tokenizer: Any, longest: int) -> dict[str, Any]:
-    """Return the `PackedReader` of js/src/live/reader.ts.
-
-    Args:
-        tokenizer: A fast tokenizer of transformers.
-        longest: The most tokens of a text.
-
-    Raises:
-        ValueError: It does not read single characters; the message names its pieces.
-    """
-    from attnwidgets.tracing.predictions import spelled
-    from attnwidgets.tracing.recording.inputs import special_ids
-
-    name = type(tokenizer).__name__
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ValueError(f"the tokenizer {name} is not a fast one; a page reads {_KINDS}")
-    described = json.loads(backend.to_str())
-    kind = described["model"]["type"]
-    if kind != "WordLevel":
-        raise ValueError(f"the tokenizer {name} ({kind}) does not travel; a page reads {_KINDS}")
-    count = max(described["model"]["vocab"].values()) + 1
-    tokens = ["" if token is None else token for token in tokenizer.convert_ids_to_tokens(range(count))]
-    special = sorted(number for number in special_ids(tokenizer) if number < count)
-    before, after = _around(name, described["post_processor"])
-    normalised = _normalised(name, described["normalizer"])
-    return {
-        "tokens": tokens,
-        "labels": [spelled(tokenizer, number) for number in range(count)],
-        "special": special,
-        **normalised,
-        "dropsBlanks": _drops_blanks(name, described["pre_tokenizer"]),
-        "before": before,
-        "after": after,
-        "longest": longest,
-    }
-
-
-def _steps(described: Mapping[str, Any] | None, inside: str) -> Sequence[Mapping[str, Any]]:
-    """Return the steps of a normalizer or a pre-tokenizer."""
-    if described is None:
-        return ()
-    return described[inside] if described["type"] == "Sequence" else (described,)
-
-
-def _normalised(name: str, described: Mapping[str, Any] | None) -> dict[str, Any]:
-    replaced: list[list[str]] = []
-    seen: set[str] = set()
-    for step in _steps(described, "normalizers"):
-        kind = step["type"]
-        if kind == "Replace" and not seen:
-            replaced.append([_pattern(name, step["pattern"]), step["content"]])
-        elif kind in {"NFD", "StripAccents", "Lowercase"}:
-            seen.add(kind)
-        else:
-            raise ValueError(f"the tokenizer {name} changes texts in a way ({kind}) that a page does not")
-    if ("NFD" in seen) != ("StripAccents" in seen):
-        raise ValueError(f"the tokenizer {name} takes accents apart and keeps them, which a page does not")
-    return {"replaced": replaced, "bare": "NFD" in seen, "lower": "Lowercase" in seen}
-
-
-def _pattern(name: str, pattern: Mapping[str, str]) -> str:
-    result = pattern.get("Regex", "")
-    if "String" in pattern:
-        return re.sub(r"[][\\.*+?(){}|^$/]", r"\\\g<0>", pattern["String"])
-    if not _PLAIN_PATTERN.fullmatch(result):
-        raise ValueError(f"the tokenizer {name} replaces {result!r}, which a page does not read the same way")
-    return result
-
-
-def _drops_blanks(name: str, described: Mapping[str, Any] | None) -> bool:
-    steps = _steps(described, "pretokenizers")
-    kinds = [step["type"] for step in steps]
-    splits = [step for step in steps if step["type"] == "Split"]
-    whole = len(splits) == 1 and splits[0]["pattern"].get("Regex") in _ONE_CHARACTER
-    is_plain = kinds in (["Split"], ["WhitespaceSplit", "Split"])
-    if not whole or not is_plain or splits[0]["behavior"] != "Isolated" or splits[0]["invert"]:
-        raise ValueError(f"the tokenizer {name} does not split a text into characters; a page reads {_KINDS}")
-    return "WhitespaceSplit" in kinds
-
-
-def _around(name: str, described: Mapping[str, Any] | None) -> tuple[list[int], list[int]]:
-    """Return the ids before and after every text."""
-    if described is None:
-        return [], []
-    if described["type"] != "TemplateProcessing":
-        raise ValueError(f"the tokenizer {name} adds tokens in a way ({described['type']}) a page does not")
-    sides: tuple[list[int], list[int]] = ([], [])
-    side = 0
-    for part in described["single"]:
-        if "Sequence" in part:
-            side = 1
-        else:
-            sides[side].extend(described["special_tokens"][part["SpecialToken"]["id"]]["ids"])
-    return sides

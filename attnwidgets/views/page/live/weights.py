@@ -1,35 +1,33 @@
-"""Weights of GPT-2, Llama and BERT in a common layout, rounded to float16, for a live page.
-
-`_FAMILIES` names for each kind of model the function that describes it (`_gpt2`, `_llama`, `_bert`): its
-`Shape`, the number of its positions, and its weights by the names of the layout.
-"""
+"""Weights of a model in the layout of a live page, exact where few bytes hold them, else rounded."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._gradients import no_grad
+from attnwidgets.views.page.live.families import FAMILIES
+from attnwidgets.views.page.live.kinds import Tensor, is_grouped, joined, pack, pack_exactly
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    Half = NDArray[np.float16]
-    Named = Iterator[tuple[str, Any]]
-
 MOST_PARAMETERS = 400_000
-"""Parameters of a model up to which its forward pass takes at most three frames in a page."""
+"""Parameters of a model up to which it travels in the page itself, and with a notebook."""
 
-_ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_new": "gelu_new",
-    "gelu_pytorch_tanh": "gelu_new",
-    "silu": "silu",
-    "swish": "silu",
-}
+MOST_BYTES = 200_000_000
+"""Bytes of weights that a page loads at most."""
+
+WEIGHTS = ("auto", "exact", "float16", "int8")
+"""How the numbers of a model travel; see `to_html`."""
+
+_LEAST = 0.625  # bytes of a number in 4 bits, with its share of a scale
+_INT8 = 1.0625  # bytes of a number, with its share of a scale
 
 
 @dataclass(frozen=True)
@@ -37,276 +35,120 @@ class Layout:
     """A model as a page computes it.
 
     Attributes:
-        shape: Sizes and kinds of its parts: the `Shape` of js/src/live/forward.ts.
+        shape: Sizes and kinds of its parts: the `Shape` of the page's engine.
         layers: Number of layers.
-        tensors: Weights in float16 by name; those of a layer begin with its number ("0.q"). Matrices are
-            [to, from], and a bias is named as its matrix, with a "b".
+        tensors: Weights by name; those of a layer begin with its number ("0.q"). Matrices are [to, from], and
+            a bias is named as its matrix, with a "b".
         positions: The most tokens of a text.
+        rounded: To what matrices were rounded: "float16", "8 bits", or "" where all numbers are exact.
     """
 
     shape: Mapping[str, Any]
     layers: int
-    tensors: Mapping[str, Half]
+    tensors: Mapping[str, Tensor]
     positions: int
+    rounded: str
 
     def described(self) -> dict[str, Any]:
-        """Return the `PackedModel` of js/src/live/weights.ts."""
-        sizes = [[name, int(values.size)] for name, values in self.tensors.items()]
-        return {"shape": dict(self.shape), "layers": self.layers, "tensors": sizes}
+        """Return the `PackedModel` of the page's engine."""
+        table = [[name, tensor.kind, *_sides(tensor.shape)] for name, tensor in self.tensors.items()]
+        return {"shape": dict(self.shape), "layers": self.layers, "tensors": table}
 
     def data(self) -> bytes:
         """Return the weights as bytes in the order of `tensors`, little-endian."""
-        return b"".join(values.astype("<f2").tobytes() for values in self.tensors.values())
+        return joined(self.tensors.values())
+
+    def rounded_copy(self, model: Any) -> Any:
+        """Return a copy of the model in float32 on the CPU that computes with the numbers of the page."""
+        import torch
+
+        rounded = deepcopy(model).float().cpu().eval()
+        with no_grad():
+            for name, values in named_weights(rounded)[-1].items():
+                numbers = self.tensors.get(name) or self.tensors["token"]  # tied
+                values.copy_(torch.from_numpy(numbers.unpacked()))
+        return rounded.requires_grad_(requires_grad=False)
 
 
-def layout_of(model: Any) -> Layout:
+def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
+    return (1, *shape) if len(shape) == 1 else shape  # type: ignore[return-value] # matrices have two
+
+
+def layout_of(model: Any, weights: str = "auto") -> Layout:
     """Return the layout of a transformers model.
+
+    Args:
+        model: The model.
+        weights: "auto", "exact", "float16" or "int8"; see `to_html`.
 
     Raises:
         ValueError: The model is too large, or not of these kinds; the message names the unsupported part.
     """
     name = type(model).__name__
-    family = next((prefix for prefix in _FAMILIES if name.startswith(prefix)), None)
-    if family is None:
-        raise ValueError(f"{name} has no blocks of a kind that a page computes: GPT-2, Llama or BERT")
+    shape, positions, named = named_weights(model)
     count = sum(parameter.numel() for parameter in model.parameters())
-    if count > MOST_PARAMETERS:
+    if count * _LEAST > MOST_BYTES:
         raise ValueError(
-            f"{name} has {count:,} parameters, and a page computes models of at most {MOST_PARAMETERS:,}"
+            f"{name} has {count:,} parameters, and a page computes models of at most "
+            f"{MOST_BYTES / _LEAST / 1e6:.0f} million: use a smaller one"
         )
-    describe, heads = _FAMILIES[family]
+    arrays = {key: _array(value) for key, value in named.items()}
+    if "out" in arrays and np.array_equal(arrays["out"], arrays["token"]):
+        del arrays["out"]  # the embeddings, once more
+    tensors, inexact = {}, False
+    for key, values in arrays.items():
+        exact = pack_exactly(values, _exact_kinds(values, weights))
+        inexact |= exact is None
+        tensors[key] = exact or _rounded(name, key, values, weights)
+    size = sum(tensor.size for tensor in tensors.values())
+    if size > MOST_BYTES:
+        in_int8 = sum(values.size for values in arrays.values()) * _INT8
+        smaller = weights != "int8" and in_int8 <= MOST_BYTES
+        way = f"weights='int8' takes {in_int8 / 1e6:.0f} MB" if smaller else "use a smaller model"
+        raise ValueError(
+            f"the weights of {name} take {size / 1e6:.0f} MB, and a page loads at most "
+            f"{MOST_BYTES / 1e6:.0f} MB: {way}"
+        )
+    rounded = "" if not inexact else "8 bits" if weights == "int8" else "float16"
+    return Layout(shape, model.config.num_hidden_layers, tensors, positions, rounded)
+
+
+def named_weights(model: Any) -> tuple[dict[str, Any], int, dict[str, Any]]:
+    """Return the shape of a model, the most tokens of a text, and its weights by their names in a layout.
+
+    The weights are views of the model's parameters.
+    """
+    name = type(model).__name__
+    family = next((prefix for prefix in FAMILIES if name.startswith(prefix)), None)
+    if family is None:
+        raise ValueError(f"{name} has no blocks of a kind that a page computes: {', '.join(FAMILIES)}")
+    describe, heads = FAMILIES[family]
     reads = heads.get(name.removeprefix(family))
     if reads is None:
         raise ValueError(f"a page computes {', '.join(family + suffix for suffix in heads)}, but not {name}")
     shape, positions, weights = describe(model.config, model.base_model)
     padding = model.config.pad_token_id
     shape |= {"reads": "none", "steps": [], "padding": -1 if padding is None else int(padding)}
-    named = {key: _array(value) for key, value in [*weights, *reads(model, shape)] if value is not None}
-    if "out" in named and np.array_equal(named["out"], named["token"]):
-        del named["out"]  # the embeddings, once more
-    tensors = {key: _half(name, key, value) for key, value in named.items()}
-    return Layout(shape, model.config.num_hidden_layers, tensors, positions)
+    named = {key: value for key, value in [*weights, *reads(model, shape)] if value is not None}
+    return shape, positions, named
 
 
 def _array(value: Any) -> NDArray[np.float32]:
     return np.ascontiguousarray(value.detach().float().cpu().numpy())
 
 
-def _half(model: str, name: str, values: NDArray[np.float32]) -> Half:
-    with np.errstate(over="ignore"):
-        rounded = values.astype(np.float16)
-    if not np.isfinite(rounded).all():
+def _exact_kinds(values: NDArray[np.float32], weights: str) -> tuple[str, ...]:
+    """Return the kinds in which numbers stay as they are; vectors, which are small, always do."""
+    groups = () if weights == "float16" else ("q4m", "q8")
+    # In 8 bits, a matrix is not kept exact by float16, which takes twice the bytes.
+    halves = () if weights == "int8" and is_grouped(values) else ("f16",)
+    return (*groups, *halves, *(("f32",) if weights == "exact" or values.ndim == 1 else ()))
+
+
+def _rounded(model: str, name: str, values: NDArray[np.float32], weights: str) -> Tensor:
+    try:
+        return pack(values, "q8" if weights == "int8" and is_grouped(values) else "f16")
+    except OverflowError as error:
         raise ValueError(
-            f"{model} has weights ({name}) of up to {np.abs(values).max():.3g}, beyond float16 (65,504)"
-        )
-    return rounded
-
-
-def _activation(name: Any) -> str:
-    if name not in _ACTIVATIONS:
-        raise ValueError(f"the activation {name!r} is none of those of a page: {', '.join(_ACTIVATIONS)}")
-    return _ACTIVATIONS[name]
-
-
-def _module(name: str, module: Any) -> Named:
-    """Yield the matrix [to, from] or the gain of a module, and its bias."""
-    is_conv = type(module).__name__ == "Conv1D"  # GPT-2 keeps [from, to]
-    yield name, module.weight.T if is_conv else module.weight
-    yield f"{name}b", getattr(module, "bias", None)
-
-
-# -- GPT-2 -----------------------------------------------------------------------------------------
-
-
-def _gpt2(config: Any, base: Any) -> tuple[dict[str, Any], int, Named]:
-    if config.add_cross_attention:
-        raise ValueError("attention to another text (add_cross_attention) is not computed in a page")
-    size = config.n_embd // config.n_head
-    by_layer = [
-        (size**-0.5 if config.scale_attn_weights else 1.0)
-        / (layer + 1 if config.scale_attn_by_inverse_layer_idx else 1)
-        for layer in range(config.n_layer)
-    ]
-    shape = {
-        **_shape(config.n_embd, config.n_head, config.n_head, size, by_layer, config.layer_norm_epsilon),
-        "activation": _activation(config.activation_function),
-    }
-    return shape, config.n_positions, _gpt2_weights(base)
-
-
-def _gpt2_weights(base: Any) -> Named:
-    yield "token", base.wte.weight
-    yield "position", base.wpe.weight
-    for number, block in enumerate(base.h):
-        projections = block.attn.c_attn
-        for name, weight, bias in zip(
-            "qkv", projections.weight.T.chunk(3), projections.bias.chunk(3), strict=True
-        ):
-            yield f"{number}.{name}", weight
-            yield f"{number}.{name}b", bias
-        parts = {
-            "n1": block.ln_1,
-            "o": block.attn.c_proj,
-            "n2": block.ln_2,
-            "up": block.mlp.c_fc,
-            "down": block.mlp.c_proj,
-        }
-        for name, module in parts.items():
-            yield from _module(f"{number}.{name}", module)
-    yield from _module("end", base.ln_f)
-
-
-# -- Llama -----------------------------------------------------------------------------------------
-
-
-def _llama(config: Any, base: Any) -> tuple[dict[str, Any], int, Named]:
-    rotary: dict[str, Any] = dict(
-        getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    )
-    kind = rotary.get("rope_type", "default")
-    if kind != "default":
-        raise ValueError(f"the rotary embedding {kind!r} is not computed in a page, only the default one")
-    heads = config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    scales = [float(size**-0.5)] * config.num_hidden_layers
-    shape = {
-        **_shape(config.hidden_size, heads, config.num_key_value_heads, size, scales, config.rms_norm_eps),
-        "rms": True,
-        "rotary": float(rotary.get("rope_theta") or getattr(config, "rope_theta", None) or 10_000.0),
-        "activation": _activation(config.hidden_act),
-    }
-    return shape, config.max_position_embeddings, _llama_weights(base)
-
-
-def _llama_weights(base: Any) -> Named:
-    yield "token", base.embed_tokens.weight
-    for number, block in enumerate(base.layers):
-        attention, network = block.self_attn, block.mlp
-        parts = {
-            "n1": block.input_layernorm,
-            "q": attention.q_proj,
-            "k": attention.k_proj,
-            "v": attention.v_proj,
-            "o": attention.o_proj,
-            "n2": block.post_attention_layernorm,
-            "up": network.up_proj,
-            "gate": network.gate_proj,
-            "down": network.down_proj,
-        }
-        for name, module in parts.items():
-            yield from _module(f"{number}.{name}", module)
-    yield from _module("end", base.norm)
-
-
-# -- BERT ------------------------------------------------------------------------------------------
-
-
-def _bert(config: Any, base: Any) -> tuple[dict[str, Any], int, Named]:
-    positions = getattr(config, "position_embedding_type", "absolute")
-    if config.is_decoder or positions not in {"absolute", None}:
-        part = "a BERT that decodes" if config.is_decoder else f"positions of the kind {positions!r}"
-        raise ValueError(f"{part} is not computed in a page")
-    heads = config.num_attention_heads
-    size = config.hidden_size // heads
-    scales = [float(size**-0.5)] * config.num_hidden_layers
-    shape = {
-        **_shape(config.hidden_size, heads, heads, size, scales, config.layer_norm_eps),
-        "causal": False,
-        "after": True,
-        "activation": _activation(config.hidden_act),
-    }
-    return shape, config.max_position_embeddings, _bert_weights(base)
-
-
-def _bert_weights(base: Any) -> Named:
-    embeddings = base.embeddings
-    yield "token", embeddings.word_embeddings.weight
-    yield "position", embeddings.position_embeddings.weight
-    yield "type", embeddings.token_type_embeddings.weight[0]  # a text is the first segment
-    yield from _module("start", embeddings.LayerNorm)
-    for number, block in enumerate(base.encoder.layer):
-        attention = block.attention
-        parts = {
-            "q": attention.self.query,
-            "k": attention.self.key,
-            "v": attention.self.value,
-            "o": attention.output.dense,
-            "n1": attention.output.LayerNorm,
-            "up": block.intermediate.dense,
-            "down": block.output.dense,
-            "n2": block.output.LayerNorm,
-        }
-        for name, module in parts.items():
-            yield from _module(f"{number}.{name}", module)
-
-
-# -- heads -----------------------------------------------------------------------------------------
-
-
-def _shape(
-    width: int, heads: int, sources: int, size: int, scales: list[float], eps: float
-) -> dict[str, Any]:
-    """Return the shape of a causal model with norms before attention and network, for families to change."""
-    return {
-        "width": int(width),
-        "heads": int(heads),
-        "sources": int(sources),
-        "size": int(size),
-        "causal": True,
-        "after": False,
-        "rms": False,
-        "eps": float(eps),
-        "rotary": 0,
-        "scales": scales,
-    }
-
-
-def _nothing(model: Any, shape: dict[str, Any]) -> Named:
-    """Yield nothing: the model returns its states."""
-    del model, shape
-    yield from ()
-
-
-def _tokens(model: Any, shape: dict[str, Any]) -> Named:
-    shape["reads"] = "all"
-    yield from _module("out", model.lm_head)
-
-
-def _last(model: Any, shape: dict[str, Any]) -> Named:
-    shape["reads"] = "last"
-    yield from _module("out", model.score)
-
-
-def _every(model: Any, shape: dict[str, Any]) -> Named:
-    shape["reads"] = "all"
-    yield from _module("out", model.classifier)
-
-
-def _pooled(model: Any, shape: dict[str, Any]) -> Named:
-    shape |= {"reads": "first", "steps": ["tanh"]}
-    yield from _module("s0", model.bert.pooler.dense)
-    yield from _module("out", model.classifier)
-
-
-def _masked(model: Any, shape: dict[str, Any]) -> Named:
-    head = model.cls.predictions
-    shape |= {"reads": "all", "steps": [shape["activation"], "norm"]}
-    yield from _module("s0", head.transform.dense)
-    yield from _module("s1", head.transform.LayerNorm)
-    yield from _module("out", head.decoder)
-
-
-_FAMILIES: Mapping[str, tuple[Callable[..., Any], Mapping[str, Callable[..., Named]]]] = {
-    "GPT2": (_gpt2, {"LMHeadModel": _tokens, "ForSequenceClassification": _last, "Model": _nothing}),
-    "Llama": (_llama, {"ForCausalLM": _tokens, "ForSequenceClassification": _last, "Model": _nothing}),
-    "Bert": (
-        _bert,
-        {
-            "ForTokenClassification": _every,
-            "ForSequenceClassification": _pooled,
-            "ForMaskedLM": _masked,
-            "Model": _nothing,
-        },
-    ),
-}
-"""How the blocks of a family are read, and which weights read the outcomes from its last states, by class."""
+            f"{model} has weights ({name}) of which {error} (65,504): weights='exact' keeps them"
+        ) from error

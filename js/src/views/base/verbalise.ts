@@ -34,8 +34,8 @@ function inQuotes(text: string): string {
   return `“${safeText(cut ? `${points.slice(0, LONGEST - 1).join("")}…` : text)}”`;
 }
 
-/** Labels joined for reading: word pieces are merged. */
-function text(labels: readonly string[], every: readonly string[]): string {
+/** Labels joined for reading, in quotes: word pieces are merged. */
+export function text(labels: readonly string[], every: readonly string[]): string {
   const marked = every.some((label) => label.startsWith("␣"));
   let written = "";
   for (const label of labels) {

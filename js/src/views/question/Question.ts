@@ -222,7 +222,9 @@ function submitted(state: QuestionState): void {
 function settle(state: QuestionState, value: unknown, saved: string, problem: string): void {
   const { ctx } = state;
   const now = questionOf(ctx);
-  const question = { ...now, record: { ...now.record, value }, saved, problem, feedback: "", right: null };
+  // In a live page the reader may answer about another text than the one the question was written with.
+  const subject = now.subject === undefined ? now.record.subject : now.subject;
+  const question = { ...now, record: { ...now.record, value, subject }, saved, problem, feedback: "", right: null };
   const options: QuestionOptions = { ...(ctx.model.get("options") as QuestionOptions), question };
   ctx.model.set("options", options);
   done(state);

@@ -171,7 +171,6 @@ export function createControls(
     const args = { source: shown.id };
     const offered = answers.get<Described[]>("statistics", args)?.meta ?? [];
     const offer = offered.find(({ name, refusal }) => name === chosen && !refusal);
-    row.hidden = offered.length === 0;
     menu.offer(
       [
         { value: "", label: "layer", note: "heads stand in the order of layers" },

@@ -1,0 +1,201 @@
+/** A live model: brought from the page or from its folder, unpacked, checked against torch, and asked for passes. */
+import { type EngineClient, localClient } from "../engine/client.ts";
+import { createEngine } from "../engine/engine.ts";
+import { type Edits, type PackedModel, type Pass, type Shape, UNCHANGED, type Wanted } from "../engine/types.ts";
+import type { Group, Settable } from "../host/groups.ts";
+import type { State } from "../host/pageModel.ts";
+import type { Spec } from "../wire/wire.ts";
+import { type Arrived, createDownload, type Files } from "./download.ts";
+import { labelOf, writtenAs } from "./labels.ts";
+import type { PatternEntry } from "./patterns.ts";
+import { type PackedPredicts, type Predicts, rowsOf } from "./predictions.ts";
+import { type PackedReader, Unreadable } from "./reader.ts";
+
+/** A live model as a page holds it; written by attnwidgets/views/page/live/packing.py. */
+export interface PackedLive {
+  /** The element with its weights, where the page holds them; a name for what belongs to it. */
+  blob: string;
+  /** Where the page's folder has them; null: the page holds them. */
+  files: Files | null;
+  /** Class of the model, and how many parameters it has. */
+  name: string;
+  parameters: number;
+  /** What was rounded, in words; "": nothing. */
+  rounding: string;
+  model: PackedModel;
+  /** null: it is in the folder. */
+  reader: PackedReader | null;
+  predicts: PackedPredicts;
+  /** Named patterns of heads; those that this page can compute are offered. */
+  patterns: PatternEntry[];
+  longest: number;
+  /** The place among the page's groups of views that show its texts. */
+  group: number;
+  /** Units in which a typed text can be read. */
+  units: string[];
+  /** The recorded texts in tokens, by the name of their store. */
+  stores: Record<string, number[]>;
+  /** The first recorded text, and what torch computes of it from the same weights: the last logits, and AttnLRP of tokens. */
+  check: {
+    text: string;
+    ids: number[];
+    logits: number[];
+    relevance: { row: number; plus: number; minus: number | null; tokens: number[] } | null;
+  };
+}
+
+/** What the page lends. */
+export interface Host {
+  groups: readonly Group[];
+  model(name: string): Settable | undefined;
+  /** State of a model as it was written, by name. */
+  written(name: string): State;
+  add(name: string, kind: "store" | "selection" | "view", state: State): void;
+  show(group: number, index: number): Promise<void>;
+  bytes(id: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** A worker with the engine, as text that the page holds. */
+  engine: string;
+}
+
+/** What all texts of a model have in common. */
+export interface LiveModel {
+  engine: EngineClient;
+  shape: Shape;
+  layers: number;
+  predicts: Predicts;
+  reader: PackedReader;
+  /** A pass, with what is wanted of it beyond its maps; the last ones are kept, those of changes by their specs. */
+  pass(
+    ids: readonly number[],
+    wanted?: Partial<Wanted>,
+    change?: { specs: readonly Spec[]; edits: Edits },
+  ): Promise<Pass>;
+  /** The most tokens of a text. */
+  longest: number;
+  patterns: readonly PatternEntry[];
+}
+
+/** A model, and how it comes into the page. */
+export interface Source {
+  /** The model, checked; of a model in the folder, once the reader has had it brought. */
+  ready(): Promise<LiveModel>;
+  state(): "offered" | "coming" | "here";
+  /** Why it is slow here, as a sentence; "" where it is not. */
+  slow(): string;
+  /** Bring it from the folder; it goes on where it was stopped. Rejects with `Unreadable` where it cannot. */
+  bring(signal: AbortSignal, tell: (arrived: Arrived) => void): Promise<LiveModel>;
+}
+
+/** By how much the page may differ from torch, as a share of the largest number. */
+const TOLERANCE = 1e-3;
+
+function areNear(computed: ArrayLike<number>, given: readonly number[]): boolean {
+  const most = TOLERANCE * Math.max(1e-2, ...given.map(Math.abs));
+  const from = computed.length - given.length;
+  return from >= 0 && given.every((value, i) => Math.abs((computed[from + i] as number) - value) <= most);
+}
+
+/** Whether a model returns here what torch returned from the same weights. */
+async function isEqual({ check }: PackedLive, { engine, pass }: LiveModel): Promise<boolean> {
+  const { logits, states } = await pass(check.ids);
+  if (!areNear(logits.length ? logits : states, check.logits)) return false;
+  if (!check.relevance) return true;
+  const { tokens, ...target } = check.relevance;
+  return areNear((await engine.relevance(check.ids, UNCHANGED, target, "lrp")).tokens, tokens);
+}
+
+/** A model with its tokenizer over an engine that has its weights. */
+async function checked(packed: PackedLive, reader: PackedReader, engine: EngineClient): Promise<LiveModel> {
+  const { longest, predicts, patterns } = packed;
+  const { shape, layers } = packed.model;
+  const named: Predicts = {
+    ...predicts,
+    label: (id) => predicts.labels?.[id] ?? labelOf(reader, id),
+    written: (ids) => writtenAs(reader, ids),
+  };
+  const pass = remembered(engine, rowsOf(predicts));
+  const live = { engine, shape, layers, predicts: named, longest, patterns, reader, pass };
+  if (await isEqual(packed, live)) return live;
+  throw new Unreadable("This browser computes the model differently: nothing is shown.");
+}
+
+/** Passes that are kept. */
+const KEPT = 8;
+
+/** Passes of a model; one that was computed with less than is wanted is computed again. */
+function remembered(engine: EngineClient, least: Wanted["logits"]): LiveModel["pass"] {
+  const kept = new Map<string, { wanted: Wanted; pass: Promise<Pass> }>();
+  return (ids, { logits, heads = false } = {}, change) => {
+    const key = JSON.stringify([ids, change?.specs ?? []]);
+    const before = kept.get(key);
+    const all = [logits, least, before?.wanted.logits].includes("all");
+    const wanted: Wanted = { logits: all ? "all" : "last", heads: heads || Boolean(before?.wanted.heads) };
+    const isEnough = before && before.wanted.logits === wanted.logits && before.wanted.heads === wanted.heads;
+    const entry = isEnough ? before : { wanted, pass: engine.pass(ids, change?.edits ?? UNCHANGED, wanted) };
+    entry.pass.catch(() => kept.delete(key));
+    kept.delete(key);
+    kept.set(key, entry);
+    const [oldest = ""] = kept.keys();
+    if (kept.size > KEPT) kept.delete(oldest);
+    return entry.pass;
+  };
+}
+
+/** A model whose weights the page holds: it is small, and runs in the page itself. */
+export function heldModel(packed: PackedLive, weights: () => Promise<Uint8Array<ArrayBuffer>>): Source {
+  let model: Promise<LiveModel> | undefined;
+  const open = async (): Promise<LiveModel> => {
+    const engine = await createEngine(packed.model, "plain");
+    engine.load(0, await weights());
+    return checked(packed, packed.reader as PackedReader, localClient(engine));
+  };
+  const ready = (): Promise<LiveModel> => {
+    model ??= open();
+    return model;
+  };
+  return { ready, bring: ready, state: () => "here", slow: () => "" };
+}
+
+/** A model in the page's folder: it runs in a worker. */
+export function folderModel(packed: PackedLive, files: Files, open: () => Promise<EngineClient>): Source {
+  let state: ReturnType<Source["state"]> = "offered";
+  let slow = "";
+  let resolve: (live: LiveModel) => void;
+  const model = new Promise<LiveModel>((done) => {
+    resolve = done;
+  });
+  const start = () => {
+    const engine = open();
+    const download = createDownload(files, async (at, bytes) => (await engine).load(at, bytes));
+    return { engine, download };
+  };
+  let attempt: ReturnType<typeof start> | undefined;
+  return {
+    ready: () => model,
+    state: () => state,
+    slow: () => slow,
+    async bring(signal, tell) {
+      if (state === "here") return model;
+      state = "coming";
+      attempt ??= start();
+      let isWhole = false;
+      try {
+        const [engine, json] = [await attempt.engine, await attempt.download(signal, tell)];
+        isWhole = true;
+        const live = await checked(packed, JSON.parse(json) as PackedReader, engine);
+        slow = engine.about().slow;
+        state = "here";
+        resolve(live);
+        return live;
+      } catch (error) {
+        state = "offered";
+        const goesOn = !isWhole && (signal.aborted || error instanceof Unreadable);
+        if (!goesOn) {
+          attempt.engine.then((engine) => engine.close()).catch(() => undefined);
+          attempt = undefined;
+        }
+        throw signal.aborted ? error : new Unreadable((error as Error).message);
+      }
+    },
+  };
+}

@@ -1,0 +1,155 @@
+/** What speaks for a class or token: gradient x input, AttnLRP and CP-LRP, as sources that views show. */
+
+import { type Relevance, type Rule, UNCHANGED } from "../engine/types.ts";
+import { text } from "../views/base/verbalise.ts";
+import { baseKey } from "../wire/keys.ts";
+import type { Axis, Header, Offer, Source } from "../wire/wire.ts";
+import type { LiveModel } from "./model.ts";
+import { predicted } from "./predictions.ts";
+import { Unreadable } from "./reader.ts";
+
+const TITLES: Record<Rule, string> = { gradient: "input x gradient", lrp: "AttnLRP", cp_lrp: "CP-LRP" };
+const WORDS: Source["words"] = [
+  ...(["target", "source", "draws on", "goes to"] as const),
+  ...(["What does {} draw on?", "Where does {} go?"] as const),
+];
+/** The part of the target below which what is missing is rounding; as in attnwidgets/explanations/results. */
+const COMPLETE = 1e-3;
+/** Words that are named: the strongest, and others with at least half of it. */
+const [NAMED, ENOUGH] = [3, 0.5];
+
+/** The rule behind a method's key; null: a page does not compute it. */
+function ruleOf(key: string, title: string): Rule | null {
+  if (title.startsWith(TITLES.cp_lrp)) return "cp_lrp";
+  const base = baseKey(key);
+  return base === "lrp" ? "lrp" : base === "input_x_gradient" ? "gradient" : null;
+}
+
+/** A header that offers what a page computes of those methods that it lists already. */
+export function offering(header: Header): Header {
+  const { methods, sources, predictions } = header;
+  const isHere = ({ method, targets }: Source | Offer): boolean => targets && method === baseKey(method);
+  const offers = methods.map((offer) => (ruleOf(offer.method, offer.title) ? { ...offer, refusal: "" } : offer));
+  const computed = [...offers, ...sources].filter((one) => isHere(one) && ruleOf(one.method, one.title));
+  if (!computed.length) return header;
+  const method = predictions.method || (computed.find((one) => one.method === "lrp") ?? computed[0]!).method;
+  return { ...header, methods: offers, predictions: { ...predictions, method, explained: null } };
+}
+
+/** The methods of a recorded text that a page computes of another one. */
+export function offersOf({ methods, sources }: Header): Offer[] {
+  const recorded = sources.flatMap(({ method, title, question, gist, kind }): Offer[] => {
+    const rule = kind === "attributions" && !/[@:]/.test(method) ? ruleOf(method, title) : null;
+    // An explanation of one chosen outcome is about that text alone.
+    if (!rule || (method.includes("#") && rule !== "cp_lrp")) return [];
+    const costs = { summary: "", cost: "one pass forward, and one back", speed: "instant" as const };
+    return [{ method, title: TITLES[rule], question, gist, ...costs, refusal: "", mark: "", targets: true }];
+  });
+  const offered = methods.flatMap((offer) => (ruleOf(offer.method, offer.title) ? [{ ...offer, refusal: "" }] : []));
+  return [...new Map([...offered, ...recorded].map((offer) => [offer.method, offer])).values()];
+}
+
+/** The values of one target over the tokens of a text, with what views need to show them. */
+export interface Explained {
+  sources: Source[];
+  /** The axis of the target, and its key in the header. */
+  axis: [key: string, axis: Axis];
+  values: Float32Array;
+}
+
+/** Explain the outcome in a key ("lrp@1-0": 1 rather than 0), or the prediction. */
+export async function explain(
+  live: LiveModel,
+  ids: readonly number[],
+  header: Header,
+  key: string,
+): Promise<Explained> {
+  const base = baseKey(key);
+  const like = [...header.methods, ...header.sources].find(({ method }) => method === base);
+  const rule = like && ruleOf(base, like.title);
+  if (!like || !rule) throw new Unreadable("needs a running kernel");
+  const { predicts, engine } = live;
+  const { row } = predicted(predicts, await live.pass(ids)) ?? {};
+  if (row === undefined) throw new Unreadable("the model predicts neither tokens nor classes here");
+  const [, target, foil] = /@(\d+)-?(\d*)/.exec(key) ?? [];
+  const plus = Number(target ?? header.predictions.items[0]?.id);
+  const minus = foil ? Number(foil) : null;
+  const relevance = await engine.relevance(ids, UNCHANGED, { row, plus, minus }, rule);
+  const names = [plus, ...(minus === null ? [] : [minus])].map((id) => predicts.label(id));
+  const axis = axisOf(names.join(" − "));
+  const at = `target of ${key}`;
+  const units = Object.values(header.axes).filter(({ unit }) => unit !== "target");
+  const shared = {
+    ...{ method: key, title: titleOf(rule, names), question: like.question, gist: like.gist, stack: "self" },
+    ...{ query: at, words: WORDS, layers: [0], states: null, computed: null, heads: null, mixers: null, coarse: false },
+    ...{ parts: false, causal: false, signed: true, stochastic: false, sink: false, kind: "attributions" as const },
+    ...{ warning: "", targets: true, verdict: "", ...(rule === "gradient" ? NOTHING_KEPT : balanced(relevance, rule)) },
+    findings: [finding(relevance, units, names, rule)],
+  };
+  const sources = units.map(
+    ({ unit }): Source => ({
+      ...shared,
+      ...{ id: `${key}/${unit}/self`, unit, key: unit },
+      note: unit === "token" ? "" : `sum over the pieces of a ${unit}`,
+    }),
+  );
+  return { sources, axis: [at, axis], values: relevance.tokens };
+}
+
+const axisOf = (label: string): Axis => ({
+  ...{ unit: "target", labels: [label], spans: null, special: [0], segment: [0] },
+  ...{ boundary: null, grid: null, cells: null, times: null },
+});
+
+const titleOf = (rule: Rule, [target = "", foil]: string[]): string =>
+  `${TITLES[rule]} for '${target}'${foil === undefined ? "" : ` rather than '${foil}'`}`;
+
+const digits = (value: number, count: number): string => String(Number(value.toPrecision(count))).replace("-", "−");
+const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);
+
+const NOTHING_KEPT = { accounts: [], sums: [], balance: [] };
+
+/** How much of the target tokens account for: the twin of attnwidgets/explanations/results/conservation_note.py. */
+function balanced({ value, tokens }: Relevance, rule: Rule): Pick<Source, "accounts" | "sums" | "balance"> {
+  const total = sum(tokens);
+  const rest = value - total;
+  const balance: [number, number][] = [[total, rest]];
+  if (Math.abs(rest) <= COMPLETE * Math.max(Math.abs(value), Math.abs(total))) {
+    const sums = [`sums to the target, ${digits(value, 4)} (missing ${digits(rest, 1)})`];
+    return { accounts: [`Tokens account for all of ${digits(value, 2)}.`], sums, balance };
+  }
+  const keeps = `biases and position embeddings (if any)${rule === "lrp" ? " and the softmax" : ""} keep the rest`;
+  const sign = rest < 0 ? "−" : "+";
+  const terms = `${digits(total, 4)} (sum of the tokens) ${sign} ${digits(Math.abs(rest), 4)} (with no token)`;
+  return {
+    accounts: [`Tokens account for ${digits(total, 2)} of ${digits(value, 2)}; ${keeps}.`],
+    sums: [`${terms} = ${digits(value, 4)} (target)`],
+    balance,
+  };
+}
+
+/** The values of tokens in a unit: the sum over an element's tokens. */
+export const summed = (values: Float32Array, { spans }: Axis): Float32Array =>
+  spans ? Float32Array.from(spans, (tokens) => tokens.reduce((total, token) => total + values[token]!, 0)) : values;
+
+/** The words that speak most for a target: the twin of `findings_of` in attnwidgets/explanations/results/verbalise.py. */
+function finding({ tokens, value }: Relevance, units: readonly Axis[], names: string[], rule: Rule): string {
+  const isEnough = ({ special }: Axis): boolean => special.filter((flag) => !flag).length > 1;
+  const [whole] = units.filter(({ unit }) => unit === "token");
+  const axis = units.find((one) => one.unit === "word" && isEnough(one)) ?? whole;
+  if (!axis) return "";
+  const values = summed(tokens, axis);
+  const order = [...values.keys()].filter((i) => !axis.special[i]).sort((a, b) => values[b]! - values[a]!);
+  const top = values[order[0] ?? 0] ?? 0;
+  const about = `for ${names.map((name) => text([name], [name])).join(" rather than ")}`;
+  const most = order.slice(0, NAMED).filter((i) => values[i]! > 0 && values[i]! >= ENOUGH * top);
+  if (!most.length) return `No ${axis.unit} speaks ${about}.`;
+  const list = (items: string[]): string => items.join(", ").replace(/, (?=[^,]*$)/u, " and ");
+  const words = [...new Set(most.map((i) => text([axis.labels[i] ?? ""], axis.labels)))];
+  const number = (one: number): string => (Math.abs(one) < 10 ? one.toFixed(2) : digits(one, 3)).replace("-", "−");
+  const numbers = list(most.map((i) => number(values[i]!)));
+  const verb =
+    rule === "gradient" ? `matter${words.length > 1 ? "" : "s"} most` : `speak${words.length > 1 ? "" : "s"}`;
+  const of = rule !== "gradient" && value > top ? ` of ${number(value)}` : "";
+  return `${list(words)} ${verb} ${about} (${numbers}${of}).`;
+}

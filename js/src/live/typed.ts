@@ -1,0 +1,153 @@
+/** A text that the reader typed: models for it, and its place among the texts of its views. */
+import { type Group, nameIn } from "../host/groups.ts";
+import type { State } from "../host/pageModel.ts";
+import { lastContent } from "../views/base/opening.ts";
+import type { QuestionOptions } from "../wire/questions.ts";
+import type { ExplorerOptions, TextItem, Texts } from "../wire/viewState.ts";
+import type { Axis, Header, Opens } from "../wire/wire.ts";
+import { labelsOf } from "./labels.ts";
+import { createText, headerOf, type LiveText } from "./liveText.ts";
+import type { Host, LiveModel, PackedLive, Source } from "./model.ts";
+import { predictionsOf } from "./predictions.ts";
+import { type Read, read } from "./reader.ts";
+import { axisIn } from "./units.ts";
+
+/** One model of the page with its texts. */
+export interface Live {
+  packed: PackedLive;
+  source: Source;
+  texts: Map<string, (model: LiveModel) => LiveText>;
+  known: Map<string, LiveText>;
+}
+
+/** Characters of a text in a menu. */
+const BEGINNING = 80;
+/** Predictions of a header. */
+const FEW = 10;
+
+const itemOf = ({ text, model, predictions, axes }: Header): TextItem => ({
+  text: text.length > BEGINNING ? `${text.slice(0, BEGINNING - 1)}…` : text,
+  tokens: Object.values(axes)[0]?.labels.length ?? 0,
+  model,
+  prediction: predictions.items[0] ?? null,
+});
+
+/** Show a text that the reader typed in all views of its group; returns its place. */
+export async function type(live: Live, host: Host, typed: string): Promise<number> {
+  const { packed } = live;
+  const group = host.groups[packed.group] as Group;
+  const text = typed.toWellFormed();
+  const model = await live.source.ready();
+  const tokens = read(model.reader, text);
+  const lead = group.views.find((line) => line[group.shown]) as string[];
+  const header = (name: string | null | undefined): Header | undefined =>
+    name ? (host.model(nameIn(host.written(name).store))?.get("header") as Header | undefined) : undefined;
+  const known = lead.findIndex((name) => header(name)?.text === text);
+  if (known < 0) await add(live, model, host, text, tokens);
+  const index = known < 0 ? lead.length - 1 : known;
+  await host.show(packed.group, index);
+  return index;
+}
+
+/** What makes the text of a store. */
+export const textIn =
+  (host: Host, store: string, ids: readonly number[]) =>
+  (model: LiveModel): LiveText =>
+    createText(
+      model,
+      ids,
+      () => host.model(store)?.get("header") as Header,
+      (header) => host.model(store)?.setAll({ header }),
+    );
+
+/** Add the models of a text: a store, a selection, and the states of the views that show it. */
+async function add({ packed, texts }: Live, model: LiveModel, host: Host, text: string, tokens: Read): Promise<void> {
+  const predictions = predictionsOf(model.predicts, await model.pass(tokens.ids), FEW);
+  const group = host.groups[packed.group] as Group;
+  const lines = group.views.map((line) => line[group.shown] ?? null);
+  const like = host.written(lines.find(Boolean) as string);
+  const before = host.model(nameIn(like.store))?.get("header") as Header;
+  const labels = labelsOf(model.reader, tokens.ids);
+  const axes = packed.units.flatMap((unit) => axisIn(unit, text, tokens, labels) ?? []);
+  const number = group.views[0]?.length ?? 0;
+  const [store, selection] = ["store", "selection"].map((kind) => `${packed.blob}-${kind}${number}`) as [
+    string,
+    string,
+  ];
+  const header = headerOf(before, text, axes, predictions);
+  host.add(store, "store", { header, eager: new Uint8Array() });
+  texts.set(store, textIn(host, store, tokens.ids));
+  host.add(selection, "selection", startOf(host.written(nameIn(like.selection)), header));
+  const items = itemsOf(group, host, header);
+  const questions = lines.map((name) =>
+    name ? (host.written(name).options as Partial<QuestionOptions>).question : null,
+  );
+  const subjects = await Promise.all(questions.map((question) => question && subjectOf(question.model, tokens.ids)));
+  group.views.forEach((line, place) => {
+    const name = lines[place] ? `${store}-view${place}` : null;
+    if (name) {
+      const state = host.written(lines[place] as string);
+      const { texts, ...rest } = state.options as ExplorerOptions;
+      const question = questions[place] && { ...questions[place], subject: subjects[place] };
+      const own = {
+        ...rest,
+        marks: [],
+        ...(texts && { texts: { ...texts, text: null } }),
+        ...(question && { question }),
+      };
+      const at = { store: `anywidget:${store}`, selection: `anywidget:${selection}` };
+      // The line for typed texts receives the text, and is not redrawn.
+      const isLine = "text" in rest;
+      host.add(name, "view", { ...state, ...(isLine ? { options: { ...own, text } } : { options: own, ...at }) });
+    }
+    line.push(name);
+    line.forEach((one, index) => {
+      if (one) setTexts(host.written(one), items, index);
+    });
+  });
+}
+
+/** The hash of a model and a text, as `subject_of` of attnwidgets/course/records.py; null where browsers do not hash. */
+async function subjectOf(model: readonly string[], ids: readonly number[]): Promise<string | null> {
+  // Only pages from files and from https have it.
+  if (!globalThis.crypto?.subtle) return null;
+  const bytes = new TextEncoder().encode(JSON.stringify([model, ids, [], []]));
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(digest.subarray(0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** A selection before anything was chosen in it. */
+function startOf(like: State, { sources, axes }: Header): State {
+  const [first] = sources;
+  const opening = first && {
+    ...{ layer: -1, head: null, unit: first.unit, query: lastContent(axes[first.query] as Axis) },
+    ...{ pair: null, words: "", sentence: "", value: null, note: "" },
+  };
+  const none = {
+    pinned: null,
+    pins: [],
+    heads: [],
+    span: null,
+    target: null,
+    foil: null,
+    interventions: [],
+    opening: (opening ?? null) satisfies Opens | null,
+  };
+  const has = sources.some(({ method }) => method === like.method);
+  return { ...like, ...none, hover: null, unit: first?.unit, ...(has ? {} : { method: first?.method }) };
+}
+
+/** The menu of texts, with one more. */
+function itemsOf(group: Group, host: Host, more: Header): TextItem[] {
+  const states = group.views.flatMap((line) => (line[group.shown] ? [host.written(line[group.shown] as string)] : []));
+  const texts = states.map(({ options }) => (options as ExplorerOptions).texts).find(Boolean);
+  const [first] = states;
+  const shown = host.model(nameIn(first?.store))?.get("header") as Header;
+  return [...(texts?.items.length ? texts.items : [itemOf(shown)]), itemOf(more)];
+}
+
+/** Say in a view's options which texts there are; views that have no menu of texts keep theirs. */
+function setTexts(state: State, items: TextItem[], shown: number): void {
+  const { texts, ...options } = state.options as ExplorerOptions;
+  if (texts) state.options = { ...options, texts: { ...texts, items, shown } satisfies Texts };
+}
