@@ -22,17 +22,17 @@ RUN = """
 const {axes, offered, layers, isCausal, unit} = JSON.parse(require('fs').readFileSync(0, 'utf8'));
 const matrices = async (layer) => layers[layer].map((rows) => Float32Array.from(rows.flat()));
 const source = {layers: layers.map((_, i) => i)};
-patternsOf(offered, source, {shown: axes[unit], words: axes.word}, isCausal, matrices).then(([meta, values]) =>
-  console.log(JSON.stringify({...meta, values: Array.from(values, (v) => Number.isNaN(v) ? null : v)})));
+const shown = {shown: axes[unit], words: axes.word};
+patternsOf(offered, source, shown, isCausal, matrices).then(([meta, values]) =>
+  console.log(JSON.stringify({...meta, values: [...values].map((v) => Number.isNaN(v) ? null : v)})));
 """
 
 
 def in_node(tmp_path, trace, unit, rows, *, causal):
     """Return what a page says about maps [layer, head, query, key] of a trace in a unit."""
     script = tmp_path / "patterns.cjs"
-    subprocess.run(
-        [ESBUILD, JS / "src/live/patterns.ts", "--bundle", "--format=cjs", f"--outfile={script}"], check=True
-    )
+    built = [ESBUILD, JS / "src/live/patterns.ts", "--bundle", "--format=cjs", f"--outfile={script}"]
+    subprocess.run(built, check=True)
     script.write_text(script.read_text(encoding="utf-8") + RUN, encoding="utf-8")
     given = {
         "axes": aw.Explorer(trace).store.header["axes"],
@@ -41,7 +41,9 @@ def in_node(tmp_path, trace, unit, rows, *, causal):
         "isCausal": causal,
         "unit": unit,
     }
-    out = subprocess.run(["node", script], input=json.dumps(given), capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        ["node", script], input=json.dumps(given), capture_output=True, text=True, check=True
+    )
     return json.loads(out.stdout)
 
 
