@@ -33,7 +33,7 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
             of, count, end = kind(int(head[0][0])), int(head[1][0]), orig_offs + 12
             elements: list[Any] = []
             if of == kind.STRING:
-                data = memoryview(self.data)
+                data = self.data.data
                 for _ in range(count):
                     start = end + 8
                     end = start + int.from_bytes(data[end:start], "little")

@@ -290,7 +290,7 @@ def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
     trace = times.trace
     query, key = trace.axes(stack)
     rows, columns = (_spans(times, axis.units) for axis in (query, key))
-    queries, keys = rows[1], columns[0]
+    queries, keys = (tuple(map(tuple, spans)) for spans in (rows[1], columns[0]))
     if method == "value_zeroing":
         shares = zeroed_within(trace, queries, keys, stack=stack, final_norm=stack == "encoder")
     else:

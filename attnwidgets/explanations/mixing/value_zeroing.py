@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnwidgets.explanations.results.units import Groups
     from attnwidgets.tracing.algebra.finish_block import Piece, Resumed
     from attnwidgets.tracing.block_replay import RecordedBlocks, Run
     from attnwidgets.tracing.mixers.mix import MixedBlock
     from attnwidgets.tracing.text.units import Unit
-
-    Spans = Sequence[Sequence[int]]
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
@@ -174,7 +173,7 @@ def value_zeroing(
 
 
 def zeroed_within(
-    trace: TraceLike, rows: Spans, elements: Spans, *, stack: str, final_norm: bool
+    trace: TraceLike, rows: Groups, elements: Groups, *, stack: str, final_norm: bool
 ) -> NDArray[np.float64]:
     """Return how far rows move without each of some elements, in cosine distance [layer, row, element].
 
@@ -220,7 +219,7 @@ def _by_layer(
         blocks.after_final_norm(blocks.layers[last].output[:, :1])  # raises if there is none
 
     def distances_of(
-        number: int, spans: Spans, distance: str, chunk_size: int | None, queries: slice = slice(None)
+        number: int, spans: Groups, distance: str, chunk_size: int | None, queries: slice = slice(None)
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         after = blocks.after_final_norm if final_norm and number == last else _identity
         mixed = mixing.get(number)
@@ -243,7 +242,7 @@ def _identity(states: Tensor) -> Tensor:
 def _distances(
     blocks: RecordedBlocks,
     number: int,
-    spans: Spans,
+    spans: Groups,
     distance: str,
     chunk_size: int | None,
     after: Callable[[Tensor], Tensor],
@@ -281,7 +280,7 @@ def _distances(
     return result, floor
 
 
-def _members(spans: Spans, read: Tensor) -> Tensor:
+def _members(spans: Groups, read: Tensor) -> Tensor:
     """Return whether a key lies in an element [element, key]."""
     members = read.new_zeros(len(spans), read.shape[1])
     for element, span in enumerate(spans):
@@ -290,7 +289,7 @@ def _members(spans: Spans, read: Tensor) -> Tensor:
 
 
 def _call_again(
-    blocks: RecordedBlocks, number: int, spans: Spans, chunk_size: int | None, mixed: MixedBlock | None
+    blocks: RecordedBlocks, number: int, spans: Groups, chunk_size: int | None, mixed: MixedBlock | None
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Zero values in calls of the block on copies of its input, for any architecture.
 
@@ -327,7 +326,7 @@ def _call_again(
 
 
 def _subtract_values(
-    resumed: Resumed, number: int, spans: Spans, chunk_size: int | None, queries: slice
+    resumed: Resumed, number: int, spans: Groups, chunk_size: int | None, queries: slice
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Subtract values from the attention output and finish the block: the closed form, for described blocks.
 
