@@ -143,8 +143,10 @@ lab: $(STAMP)/lab
 # tools/steps.py runs these targets, the lanes beside each other, to their end, and says how long each took.
 STEPS = $(PYTHON) tools/steps.py
 
-test: test-env
-	@$(STEPS) "make test" "tests" "lint js wheel-check"
+# What needs Node.js alone is checked while packages are installed, which leaves a core free.
+test: $(STAMP)/venv node
+	@$(STEPS) "what the tests need" "python-env" "node-env js" "browser-env"; status=$$?; \
+		[ -e $(STAMP)/dev ] && $(STEPS) "make test" "tests" "lint wheel-check" && exit $$status
 test-all: test extended properties fuzz
 .NOTPARALLEL:
 

@@ -17,10 +17,10 @@ from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import position
 from attnwidgets._tables import Table
 from attnwidgets.evaluate.removals.media_operators import refusal_of_sound, silenced_inputs
+from attnwidgets.explanations.mixing.value_zeroing import zeroed_within
 from attnwidgets.explanations.registry.registry import explain
 from attnwidgets.explanations.results.units import sum_groups
 from attnwidgets.explanations.targets.resolve import tokenizer_of
-from attnwidgets.tracing.text.units import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +41,6 @@ PAPER = (
 RANDOM = "random"
 Stack = Literal["encoder", "decoder", "cross"]
 STACKS: tuple[Stack, ...] = ("encoder", "decoder", "cross")
-_NAME = "spoken word"  # of the unit in which a method computes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -291,23 +290,17 @@ def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
     trace = times.trace
     query, key = trace.axes(stack)
     rows, columns = (_spans(times, axis.units) for axis in (query, key))
-    units = (_unit(rows[1], len(query)), _unit(columns[0], len(key)))
-    if stack == "encoder":
-        units = (units[1], units[1])
-    options: dict[str, Any] = {"stack": stack}
-    result: Any
-    zeroed: Any
+    queries, keys = (tuple(map(tuple, spans)) for spans in (rows[1], columns[0]))
     if method == "value_zeroing":
-        zeroed = explain(trace, method, unit=units, final_norm=stack == "encoder", normalize=False, **options)
-        shares = np.stack([zeroed.layer(number) for number in zeroed.layers])[:, : len(times), : len(times)]
+        shares = zeroed_within(trace, queries, keys, stack=stack, final_norm=stack == "encoder")
     else:
-        result = explain(trace, method, **options)
+        result: Any = explain(trace, method, stack=stack)
         result = result if result.heads is None else result.mean("head")
         by_layer = []
         for number in result.layers:
-            queries = [query for span in units[0].spans[: len(times)] for query in span]
-            values = np.asarray(result.rows(number, None, queries), dtype=np.float64)
-            owners = np.repeat(np.arange(len(times)), [len(span) for span in units[0].spans[: len(times)]])
+            chosen = [query for span in queries for query in span]
+            values = np.asarray(result.rows(number, None, chosen), dtype=np.float64)
+            owners = np.repeat(np.arange(len(times)), [len(span) for span in queries])
             by_query = np.stack(
                 [
                     values[owners == word].mean(axis=0)
@@ -316,7 +309,7 @@ def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
                     for word in range(len(times))
                 ]
             )
-            by_layer.append(sum_groups(by_query, units[1].spans[: len(times)]))
+            by_layer.append(sum_groups(by_query, keys))
         shares = np.stack(by_layer)
     shares = np.abs(shares)
     if stack == "decoder":
@@ -353,12 +346,3 @@ def _spans(times: WordTimes, units: Any) -> tuple[list[list[int]], list[list[int
     positions = [index for index in range(len(special)) if not special[index]]
     keys = [[positions[token] for token in range(*pair)] for pair in times.tokens]
     return keys, [[at - 1 for at in span] for span in keys]
-
-
-def _unit(spans: list[list[int]], count: int) -> Unit:
-    """Return a unit of all words, and one last element of all other positions."""
-    used = {at for span in spans for at in span}
-    rest = tuple(index for index in range(count) if index not in used)
-    every = (*(tuple(span) for span in spans), *((rest,) if rest else ()))
-    names = tuple(str(number) for number in range(len(every)))
-    return Unit(_NAME, names, every, (False,) * len(every))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 
 from .conftest import drawn
-from .settling import settle
 
 # What a reader could notice: words, states of controls, what is painted. The standing hint is no answer.
 SEEN = """view => {
   const words = (root) => [...root.querySelectorAll(".aw-hint")]
     .reduce((all, hint) => all.replace(hint.textContent, ""), root.textContent);
-  const painted = [...view.querySelectorAll("canvas")].map(canvas => canvas.toDataURL());
+  const painted = [...view.querySelectorAll("canvas")].map(canvas => [canvas.width, canvas.height,
+    canvas.width && canvas.height && new Int32Array(canvas.getContext("2d")
+      .getImageData(0, 0, canvas.width, canvas.height).data.buffer)
+      .reduce((hash, pixel) => Math.imul(hash ^ pixel, 16777619), 0)].join());
   const states = [...view.querySelectorAll("*")].map(element => [...element.attributes]
     .filter(({ name }) => !name.startsWith("data-crawl")).map(({ name, value }) => name + value).join());
   const fields = [...view.querySelectorAll("input, select, textarea")]
@@ -40,6 +42,12 @@ CLICK = f"""(view, number) => {{
   return true;
 }}"""
 CHANGED = f"view => ({SEEN})(view) !== window.seenBefore"
+# All of it at once, where the page itself knows when it is at rest: null, or whether anything has changed.
+ANSWERS = f"""async (view, number) => {{
+  if (!({CLICK})(view, number)) return null;
+  await awSettled();
+  return ({CHANGED})(view);
+}}"""
 
 
 def silent_controls(page, view, rest=None):
@@ -51,12 +59,19 @@ def silent_controls(page, view, rest=None):
         rest: Waits until a click is answered; None: until the page is at rest.
     """
     clicked, silent = 0, []
+    view = view.element_handle()  # a locator searches the page for every question
     for number, name in view.evaluate(CONTROLS):
-        if not view.evaluate(CLICK, number):
+        if rest is None:
+            changed = view.evaluate(ANSWERS, number)
+        elif view.evaluate(CLICK, number):
+            rest()
+            changed = view.evaluate(CHANGED)
+        else:
+            changed = None
+        if changed is None:
             continue
         clicked += 1
-        rest() if rest else settle(page)
-        if not view.evaluate(CHANGED):
+        if not changed:
             silent.append(name)
         page.keyboard.press("Escape")
     return clicked, silent

@@ -145,8 +145,8 @@ def test_a_direction_before_a_feed_forward_layer_reads_as_in_the_model(family: s
 
 
 @pytest.mark.slow
-def test_france_reaches_paris_through_one_head() -> None:
-    model, tokenizer = aw.demo_model("decoder")
+def test_france_reaches_paris_through_one_head(smollm2: Any) -> None:
+    model, tokenizer = smollm2
     trace = aw.trace(model.float(), tokenizer, "The capital of France is")
     loadings = aw.circuits.head_loadings(trace, ("state", 1), " Paris", foil=" Rome", token="France")
     # Of paths through one head alone; measured before by plain code.

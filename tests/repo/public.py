@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from operator import attrgetter
 
@@ -12,6 +13,9 @@ NAMESPACES = (
     *("targets", "evaluate", "statistics", "ask", "circuits", "concepts", "course", "people", "speech"),
     *("vision", "zoo", "zoo.train", "views", "results"),
 )
+
+# Pages and examples name the same few models, and leave them as they were: each is loaded once in a process.
+shared_models = functools.cache(aw.demo_model)
 
 
 def public() -> dict[str, object]:

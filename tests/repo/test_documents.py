@@ -14,7 +14,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
 from tests.repo import notebooks
-from tests.repo.public import classes, functions
+from tests.repo.public import classes, functions, shared_models
 from tests.views.every import public_views
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +57,7 @@ PAGES = (
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(aw, "demo_model", shared_models)
     blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / f"{name}.md").read_text(), re.DOTALL)
     assert blocks
     world = {"aw": aw, "__name__": name}  # methods are registered by module
@@ -129,6 +130,7 @@ def test_the_table_of_views_has_a_row_for_every_view(root):
 def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
     """With those of docs/views.md, which continues the README's; the hub's model is a folder here."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(aw, "demo_model", shared_models)
     for part in aw.demo_model("classifier"):
         part.save_pretrained(tmp_path / "distilbert" / "distilbert-base-uncased-finetuned-sst-2-english")
     text = (root / "README.md").read_text() + (root / "docs" / "views.md").read_text()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import doctest
-import functools
 
 import numpy as np
 import pytest
 
 import attnwidgets as aw
 
-from .public import classes, functions, public
+from .public import classes, functions, public, shared_models
 
 pytestmark = pytest.mark.slow
 
 PARSER = doctest.DocTestParser()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-shared_models = functools.cache(aw.demo_model)
 
 
 def examples(name: str) -> doctest.DocTest:

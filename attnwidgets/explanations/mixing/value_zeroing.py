@@ -25,14 +25,15 @@ from attnwidgets.explanations.results.trace_protocol import (
     require_trace,
     resolve_stack,
 )
-from attnwidgets.explanations.results.units import unit_grid
+from attnwidgets.explanations.results.units import mean_groups, unit_grid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnwidgets.explanations.results.units import Groups
     from attnwidgets.tracing.algebra.finish_block import Piece, Resumed
     from attnwidgets.tracing.block_replay import RecordedBlocks, Run
     from attnwidgets.tracing.mixers.mix import MixedBlock
@@ -144,27 +145,14 @@ def value_zeroing(
     stack = resolve_stack(trace, stack)
     grid = unit_grid(trace, stack, unit)
     chosen = chosen_layers(trace, stack, layers, measured=True)
-    table: Any = getattr(trace, "stack_table", {}).get(stack)
-    mixing: Mapping[int, MixedBlock] = {} if table is None else table.mixing
+    mixing = _mixing_of(trace, stack)
     if not chosen_layers(trace, stack, None, measured=True):
         trace.n_heads(stack)  # raises an error that says why
 
-    from attnwidgets.tracing.algebra.finish_block import resume
-    from attnwidgets.tracing.block_replay import captured
-
-    blocks = captured(trace, stack, "value_zeroing", mixing=True)
-    last = max(blocks.layers)
-    if final_norm and last in chosen:
-        blocks.after_final_norm(blocks.layers[last].output[:, :1])  # raises if there is none
+    distances_of = _by_layer(trace, stack, chosen, mixing, final_norm=final_norm)
 
     def layer_of(number: int) -> NDArray[np.floating]:
-        after = blocks.after_final_norm if final_norm and number == last else _identity
-        mixed = mixing.get(number)
-        resumed = resume(trace, number, stack) if mixed is None else None
-        with no_grad():
-            raw, floor = _distances(
-                blocks, number, grid.key.units[grid.name], distance, chunk_size, after, resumed, mixed
-            )
+        raw, floor = distances_of(number, grid.key.units[grid.name].spans, distance, chunk_size)
         rows = grid.rows(raw, reduce)
         return _shares(rows, grid.rows(floor[:, None], "max")) if normalize else rows
 
@@ -184,6 +172,69 @@ def value_zeroing(
     )
 
 
+def zeroed_within(
+    trace: TraceLike, rows: Groups, elements: Groups, *, stack: str, final_norm: bool
+) -> NDArray[np.float64]:
+    """Return how far rows move without each of some elements, in cosine distance [layer, row, element].
+
+    They are those of `value_zeroing(..., normalize=False)` in a unit of which these spans are a part, but
+    only the queries from the first to the last of the rows are computed.
+
+    Args:
+        trace: A trace made by `aw.trace`.
+        rows: The queries of every row, whose mean is taken; a row without any is zero.
+        elements: The keys of every element.
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder.
+        final_norm: As in `value_zeroing`.
+    """
+    chosen = chosen_layers(trace, stack, None, measured=True)
+    distances_of = _by_layer(trace, stack, chosen, _mixing_of(trace, stack), final_norm=final_norm)
+    queries = [query for row in rows for query in row]
+    some = slice(min(queries, default=0), max(queries, default=-1) + 1)
+    layers = []
+    for number in chosen:
+        raw, _ = distances_of(number, elements, "cosine", None, some)
+        layers.append(mean_groups(raw, rows, [1.0] * len(raw), axis=-2))
+    return np.stack(layers)
+
+
+def _by_layer(
+    trace: TraceLike,
+    stack: str,
+    chosen: Sequence[int],
+    mixing: Mapping[int, MixedBlock],
+    *,
+    final_norm: bool,
+) -> Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Return `_distances` as a function of a layer's number, spans, distance, chunk size and queries.
+
+    The model runs at once if it has to.
+    """
+    from attnwidgets.tracing.algebra.finish_block import resume
+    from attnwidgets.tracing.block_replay import captured
+
+    blocks = captured(trace, stack, "value_zeroing", mixing=True)
+    last = max(blocks.layers)
+    if final_norm and last in chosen:
+        blocks.after_final_norm(blocks.layers[last].output[:, :1])  # raises if there is none
+
+    def distances_of(
+        number: int, spans: Groups, distance: str, chunk_size: int | None, queries: slice = slice(None)
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        after = blocks.after_final_norm if final_norm and number == last else _identity
+        mixed = mixing.get(number)
+        resumed = resume(trace, number, stack) if mixed is None else None
+        with no_grad():
+            return _distances(blocks, number, spans, distance, chunk_size, after, resumed, mixed, queries)
+
+    return distances_of
+
+
+def _mixing_of(trace: TraceLike, stack: str) -> Mapping[int, MixedBlock]:
+    table: Any = getattr(trace, "stack_table", {}).get(stack)
+    return {} if table is None else table.mixing
+
+
 def _identity(states: Tensor) -> Tensor:
     return states
 
@@ -191,30 +242,34 @@ def _identity(states: Tensor) -> Tensor:
 def _distances(
     blocks: RecordedBlocks,
     number: int,
-    unit: Unit,
+    spans: Groups,
     distance: str,
     chunk_size: int | None,
     after: Callable[[Tensor], Tensor],
     resumed: Resumed | None,
     mixed: MixedBlock | None,
+    queries: slice,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return distances [query token, element of `unit`], and the distance due to rounding [query token]."""
+    """Return distances [query token, element], and the distance due to rounding [query token].
+
+    Those of queries outside `queries` may be 0 instead.
+    """
     import torch
 
     from attnwidgets.tracing.block_replay import require_same
 
     if resumed is None:
-        plain, read, pieces = _call_again(blocks, number, unit, chunk_size, mixed)
+        plain, read, pieces = _call_again(blocks, number, spans, chunk_size, mixed)
     else:
-        plain, read, pieces = _subtract_values(resumed, number, unit, chunk_size)
+        plain, read, pieces = _subtract_values(resumed, number, spans, chunk_size, queries)
     require_same(blocks.layers[number], plain[None], "value_zeroing")
     reference = after(plain[None])[0]
-    result = np.zeros((len(reference), len(unit.spans)))
+    result = np.zeros((len(reference), len(spans)))
     for piece in pieces:
         distances = _distance(after(piece.states), reference[piece.rows], distance)
         result[piece.rows, piece.elements] = distances.T.cpu().numpy()
     eps = float(torch.finfo(plain.dtype).eps)
-    unread = (read.double() @ _members(unit, read).T.double() == 0).cpu().numpy()
+    unread = (read.double() @ _members(spans, read).T.double() == 0).cpu().numpy()
     # The cosine distance grows with the square of the relative change, the Euclidean with the change.
     if distance == "euclidean":
         lengths = reference.norm(dim=-1).cpu().numpy()
@@ -225,16 +280,16 @@ def _distances(
     return result, floor
 
 
-def _members(unit: Unit, read: Tensor) -> Tensor:
+def _members(spans: Groups, read: Tensor) -> Tensor:
     """Return whether a key lies in an element [element, key]."""
-    members = read.new_zeros(len(unit.spans), read.shape[1])
-    for element, span in enumerate(unit.spans):
+    members = read.new_zeros(len(spans), read.shape[1])
+    for element, span in enumerate(spans):
         members[element, list(span)] = True
     return members
 
 
 def _call_again(
-    blocks: RecordedBlocks, number: int, unit: Unit, chunk_size: int | None, mixed: MixedBlock | None
+    blocks: RecordedBlocks, number: int, spans: Groups, chunk_size: int | None, mixed: MixedBlock | None
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Zero values in calls of the block on copies of its input, for any architecture.
 
@@ -249,7 +304,7 @@ def _call_again(
 
     with blocks.ready(number) as run:
         plain, read = _baseline(run, causal=mixed is not None)
-    members = _members(unit, read)
+    members = _members(spans, read)
     on_cpu = plain.device.type == "cpu"
     budget = (_CACHE_BYTES if on_cpu else _DEVICE_BYTES) // (1 if mixed is None else _OF_KERNELS)
     size = chunk_size or blocks.copies_within(number, budget)
@@ -271,15 +326,15 @@ def _call_again(
 
 
 def _subtract_values(
-    resumed: Resumed, number: int, unit: Unit, chunk_size: int | None
+    resumed: Resumed, number: int, spans: Groups, chunk_size: int | None, queries: slice
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Subtract values from the attention output and finish the block: the closed form, for described blocks.
 
     Returns:
         The same as `_call_again`.
     """
-    steps = progress(resumed.pieces(unit.spans, chunk_size), f"value zeroing, layer {number}")
-    return resumed.plain, resumed.read, (resumed.without(unit.spans, *piece) for piece in steps)
+    steps = progress(resumed.pieces(spans, chunk_size, queries), f"value zeroing, layer {number}")
+    return resumed.plain, resumed.read, (resumed.without(spans, *piece) for piece in steps)
 
 
 def _baseline(run: Run, *, causal: bool) -> tuple[Tensor, Tensor]:

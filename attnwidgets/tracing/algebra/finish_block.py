@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from attnwidgets.tracing.algebra.after_attention import Tail, read_tail
@@ -82,19 +83,24 @@ class Resumed:
             return self._tail.plain()
         return self._finish(slice(None), self._attended[None])[0]
 
-    def pieces(self, spans: Sequence[Sequence[int]], chunk_size: int | None) -> list[tuple[slice, slice]]:
+    def pieces(
+        self, spans: Sequence[Sequence[int]], chunk_size: int | None, queries: slice
+    ) -> list[tuple[slice, slice]]:
         """Return the groups of elements to compute together, each with the range of queries that read them.
 
         Args:
             spans: The keys of each element.
             chunk_size: Maximum number of elements at once; None for the number that fits the caches.
+            queries: Those to compute, where they read an element.
         """
         read = self.read.cpu().numpy()
+        some = range(len(read))[queries]
         first, stop = read.argmax(0), len(read) - read[::-1].argmax(0)
         ends = []
         for span in spans:
             keys = [key for key in span if read[first[key], key]]
-            ends.append((min(first[keys]), max(stop[keys])) if keys else (0, 0))
+            reading = (min(first[keys]), max(stop[keys])) if keys else (0, 0)
+            ends.append(tuple(np.clip(reading, some.start, some.stop)))
         numbers_per_pair = 4 * self._width if self._tail is not None else self._numbers
         budget = _CACHE_BYTES if self.read.device.type == "cpu" else _DEVICE_BYTES
         fitting = budget // (numbers_per_pair * self._matrix.element_size())

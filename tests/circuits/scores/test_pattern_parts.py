@@ -82,8 +82,8 @@ def test_texts_are_joined_query_by_query() -> None:
 
 
 @pytest.mark.slow
-def test_an_early_head_of_a_trained_model_compares_what_the_first_layer_wrote() -> None:
-    model, tokenizer = aw.demo_model("decoder")
+def test_an_early_head_of_a_trained_model_compares_what_the_first_layer_wrote(smollm2: Any) -> None:
+    model, tokenizer = smollm2
     trace = aw.trace(model.float(), tokenizer, "The capital of France is Paris, and the capital of Italy is")
     head = aw.circuits.pattern_parts(trace, [(2, 1)])[2, 1]
     assert head.largest[:2] == ("MLP 0", "MLP 0")

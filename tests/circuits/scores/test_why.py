@@ -86,8 +86,8 @@ def test_pairs_are_those_of_plain_code(shared: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_parts_of_a_trained_model_are_those_of_hooks(shared: Path) -> None:
-    model, tokenizer = aw.demo_model("decoder")
+def test_parts_of_a_trained_model_are_those_of_hooks(shared: Path, smollm2: Any) -> None:
+    model, tokenizer = smollm2
     with np.load(shared / "reference" / "why" / "smollm2.npz") as file:
         reference = dict(file)
     for number in range(3):

@@ -153,9 +153,9 @@ def planted(seed: int) -> tuple[list[dict[str, str]], str]:
 
 
 @pytest.mark.slow
-def test_planted_chats_agree_with_the_reference(shared: Path) -> None:
+def test_planted_chats_agree_with_the_reference(shared: Path, smollm2: Any) -> None:
     reference = np.load(shared / "reference" / "chats" / "which.npz")
-    model, tokenizer = aw.demo_model("decoder")
+    model, tokenizer = smollm2
     for at in range(2):
         messages, start = planted(int(reference["seed"][at]))
         answer = str(reference["answer"][at])
