@@ -32,7 +32,6 @@ def sources_sheet(view: Any, theme: Theme) -> Sheet:
     said = shown.rests(sentence)
     if word is not None:
         said = f"“{shown.words[sentence][word][0]}” in “{shown.sentences[sentence]}”"
-    title = f"nats lost with a {shown.unit} hidden"
     folded = len(shown.parts) - len(shown.unfolded(sentence))
     notes = [f"{folded} {shown.unit}s that are smaller are left out."] if folded else []
     for part, text in view.written().items():
@@ -40,10 +39,10 @@ def sources_sheet(view: Any, theme: Theme) -> Sheet:
     if notes and view.written():
         notes.append(f"With every {shown.unit}: “{view.written_without(None)}”")
     return Sheet(
-        str(view.options["title"]) or f"Which {shown.unit} does it rest on?",
+        str(view.options["title"]) or f"{shown.question} it rest on?",
         [
             Words(said, quiet=False, bold=True),
-            Bars(bars, form="{:+.2f}", title=title, letters=_LETTERS),
+            Bars(bars, form="{:+.2f}", title=shown.title, letters=_LETTERS),
             *(Words(note, quiet=False) for note in notes),
         ],
         shown.cover,
