@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.tracing.text.units import Box
     from attnwidgets.tracing.trace import Trace
 
     Float = NDArray[np.float64]
@@ -38,6 +37,8 @@ class ShownPicture(ShownSources):
         result: The result.
     """
 
+    result: PictureSources
+
     def __init__(self, result: PictureSources) -> None:
         self.result = result
         self.trace: Trace = result.trace
@@ -54,7 +55,12 @@ class ShownPicture(ShownSources):
         self.boxes: tuple[Any, ...] = result.scores.source_unit.boxes or ()
         if self.trace.picture is None or self.trace.picture.given is None:  # checked by vision.sources
             raise AssertionError
-        self.size = self.trace.picture.given.shape[:2]
+        self.pixels = self.trace.picture.given
+        self.size: tuple[int, ...] = self.pixels.shape[:2]
+        # What is below the limit stays pale, also where nothing is above it.
+        self.top, self.top_of_answer = (
+            max(WEAK, float(np.abs(values).max(initial=0))) for values in (self.rows, self.values)
+        )
 
     def _joined(self, positions: Iterator[int]) -> str:
         tokens = self.trace.axes(self.trace.default_stack)[0].tokens
@@ -77,7 +83,9 @@ class ShownPicture(ShownSources):
         """The text before the answer, without the picture's tokens; of a chat, the user's last message."""
         start = self.spans[0][0]
         users = [
-            each for each in self.trace.messages if each.role == "user" and each.tokens and each.tokens[0] < start
+            each
+            for each in self.trace.messages
+            if each.role == "user" and each.tokens and each.tokens[0] < start
         ]
         if users:
             return users[-1].text
@@ -113,7 +121,7 @@ class ShownPicture(ShownSources):
         return [at for at, row in enumerate(self.rows) if row.max() >= WEAK]
 
     def opening(self) -> dict[str, Any]:
-        """Return what the view opens on: the word that loses most without a part, and the view of that part."""
+        """Return what the view opens on: the word that loses most without a part, and that part's view."""
         word, part = np.unravel_index(self.rows.argmax(), self.rows.shape)
         views = self.views
         return {
@@ -174,8 +182,7 @@ class ShownPicture(ShownSources):
             "most": rounded(self.rows.max(1)),
             "whole": rounded(np.array(result.picture)),
             "text": rounded(np.array(result.text)),
-            "top": max(WEAK, float(np.abs(self.values).max(initial=0))),
+            "top": self.top_of_answer,
             "how": REMOVALS[result.by],
         }
-        top = max(WEAK, float(np.abs(self.rows).max(initial=0)))
-        return super().described() | {"top": top, "picture": picture}
+        return super().described() | {"top": self.top, "picture": picture}

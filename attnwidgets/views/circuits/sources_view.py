@@ -26,14 +26,17 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.options import TitleOptions
     from attnwidgets.views.wire.handlers import Answer
 
+_OF_PICTURE = 600  # px of height
+
 
 class SourcesView(StandaloneView):
     """The messages that each sentence of an answer rests on, or the parts of a picture that each word does.
 
-    Messages are cards in their order.     A sentence of the answer is chosen by a click, or by the left and right keys; a switch goes on to its
-    words. Cards are coloured by the nats that it loses with their message hidden, on one scale for all
-    sentences. The question, a system message and the answer's own earlier words stand apart. Of more than
-    12 messages, the strongest five are shown with their neighbours; rows between them unfold the others.
+    Messages are cards in their order. A sentence of the answer is chosen by a click, or by the left and right
+    keys; a switch goes on to its words. Cards are coloured by the nats that it loses with their message
+    hidden or removed, on one scale for all sentences. The question, a system message and the answer's own
+    earlier words stand apart. Of more than 12 messages, the strongest five are shown with their neighbours;
+    rows between them unfold the others.
 
     Of a picture, each word that rests on a part has a small copy of it, all on one scale; words that rest on
     none have no copy. A model that reads the whole picture and its tiles has both, and a switch.
@@ -74,6 +77,8 @@ class SourcesView(StandaloneView):
         self._sentence = sentence % count
         # The answers written without each part; None: with all.
         self._written: dict[int | None, str] = {}
+        if self.shown.pictured is not None:
+            options.setdefault("height", _OF_PICTURE)
         super().__init__(**options)
 
     def _join(self, start: Mapping[str, Any]) -> Link:
@@ -177,7 +182,7 @@ class SourcesView(StandaloneView):
                 yield {"of": "source", "sentence": sentence, "part": part, "word": None}
 
     def describe(self) -> str:
-        """Return on which part each sentence rests most, or each word of a picture's answer, with its nats."""
+        """Return on which part each sentence, or each word of a picture's answer, rests most, with nats."""
         shown = self.shown
         return " ".join([*(shown.rests(at) for at in range(len(shown.sentences))), shown.cover])
 

@@ -5,7 +5,7 @@
  */
 import { heatMap } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
-import { assign, h, onResize, setChildren, setText } from "../../dom.ts";
+import { assign, h, onResize, setChildren, setFlag, setText } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { type ColourScale, createScale } from "../base/colourScale.ts";
 import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
@@ -97,6 +97,7 @@ export const renderSourcesView = view((ctx, root, signal) => {
   const parts = { by, of, count, scale, answer, strip, cards, asked, tint, notes, written, copy, frame };
   const state: SourcesState = { ctx, root, answers, ...parts, picture: null, over: null };
   root.classList.add("aw-sources");
+  setFlag(body, "data-picture", isPicture);
   root.role = "group";
   const details = h("div", notes, written.element);
   onResize(body, signal, ({ width }) => {
@@ -263,6 +264,12 @@ function update(state: SourcesState): void {
   draw(state, title, { shown, sentence, word, part, meant, values, rows, top, view, theme: ctx.theme });
 }
 
+function tintOf({ shown, word }: Picture): string {
+  if (word === null) return "All words together: their nats are summed.";
+  const others = shown.picture?.strong.length ? "Words without a picture lose" : "All words lose";
+  return `A word's tint is the most that it loses without a part. ${others} less than ${shown.weak} nats.`;
+}
+
 function draw(state: SourcesState, title: string, picture: Picture): void {
   const { ctx, by, of, scale } = state;
   const { shown, word, top, view } = picture;
@@ -280,12 +287,7 @@ function draw(state: SourcesState, title: string, picture: Picture): void {
     words: `${(ctx.options as SourcesOptions).measures}; one scale ${extent}`,
   });
   setText(state.asked, shown.picture?.asked ?? "");
-  setText(
-    state.tint,
-    word === null
-      ? "All words together: their nats are summed."
-      : `A word's tint is the most that it loses without a part. Words without a picture lose less than ${shown.weak} nats.`,
-  );
+  setText(state.tint, tintOf(picture));
   state.answer.draw(picture);
   state.strip.draw(picture);
   state.cards.draw(picture);
