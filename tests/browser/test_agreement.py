@@ -413,8 +413,7 @@ def test_sources_of_a_picture_name_its_part_and_the_nats_of_each_word(see):
     seen = see(result.view())
     seen.names("patch 1,2", "Parts that show the same cover for each other", beside={"page"})
     for word in (3, 5, 6):
-        seen.gives("nats", result.scores.values[word, 5], beside={"page"})
-    seen.names("“red” rests most on patch 1,2: +15.55 nats.", beside={"page"})
+        seen.gives(f"“{result.words[word]}” rests most on", result.scores.values[word, 5], beside={"page"})
     assert {"red", "middle", "right", "+15.55 nats without patch 1,2"} <= {*seen.page}
     assert "+0.77 nats, patch 1,2" in seen.figure
 
