@@ -107,9 +107,15 @@ class PatchView(CircuitView):
             "cells": self._cells,
             "held": self._computed(),
             "runs": main.pair is not None,
-            "claims": main.pair is not None and main.pair.clean.predictions_title == "next token",
+            "claims": self._is_claimable and main.pair.clean.predictions_title == "next token",
             "ownTable": True,
         }
+
+    @property
+    def _is_claimable(self) -> bool:
+        """Whether a claim can be checked on the pair: a text's, as claims are made of words."""
+        pair = self._main.pair
+        return pair is not None and pair.clean.picture is None and pair.clean.sound is None
 
     def _computed(self) -> list[list[Any]]:
         """Return the directions that are computed, and whether they are estimates."""
@@ -261,6 +267,8 @@ class PatchView(CircuitView):
             raise LookupError("this result was loaded without its traces, which a claim is checked on.")
         if pair.clean.tokenizer is None:
             raise LookupError("claims are checked on texts, and these traces are of token ids.")
+        if not self._is_claimable:
+            raise LookupError("claims are checked on texts, and these traces are of a picture or a sound.")
         last, differs = len(self._main.clean_tokens) - 1, self._main.differs
         start, end = differs[0], last
         if cells:
@@ -307,9 +315,9 @@ class PatchView(CircuitView):
     def _expressions(self) -> Iterator[dict[str, Any]]:
         """Yield the arguments for the chosen cells, whose expression a page contains."""
         now = self._now()
-        if len(now["cells"]) == 1 and now["cells"][0][0] == "head" and self._main.pair is not None:
+        if len(now["cells"]) == 1 and now["cells"][0][0] == "head" and self._is_claimable:
             yield {"of": "claim", "layer": now["cells"][0][1], "head": now["cells"][0][3]}
-        if self._main.pair is not None and is_between(now["cells"]):
+        if self._is_claimable and is_between(now["cells"]):
             yield {"of": "claim", "cells": now["cells"]}
         if now["cells"]:
             options: dict[str, Any] = self.options or self._options
