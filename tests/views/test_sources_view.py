@@ -112,7 +112,9 @@ def test_its_title_names_the_method(result):
 
 
 def test_what_is_refused(result):
-    with pytest.raises(TypeError, match=r"shows the result of aw.circuits.sources or aw.vision.sources, not int"):
+    with pytest.raises(
+        TypeError, match=r"shows the result of aw.circuits.sources or aw.vision.sources, not int"
+    ):
         SourcesView(3)
     with pytest.raises(IndexError, match="sentence=2 is out of range: the answer has 2 sentences"):
         result.view(sentence=2)

@@ -114,7 +114,9 @@ HEADS: tuple[HeadLayout, ...] = (
     *(HeadLayout("decoders", "each", (f"{{base}}.{norm}", "lm_head"), scaled=True) for norm in _FINAL),
     # Decoders inside a model that reads pictures or sound, too.
     *(
-        HeadLayout("decoders of pictures and text", "each", (f"{{base}}.{inner}.norm", "lm_head"), scaled=True)
+        HeadLayout(
+            "decoders of pictures and text", "each", (f"{{base}}.{inner}.norm", "lm_head"), scaled=True
+        )
         for inner in ("language_model", "text_model")
     ),
     HeadLayout("decoders without a final norm", "each", ("lm_head",)),
