@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Part, partAt, pieces, rowsOf, type Sentence, widthOfCopies } from "../src/views/circuits/sources/sources.ts";
+import {
+  type Part,
+  partAt,
+  pieces,
+  rowsOf,
+  type Sentence,
+  widthOfCopies,
+} from "../src/views/circuits/sources/sources.ts";
 
 const parts = [..."abcdefgh"].map((text): Part => ({ name: text, role: "", text, kind: text === "h" ? "answer" : "" }));
 const sentence = { unfolded: [0, 3, 5, 7] } as Partial<Sentence> as Sentence;

@@ -43,7 +43,7 @@ def test_it_opens_on_the_word_that_loses_most(result):
     view = result.view()
     data = view.requests.answer("sources", {})[0]
     (answer,) = data["answer"]
-    assert data["picture"]["asked"] == "what color is the circle ?"
+    assert data["picture"]["prompt"] == "what color is the circle ?"
     assert answer["text"] == "the circle is red at middle right ."
     assert [answer["words"][at] for at in data["picture"]["strong"]] == ["red", "middle", "right"]
     assert view.options["word"] == 3

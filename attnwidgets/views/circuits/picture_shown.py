@@ -79,7 +79,7 @@ class ShownPicture(ShownSources):
         return [list(zip(self.result.scores.targets, self.rows, strict=True))]
 
     @property
-    def asked(self) -> str:
+    def prompt(self) -> str:
         """The text before the answer, without the picture's tokens; of a chat, the user's last message."""
         start = self.spans[0][0]
         users = [
@@ -177,7 +177,7 @@ class ShownPicture(ShownSources):
             "size": [high, wide],
             "boxes": [rounded(np.array(box) / (high, wide, high, wide)) for box in self.boxes],
             "views": [parts for _, parts in self.views],
-            "asked": cut(self.asked),
+            "prompt": cut(self.prompt),
             "strong": self.strong(),
             "most": rounded(self.rows.max(1)),
             "whole": rounded(np.array(result.picture)),

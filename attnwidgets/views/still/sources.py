@@ -85,7 +85,7 @@ def _picture_sheet(view: Any, theme: Theme) -> Sheet:
     return Sheet(
         str(view.options["title"]) or f"{shown.question} the answer rest on?",
         [
-            Words(shown.asked),
+            Words(shown.prompt),
             Words(shown.sentences[0], quiet=False, bold=True),
             copies,
             Scale(colours, span_of(shown.rows, signed=True, vmax=top), f"{shown.title}, {extent}"),

@@ -43,8 +43,8 @@ interface SourcesState {
   readonly answer: AnswerText;
   readonly strip: AnswerText;
   readonly cards: Cards;
-  /** What a picture was asked, and what colours of words mean. */
-  readonly asked: HTMLElement;
+  /** The text before the answer, and what colours of words mean. */
+  readonly prompt: HTMLElement;
   readonly tint: HTMLElement;
   readonly notes: HTMLElement;
   readonly written: WrittenAnswer;
@@ -82,8 +82,8 @@ export const renderSourcesView = view((ctx, root, signal) => {
   const written = createWritten(ctx, signal, answers, () => update(state));
   const [notes, count, scale] = [h("div.source-notes"), h("span.source-quiet"), createScale()];
   const copy = createCopyButton(ctx, signal, () => placeOf(state));
-  const [asked, tint] = [h("p.source-quiet", { dir: "auto" }), h("p.source-quiet")];
-  const head = h("div.source-top", ...(isPicture ? [asked, answer.element, tint] : [answer.element, strip.element]));
+  const [prompt, tint] = [h("p.source-quiet", { dir: "auto" }), h("p.source-quiet")];
+  const head = h("div.source-top", ...(isPicture ? [prompt, answer.element, tint] : [answer.element, strip.element]));
   const body = h("div.source-body");
   const frame = createFrame(ctx, root, {
     controls: [by.element, of.element, count],
@@ -94,7 +94,7 @@ export const renderSourcesView = view((ctx, root, signal) => {
     says: true,
     actions: [copy.element],
   });
-  const parts = { by, of, count, scale, answer, strip, cards, asked, tint, notes, written, copy, frame };
+  const parts = { by, of, count, scale, answer, strip, cards, prompt, tint, notes, written, copy, frame };
   const state: SourcesState = { ctx, root, answers, ...parts, picture: null, over: null };
   root.classList.add("aw-sources");
   setFlag(body, "data-picture", isPicture);
@@ -118,7 +118,7 @@ function panesOfText(isWide: boolean, head: Element, cards: Element, details: El
     : [head as HTMLElement, h("div.source-pane", details, cards)];
 }
 
-/** Pictures come first: they are what is asked for. */
+/** Pictures come first: they are the answer. */
 function panesOfPicture(isWide: boolean, head: Element, pictures: Element, details: Element): HTMLElement[] {
   const panes = isWide
     ? [h("div.source-pane", pictures), h("div.source-pane.source-facts", details)]
@@ -286,7 +286,7 @@ function draw(state: SourcesState, title: string, picture: Picture): void {
     range: [-top, top],
     words: `${(ctx.options as SourcesOptions).measures}; one scale ${extent}`,
   });
-  setText(state.asked, shown.picture?.asked ?? "");
+  setText(state.prompt, shown.picture?.prompt ?? "");
   setText(state.tint, tintOf(picture));
   state.answer.draw(picture);
   state.strip.draw(picture);

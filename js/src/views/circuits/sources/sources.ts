@@ -35,7 +35,7 @@ export interface PictureParts {
   /** The parts of each view of the picture, which do not overlap. */
   views: number[][];
   /** The text before the answer. */
-  asked: string;
+  prompt: string;
   /** The words that rest on a part. */
   strong: number[];
   /** Nats that each word loses without any part, at most and without all; and what the text gives it. */
@@ -44,7 +44,7 @@ export interface PictureParts {
   text: number[];
   /** The end of the scale of the whole answer. */
   top: number;
-  /** How parts were taken away, in words. */
+  /** How parts were removed, in words. */
   how: string;
 }
 
