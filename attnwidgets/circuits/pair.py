@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,8 @@ class Pair:
         clean: The trace of the clean text.
         corrupt: The trace of the corrupt text.
         stack: The stack whose activations are patched.
-        differs: Positions of the tokens in which they differ; of inputs without token ids, all.
+        differs: Positions of the tokens in which they differ, of a picture those that lie where it does; of
+            inputs without token ids, all.
         first: Position from which on activations can differ: in a causal stack that of the first token that
             does, otherwise 0.
     """
@@ -198,8 +200,26 @@ def _differing(clean: Trace, corrupt: Trace, stack: str) -> tuple[int, ...]:
         return tuple(range(count))
     if ids.shape != (1, count) or others.shape != (1, count):
         return tuple(range(count))
-    differing = tuple(torch.ne(ids, others)[0].nonzero().flatten().tolist())
-    return differing or tuple(range(count))
+    differing = {*torch.ne(ids, others)[0].nonzero().flatten().tolist(), *_repainted(clean, corrupt, stack)}
+    return tuple(sorted(differing)) or tuple(range(count))
+
+
+def _repainted(clean: Trace, corrupt: Trace, stack: str) -> list[int]:
+    """Return the tokens of a picture in which two pictures differ; all of them, if their sizes do."""
+    boxes = clean.axes(stack)[0].units["token"].boxes or ()
+    inside = [(at, box) for at, box in enumerate(boxes) if box is not None]
+    pictures = [trace.picture.given for trace in (clean, corrupt) if trace.picture is not None]
+    if len(pictures) < 2 or any(picture is None for picture in pictures):  # noqa: PLR2004 - a pair
+        return []
+    first, second = (np.asarray(picture) for picture in pictures)
+    if first.shape != second.shape:
+        return [at for at, _ in inside]
+    changed = (first != second).any(-1)
+    return [
+        at
+        for at, (top, left, bottom, right) in inside
+        if changed[math.floor(top) : math.ceil(bottom), math.floor(left) : math.ceil(right)].any()
+    ]
 
 
 def said_difference(pair: Pair) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from attnwidgets._errors import require_choice
+from attnwidgets._notebook import running_shell
 
 PAGES = (".html", ".htm")
 FOR_READING = (*PAGES, ".pdf", ".svg", ".png", ".csv")
@@ -72,3 +73,10 @@ class Viewable:
         view.save(path)
         view.close()
         return path
+
+
+def bundle_of(result: Viewable, **options: Any) -> Any:
+    """Return the view of a result, where a kernel can show it, and text: for `_repr_mimebundle_`."""
+    if not hasattr(running_shell(), "kernel"):
+        return {"text/plain": repr(result)}
+    return result.view()._repr_mimebundle_(**options)

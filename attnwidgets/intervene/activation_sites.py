@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from attnwidgets._selecting import listed
-from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
+from attnwidgets.tracing.anatomy.attention_modules import Turns, sites, tower_names
 from attnwidgets.tracing.anatomy.block_names import block_lists
 from attnwidgets.tracing.hooks.hook import Hook, PassWatch
 from attnwidgets.tracing.hooks.hook_point import HookPoint, resolve_hook_point
@@ -64,13 +64,19 @@ def site_of(
     Raises:
         UnsupportedModelError: If the family of models is not described, or the stack lacks the sites.
     """
+    lists = block_lists(model) if lists is None else lists
     if stack not in _BLOCKS:
-        raise UnsupportedModelError(
-            f"site {site!r} is not described for stack {stack!r}, only for {', '.join(map(repr, _BLOCKS))}. "
-            "Site 'head' is available in every stack."
-        )
+        towers = dict(zip(tower_names(list(lists)), lists, strict=True))
+        if stack not in towers:
+            raise UnsupportedModelError(
+                f"site {site!r} is not described for stack {stack!r}, only for "
+                f"{', '.join(map(repr, [*_BLOCKS, *towers]))}. Site 'head' is available in every stack."
+            )
+        lists = {towers[stack]: lists[towers[stack]]}
     try:
-        return resolve_hook_point(model, f"{_BLOCKS[stack]}.{layer}.{_HOOKS[site]}", lists=lists)
+        return resolve_hook_point(
+            model, f"{_BLOCKS.get(stack, 'blocks')}.{layer}.{_HOOKS[site]}", lists=lists
+        )
     except ValueError as error:
         raise UnsupportedModelError(f"site {site!r} of layer {layer} is not found: {error}") from error
 

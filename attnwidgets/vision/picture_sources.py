@@ -6,7 +6,7 @@ import math
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from attnwidgets.circuits.sentences.sources import WEAK
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
 from attnwidgets.explanations.targets.resolve import TOKENS
+from attnwidgets.explanations.viewable import Viewable, bundle_of
 from attnwidgets.intervene.edit_attention import suppress
 from attnwidgets.intervene.preview import preview
 from attnwidgets.tracing.predictions import logits_in
@@ -41,19 +42,23 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import Box
     from attnwidgets.tracing.trace import Trace
 
+    By = Literal["paint", "hide"]
     Scores = Callable[[Tensor], NDArray[np.float64]]
 
 PAPER = "Zeiler and Fergus 2014, Visualizing and Understanding Convolutional Networks"
 _BLOCKS, _REFINED = 6, 4  # blocks of the shorter side at first; blocks that are then divided into four
-_SAID = {
+REMOVALS: dict[By, str] = {
     "paint": "parts of the picture painted over with its mean colour: the tower reads it again",
     "hide": "tokens hidden from the text: the tower may have copied their content to others",
 }
+"""How parts are taken away."""
 
 
 @dataclass(frozen=True, repr=False)
-class PictureSources(Table):
+class PictureSources(Table, Viewable):
     """How much less likely each word of an answer is without a part of the picture.
+
+    Displayed, and by `.view()`, it is the picture with its parts, for each word that rests on some.
 
     Attributes:
         scores: Nats [word, part], on one scale for all words: Attributions, whose elements have boxes
@@ -61,11 +66,20 @@ class PictureSources(Table):
         picture: Nats that each word loses without the whole picture [word].
         text: Nats by which each word is likelier without the picture than a token chosen at random [word].
             With `picture`, the sum is log p(word) + log(size of the vocabulary) for every token of it.
+        by: "paint" or "hide".
+        spans: The tokens of each word.
+        trace: The picture and its text, with the model.
     """
+
+    kind: ClassVar[str] = "PictureSources"
+    viewed_by: ClassVar[str] = "circuits.sources_view:SourcesView"
 
     scores: Attributions
     picture: tuple[float, ...]
     text: tuple[float, ...]
+    by: By
+    spans: tuple[tuple[int, ...], ...]
+    trace: Trace
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -93,6 +107,10 @@ class PictureSources(Table):
         for word, row in zip(self.words, self._values(), strict=True):
             yield {"word": [word] * len(row), "part": unit.labels, "box": unit.boxes, "nats": row.tolist()}
 
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """Return the view, where a kernel can show it, and text."""
+        return bundle_of(self, **options)
+
     def __repr__(self) -> str:
         said = "; ".join(
             f"{word!r} {nats:+.1f} nats of the picture, {text:+.1f} of the text"
@@ -101,7 +119,7 @@ class PictureSources(Table):
         return f"<PictureSources: {said}>"
 
 
-def sources(trace: Any, answer: Any = None, *, by: Literal["paint", "hide"] = "paint") -> PictureSources:
+def sources(trace: Any, answer: Any = None, *, by: By = "paint") -> PictureSources:
     """Return on which part of a picture each word of an answer rests: by painting over one after another.
 
         score[w, b] = log p(w) - log p(w with part b painted over), in nats, summed over the tokens of w
@@ -118,8 +136,8 @@ def sources(trace: Any, answer: Any = None, *, by: Literal["paint", "hide"] = "p
         by: "paint" (which part of the picture) or "hide" (which token).
 
     Returns:
-        PictureSources: `.scores` [word of the answer, part], `.strongest()`; `.picture` and `.text` say how
-        much of each word is the picture's and how much the text's.
+        PictureSources: `.scores` [word of the answer, part], `.strongest()`, `.view()`; `.picture` and
+        `.text` say how much of each word is the picture's and how much the text's.
 
     Raises:
         ValueError: If the answer has no tokens, `by` is unknown, or the places of the picture's tokens or its
@@ -140,7 +158,7 @@ def sources(trace: Any, answer: Any = None, *, by: Literal["paint", "hide"] = "p
         ['red', 'middle', 'right']
     """
     require_trace(trace, "vision.sources")
-    require_choice("by", by, tuple(_SAID))
+    require_choice("by", by, tuple(REMOVALS))
     traced: Trace = trace
     stack = _stack(traced)
     axis = traced.axes(stack)[0]
@@ -165,7 +183,7 @@ def sources(trace: Any, answer: Any = None, *, by: Literal["paint", "hide"] = "p
         stack,
         "vision.sources",
         paper=PAPER,
-        title=f"nats lost without a part ({_SAID[by]})",
+        title=f"nats lost without a part ({REMOVALS[by]})",
         options={"answer": answer, "by": by},
         notes=["parts that show the same cover for each other: each is then small alone"],
     )
@@ -176,7 +194,14 @@ def sources(trace: Any, answer: Any = None, *, by: Literal["paint", "hide"] = "p
         target=[label for label, _ in words],
         **common,
     )
-    return PictureSources(scores, tuple((before - whole).tolist()), tuple((whole + random).tolist()))
+    return PictureSources(
+        scores,
+        tuple((before - whole).tolist()),
+        tuple((whole + random).tolist()),
+        by,
+        tuple(tuple(span) for _, span in words),
+        traced,
+    )
 
 
 def _stack(trace: Trace) -> str:
@@ -225,7 +250,7 @@ def _painted(
     boxes = _divided((0.0, 0.0, float(size[0]), float(size[1])), counts[0], counts[1])
     _say_if_long(trace, len(boxes) + 4 * _REFINED + 1)
     before = read(trace.logits) if trace.logits is not None else np.zeros(0)
-    with _runs(trace, given, read) as painted:
+    with _runs(trace, read) as painted:
         whole = painted((0.0, 0.0, float(size[0]), float(size[1])))
         values = [painted(box) for box in progress(boxes, "painting over parts")]
         order = sorted(range(len(boxes)), key=lambda at: -np.abs(before - values[at]).max())
@@ -269,30 +294,41 @@ def _can_divide(box: Box, least: Sequence[float]) -> bool:
     return all((box[axis + 2] - box[axis]) / 2 >= 0.9 * least[axis] for axis in (0, 1))
 
 
-@contextmanager
-def _runs(
-    trace: Trace, given: NDArray[np.uint8], read: Scores
-) -> Iterator[Callable[[Box], NDArray[np.float64]]]:
-    """Yield the function that paints a box over and returns log p of every word."""
+def painter(trace: Trace) -> Callable[[Box], dict[str, Any]]:
+    """Return the function that paints a box of the picture over, and returns the model's inputs then."""
     from PIL import Image
 
+    if trace.picture is None or trace.picture.given is None:  # checked by `sources`
+        raise AssertionError
+    given = trace.picture.given
     reader = getattr(trace.tokenizer, "image_processor", trace.tokenizer)
     colour = np.round(given.reshape(-1, given.shape[-1]).mean(0)).astype(np.uint8)
+
+    def paint(box: Box) -> dict[str, Any]:
+        image = given.copy()
+        top, left, bottom, right = (round(edge) for edge in box)
+        image[top:bottom, left:right] = colour
+        again = dict(reader(images=Image.fromarray(image), return_tensors="pt"))
+        inputs = dict(trace.inputs)
+        for name, value in inputs.items():
+            if name in again and getattr(value, "is_floating_point", lambda: False)():
+                inputs[name] = again[name].to(value)
+        return inputs
+
+    return paint
+
+
+@contextmanager
+def _runs(trace: Trace, read: Scores) -> Iterator[Callable[[Box], NDArray[np.float64]]]:
+    """Yield the function that paints a box over and returns log p of every word."""
+    paint = painter(trace)
     with borrowed(unwrap(trace.model)) as model, no_grad():
         options: dict[str, Any] = {"return_dict": True}
         if "use_cache" in forward_parameters(model):
             options["use_cache"] = False
 
         def painted(box: Box) -> NDArray[np.float64]:
-            image = given.copy()
-            top, left, bottom, right = (round(edge) for edge in box)
-            image[top:bottom, left:right] = colour
-            again = dict(reader(images=Image.fromarray(image), return_tensors="pt"))
-            inputs = dict(trace.inputs)
-            for name, value in inputs.items():
-                if name in again and getattr(value, "is_floating_point", lambda: False)():
-                    inputs[name] = again[name].to(value)
-            logits = logits_in(trace.call(model, inputs, options, {}))
+            logits = logits_in(trace.call(model, paint(box), options, {}))
             if logits is None:
                 raise UnsupportedModelError("vision.sources needs a model that predicts tokens.")
             return read(logits[0])
@@ -300,12 +336,18 @@ def _runs(
         yield painted
 
 
+def picture_tokens(trace: Trace) -> list[int]:
+    """Return the positions of the tokens that lie on the picture: the parts by "hide", in their order."""
+    unit = trace.axes(trace.default_stack)[0].units["token"]
+    return [at for at, box in enumerate(unit.boxes or ()) if box is not None]
+
+
 def _hidden(
     trace: Trace, stack: str, tokens: Unit, read: Scores
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], Unit]:
     """Return log p of every word [token, word] with a token hidden, with all of them, and these tokens."""
     boxes = tokens.boxes or ()
-    inside = [at for at, box in enumerate(boxes) if box is not None]
+    inside = picture_tokens(trace)
     _say_if_long(trace, len(inside) + 1)
     causal = trace.is_causal(stack)
 

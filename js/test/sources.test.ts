@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Part, pieces, rowsOf, type Sentence } from "../src/views/circuits/sources/sources.ts";
+import {
+  type Part,
+  partAt,
+  pieces,
+  rowsOf,
+  type Sentence,
+  widthOfCopies,
+} from "../src/views/circuits/sources/sources.ts";
 
 const parts = [..."abcdefgh"].map((text): Part => ({ name: text, role: "", text, kind: text === "h" ? "answer" : "" }));
 const sentence = { unfolded: [0, 3, 5, 7] } as Partial<Sentence> as Sentence;
@@ -26,4 +33,22 @@ test("words of a sentence with what is between them", () => {
     ["", "a"],
     [" ", "␣b"],
   ]);
+});
+
+test("a part of a picture lies beneath a pointer, in the view that is shown", () => {
+  const boxes = [
+    [0, 0, 0.5, 1],
+    [0.5, 0, 1, 1],
+    [0, 0, 1, 1],
+  ] as const;
+  assert.equal(partAt(boxes, [0, 1], 0.2, 0.6), 1);
+  assert.equal(partAt(boxes, [2], 0.2, 0.6), 2);
+  assert.equal(partAt(boxes, [0], 0.2, 0.5), null);
+});
+
+test("copies of a picture share a row while they are large enough, and are not taller than the pane", () => {
+  assert.equal(widthOfCopies(3, 1000, 1), 280);
+  assert.equal(widthOfCopies(3, 700, 1), 225);
+  assert.equal(widthOfCopies(3, 400, 1), 194);
+  assert.equal(widthOfCopies(1, 1000, 2), 150);
 });

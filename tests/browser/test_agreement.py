@@ -405,6 +405,19 @@ def test_sources_name_the_message_and_its_nats(see):
     assert "+1.00" in seen.figure
 
 
+def test_sources_of_a_picture_name_its_part_and_the_nats_of_each_word(see):
+    model, processor = aw.zoo.trained("scenes")
+    scene = model.truth.scene(7)
+    trace = aw.trace(model, processor, f"{scene.text} {scene.answer}", image=scene.image)
+    result = aw.vision.sources(trace, (16, 24))
+    seen = see(result.view())
+    seen.names("patch 1,2", "Parts that show the same cover for each other", beside={"page"})
+    for word in (3, 5, 6):
+        seen.gives(f"“{result.words[word]}” rests most on", result.scores.values[word, 5], beside={"page"})
+    assert {"red", "middle", "right", "+15.55 nats without patch 1,2"} <= {*seen.page}
+    assert "+0.77 nats, patch 1,2" in seen.figure
+
+
 @compares("WhyView")
 def test_a_why_names_its_rows_and_what_a_removal_leaves(see):
     seen = see(make("WhyView", None))

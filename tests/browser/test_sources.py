@@ -1,4 +1,4 @@
-"""SourcesView on a page: sentences, words and messages by pointer and keys, folds, widths, and a kernel."""
+"""SourcesView on a page: words, messages and parts of a picture by pointer and keys, widths, and a kernel."""
 
 from __future__ import annotations
 
@@ -134,3 +134,58 @@ def test_the_model_writes_again_on_request(result, open_page):
     assert asked["args"] == {"part": 1}
     page.get_by_role("button", name="Cancel").click()
     assert page.evaluate("() => sent.find(({kind}) => kind === 'cancel').job") == asked["id"]
+
+
+def test_a_picture_has_a_copy_for_each_word_that_rests_on_it(page_of):
+    model, processor = aw.zoo.trained("scenes")
+    scene = model.truth.scene(7)
+    trace = aw.trace(model, processor, f"{scene.text} {scene.answer}", image=scene.image)
+    view = aw.vision.sources(trace, (16, 24)).view()
+    view.written_without(5)
+    page = page_of(view, viewport={"width": 1200, "height": 900})
+    root, copies = page.locator(".aw-sources"), page.locator(".aw-source-picture")
+    copies.first.wait_for()
+    settle(page)
+    assert copies.locator("b").all_inner_texts() == ["red", "middle", "right"]
+    readout, pin = root.locator(".aw-readout"), root.locator(".aw-source-pin").first
+    # The cell of the circle is in another colour than in the picture, and others are veiled.
+    pixels = """(canvas, at) => [...canvas.getContext("2d").getImageData(
+      at[0] * canvas.width, at[1] * canvas.height, 1, 1).data].slice(0, 3)"""
+    canvas = copies.nth(0).locator("canvas")
+    middle, edge, shape = (canvas.evaluate(pixels, at) for at in ([0.83, 0.5], [0.67, 0.5], [0.12, 0.5]))
+    assert middle[0] > 2 * middle[2]  # red
+    assert edge != middle
+    assert min(shape) > 100  # a purple cross beneath the veil
+    # A part under the pointer is read for the word of its copy.
+    box = copies.nth(1).locator("canvas").bounding_box()
+    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 0.5 * box["height"])
+    settle(page)
+    assert "+0.7724 nats without patch 1,2 · " in readout.inner_text()
+    page.mouse.move(box["x"] + 0.1 * box["width"], box["y"] + 0.1 * box["height"])
+    page.mouse.down()
+    page.mouse.up()
+    settle(page)
+    assert root.locator(".aw-source-picture[aria-selected=true] b").inner_text() == "middle"
+    assert pin.evaluate("e => [e.style.left, e.style.visibility]") == ["0%", "visible"]
+    # A page holds what was written without the circle, and nothing else.
+    assert root.locator(".aw-source-without").is_hidden()
+    root.locator(".aw-source-pictures").focus()
+    page.keyboard.press("Home")
+    settle(page)
+    assert "the circle is green" in root.locator(".aw-source-written").inner_text()
+    page.keyboard.press("ArrowLeft")  # "at" rests on nothing, and has no copy
+    settle(page)
+    assert root.locator(".aw-source-picture[aria-selected=true]").count() == 0
+    assert "No part matters much" in root.locator(".aw-source-notes").inner_text()
+    page.keyboard.press("Escape")
+    page.locator(".aw-segment", has_text="whole answer").click()
+    settle(page)
+    assert copies.locator("b").all_inner_texts() == ["the whole answer"]
+    assert "+31.2057 nats without patch 1,2 · " in readout.inner_text()
+    for width in (480, 760, 1200):
+        page.set_viewport_size({"width": width, "height": 900})
+        settle(page)
+        assert page.evaluate(OVERLAPS) == []
+        assert page.evaluate(CLIPPED) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert root.evaluate("e => e.offsetHeight") == 600

@@ -1,4 +1,4 @@
-"""SourcesView: words that sum to their sentence, the parts that are unfolded, and what pages hold."""
+"""SourcesView of messages: words that sum to their sentence, what is unfolded, and what pages hold."""
 
 from __future__ import annotations
 
@@ -104,12 +104,21 @@ def test_a_page_holds_all_numbers_and_what_was_written(result):
     assert ("written_without", {"part": 1}) in [(topic, args) for topic, args, _ in view.requests.for_page()]
 
 
+def test_its_title_names_the_method(result):
+    removed = aw.circuits.sources(result.trace, method="removed").view()
+    assert removed.options["measures"] == "nats lost with a message removed"
+    subsets = dataclasses.replace(result, method="subsets").view()
+    assert subsets.options["measures"] == "nats lost for each hidden message, in a sparse fit"
+
+
 def test_what_is_refused(result):
-    with pytest.raises(TypeError, match=r"SourcesView\(\) shows the result of aw.circuits.sources, not int"):
+    with pytest.raises(
+        TypeError, match=r"shows the result of aw.circuits.sources or aw.vision.sources, not int"
+    ):
         SourcesView(3)
     with pytest.raises(IndexError, match="sentence=2 is out of range: the answer has 2 sentences"):
         result.view(sentence=2)
-    with pytest.raises(IndexError, match="part 4 is out of range: parts 0 to 3 can be hidden"):
+    with pytest.raises(IndexError, match="part 4 is out of range: parts 0 to 3 can be taken away"):
         result.view().written_without(4)
     with pytest.raises(ValueError, match="the result holds no model"):
         make("SourcesView", None).written_without(0)

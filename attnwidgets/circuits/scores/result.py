@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from attnwidgets._errors import require_choice
-from attnwidgets._notebook import running_shell
 from attnwidgets._selecting import at_most
 from attnwidgets._tables import Table, cells
 from attnwidgets.circuits.scores.features import APART, Described, described_of
@@ -17,7 +16,7 @@ from attnwidgets.circuits.scores.other_texts import in_other_texts
 from attnwidgets.circuits.scores.removal import Removal, remove
 from attnwidgets.circuits.scores.saved import SavedCell, described_why, restored_why
 from attnwidgets.circuits.scores.shares import Paired, Share
-from attnwidgets.explanations.viewable import Viewable
+from attnwidgets.explanations.viewable import Viewable, bundle_of
 from attnwidgets.tracing.algebra.residual_parts import Written
 
 if TYPE_CHECKING:
@@ -334,9 +333,9 @@ class Why(Paired, Table, Viewable):
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """Return the view, where a kernel can show it, and text."""
-        if isinstance(self._cell, SavedCell) or not hasattr(running_shell(), "kernel"):
+        if isinstance(self._cell, SavedCell):
             return {"text/plain": repr(self)}
-        return self.view()._repr_mimebundle_(**options)
+        return bundle_of(self, **options)
 
     def __repr__(self) -> str:
         return f"<Why by {self.by}: {self.describe()}{' ' + self.warning if self.warning else ''}>"

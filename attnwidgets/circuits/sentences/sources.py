@@ -25,7 +25,7 @@ from attnwidgets.circuits.sentences.part_scores import (
 from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
-from attnwidgets.explanations.viewable import Viewable
+from attnwidgets.explanations.viewable import Viewable, bundle_of
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
@@ -205,6 +205,10 @@ class Sources(Table, Viewable):
     def _sentences(self) -> tuple[str, ...]:
         target = self.scores.target
         return target if isinstance(target, tuple) else (str(target),)
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """Return the view, where a kernel can show it, and text; by "lrp", text."""
+        return {"text/plain": repr(self)} if self.method == "lrp" else bundle_of(self, **options)
 
     def __repr__(self) -> str:
         nothing = f"no {self.scores.unit} matters much"

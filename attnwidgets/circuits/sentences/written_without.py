@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import copy
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.intervene.edit_attention import suppress
 from attnwidgets.tracing.continuations import continuations
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
-from attnwidgets.tracing.recording.run import trace as record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from attnwidgets.tracing.trace import Trace
 
 _LONGER = 16  # tokens beyond those of the answer
 
 
-def written_without(trace: Trace, hidden: Sequence[int], answer: Sequence[int]) -> str:
+def written_without(
+    trace: Trace, hidden: Sequence[int], answer: Sequence[int], inputs: Mapping[str, Any] | None = None
+) -> str:
     """Return the text that the model writes in the place of an answer, with some tokens hidden.
 
     The most probable token is taken at every step, up to 16 tokens more than the answer has.
 
     Args:
         trace: Trace of a model that continues texts.
-        hidden: Tokens that no later token reads; none: nothing is hidden.
+        hidden: Tokens that no other token reads; none: nothing is hidden.
         answer: The tokens of the answer; those before its first are read.
+        inputs: The model's inputs with another picture; None: those of the trace.
 
     Raises:
         UnsupportedModelError: If the model does not generate, or mixes tokens without attention.
@@ -37,7 +40,16 @@ def written_without(trace: Trace, hidden: Sequence[int], answer: Sequence[int]) 
     limit = limit_of(unwrap(trace.model), text_tokenizer(trace.tokenizer))
     if limit is not None:
         new = min(new, limit - start)
-    before = record(trace.model, trace.tokenizer, input_ids=trace.inputs["input_ids"][0, :start].tolist())
-    change: Any = suppress(before, list(hidden)) if hidden else nullcontext()
-    with change:
+    given = trace.inputs if inputs is None else inputs
+    shape = given["input_ids"].shape
+    # What else has the shape of the ids belongs to them: masks, and the kinds of tokens.
+    cut = {name: x[:, :start] if getattr(x, "shape", None) == shape else x for name, x in given.items()}
+    before = copy.copy(trace)
+    before.inputs = cut
+    stack = trace.default_stack
+    with ExitStack() as changes:
+        if hidden:
+            changes.enter_context(suppress(trace, list(hidden), stack=stack))
+            if hidden[0] and not trace.is_causal(stack):
+                changes.enter_context(suppress(trace, list(hidden), range(hidden[0]), stack=stack))
         return continuations(before, max_new_tokens=new)[0].text.strip()

@@ -1,4 +1,4 @@
-"""A picture with a map over it, or small copies of it; a sound on the axis of its seconds."""
+"""A picture with a map over it, or boxes, or small copies of it; a sound on the axis of its seconds."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.figures.pens.pen import Box, Colours, Pen, Range
+    from attnwidgets.figures.theme import Theme
 
     Float = NDArray[np.floating]
 
@@ -265,3 +266,95 @@ class Pictured:
                 break
         tall = min(tall, _TALLEST_PICTURE)
         return tall / ratio, tall, across, lines
+
+
+VEIL, FILL = 0.5, 0.3
+"""How opaque the veil over parts is that nothing rests on, and what fills those that something does."""
+
+_SIDE, _EDGE, _LEAST_SIDE = 480, 0.08, 16  # pixels of the longer side; share of a box, and least with an edge
+_PIXELS = 4  # times from which an enlarged picture shows its pixels
+_WIDEST = 1.9  # inches of a copy
+
+
+def boxed(
+    pixels: NDArray[np.uint8], boxes: Sequence[Sequence[float]], shares: NDArray[np.floating], theme: Theme
+) -> NDArray[np.uint8]:
+    """Return a picture beneath a veil, which lifts from boxes by their share; each has an edge in its colour.
+
+    Args:
+        pixels: The picture [row, column, channel], 0 to 255.
+        boxes: Boxes that do not overlap, as shares of the sides: (top, left, bottom, right).
+        shares: Of the end of the scale, -1 to 1, of each.
+        theme: Its colours, and those of the veil.
+    """
+    from PIL import Image
+
+    factor = _SIDE / max(pixels.shape[:2])
+    size = [round(length * factor) for length in pixels.shape[1::-1]]
+    way = Image.Resampling.NEAREST if factor >= _PIXELS else Image.Resampling.LANCZOS
+    image = np.asarray(Image.fromarray(pixels).resize((size[0], size[1]), way), dtype=np.float64)
+    ramp = heat_map("", signed=True, dark=theme.name == "dark")
+    ends = [255 * np.asarray(ramp(at))[:3] for at in (0.0, 1.0)]
+    veil = 255 * np.array(channels_of(theme.page))
+
+    def blend(area: NDArray[np.float64], colour: NDArray[np.float64], opacity: float) -> None:
+        area += opacity * (colour - area)
+
+    for box, share in zip(boxes, shares, strict=True):
+        corners = [round(edge * size[1 - at % 2]) for at, edge in enumerate(box)]
+        area = image[corners[0] : corners[2], corners[1] : corners[3]]
+        blend(area, veil, VEIL * (1 - abs(share)))
+        if abs(share) < 0.02 or not area.size:  # noqa: PLR2004 - as good as nothing
+            continue
+        colour, side = ends[int(share > 0)], min(area.shape[:2])
+        has_edge = side >= _LEAST_SIDE
+        blend(area, colour, abs(share) * FILL * (1 if has_edge else 2))
+        if has_edge:
+            line = max(2, round(_EDGE * side))
+            for strip in (area[:line], area[-line:], area[line:-line, :line], area[line:-line, -line:]):
+                blend(strip, colour, float(abs(share)))
+    return np.asarray(np.round(image.clip(0, 255)), dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies of a picture, each with words beneath.
+
+    Attributes:
+        pictures: Of equal size, [row, column, channel], 0 to 255.
+        names: What stands beneath each: a name, and more words.
+        chosen: The copy whose name is bold; -1: none.
+    """
+
+    pictures: Sequence[NDArray[np.uint8]]
+    names: Sequence[tuple[str, str]]
+    chosen: int = -1
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        _, tall, each = self._sizes(width)
+        return -(-len(self.pictures) // each) * (tall + 2 * LINE + _GAP)
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        wide, tall, each = self._sizes(box.width)
+        for number, (pixels, names) in enumerate(zip(self.pictures, self.names, strict=True)):
+            line, column = divmod(number, each)
+            left = box.left + column * (wide + 2 * _GAP)
+            top = box.top + line * (tall + 2 * LINE + _GAP)
+            area = pen.area(type(box)(left, top, wide, tall))
+            area.picture(pixels, smooth=True)
+            area.rectangle(0, 0, wide, tall, edge=pen.theme.line, line=0.7)
+            words = pen.area(type(box)(left, top + tall, wide, 2 * LINE))
+            words.write(
+                0, LINE / 2, fitting(names[0], wide, SMALL), style="bold" if number == self.chosen else ""
+            )
+            words.write(0, 1.5 * LINE, fitting(names[1], wide, SMALL), color=pen.theme.quiet, limit=60)
+
+    def _sizes(self, width: float) -> tuple[float, float, int]:
+        """Return width and height of a copy, and how many stand in a line."""
+        rows, columns = self.pictures[0].shape[:2]
+        most = _TALLEST_PICTURE if len(self.pictures) == 1 else _WIDEST
+        each = max(1, min(len(self.pictures), int(width / (0.6 * _WIDEST))))
+        wide = min(most, most * columns / rows, (width - 2 * _GAP * (each - 1)) / each)
+        return wide, wide * rows / columns, each

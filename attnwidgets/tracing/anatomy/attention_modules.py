@@ -198,7 +198,7 @@ def by_stack(model: nn.Module, names: Sequence[str]) -> dict[str, list[int]]:
     ):
         rest = [index for index in range(len(names)) if index not in crossing]
         return {"decoder": rest, "cross": sorted(crossing)}
-    short = dict(zip(towers, _tower_names(towers), strict=True))
+    short = dict(zip(towers, tower_names(towers), strict=True))
     for index, name in enumerate(names):
         stack = "cross" if index in crossing and len(towers) > 1 else short[_tower(name)]
         stacks.setdefault(stack, []).append(index)
@@ -222,7 +222,7 @@ def _tower(name: str) -> str:
     return re.split(r"\.\d+(?:\.|$)", name)[0]
 
 
-def _tower_names(paths: Sequence[str]) -> list[str]:
+def tower_names(paths: Sequence[str]) -> list[str]:
     """Return short names for lists of layers: "self" for one, else the tower ("text", "vision", "audio").
 
     Next to towers of pictures and sounds, a tower without a mark in its path is that of the text.

@@ -112,6 +112,13 @@ HEADS: tuple[HeadLayout, ...] = (
     HeadLayout("RWKV", "each", ("{base}.ln_out", "head")),
     HeadLayout("BioGPT", "each", ("{base}.layer_norm", "output_projection")),
     *(HeadLayout("decoders", "each", (f"{{base}}.{norm}", "lm_head"), scaled=True) for norm in _FINAL),
+    # Decoders inside a model that reads pictures or sound, too.
+    *(
+        HeadLayout(
+            "decoders of pictures and text", "each", (f"{{base}}.{inner}.norm", "lm_head"), scaled=True
+        )
+        for inner in ("language_model", "text_model")
+    ),
     HeadLayout("decoders without a final norm", "each", ("lm_head",)),
     HeadLayout("ModernBERT that tags", "each", ("{base}.final_norm", *_MODERNBERT, "classifier")),
     *(
@@ -243,6 +250,7 @@ def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module | Calla
 def _after(config: Any, like: Tensor) -> list[Step]:
     """Return the steps of some decoders after logits: Cohere and Granite scale them, Gemma caps them."""
     steps: list[Step] = []
+    config = getattr(config, "text_config", None) or config
     scale = getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1)
     if isinstance(scale, float | int) and scale != 1:
         steps.append(Scale(like.new_tensor(scale)))

@@ -100,16 +100,23 @@ class PatchView(CircuitView):
         super().__init__(main, trace, main.clean_tokens, main.shape[1], **options)
 
     def _own_options(self) -> dict[str, Any]:
-        main = self._main
+        main, pair = self._main, self._pair_of_texts
         return {
             "direction": main.direction,
             "estimate": main.estimate,
             "cells": self._cells,
             "held": self._computed(),
             "runs": main.pair is not None,
-            "claims": main.pair is not None and main.pair.clean.predictions_title == "next token",
+            "claims": pair is not None and pair.clean.predictions_title == "next token",
             "ownTable": True,
         }
+
+    @property
+    def _pair_of_texts(self) -> Any:
+        """The pair that a claim can be checked on, whose roles are words; None of pictures or sounds."""
+        pair = self._main.pair
+        is_text = pair is not None and pair.clean.picture is None and pair.clean.sound is None
+        return pair if is_text else None
 
     def _computed(self) -> list[list[Any]]:
         """Return the directions that are computed, and whether they are estimates."""
@@ -261,6 +268,8 @@ class PatchView(CircuitView):
             raise LookupError("this result was loaded without its traces, which a claim is checked on.")
         if pair.clean.tokenizer is None:
             raise LookupError("claims are checked on texts, and these traces are of token ids.")
+        if self._pair_of_texts is None:
+            raise LookupError("claims are checked on texts, and these traces are of a picture or a sound.")
         last, differs = len(self._main.clean_tokens) - 1, self._main.differs
         start, end = differs[0], last
         if cells:
@@ -307,9 +316,9 @@ class PatchView(CircuitView):
     def _expressions(self) -> Iterator[dict[str, Any]]:
         """Yield the arguments for the chosen cells, whose expression a page contains."""
         now = self._now()
-        if len(now["cells"]) == 1 and now["cells"][0][0] == "head" and self._main.pair is not None:
+        if len(now["cells"]) == 1 and now["cells"][0][0] == "head" and self._pair_of_texts is not None:
             yield {"of": "claim", "layer": now["cells"][0][1], "head": now["cells"][0][3]}
-        if self._main.pair is not None and is_between(now["cells"]):
+        if self._pair_of_texts is not None and is_between(now["cells"]):
             yield {"of": "claim", "cells": now["cells"]}
         if now["cells"]:
             options: dict[str, Any] = self.options or self._options

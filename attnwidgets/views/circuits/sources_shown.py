@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from attnwidgets.circuits.sentences.sources import WEAK, Sources
+from attnwidgets.circuits.sentences.part_scores import TITLES
+from attnwidgets.circuits.sentences.sources import WEAK
+from attnwidgets.circuits.sentences.written_without import written_without
 from attnwidgets.tracing.text.display import joined
 from attnwidgets.views.base.standalone_view import cut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from attnwidgets.circuits.sentences.sources import Sources
+    from attnwidgets.tracing.trace import Trace
+    from attnwidgets.vision.picture_sources import PictureSources
 
     Float = NDArray[np.float64]
 
@@ -43,11 +49,26 @@ class ShownSources:
 
     Args:
         result: The result.
+
+    Attributes:
+        unit: The word for a part.
+        title: What the numbers are.
+        question: The beginning of the question that the view answers.
+        removal: What happens to a part while the model writes the answer again.
+        pictured: The trace whose picture is shown; None: the parts are of a text.
     """
+
+    result: Sources | PictureSources
+    removal = "hidden"
+    pictured: Trace | None = None
 
     def __init__(self, result: Sources) -> None:
         self.result = result
+        self.trace: Trace | None = result.trace
+        self.roles, self.spans = result.roles, result.spans
         self.unit = result.scores.unit
+        self.title = TITLES[result.method].replace("part", self.unit)
+        self.question = f"Which {self.unit} does"
         self.sentences = tuple(str(text) for text in result.scores.targets)
         self.values: Float = np.atleast_2d(np.asarray(result.scores.values, dtype=np.float64))
 
@@ -57,7 +78,7 @@ class ShownSources:
         return [self._part(at, label) for at, label in enumerate(self.result.scores.labels)]
 
     def _part(self, at: int, label: str) -> Part:
-        trace, kind, span = self.result.trace, self.result.roles[at], self.result.spans[at]
+        trace, kind, span = self.trace, self.roles[at], self.spans[at]
         if kind == "answer":
             return Part("", label, "", kind)
         of_message = self.unit == "message"
@@ -76,7 +97,7 @@ class ShownSources:
     @cached_property
     def words(self) -> list[list[tuple[str, Float]]]:
         """The words of each sentence, with their nats [part]; none where tokens were not measured."""
-        result, trace = self.result, self.result.trace
+        result, trace = cast("Sources", self.result), self.trace
         if trace is None or result.by_token is None:
             return [[] for _ in self.sentences]
         unit = trace.axes(trace.default_stack)[0].units["word"]
@@ -92,14 +113,33 @@ class ShownSources:
             )
         return sentences
 
+    def opening(self) -> dict[str, Any]:
+        """Return what the view opens on: a whole sentence."""
+        return {"word": None, "views": [], "view": 0}
+
+    def target(self, sentence: int, word: int | None) -> int | None:
+        """Return the target of the result that a sentence is; None: a word, which is none."""
+        return sentence if word is None else None
+
+    def written_without(self, part: int | None) -> str:
+        """Return the answer that the model writes without a part; None: with all of them."""
+        return written_without(
+            cast("Trace", self.trace), () if part is None else self.spans[part], self.spans[-1]
+        )
+
+    @property
+    def removable(self) -> int:
+        """The number of parts that can be taken away: all but the answer."""
+        return len(self.roles) - 1
+
     @property
     def inside(self) -> list[int]:
         """The parts that do not stand apart."""
-        return [at for at, role in enumerate(self.result.roles) if not role]
+        return [at for at, role in enumerate(self.roles) if not role]
 
     def unfolded(self, sentence: int) -> list[int]:
         """Return the parts that are shown at first: the strongest with their neighbours, and those apart."""
-        roles, values = self.result.roles, self.values[sentence]
+        roles, values = self.roles, self.values[sentence]
         every = range(len(roles))
         if len(roles) - 1 <= _UNFOLDED:
             return list(every)
@@ -155,6 +195,7 @@ class ShownSources:
         top = max(WEAK, *(float(np.max(np.abs(values), initial=0)) for values in every))
         return {
             "unit": self.unit,
+            "removal": self.removal,
             "parts": [part._asdict() for part in self.parts],
             "answer": answer,
             "top": top,

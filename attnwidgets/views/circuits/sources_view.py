@@ -1,4 +1,4 @@
-"""The view of sources: an answer by its sentences, and the messages that each rests on."""
+"""The view of sources: an answer, and the messages, or the parts of a picture, that it rests on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from attnwidgets.circuits.sentences.sources import Sources
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.needs import Needs
 from attnwidgets.views.base.standalone_view import StandaloneView
+from attnwidgets.views.circuits.picture_shown import ShownPicture
 from attnwidgets.views.circuits.sources_shown import ShownSources, rounded
 from attnwidgets.views.wire.handlers import Handler
+from attnwidgets.vision.picture_sources import PictureSources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,24 +22,32 @@ if TYPE_CHECKING:
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.expressions import Kinds, Path
+    from attnwidgets.views.base.link import Link
     from attnwidgets.views.base.options import TitleOptions
     from attnwidgets.views.wire.handlers import Answer
 
+_OF_PICTURE = 600  # px of height
+
 
 class SourcesView(StandaloneView):
-    """The messages that each sentence of an answer rests on, as cards in their order.
+    """The messages that each sentence of an answer rests on, or the parts of a picture that each word does.
 
-    A sentence of the answer is chosen by a click, or by the left and right keys; a switch goes on to its
-    words. Cards are coloured by the nats that it loses with their message hidden, on one scale for all
-    sentences. The question, a system message and the answer's own earlier words stand apart. Of more than
-    12 messages, the strongest five are shown with their neighbours; rows between them unfold the others.
+    Messages are cards in their order. A sentence of the answer is chosen by a click, or by the left and right
+    keys; a switch goes on to its words. Cards are coloured by the nats that it loses with their message
+    hidden or removed, on one scale for all sentences. The question, a system message and the answer's own
+    earlier words stand apart. Of more than 12 messages, the strongest five are shown with their neighbours;
+    rows between them unfold the others.
 
-    A card is chosen by a click, or by the up and down keys. **Without it**, or Enter, lets the model write
-    the answer again with the message hidden: greedy, up to 16 tokens more than the answer has. A page
-    without a kernel holds the numbers of all sentences and words, and the answers that were written.
+    Of a picture, each word that rests on a part has a small copy of it, all on one scale; words that rest on
+    none have no copy. A model that reads the whole picture and its tiles has both, and a switch.
+
+    A card or a part is chosen by a click, or by the up and down keys. **Without it**, or Enter, lets the
+    model write the answer again with the message hidden, or the part painted over: greedy, up to 16 tokens
+    more than the answer has. A page without a kernel holds the numbers of all sentences and words, and the
+    answers that were written.
 
     Args:
-        shown: Result of `aw.circuits.sources`.
+        shown: Result of `aw.circuits.sources` or of `aw.vision.sources`.
         sentence: Number of the sentence that is shown at first.
 
     Raises:
@@ -48,36 +58,47 @@ class SourcesView(StandaloneView):
 
     _VIEW = "SourcesView"
     _HEIGHT = 540
-    NEEDS = Needs(("sources",))
+    NEEDS = Needs(("sources",), media=True)
 
     def __init__(self, shown: Any, *, sentence: int = 0, **options: Unpack[TitleOptions]) -> None:
-        if not isinstance(shown, Sources):
+        if not isinstance(shown, (Sources, PictureSources)):
             raise TypeError(
-                f"SourcesView() shows the result of aw.circuits.sources, not {type(shown).__name__}."
+                "SourcesView() shows the result of aw.circuits.sources or aw.vision.sources, not "
+                f"{type(shown).__name__}."
             )
-        if shown.method == "lrp":
+        if isinstance(shown, Sources) and shown.method == "lrp":
             raise ValueError(
                 'SourcesView() shows nats; method="lrp" gives logits, which .scores.view() shows.'
             )
-        count = len(shown.scores.targets)
+        self.shown: ShownSources = ShownSources(shown) if isinstance(shown, Sources) else ShownPicture(shown)
+        count = len(self.shown.sentences)
         if not -count <= sentence < count:
             raise IndexError(f"sentence={sentence} is out of range: the answer has {count} sentences.")
-        self.shown = ShownSources(shown)
         self._sentence = sentence % count
         # The answers written without each part; None: with all.
         self._written: dict[int | None, str] = {}
+        if self.shown.pictured is not None:
+            options.setdefault("height", _OF_PICTURE)
         super().__init__(**options)
 
+    def _join(self, start: Mapping[str, Any]) -> Link:
+        link = super()._join(start)
+        if self.shown.pictured is not None:
+            link.store.show_media(self.shown.pictured)
+        return link
+
     def _own_options(self) -> dict[str, Any]:
-        trace = self.shown.result.trace
+        trace = self.shown.trace
         writes = trace is not None and trace.model is not None
-        return {"sentence": self._sentence, "word": None, "part": None, "writes": writes, "written": []}
+        words = {"asks": self.shown.question, "measures": self.shown.title}
+        start = {"sentence": self._sentence, "part": None, "isPicture": self.shown.pictured is not None}
+        return words | start | self.shown.opening() | {"writes": writes, "written": []}
 
     def score(self, sentence: int, part: int, *, word: int | None = None) -> float:
-        """Return the nats that a sentence of the answer, or one of its words, loses with a part hidden.
+        """Return the nats that a sentence of the answer, or one of its words, loses without a part.
 
         Args:
-            sentence: Number of the sentence.
+            sentence: Number of the sentence; of a picture's answer 0, which is all of it.
             part: Number of the part.
             word: Number of the word in the sentence; None: the whole sentence.
 
@@ -87,27 +108,23 @@ class SourcesView(StandaloneView):
         return self.shown.score(sentence, part, word)
 
     def written_without(self, part: int | None) -> str:
-        """Return the answer that the model writes with a part hidden, which pages then hold.
+        """Return the answer that the model writes without a part, which pages then hold.
 
         Args:
-            part: Number of the part; None: nothing is hidden.
+            part: Number of the part; None: nothing is taken away.
 
         Raises:
             IndexError: The text has no such part, or it is the answer itself.
             ValueError: The result holds no model.
             UnsupportedModelError: The model does not generate, or mixes tokens without attention.
         """
-        from attnwidgets.circuits.sentences.written_without import written_without
-
-        result = self.shown.result
-        trace, count = result.trace, len(result.roles) - 1
+        trace, count = self.shown.trace, self.shown.removable
         if trace is None or trace.model is None:
             raise ValueError("the answer cannot be written again: the result holds no model.")
         if part is not None and not 0 <= part < count:
-            raise IndexError(f"part {part} is out of range: parts 0 to {count - 1} can be hidden.")
+            raise IndexError(f"part {part} is out of range: parts 0 to {count - 1} can be taken away.")
         if part not in self._written:
-            hidden = () if part is None else result.spans[part]
-            self._written[part] = written_without(trace, hidden, result.spans[-1])
+            self._written[part] = self.shown.written_without(part)
             self.add_options(written=list(self.written()))
         return self._written[part]
 
@@ -119,7 +136,12 @@ class SourcesView(StandaloneView):
         return {
             **super()._handlers(),
             "sources": Handler(self._data),
-            "words": Handler(self._answer_words, for_page=self._with_words, prefetched=tuple),
+            # A picture opens on a word.
+            "words": Handler(
+                self._answer_words,
+                for_page=self._with_words,
+                prefetched=tuple if self.shown.pictured is None else self._with_words,
+            ),
             "written_without": Handler(
                 self._answer_written, runs_model=True, for_page=self._recorded, prefetched=self._recorded
             ),
@@ -148,10 +170,11 @@ class SourcesView(StandaloneView):
         return {"source": self._paths}
 
     def _paths(self, sentence: int, part: int, word: int | None = None) -> Iterator[Path]:
-        """Yield the paths to the nats of a sentence, or of its word, with a part hidden."""
-        if word is None:
-            yield self.shown.result, f".scores.value({int(part)}, target={int(sentence)})"
-        yield self, f".score({listed(int(sentence), int(part), word=None if word is None else int(word))})"
+        """Yield the paths to the nats of a sentence, or of its word, without a part."""
+        sentence, part, word = int(sentence), int(part), None if word is None else int(word)
+        if (target := self.shown.target(sentence, word)) is not None:
+            yield self.shown.result, f".scores.value({part}, target={target})"
+        yield self, f".score({listed(sentence, part, word=word)})"
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
         for sentence in range(len(self.shown.sentences)):
@@ -159,7 +182,7 @@ class SourcesView(StandaloneView):
                 yield {"of": "source", "sentence": sentence, "part": part, "word": None}
 
     def describe(self) -> str:
-        """Return for each sentence of the answer the part on which it rests most, with its nats."""
+        """Return on which part each sentence, or each word of a picture's answer, rests most, with nats."""
         shown = self.shown
         return " ".join([*(shown.rests(at) for at in range(len(shown.sentences))), shown.cover])
 

@@ -1,9 +1,14 @@
-"""The figure of a SourcesView: a sentence of the answer, and its parts as bars."""
+"""The figure of a SourcesView: a sentence of the answer and its parts as bars, or copies of a picture."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from attnwidgets.figures.palettes import heat_map, span_of
+from attnwidgets.figures.parts.matrix import Scale
+from attnwidgets.figures.parts.media import Copies, boxed
 from attnwidgets.figures.parts.numbers import Bar, Bars
 from attnwidgets.figures.sheet import Sheet, Words
 
@@ -15,8 +20,9 @@ _LETTERS = 60  # of a part
 
 def sources_sheet(view: Any, theme: Theme) -> Sheet:
     """Return the figure: the chosen sentence or word, a bar for each part, and what was written without."""
-    del theme
     shown = view.shown
+    if shown.pictured is not None:
+        return _picture_sheet(view, theme)
     sentence, word, chosen = (view.options[name] for name in ("sentence", "word", "part"))
     marked = shown.strongest(sentence) if chosen is None else chosen
     unfolded = [at for at in shown.unfolded(sentence) if sentence or shown.parts[at].kind != "answer"]
@@ -32,19 +38,58 @@ def sources_sheet(view: Any, theme: Theme) -> Sheet:
     said = shown.rests(sentence)
     if word is not None:
         said = f"“{shown.words[sentence][word][0]}” in “{shown.sentences[sentence]}”"
-    title = f"nats lost with a {shown.unit} hidden"
     folded = len(shown.parts) - len(shown.unfolded(sentence))
     notes = [f"{folded} {shown.unit}s that are smaller are left out."] if folded else []
-    for part, text in view.written().items():
-        notes.append(f"Without {shown.named(part)} it would have said: “{text}”")
-    if notes and view.written():
-        notes.append(f"With every {shown.unit}: “{view.written_without(None)}”")
+    notes += _written(view, f"With every {shown.unit}")
     return Sheet(
-        str(view.options["title"]) or f"Which {shown.unit} does it rest on?",
+        str(view.options["title"]) or f"{shown.question} it rest on?",
         [
             Words(said, quiet=False, bold=True),
-            Bars(bars, form="{:+.2f}", title=title, letters=_LETTERS),
+            Bars(bars, form="{:+.2f}", title=shown.title, letters=_LETTERS),
             *(Words(note, quiet=False) for note in notes),
         ],
         shown.cover,
+    )
+
+
+def _written(view: Any, whole: str) -> list[str]:
+    """Return what was written without parts, and with all of them."""
+    written = view.written()
+    lines = [
+        f"Without {view.shown.named(part)} it would have said: “{text}”" for part, text in written.items()
+    ]
+    return [*lines, f"{whole}: “{view.written_without(None)}”"] if lines else []
+
+
+def _picture_sheet(view: Any, theme: Theme) -> Sheet:
+    """Return the answer, and a copy of the picture for each word that rests on it, or for all of them."""
+    shown = view.shown
+    word = view.options["word"]
+    parts = shown.views[view.options["view"]][1]
+    words = [None] if word is None else shown.strong() or [word]
+    rows = [shown.values[0] if each is None else shown.rows[each] for each in words]
+    top = shown.top if word is not None else shown.top_of_answer
+    boxes = [np.array(shown.boxes[part]) / (*shown.size, *shown.size) for part in parts]
+    names = []
+    for each, row in zip(words, rows, strict=True):
+        best = max(parts, key=lambda part: row[part])
+        name = "the whole answer" if each is None else shown.words[0][each][0]
+        names.append((name, f"{row[best]:+.2f} nats, {shown.named(best)}"))
+    copies = Copies(
+        [boxed(shown.pixels, boxes, (row[parts] / top).clip(-1, 1), theme) for row in rows],
+        names,
+        words.index(word) if word in words else -1,
+    )
+    extent = "all words on one scale" if word is not None else "the whole answer"
+    colours = heat_map("", signed=True, dark=theme.name == "dark")
+    return Sheet(
+        str(view.options["title"]) or f"{shown.question} the answer rest on?",
+        [
+            Words(shown.prompt),
+            Words(shown.sentences[0], quiet=False, bold=True),
+            copies,
+            Scale(colours, span_of(shown.rows, signed=True, vmax=top), f"{shown.title}, {extent}"),
+            *(Words(note, quiet=False) for note in _written(view, "With the whole picture")),
+        ],
+        f"{shown.rests(0)} {shown.cover}",
     )

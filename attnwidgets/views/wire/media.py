@@ -32,6 +32,7 @@ RATE = 16_000
 """Samples that are sent of a second, at most: two bytes each."""
 
 _QUALITIES = (85, 70, 55, 40)  # of JPEG; below, a smaller picture looks better
+_DRAWN = 128  # pixels of the longer side of a picture whose pixels are seen one by one
 _LARGEST = 2**15 - 1
 
 
@@ -59,9 +60,11 @@ def _picture(picture: Picture) -> tuple[dict[str, Any] | None, list[bytes]]:
     limit, data = SIDE, b""
     while not data or len(data) > PICTURE_BYTES:
         image.thumbnail((limit, limit), Image.Resampling.LANCZOS)
-        for quality in _QUALITIES:
+        for quality in (95,) if max(image.size) <= _DRAWN else _QUALITIES:
             out = BytesIO()
-            image.save(out, "JPEG", quality=quality, optimize=True)
+            # Without subsampling, the colour of a pixel stays in it.
+            options = {"subsampling": 0} if max(image.size) <= _DRAWN else {}
+            image.save(out, "JPEG", quality=quality, optimize=True, **options)
             data = out.getvalue()
             if len(data) <= PICTURE_BYTES:
                 break

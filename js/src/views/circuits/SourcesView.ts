@@ -1,10 +1,11 @@
 /**
- * On which messages an answer rests: a sentence or a word of the answer is chosen, and the messages are cards, coloured by
- * the nats that it loses with each hidden. A button lets the model write the answer without a message.
+ * On which messages, or parts of a picture, an answer rests: a sentence or a word of the answer is chosen, and the messages
+ * are cards, coloured by the nats that it loses with each hidden. A picture has a copy for each word. A button lets the
+ * model write the answer without a message, or a part.
  */
 import { heatMap } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
-import { assign, h, onResize, setChildren, setText } from "../../dom.ts";
+import { assign, h, onResize, setChildren, setFlag, setText } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { type ColourScale, createScale } from "../base/colourScale.ts";
 import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
@@ -15,7 +16,15 @@ import { createSegments, type Segments } from "../base/segmentedControl.ts";
 import { only, view } from "../base/view.ts";
 import { type AnswerText, createAnswerText, createStrip } from "./sources/answer.ts";
 import { type Cards, createCards } from "./sources/cards.ts";
-import { largest, named, type Picture, type ShownSources, type SourcesOptions } from "./sources/sources.ts";
+import { type CopyActions, createPictures } from "./sources/pictures.ts";
+import {
+  largest,
+  named,
+  type Picture,
+  type PictureParts,
+  type ShownSources,
+  type SourcesOptions,
+} from "./sources/sources.ts";
 import { createWritten, type WrittenAnswer } from "./sources/written.ts";
 import { decimal, inQuotes } from "./words.ts";
 
@@ -27,95 +36,111 @@ interface SourcesState {
   readonly root: HTMLElement;
   readonly answers: Answers;
   readonly by: Segments<"sentence" | "word">;
+  /** Chooses among views of the picture. */
+  readonly of: Segments<string>;
   readonly count: HTMLElement;
   readonly scale: ColourScale;
   readonly answer: AnswerText;
   readonly strip: AnswerText;
   readonly cards: Cards;
+  /** The text before the answer, and what colours of words mean. */
+  readonly prompt: HTMLElement;
+  readonly tint: HTMLElement;
   readonly notes: HTMLElement;
   readonly written: WrittenAnswer;
   readonly copy: CopyButton;
   readonly frame: Frame;
   /** What is shown; null until it is here. */
   picture: Picture | null;
-  /** The part under the pointer. */
-  over: number | null;
+  /** The part under the pointer; of a copy of the picture, also its word. */
+  over: { part: number; word?: number | null | undefined } | null;
 }
 
 export const renderSourcesView = view((ctx, root, signal) => {
+  const { isPicture, views } = ctx.options as SourcesOptions;
   const answers = createAnswers(ctx, signal, () => update(state));
-  const by = createSegments("answer by", { sentence: "sentences", word: "words" }, signal, () =>
-    save(ctx, { word: by.value() === "word" ? 0 : null }),
+  const levels = isPicture ? { word: "words", sentence: "whole answer" } : { sentence: "sentences", word: "words" };
+  const by = createSegments<"sentence" | "word">("answer by", levels, signal, () =>
+    save(ctx, { word: by.value() === "word" ? (state.picture?.shown.picture?.strong[0] ?? 0) : null }),
   );
-  const go = (by: number): void => step(state, by);
-  const choose = (part: number | null): void => save(ctx, { part });
-  const cards = createCards(signal, {
-    choose,
-    hover(part) {
-      if (part === state.over) return;
-      state.over = part;
-      say(state, false);
-    },
-    step: go,
-    write: () => written.request(),
-  });
+  const of = createSegments("view of the picture", Object.fromEntries(views.entries()), signal, () =>
+    save(ctx, { view: Number(of.value()), part: null }),
+  );
+  assign(of.element, { hidden: views.length < 2 });
+  const actions = actionsOf(ctx, () => state);
+  const cards = isPicture ? createPictures(ctx, signal, actions) : createCards(signal, actions);
   const answer = createAnswerText(
     signal,
     (sentence, word) => save(ctx, { sentence, word }),
-    go,
+    actions.step,
     (isLast) => step(state, isLast ? Infinity : -Infinity),
   );
   const strip = createStrip(signal, (part) => {
-    choose(part);
+    actions.choose(part);
     cards.reveal(part);
   });
   const written = createWritten(ctx, signal, answers, () => update(state));
   const [notes, count, scale] = [h("div.source-notes"), h("span.source-quiet"), createScale()];
   const copy = createCopyButton(ctx, signal, () => placeOf(state));
-  const [head, details] = [h("div.source-top", answer.element, strip.element), h("div", notes, written.element)];
+  const [prompt, tint] = [h("p.source-quiet", { dir: "auto" }), h("p.source-quiet")];
+  const head = h("div.source-top", ...(isPicture ? [prompt, answer.element, tint] : [answer.element, strip.element]));
   const body = h("div.source-body");
   const frame = createFrame(ctx, root, {
-    controls: [by.element, count],
+    controls: [by.element, of.element, count],
     legend: scale.element,
     body: [body],
     skeleton: "rows",
-    hint: "Click a sentence of the answer, then a message.",
+    hint: isPicture ? "Click a word of the answer, then a part." : "Click a sentence of the answer, then a message.",
     says: true,
     actions: [copy.element],
   });
-  const state: SourcesState = {
-    ctx,
-    root,
-    answers,
-    by,
-    count,
-    scale,
-    answer,
-    strip,
-    cards,
-    notes,
-    written,
-    copy,
-    frame,
-    picture: null,
-    over: null,
-  };
+  const parts = { by, of, count, scale, answer, strip, cards, prompt, tint, notes, written, copy, frame };
+  const state: SourcesState = { ctx, root, answers, ...parts, picture: null, over: null };
   root.classList.add("aw-sources");
+  setFlag(body, "data-picture", isPicture);
   root.role = "group";
+  const details = h("div", notes, written.element);
   onResize(body, signal, ({ width }) => {
     const isWide = width >= WIDE;
     if (width <= 0 || body.dataset.wide === String(isWide)) return;
     body.dataset.wide = String(isWide);
-    // Tab order is reading order; on a narrow page the answer stays in sight above what scrolls.
-    const panes = isWide
-      ? [h("div.source-pane", cards.element), h("div.source-pane.source-side", head, details)]
-      : [head, h("div.source-pane", details, cards.element)];
-    setChildren(body, ...panes);
+    setChildren(body, ...(isPicture ? panesOfPicture : panesOfText)(isWide, head, cards.element, details));
   });
   return (changed) => {
     if (!only(changed, "hover", "pinned", "layer", "head")) update(state);
   };
 });
+
+/** Tab order is reading order; on a narrow page the answer stays in sight above what scrolls. */
+function panesOfText(isWide: boolean, head: Element, cards: Element, details: Element): HTMLElement[] {
+  return isWide
+    ? [h("div.source-pane", cards), h("div.source-pane.source-side", head, details)]
+    : [head as HTMLElement, h("div.source-pane", details, cards)];
+}
+
+/** Pictures come first: they are the answer. */
+function panesOfPicture(isWide: boolean, head: Element, pictures: Element, details: Element): HTMLElement[] {
+  const panes = isWide
+    ? [h("div.source-pane", pictures), h("div.source-pane.source-facts", details)]
+    : [h("div.source-pane", pictures, details)];
+  return [head as HTMLElement, h("div.source-row", ...panes)];
+}
+
+/** What cards and pictures do to the view. */
+function actionsOf(ctx: ViewContext, state: () => SourcesState): CopyActions {
+  return {
+    choose: (part) => save(ctx, { part }),
+    pick: (word, part) => save(ctx, { word, part }),
+    hover(part, word) {
+      const now = state();
+      if (part === now.over?.part && word === now.over?.word) return;
+      now.over = part === null ? null : { part, word };
+      say(now, false);
+    },
+    step: (by) => step(state(), by),
+    write: () => state().written.request(),
+  };
+}
 
 function save(ctx: ViewContext, values: Partial<SourcesOptions>): void {
   ctx.model.set("options", { ...ctx.model.get("options"), ...values } as never);
@@ -144,7 +169,7 @@ function placeOf({ picture }: SourcesState): { of: string } | null {
 /** What the numbers say, in sentences. */
 function note(state: SourcesState, picture: Picture): void {
   const { shown, values, part, word, meant, sentence } = picture;
-  const what = word === null ? "sentence" : "word";
+  const what = whatOf(state.ctx.options as SourcesOptions);
   const top = largest(picture);
   const nats = (at: number): string => `${decimal(values[at] ?? 0, 2, true)} nats`;
   const likelier = (at: number): string => {
@@ -153,7 +178,7 @@ function note(state: SourcesState, picture: Picture): void {
     // Two digits, and beyond a billion no number that anyone could picture.
     const digits = { maximumSignificantDigits: 2 };
     const factor = times < 1e9 ? times.toLocaleString("en", digits) : "over a billion";
-    return `without it the ${what} is ${factor} times ${value < 0 ? "likelier" : "less likely"} (${nats(at)})`;
+    return `without it ${what} is ${factor} times ${value < 0 ? "likelier" : "less likely"} (${nats(at)})`;
   };
   const lines: HTMLElement[] = [];
   if (top === null) lines.push(h("p", `No ${shown.unit} comes before the answer, other than those set apart.`));
@@ -170,19 +195,39 @@ function note(state: SourcesState, picture: Picture): void {
   const question = shown.parts.findIndex(({ kind }) => kind === "question");
   if (question >= 0)
     lines.push(h("p.source-quiet", `Every answer needs the question, which stands apart: ${nats(question)}.`));
+  if (shown.picture) lines.push(...ofPicture(shown.picture, word));
   const own = shown.parts.findIndex(({ kind }) => kind === "answer");
   if (own >= 0 && sentence > 0) lines.push(h("p.source-quiet", `Its own earlier words: ${nats(own)}.`));
   lines.push(h("p.source-quiet", shown.cover));
   setChildren(state.notes, ...lines);
 }
 
+/** What is chosen of the answer, in words. */
+const whatOf = ({ word, isPicture }: SourcesOptions): string =>
+  word !== null ? "this word" : isPicture ? "the answer" : "this sentence";
+
+/** How much the whole picture gives, and the text alone; and what was done to parts. */
+function ofPicture({ whole, text, how }: PictureParts, word: number | null): HTMLElement[] {
+  const sum = (values: number[]): string =>
+    decimal(word === null ? values.reduce((all, each) => all + each, 0) : (values[word] ?? 0), 2, true);
+  return [
+    h(
+      "p.source-quiet",
+      `The whole picture gives ${sum(whole)} nats; the text alone ${sum(text)}, counted from a token at random.`,
+    ),
+    h("p.source-quiet", `${how.charAt(0).toUpperCase()}${how.slice(1)}.`),
+  ];
+}
+
 function say({ ctx, root, frame, picture, over }: SourcesState, aloud: boolean): void {
   if (!picture) return;
-  const { shown, sentence, word, part, meant, values } = picture;
-  const at = over ?? part ?? meant;
+  const { shown, sentence, part, meant } = picture;
+  const word = over?.word === undefined ? picture.word : over.word;
+  const values = word === null || word === picture.word ? picture.values : (picture.rows[word] ?? []);
+  const at = over?.part ?? part ?? meant;
   const chosen = shown.answer[sentence];
   const text = word === null ? chosen?.text : chosen?.words[word];
-  const number = word === null ? `sentence ${sentence + ctx.options.indexBase} ` : "";
+  const number = word === null && !shown.picture ? `sentence ${sentence + ctx.options.indexBase} ` : "";
   const of = `${number}${inQuotes(text ?? "")}`;
   const words =
     at === null
@@ -191,24 +236,15 @@ function say({ ctx, root, frame, picture, over }: SourcesState, aloud: boolean):
   frame.readout.show(words, aloud && root.contains(root.ownerDocument.activeElement));
 }
 
-/** The numbers of the chosen sentence or word; of a word they may be on their way. */
-function valuesOf(
-  { answers }: SourcesState,
-  shown: ShownSources,
-  sentence: number,
-  word: number | null,
-): number[] | null {
-  if (word === null) return shown.answer[sentence]?.values ?? null;
-  return answers.get<number[][]>("words", { sentence })?.meta[word] ?? null;
-}
+/** The numbers of all words of a sentence; null while they are on their way. */
+const rowsOf = ({ answers }: SourcesState, sentence: number): number[][] | null =>
+  answers.get<number[][]>("words", { sentence })?.meta ?? null;
 
 function update(state: SourcesState): void {
-  const { ctx, answers, frame, by, scale } = state;
+  const { ctx, answers, frame } = state;
   const answer = answers.get<ShownSources>("sources");
   const options = ctx.options as SourcesOptions;
-  const unit = answer?.meta.unit ?? "message";
-  const what = options.word === null ? "sentence" : "word";
-  const title = frame.show(`nats lost with a ${unit} hidden`, `Which ${unit} does this ${what} rest on?`);
+  const title = frame.show(options.measures, `${options.asks} ${whatOf(options)} rest on?`);
   if (!answer) {
     frame.lacks(missingAnswer(answers, "sources", {}, "sources"));
     return;
@@ -217,23 +253,41 @@ function update(state: SourcesState): void {
   const sentence = Math.min(options.sentence, shown.answer.length - 1);
   const hasWords = Boolean(shown.answer[sentence]?.words.length);
   const word = hasWords ? options.word : null;
-  const values = valuesOf(state, shown, sentence, word);
+  const rows = word === null ? [] : rowsOf(state, sentence);
+  const values = word === null ? shown.answer[sentence]?.values : rows?.[word];
   frame.lacks(values ? null : missingAnswer(answers, "words", { sentence }, "words"));
+  if (!values || !rows) return;
+  const best = largest({ shown, values });
+  const meant = best !== null && (values[best] ?? 0) >= shown.weak ? best : null;
+  const top = (word === null && shown.picture?.top) || shown.top;
+  const { part, view } = options;
+  draw(state, title, { shown, sentence, word, part, meant, values, rows, top, view, theme: ctx.theme });
+}
+
+function tintOf({ shown, word }: Picture): string {
+  if (word === null) return "All words together: their nats are summed.";
+  const others = shown.picture?.strong.length ? "Words without a picture lose" : "All words lose";
+  return `A word's tint is the most that it loses without a part. ${others} less than ${shown.weak} nats.`;
+}
+
+function draw(state: SourcesState, title: string, picture: Picture): void {
+  const { ctx, by, of, scale } = state;
+  const { shown, word, top, view } = picture;
+  state.picture = picture;
   assign(by.element, { hidden: !shown.answer.some(({ words }) => words.length) });
   by.choose(word === null ? "sentence" : "word");
-  if (!values) return;
-  const top = largest({ shown, values });
-  const meant = top !== null && (values[top] ?? 0) >= shown.weak ? top : null;
-  const picture: Picture = { shown, sentence, word, part: options.part, meant, values, theme: ctx.theme };
-  state.picture = picture;
+  of.choose(String(view));
   const parts = shown.parts.filter(({ kind }) => kind !== "answer").length;
-  setText(state.count, `${parts} ${parts === 1 ? unit : plural(unit)}`);
+  setText(state.count, `${parts} ${parts === 1 ? shown.unit : plural(shown.unit)}`);
   state.root.ariaLabel = `${title} ${shown.answer.map(({ rests }) => rests).join(" ")}`;
+  const extent = shown.picture && word !== null ? "for all words" : "for the whole answer";
   scale.show({
     map: heatMap(true, ctx.theme),
-    range: [-shown.top, shown.top],
-    words: `nats lost with a ${unit} hidden; one scale for the whole answer`,
+    range: [-top, top],
+    words: `${(ctx.options as SourcesOptions).measures}; one scale ${extent}`,
   });
+  setText(state.prompt, shown.picture?.prompt ?? "");
+  setText(state.tint, tintOf(picture));
   state.answer.draw(picture);
   state.strip.draw(picture);
   state.cards.draw(picture);

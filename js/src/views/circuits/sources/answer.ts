@@ -1,4 +1,4 @@
-/** The answer, of which a sentence or a word is chosen, and a strip of all messages. */
+/** The answer, of which a sentence or a word is chosen, and a strip of all messages. Words of a picture are coloured. */
 import { h, keyboard, on, setChildren, setFlag } from "../../../dom.ts";
 import { named, type Picture, pieces, shade } from "./sources.ts";
 
@@ -49,7 +49,8 @@ export function createAnswerText(
     );
   return {
     element,
-    draw({ shown, sentence, word }) {
+    draw(picture) {
+      const { shown, sentence, word } = picture;
       const by = word === null ? "sentence" : "word";
       if (written !== by) {
         written = by;
@@ -65,6 +66,8 @@ export function createAnswerText(
         const isOf = Number(piece.dataset.sentence) === sentence;
         const isChosen = isOf && (piece.dataset.word === undefined || Number(piece.dataset.word) === word);
         piece.ariaSelected = String(isChosen);
+        const most = shown.picture?.most[Number(piece.dataset.word)];
+        if (most !== undefined) shade(piece, most, picture);
         if (isChosen) element.setAttribute("aria-activedescendant", piece.id);
       }
     },

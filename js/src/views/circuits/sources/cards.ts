@@ -13,7 +13,8 @@ export interface Cards {
 
 export interface CardActions {
   choose(part: number | null): void;
-  hover(part: number | null): void;
+  /** Where copies of a picture are shown, a part is of a word. */
+  hover(part: number | null, word?: number | null): void;
   /** Go to another sentence or word of the answer. */
   step(by: number): void;
   /** Write the answer without the chosen part. */
@@ -111,7 +112,7 @@ export function createCards(signal: AbortSignal, actions: CardActions): Cards {
 }
 
 /** Scroll the pane of the list, and nothing around it. */
-function scrollTo(list: HTMLElement, card: HTMLElement | undefined): void {
+export function scrollTo(list: HTMLElement, card: HTMLElement | undefined): void {
   const pane = list.parentElement;
   if (!card || !pane) return;
   const start = card.offsetTop - pane.offsetTop;
@@ -121,7 +122,7 @@ function scrollTo(list: HTMLElement, card: HTMLElement | undefined): void {
 }
 
 function cardOf(picture: Picture, row: Row, id: string): HTMLElement {
-  const { shown, values, sentence, meant, part } = picture;
+  const { shown, values, sentence, meant, part, top } = picture;
   if (typeof row !== "number") {
     const count = row[1] - row[0];
     return h("div.source-fold", { role: "option", id }, `… ${count} ${plural(shown.unit)}`);
@@ -132,7 +133,7 @@ function cardOf(picture: Picture, row: Row, id: string): HTMLElement {
   const words = h("span", kind === "answer" ? before.join(" ") : text);
   shade(words, value, picture);
   const bar = h("span.source-bar", { "aria-hidden": "true", "data-side": value < 0 ? "against" : "for" });
-  setStyles(bar, { width: `${(100 * Math.abs(value)) / Math.max(shown.top, 1e-9)}%` });
+  setStyles(bar, { width: `${(100 * Math.abs(value)) / Math.max(top, 1e-9)}%` });
   const head = h("span.source-head", ...(name ? [h("b", name), " "] : []), role);
   const card = h(
     "div.source-card",

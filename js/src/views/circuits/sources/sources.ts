@@ -1,4 +1,4 @@
-/** What a SourcesView shows: parts of a text, sentences and words of an answer, and nats. */
+/** What a SourcesView shows: parts of a text or a picture, sentences and words of an answer, and nats. */
 import { colourAt, cssOf, heatMap, inkOn, type Theme } from "../../../colour.ts";
 import { setStyles } from "../../../dom.ts";
 import type { ViewOptions } from "../../../wire/viewState.ts";
@@ -23,9 +23,37 @@ export interface Sentence {
   rests: string;
 }
 
+/** Top, left, bottom and right, as shares of the sides. */
+export type Box = readonly [number, number, number, number];
+
+/** The twin of `picture` in attnwidgets/views/circuits/picture_shown.py. */
+export interface PictureParts {
+  /** Rows and columns of pixels. */
+  size: [number, number];
+  /** Where each part lies. */
+  boxes: Box[];
+  /** The parts of each view of the picture, which do not overlap. */
+  views: number[][];
+  /** The text before the answer. */
+  prompt: string;
+  /** The words that rest on a part. */
+  strong: number[];
+  /** Nats that each word loses without any part, at most and without all; and what the text gives it. */
+  most: number[];
+  whole: number[];
+  text: number[];
+  /** The end of the scale of the whole answer. */
+  top: number;
+  /** How parts were removed, in words. */
+  how: string;
+}
+
 /** The twin of `described` in attnwidgets/views/circuits/sources_shown.py. */
 export interface ShownSources {
   unit: string;
+  /** What happens to a part while the model writes: "hidden". */
+  removal: string;
+  picture?: PictureParts;
   parts: Part[];
   answer: Sentence[];
   /** The largest size of a number: the end of the one scale. */
@@ -35,10 +63,18 @@ export interface ShownSources {
 }
 
 export interface SourcesOptions extends ViewOptions {
+  /** The beginning of a question, "Which message does", and what the numbers are. */
+  asks: string;
+  measures: string;
   sentence: number;
   /** The word in the sentence; null: all of it. */
   word: number | null;
   part: number | null;
+  /** Whether parts are of a picture. */
+  isPicture: boolean;
+  /** The names of the views of the picture, and the number of the one that is shown. */
+  views: string[];
+  view: number;
   /** Whether a model is there that can write the answer again. */
   writes: boolean;
   /** The parts without which it was written. */
@@ -58,6 +94,12 @@ export interface Picture {
   meant: number | null;
   /** The nats of each part, of what is chosen in the answer. */
   values: readonly number[];
+  /** Of each word [word][part], where they are drawn as well. */
+  rows: readonly (readonly number[])[];
+  /** The end of the scale. */
+  top: number;
+  /** The view of the picture. */
+  view: number;
   theme: Theme;
 }
 
@@ -84,10 +126,35 @@ export function rowsOf(parts: readonly Part[], sentence: Sentence, opened: Reado
 
 /** The part with the largest number, of those that do not stand apart; null: there is none. */
 export function largest({ shown: { parts }, values }: Pick<Picture, "shown" | "values">): number | null {
+  return largestOf(
+    values,
+    parts.flatMap(({ kind }, at) => (kind ? [] : [at])),
+  );
+}
+
+export function largestOf(values: readonly number[], parts: readonly number[]): number | null {
   let best: number | null = null;
-  for (const [at, { kind }] of parts.entries())
-    if (!kind && (best === null || (values[at] ?? 0) > (values[best] ?? 0))) best = at;
+  for (const at of parts) if (best === null || (values[at] ?? 0) > (values[best] ?? 0)) best = at;
   return best;
+}
+
+/** The part of a picture at a place, in shares of its sides; null: there is none. */
+export function partAt(boxes: readonly Box[], parts: readonly number[], x: number, y: number): number | null {
+  const at = parts.find((part) => {
+    const [top, left, bottom, right] = boxes[part] as Box;
+    return y >= top && y < bottom && x >= left && x < right;
+  });
+  return at ?? null;
+}
+
+/** px of a copy of a picture: at least, at most, and between two; and of its height at most. */
+const [LEAST, MOST, GAP, TALLEST] = [150, 280, 12, 300];
+
+/** The width of copies of a picture, as large as they can be in one row, or in rows of small ones. */
+export function widthOfCopies(count: number, room: number, ratio: number): number {
+  const columns = Math.max(1, Math.min(count, Math.floor((room + GAP) / (LEAST + GAP))));
+  const most = count === 1 ? TALLEST : MOST;
+  return Math.floor(Math.min(most, TALLEST / ratio, (room - GAP * (columns - 1)) / columns));
 }
 
 /** Words with the text between them; words that the text lacks stand as they are. */
@@ -103,7 +170,7 @@ export function pieces(text: string, words: readonly string[]): [before: string,
 }
 
 /** Colour an element by a number on the one scale; what is near zero stays as the page. */
-export function shade(el: HTMLElement, value: number, { shown: { top }, theme }: Picture): void {
+export function shade(el: HTMLElement, value: number, { top, theme }: Picture): void {
   const share = top > 0 ? value / top : 0;
   const colour = colourAt(heatMap(true, theme), 0.5 + share / 2);
   const isPlain = Math.abs(share) < 0.02;

@@ -57,13 +57,17 @@ export function createWritten(
       if (part === null) return;
       const name = named(shown, part);
       setText(button, `Without ${name} it would have said …`);
-      button.title = `Let the model write the answer again with ${name} hidden: the likeliest word at every step`;
+      button.title = `Let the model write the answer again with ${name} ${shown.removal}: the likeliest word at every step`;
       if (!answer) setChildren(text);
       else
         setChildren(
           text,
           h("p", `Without ${name} it would have said: `, h("b", { dir: "auto" }, `“${answer.text}”`)),
-          h("p.source-quiet", `With every ${shown.unit}: `, h("span", { dir: "auto" }, `“${answer.plain}”`)),
+          h(
+            "p.source-quiet",
+            shown.picture ? "With the whole picture: " : `With every ${shown.unit}: `,
+            h("span", { dir: "auto" }, `“${answer.plain}”`),
+          ),
         );
     },
   };
