@@ -53,7 +53,7 @@ def other_texts(views: Sequence[View], *, live: bool = False) -> Iterator[list[G
             group = Group(texts.shown)
             for view in sorted(views, key=lambda view: view is not leader):
                 goes_along = _goes_along(view, leader) and (view.needs.typed_texts or not live)
-                # What is asked about a view is asked about the text that the reader types into it.
+                # A question is about the text that the reader types into its view.
                 goes_along |= live and leader in view.inner and view.store is leader.store
                 if id(view) in grouped or not goes_along:
                     continue
