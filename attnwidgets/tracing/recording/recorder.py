@@ -36,6 +36,7 @@ from attnwidgets.tracing.recording.attention_function import (
     attention,
     attention_weights,
     changer_of,
+    changers,
     mask_of,
     observer,
     part_of,
@@ -206,7 +207,7 @@ class Recording:
     True.
     """
 
-    names: Mapping[int, str]
+    names: Mapping[int, str]  # by the id of a module
     edits: Sequence[Edit] = ()
     listeners: Sequence[Listener] = ()
     readers: Sequence[Reader] = ()
@@ -306,6 +307,7 @@ def recording(
     *,
     fuses: bool = False,
     keeps: bool = False,
+    modules: Mapping[str, nn.Module] | None = None,
 ) -> Iterator[Recording]:
     """Switch a model to the recording attention function for the duration.
 
@@ -321,24 +323,25 @@ def recording(
             again by themselves: they are given the mask.
         keeps: Whether the weights of modules that compute attention themselves are stored. Other weights
             follow from queries and keys, which every call stores.
+        modules: Those of the model, by name, if they are listed already.
     """
     register()
-    names = {id(module): name for name, module in model.named_modules()}
+    modules = dict(model.named_modules()) if modules is None else modules
     session = Recording(
-        names,
+        {id(module): name for name, module in modules.items()},
         edits,
         listeners,
         readers,
         fuses=fuses and supports_sdpa(model),
         keeps=keeps,
-        keeps_bits=None in functions_of(model).values(),
+        keeps_bits=None in functions_of(modules.values()).values(),
     )
     token = observer.set(session)
     try:
         with ExitStack() as exits:
-            if is_on_interface(model):
+            if is_on_interface(modules.values()):
                 exits.enter_context(implementation(model, NAME))
-            if is_outside(model):
+            if is_outside(modules.values()):
                 exits.enter_context(following([model]))
             yield session
     finally:
@@ -444,9 +447,11 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
-    if not is_on_interface(model) and any(map(attends, model.modules())):
+    modules = dict(model.named_modules())
+    on_interface = is_on_interface(modules.values())
+    if not on_interface and any(map(attends, modules.values())):
         require_room_for_maps(model, inputs, "is recorded where it meets the values")
-    log, mixers = BlockLog(model), MixerLog(model, attention=any(map(subtracts, model.modules())))
+    log, mixers = BlockLog(modules), MixerLog(modules, attention=any(map(subtracts, modules.values())))
     readers = [_progress_of(model), log.attention, mixers.see]
 
     def done(_: nn.Module, output: Tensor) -> None:
@@ -456,13 +461,14 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
         with (
             log.watching(),
             mixers.watching(),
-            watching(model, room=ROOM) if watches else nullcontext() as watch,
+            watching(modules.values(), room=ROOM) if watches else nullcontext() as watch,
             recording(
                 model,
                 listeners=[done],
                 readers=[*readers, *([watch.attention] if watch else [])],
                 fuses=True,
                 keeps=True,
+                modules=modules,
             ) as session,
         ):
             outputs = model(**inputs, **options)
@@ -478,16 +484,16 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
         raise
     if not session.calls:
         _require_attention(model, outputs, log, mixers)
-        return _returned_or_none(model, inputs, options, outputs, log, _unseen(model, session))
-    refusal, note = _proof(model, inputs, options, outputs, session)
+        return _returned_or_none(model, inputs, options, outputs, log, _unseen(modules, session))
+    refusal, note = _proof(model, modules.values(), inputs, options, outputs, session)
     if refusal:
         return _returned(model, inputs, options, refusal, session.calls)
-    stacks = _stacks_of(model, session.calls)
-    gaps = _of_lost(model, session)
-    if not is_on_interface(model) and (gaps or not _is_even(session.calls, stacks)):
+    stacks = _stacks_of(model, modules, session.calls)
+    gaps = _of_lost(modules, session)
+    if not on_interface and (gaps or not _is_even(session.calls, stacks)):
         # Weights that the model returns may cover attention that could not be followed.
         with suppress(UnsupportedModelError):
-            return _returned(model, inputs, options, _unseen(model, session))
+            return _returned(model, inputs, options, _unseen(modules, session))
     gaps = [f"{gap}; its map is missing, and rollout over all layers is refused" for gap in gaps]
     return Pass(
         outputs,
@@ -496,7 +502,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
             stack: with_measured(blocks, mixers.measured)
             for stack, blocks in log.blocks(stacks, session.calls).items()
         },
-        "; ".join(filter(None, (note, _of_followed(model, session), *gaps))),
+        "; ".join(filter(None, (note, _of_followed(modules, session), *gaps))),
         mixers.blocks,
         # Blocks that ran without their causal mask, or were changed, cannot be called again by themselves.
         WatchedPass(model, tuple(session.calls), watch)
@@ -560,9 +566,11 @@ def _is_even(calls: Sequence[Call | FollowedCall], stacks: Mapping[str, Sequence
     return all(len({call.shape[2:] for call in of_stack}) <= 1 for of_stack in followed)
 
 
-def _stacks_of(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> dict[str, list[int]]:
+def _stacks_of(
+    model: nn.Module, modules: Mapping[str, nn.Module], calls: Sequence[Call | FollowedCall]
+) -> dict[str, list[int]]:
     """Return the indices of the calls that are layers, by stack."""
-    layers = [index for index in _over_tokens(model, calls) if not _repeats(calls, index)]
+    layers = [index for index in _over_tokens(modules, calls) if not _repeats(calls, index)]
     by_name = by_stack(model, [calls[index].name for index in layers])
     return {stack: [layers[number] for number in numbers] for stack, numbers in by_name.items()}
 
@@ -589,13 +597,12 @@ def _inside(model: nn.Module) -> str:
     )
 
 
-def _over_tokens(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> list[int]:
+def _over_tokens(modules: Mapping[str, nn.Module], calls: Sequence[Call | FollowedCall]) -> list[int]:
     """Return the indices of the calls that read tokens.
 
     A model may also attend from a token to its states after earlier blocks (Inkling 2): such calls mix no
     tokens, and have the tokens on the axis of heads.
     """
-    modules = dict(model.named_modules())
     alone = {call.name for call in calls if call.name in modules and not projects(modules[call.name])}
     lengths = {call.shape[2] for call in calls if call.name not in alone}
     return [
@@ -620,16 +627,15 @@ def _repeats(calls: Sequence[Call | FollowedCall], index: int) -> bool:
     )
 
 
-def _unseen(model: nn.Module, session: Recording) -> str:
+def _unseen(modules: Mapping[str, nn.Module], session: Recording) -> str:
     """Return why the attention of a model outside the interface was not recorded."""
     return "; ".join(
-        ["it computes attention outside transformers' attention interface", *_of_lost(model, session)]
+        ["it computes attention outside transformers' attention interface", *_of_lost(modules, session)]
     )
 
 
-def _of_followed(model: nn.Module, session: Recording) -> str:
+def _of_followed(modules: Mapping[str, nn.Module], session: Recording) -> str:
     """Return a note on the modules whose attention was followed; "" if the interface has recorded all."""
-    modules = dict(model.named_modules())
     names = [call.name for call in session.calls if isinstance(call, FollowedCall)]
     if not names:
         return ""
@@ -640,11 +646,10 @@ def _of_followed(model: nn.Module, session: Recording) -> str:
     )
 
 
-def _of_lost(model: nn.Module, session: Recording) -> list[str]:
+def _of_lost(modules: Mapping[str, nn.Module], session: Recording) -> list[str]:
     """Return clauses on attention whose softmax met no values: of every class, the first layer."""
-    modules = dict(model.named_modules())
     first: dict[str, Softmax] = {}
-    for softmax in lost(session.softmaxes, [call.name for call in session.calls], model):
+    for softmax in lost(session.softmaxes, [call.name for call in session.calls], modules):
         first.setdefault(type(modules[softmax.name]).__name__, softmax)
     return [
         f"{_layer_named(softmax.name)} ({kind}) has a softmax of {list(softmax.shape)} that this version "
@@ -660,6 +665,7 @@ def _layer_named(name: str) -> str:
 
 def _proof(
     model: nn.Module,
+    modules: Collection[nn.Module],
     inputs: Mapping[str, Any],
     options: Mapping[str, Any],
     outputs: Any,
@@ -674,8 +680,8 @@ def _proof(
     largest = max(math.prod(call.shape) * call.dtype.itemsize for call in session.calls)
     # A pass that leaves out its mask, or fuses attention, is a different computation.
     ways = (session.hides_later, largest > LONG_BYTES and session.fuses_weights(largest))
-    parts = attention_of(model)
-    proof = None if parts is None else (*architecture(model), parts, length.bit_length(), *ways)
+    parts = attention_of(modules)
+    proof = None if parts is None else (*architecture(model, modules), parts, length.bit_length(), *ways)
     # With an intervention in force, the output of a plain pass differs on purpose.
     if (proof and proof in _proved) or _changed(model):
         return "", ""
@@ -683,7 +689,7 @@ def _proof(
     if difference and is_eager:
         return "", (
             f"recorded under eager attention, whose output differs by {difference:.2g} from that of "
-            f"{type(model).__name__} as it is set ({listed(functions_of(model))}); after "
+            f"{type(model).__name__} as it is set ({listed(functions_of(modules))}); after "
             "model.set_attn_implementation('eager') they are the same"
         )
     if difference:
@@ -706,7 +712,7 @@ def _progress_of(model: nn.Module) -> Reader:
 
 def _changed(model: nn.Module) -> bool:
     """Return whether an intervention is in force on a model."""
-    return any(changer_of(module) is not None for module in model.modules())
+    return bool(changers.get()) and any(changer_of(module) is not None for module in model.modules())
 
 
 def _difference(
