@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from attnwidgets.tracing.causal_mask import LONG_MASK, CausalMask, readable, whole
 from attnwidgets.tracing.recording.borrow import origin
@@ -19,7 +20,7 @@ from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -34,6 +35,9 @@ LONG_BYTES = 2**23
 
 BLOCK_BYTES = 2**21
 """Bytes of the weights of a block of queries: fastest if they fit in a CPU's cache."""
+
+AGAIN_BYTES = 2**25
+"""Bytes of a call's weights beyond which a gradient computes them again instead of keeping them."""
 
 FUSED_BYTES = 2**28
 """Bytes of a call's weights up to which those of a model that is set to eager attention keep its bits."""
@@ -257,6 +261,54 @@ def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any],
     return output
 
 
+class _Again(torch.autograd.Function):
+    """The outputs of some queries, whose weights are not kept for the gradient but computed again."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, context: Callable[[], Any], settings: dict[str, Any], *inputs: Tensor
+    ) -> Tensor:
+        ctx.context, ctx.settings = context, settings
+        ctx.save_for_backward(*inputs)
+        return _output_of(settings, *(tensor.detach() for tensor in inputs))
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc, untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        needed = ctx.needs_input_grad[2:]
+        with torch.enable_grad(), ctx.context():
+            inputs = [
+                tensor.detach().requires_grad_(need)
+                for tensor, need in zip(ctx.saved_tensors, needed, strict=True)
+            ]
+            output = _output_of(ctx.settings, *inputs)
+        reached = [tensor for tensor in inputs if tensor.requires_grad]
+        gradients = iter(torch.autograd.grad(output, reached, gradient, allow_unused=True))
+        return None, None, *(next(gradients) if need else None for need in needed)
+
+
+def _output_of(settings: dict[str, Any], query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Return the outputs of heads [batch, head, query, dim]."""
+    weights = attention_weights(query, key, **settings)
+    return torch.matmul(weights.to(value.dtype), repeat_heads(value, query.shape[1]))
+
+
+def _computed_again(
+    query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any], context: Callable[[], Any]
+) -> Tensor:
+    """Return a call's output [batch, head, query, dim] with a gradient that keeps no weights.
+
+    It is computed in blocks of queries, and the backward pass computes each again, in `context`: a long text
+    needs no more memory for a pass with gradients than for a block. All layers' weights would be kept.
+    """
+    settings = settings | {"mask": whole(settings["mask"])}
+    parts = []
+    for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], LONG_BYTES):
+        row_settings = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
+        parts.append(_Again.apply(context, row_settings, query[:, :, rows], key, value))
+    return torch.cat(parts, dim=2)
+
+
 def attention(
     module: nn.Module,
     query: Tensor,
@@ -316,15 +368,20 @@ def attention(
     settings: dict[str, Any] = {"mask": mask, "scaling": scaling}
     settings |= {"softcap": softcap, "position_bias": position_bias}
     settings["sink"] = sinks if s_aux is None else s_aux.reshape(1, -1, 1, 1)
+    again = watching.again if watching is not None and torch.is_grad_enabled() else None
     if (
         watching is not None
         and changing is None
-        and not (torch.is_grad_enabled() or module.training)
-        and is_long(query, key)
+        and not module.training
+        and (again is not None or not torch.is_grad_enabled())
+        and map_bytes(query, key) > (LONG_BYTES if again is None else AGAIN_BYTES)
         and watching.keep_unread(module, query, key, value, settings)
     ):
-        is_fused = watching.fuses_weights(map_bytes(query, key))
-        output = _unread(query, key, repeat_heads(value, query.shape[1]), settings, is_fused=is_fused)
+        if again is not None:
+            output = _computed_again(query, key, value, settings, again)
+        else:
+            is_fused = watching.fuses_weights(map_bytes(query, key))
+            output = _unread(query, key, repeat_heads(value, query.shape[1]), settings, is_fused=is_fused)
         watching.done(module, output)
         return output.transpose(1, 2).contiguous(), None
     settings["mask"] = whole(mask)

@@ -64,6 +64,7 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from torch import Tensor, nn
 
@@ -204,7 +205,8 @@ class Recording:
     `fuses` says that the model supports transformers' sdpa attention, and `hides_later` that the pass has
     left out a causal mask as sdpa does. `keeps_bits` says that the model is set to eager attention.
     `softmaxes` are those of modules that compute attention themselves, whose weights are stored if `keeps` is
-    True.
+    True. `again` returns the context in which a gradient may compute a long text's weights again; None if
+    they are kept.
     """
 
     names: Mapping[int, str]  # by the id of a module
@@ -217,6 +219,7 @@ class Recording:
     keeps: bool = False
     hides_later: bool = False
     keeps_bits: bool = False
+    again: Callable[[], AbstractContextManager[Any]] | None = None
 
     def fuses_weights(self, n_bytes: int) -> bool:
         """Return whether fused attention computes weights of so many bytes, if nobody reads them."""
@@ -308,6 +311,7 @@ def recording(
     fuses: bool = False,
     keeps: bool = False,
     modules: Mapping[str, nn.Module] | None = None,
+    again: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> Iterator[Recording]:
     """Switch a model to the recording attention function for the duration.
 
@@ -324,6 +328,8 @@ def recording(
         keeps: Whether the weights of modules that compute attention themselves are stored. Other weights
             follow from queries and keys, which every call stores.
         modules: Those of the model, by name, if they are listed already.
+        again: Returns the context in which a gradient may compute a long text's weights again, instead of
+            keeping those of all layers.
     """
     register()
     modules = dict(model.named_modules()) if modules is None else modules
@@ -335,6 +341,7 @@ def recording(
         fuses=fuses and supports_sdpa(model),
         keeps=keeps,
         keeps_bits=None in functions_of(modules.values()).values(),
+        again=again,
     )
     token = observer.set(session)
     try:
