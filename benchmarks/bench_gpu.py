@@ -17,6 +17,7 @@ import copy
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -100,7 +101,7 @@ def gradient(subject: Subject) -> torch.Tensor:
 
 
 def patched(subject: Subject) -> np.ndarray:
-    """Patch the states before every block at every token, from the text into one with another second token."""
+    """Patch the states before every block at every token into a text with another second token."""
     other = subject.ids[0].tolist()
     other[1] += 1
     corrupt = aw.trace(subject.model, None, input_ids=other)
@@ -236,8 +237,8 @@ def table(device: str, lengths: tuple[int, ...], size: tuple[Any, int, int, int]
                     cells += [f"not run: {MINUTES} minutes were over", "", "", ""]
                 else:
                     off = apart(step, subject, beside) if n == min(lengths) else ""
-                    ours = seconds(lambda step=step, subject=subject: step.ours(subject), device)
-                    theirs = seconds(lambda step=step, subject=subject: step.plain(subject), device) / step.share
+                    ours = seconds(partial(step.ours, subject), device)
+                    theirs = seconds(partial(step.plain, subject), device) / step.share
                     cells += [f"{theirs * 1e3:.1f}", f"{ours * 1e3:.1f}", f"{theirs / ours:.2f}", off]
                 lines.append(f"| {' | '.join(cells)} |")
                 print(lines[-1], flush=True)
@@ -246,7 +247,9 @@ def table(device: str, lengths: tuple[int, ...], size: tuple[Any, int, int, int]
 
 def main() -> None:
     """Print the table, and write it with `--write`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     parser.add_argument("--device", default="cpu" if accelerator is None else accelerator.type)
     parser.add_argument("--tokens", type=int, nargs="+", help="lengths of the text")
@@ -256,10 +259,8 @@ def main() -> None:
     if options.device == "cpu":
         torch.set_num_threads(1)
     _, layers, heads, width = size
-    heading = (
-        f"{time.strftime('%Y-%m-%d')}, {options.device}, torch {torch.__version__}; {layers} layers x {heads} heads x "
-        f"{width}, float32.\n"
-    )
+    when = f"{time.strftime('%Y-%m-%d')}, {options.device}, torch {torch.__version__}"
+    heading = f"{when}; {layers} layers x {heads} heads x {width}, float32.\n"
     print(heading, flush=True)
     lines = table(options.device, tuple(options.tokens or size[0]), size)
     if options.write:

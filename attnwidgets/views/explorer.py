@@ -63,7 +63,7 @@ _OF_FEATURES = "its features are those of this text; features= takes the SAE its
 
 
 def _on_trace(shown: Any, features: Any, stats: Any) -> ShownFeatures:
-    # Not at the top: few Explorers show features or a sound, and the first view of a session waits for imports.
+    # Not at the top: few Explorers show features, and the first view of a session waits for imports.
     from attnwidgets.views.features.features import ShownFeatures
 
     return ShownFeatures.on_trace("Explorer", shown, features, stats)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from attnwidgets._gradients import enable_grad
 from attnwidgets.tracing.causal_mask import LONG_MASK, CausalMask, readable, whole
 from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.row_selection import blocks
@@ -276,7 +277,7 @@ class _Again(torch.autograd.Function):
     @once_differentiable  # type: ignore[misc, untyped-decorator]
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         needed = ctx.needs_input_grad[2:]
-        with torch.enable_grad(), ctx.context():
+        with enable_grad(), ctx.context():
             inputs = [
                 tensor.detach().requires_grad_(need)
                 for tensor, need in zip(ctx.saved_tensors, needed, strict=True)
@@ -307,6 +308,39 @@ def _computed_again(
         row_settings = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
         parts.append(_Again.apply(context, row_settings, query[:, :, rows], key, value))
     return torch.cat(parts, dim=2)
+
+
+def _require_harmless(module: nn.Module, others: Mapping[str, object]) -> None:
+    """Raise an UnsupportedModelError for a keyword that changes attention in an unknown way."""
+    for name, option in others.items():
+        if name not in HARMLESS and option is not None:
+            raise UnsupportedModelError(
+                f"{type(module).__name__} passes {name!r} to its attention, which is not supported; "
+                "ignoring it would change what the model computes"
+            )
+
+
+def _in_parts(
+    watching: Recording,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    settings: dict[str, Any],
+) -> Tensor | None:
+    """Return a long call's output [batch, head, query, dim] if nobody reads its weights; None otherwise."""
+    again = watching.again if torch.is_grad_enabled() else None
+    if again is None and torch.is_grad_enabled():
+        return None
+    n_bytes = map_bytes(query, key)
+    if n_bytes <= (LONG_BYTES if again is None else AGAIN_BYTES):
+        return None
+    if not watching.keep_unread(module, query, key, value, settings):
+        return None
+    if again is not None:
+        return _computed_again(query, key, value, settings, again)
+    is_fused = watching.fuses_weights(n_bytes)
+    return _unread(query, key, repeat_heads(value, query.shape[1]), settings, is_fused=is_fused)
 
 
 def attention(
@@ -353,12 +387,7 @@ def attention(
     Raises:
         UnsupportedModelError: For a keyword that changes attention in an unknown way.
     """
-    for name, option in others.items():
-        if name not in HARMLESS and option is not None:
-            raise UnsupportedModelError(
-                f"{type(module).__name__} passes {name!r} to its attention, which is not supported; "
-                "ignoring it would change what the model computes"
-            )
+    _require_harmless(module, others)
     watching, changing = observer.get(), changer_of(module)
     mask: Any = attention_mask
     if mask is None and watching is not None and watching.hides_later:
@@ -368,22 +397,11 @@ def attention(
     settings: dict[str, Any] = {"mask": mask, "scaling": scaling}
     settings |= {"softcap": softcap, "position_bias": position_bias}
     settings["sink"] = sinks if s_aux is None else s_aux.reshape(1, -1, 1, 1)
-    again = watching.again if watching is not None and torch.is_grad_enabled() else None
-    if (
-        watching is not None
-        and changing is None
-        and not module.training
-        and (again is not None or not torch.is_grad_enabled())
-        and map_bytes(query, key) > (LONG_BYTES if again is None else AGAIN_BYTES)
-        and watching.keep_unread(module, query, key, value, settings)
-    ):
-        if again is not None:
-            output = _computed_again(query, key, value, settings, again)
-        else:
-            is_fused = watching.fuses_weights(map_bytes(query, key))
-            output = _unread(query, key, repeat_heads(value, query.shape[1]), settings, is_fused=is_fused)
-        watching.done(module, output)
-        return output.transpose(1, 2).contiguous(), None
+    if watching is not None and changing is None and not module.training:
+        unread = _in_parts(watching, module, query, key, value, settings)
+        if unread is not None:
+            watching.done(module, unread)
+            return unread.transpose(1, 2).contiguous(), None
     settings["mask"] = whole(mask)
     weights = attention_weights(query, key, **settings)
     plain = weights

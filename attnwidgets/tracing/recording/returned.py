@@ -170,11 +170,12 @@ def attention_of(modules: Collection[nn.Module]) -> Hashable | None:
     flags: set[tuple[Any, ...]] = set()
     for module in modules:
         attributes = vars(module)
-        tables = (attributes["_forward_hooks"], attributes["_forward_pre_hooks"])
-        if "forward" in attributes or not all(_is_of_transformers(hook) for of in tables for hook in of.values()):
+        hooks = (*attributes["_forward_hooks"].values(), *attributes["_forward_pre_hooks"].values())
+        if "forward" in attributes or not all(map(_is_of_transformers, hooks)):
             return None
         options = (attributes.get(name) for name in ("is_causal", "scaling"))
-        flags.add((type(module), *(option if isinstance(option, (int, float)) else None for option in options)))
+        numbers = (option if isinstance(option, (int, float)) else None for option in options)
+        flags.add((type(module), *numbers))
     files = (sys.modules.get(name) for name in {kind.__module__ for kind, *_ in flags})
     eager = frozenset(getattr(file, "eager_attention_forward", None) for file in files)
     return frozenset(functions_of(modules).items()), eager, frozenset(flags)
