@@ -62,7 +62,11 @@ Texts: TypeAlias = "list[str] | tuple[str, ...] | list[tuple[str, str]]"
 
 _PAIRS = (("text", "text_pair"), ("question", "context"))
 BATCH = 8
-"""Number of texts of a list that run together."""
+"""Number of texts of a list that run together, whatever their length."""
+MOST = 64
+"""Number of short texts that run together."""
+TOGETHER = 1024
+"""Tokens of short texts that run together, with padding."""
 
 
 class PassOptions(TypedDict, total=False):
@@ -542,7 +546,8 @@ def _run(
     reader = own_tokenizer(text_tokenizer(tokenizer))
     is_one_length = len({len(sample.ids or ()) for sample in samples}) == 1
     together = all(not sample.others for sample in samples) and (is_one_length or not lacks_padding(model))
-    size = BATCH if together else 1
+    longest = max(len(sample.ids or ()) + len(sample.decoder_ids or ()) for sample in samples) + max_new_tokens
+    size = max(BATCH, min(MOST, TOGETHER // max(1, longest))) if together else 1
     starts = range(0, len(samples), size)
     traces: list[Trace] = []
     with borrowed(model) as twin:
