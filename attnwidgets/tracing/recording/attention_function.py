@@ -266,15 +266,13 @@ class _Again(torch.autograd.Function):
     """The outputs of some queries, whose weights are not kept for the gradient but computed again."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, context: Callable[[], Any], settings: dict[str, Any], *inputs: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, context: Callable[[], Any], settings: dict[str, Any], *inputs: Tensor) -> Tensor:
         ctx.context, ctx.settings = context, settings
         ctx.save_for_backward(*inputs)
         return _output_of(settings, *(tensor.detach() for tensor in inputs))
 
     @staticmethod
-    @once_differentiable  # type: ignore[misc, untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         needed = ctx.needs_input_grad[2:]
         with enable_grad(), ctx.context():
@@ -306,7 +304,8 @@ def _computed_again(
     parts = []
     for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], LONG_BYTES):
         row_settings = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
-        parts.append(_Again.apply(context, row_settings, query[:, :, rows], key, value))
+        part: Any = _Again.apply(context, row_settings, query[:, :, rows], key, value)  # type: ignore[no-untyped-call]
+        parts.append(part)
     return torch.cat(parts, dim=2)
 
 

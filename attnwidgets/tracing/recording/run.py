@@ -546,7 +546,9 @@ def _run(
     reader = own_tokenizer(text_tokenizer(tokenizer))
     is_one_length = len({len(sample.ids or ()) for sample in samples}) == 1
     together = all(not sample.others for sample in samples) and (is_one_length or not lacks_padding(model))
-    longest = max(len(sample.ids or ()) + len(sample.decoder_ids or ()) for sample in samples) + max_new_tokens
+    longest = (
+        max(len(sample.ids or ()) + len(sample.decoder_ids or ()) for sample in samples) + max_new_tokens
+    )
     size = max(BATCH, min(MOST, TOGETHER // max(1, longest))) if together else 1
     starts = range(0, len(samples), size)
     traces: list[Trace] = []
