@@ -60,7 +60,7 @@ help:
 	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
 	@echo "make course  the assignments: the student's versions in notebooks/course, the teacher's in $(OUT)/course"
 	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
-	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
+	@echo "make bench   the figures of benchmarks/README.md, what became slower first: beside peers, beside plain code"
 	@echo "make models  what works on every model type of transformers: the table of docs/architectures.md, ten minutes"
 	@echo "make format  ruff format              make clean   remove what these made"
 	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
@@ -304,9 +304,12 @@ build: $(STAMP)/dev
 places: $(STAMP)/venv
 	@$(PY) tools/places.py
 
+# Peers that do not install are named, and left out. What has become slower is printed first.
 bench: $(STAMP)/dev chromium node
-	@$(PY) benchmarks/bench_mixing.py
-	@$(PY) benchmarks/bench_peers.py
+	@$(PY) benchmarks/peers.py $(OUT)/peers
+	@OMP_NUM_THREADS=1 $(OUT)/peers/bin/python benchmarks/bench_ratios.py
+	@OMP_NUM_THREADS=1 $(OUT)/peers/bin/python benchmarks/bench_mixing.py
+	@$(OUT)/peers/bin/python benchmarks/bench_peers.py
 
 # A tiny random model of every model type of the installed transformers, through every method: docs/architectures.md.
 models: $(STAMP)/dev

@@ -68,7 +68,7 @@ def bert(model: Any, ids: Tensor) -> Iterator[Layer]:
     """Yield the layers of a BERT."""
     outputs = model(ids, output_hidden_states=True, output_attentions=True)
     states, n_heads = [state[0] for state in outputs.hidden_states], model.config.num_attention_heads
-    mask = torch.zeros(1, 1, 1, 1)
+    mask = torch.zeros(1, 1, 1, 1, device=ids.device)
     for number, layer in enumerate(model.encoder.layer):
         x, heads = states[number], outputs.attentions[number][0]
         values, out = layer.attention.self.value, layer.attention.output.dense
@@ -91,8 +91,9 @@ def llama(model: Any, ids: Tensor) -> Iterator[Layer]:
     inner, n_heads = model.model, model.config.num_attention_heads
     outputs = inner(ids, output_hidden_states=True, output_attentions=True, use_cache=False)
     states, n = [state[0] for state in outputs.hidden_states], ids.shape[1]
-    rotary = inner.rotary_emb(states[0][None], torch.arange(n)[None])
-    mask = torch.full((n, n), torch.finfo(states[0].dtype).min).triu(1)[None, None]
+    rotary = inner.rotary_emb(states[0][None], torch.arange(n, device=ids.device)[None])
+    lowest = torch.finfo(states[0].dtype).min
+    mask = torch.full((n, n), lowest, device=ids.device).triu(1)[None, None]
     for number, layer in enumerate(inner.layers):
         x, heads = states[number], outputs.attentions[number][0]
         values, out = layer.self_attn.v_proj, layer.self_attn.o_proj
@@ -178,7 +179,7 @@ def value_zeroing(model: Any, ids: Tensor) -> Tensor:
     maps = []
     for layer in layers_of(model, ids):
         n = len(layer.x)
-        distances = torch.zeros(n, n, dtype=torch.float64)
+        distances = torch.zeros(n, n, dtype=torch.float64, device=ids.device)
         for tokens in torch.arange(n).split(_BATCH):
 
             def zero(_: Any, __: Any, values: Tensor, tokens: Tensor = tokens) -> Tensor:

@@ -151,7 +151,7 @@ def require_known_kernels(model: Any, purpose: str) -> None:
     Raises:
         UnsupportedModelError: The message names the remedy.
     """
-    if not is_trace(model) and watch_kernels(unwrap(model)):
+    if not is_trace(model) and watch_kernels(unwrap(model).modules()):
         raise UnsupportedModelError(
             f"{purpose} has to reach the blocks of {type(unwrap(model)).__name__} that mix tokens without "
             "attention, which a trace knows: pass a trace of the model."

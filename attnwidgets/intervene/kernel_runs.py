@@ -178,7 +178,7 @@ def changed_kernels(
         is_active: Whether the call that a hook sees is to be changed.
         applied: Called at every change.
     """
-    watch_kernels(model)
+    watch_kernels(model.modules())
     with ExitStack() as exits:
         for kernel, heads, change in changes:
             module = model.get_submodule(kernel.name)

@@ -47,7 +47,7 @@ def whole_kernels(model: nn.Module, settings: Settings) -> Iterator[None]:
         model: A borrowed model: methods of its modules are replaced until the `with` block ends.
         settings: The settings of the rules, which have to be in force while the model runs.
     """
-    watch_kernels(model)
+    watch_kernels(model.modules())
     wholes = _Wholes(settings)
     with ExitStack() as exits:
         for module in model.modules():

@@ -227,6 +227,7 @@ def propagate(
             keep=("heads",) if heads else (),
             reads=reads,
             during=lambda: rules,
+            again=True,
         )
         if cut := cut_of(graph):
             raise UnsupportedModelError(f"{purpose}: {cut}")

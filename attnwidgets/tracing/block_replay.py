@@ -306,7 +306,7 @@ def _watched_again(trace: Trace, stack: str, *, mixing: bool) -> tuple[WatchedPa
             if mixing and block.path and block.number not in table.numbers
         }
         with (
-            watching(model, others.values()) as watch,
+            watching(list(model.modules()), others.values()) as watch,
             recording(model, readers=[watch.attention], keeps=True) as session,
         ):
             model(**{**trace.inputs, **options})

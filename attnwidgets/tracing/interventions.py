@@ -323,7 +323,9 @@ class Session:
                 f"parts of this {type(self.model).__name__} are changed through another model that holds "
                 "them: enter all interventions with the same model."
             )
-        if not configs_of(self.model):
+        modules = list(self.model.modules())
+        configs = configs_of(modules)
+        if not configs:
             raise UnsupportedModelError(
                 f"{type(self.model).__name__} has no configuration that names its attention implementation."
             )
@@ -333,12 +335,12 @@ class Session:
             for model in self.models():
                 undo.callback(model.register_forward_pre_hook(self._before, with_kwargs=True).remove)
                 undo.callback(model.register_forward_hook(self._after, with_kwargs=True).remove)
-            for twin in self.models()[1:] if is_on_interface(self.model) else ():
+            for twin in self.models()[1:] if is_on_interface(modules) else ():
                 undo.enter_context(implementation(twin, NAME))
             undo.enter_context(own_uncompiled(self.model, self._own))
-            if is_on_interface(self.model):
-                undo.enter_context(own_implementation(configs_of(self.model), NAME, self._own))
-            if is_outside(self.model):
+            if is_on_interface(modules):
+                undo.enter_context(own_implementation(configs, NAME, self._own))
+            if is_outside(modules):
                 undo.enter_context(following(self.modules, self._own))
             self._undo = undo.pop_all()
 

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import torch
     from torch import nn
@@ -116,13 +116,16 @@ WRITTEN_ON_SAVING = frozenset(
 """Config entries that say where a model lies or how it was saved; the weights have their own dtype."""
 
 
-def architecture(model: nn.Module) -> tuple[Any, ...]:
-    """Return a key of a model's operations: its classes, and its config's choices except sizes."""
+def architecture(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> tuple[Any, ...]:
+    """Return a key of a model's operations: its classes, and its config's choices except sizes.
+
+    `modules` are those of the model, if they are listed already.
+    """
     config: Any = getattr(model, "config", None)
     facts = config.to_dict() if hasattr(config, "to_dict") else {}
     return (
         type(model),
-        frozenset(type(module) for module in model.modules()),
+        frozenset(map(type, model.modules() if modules is None else modules)),
         tuple(sorted(_choices("", facts))),
     )
 

@@ -9,7 +9,7 @@ import torch
 
 from attnwidgets.tracing.causal_mask import LONG_MASK, supports_sdpa
 from attnwidgets.tracing.free_memory import free_bytes, is_forced, less_of, out_of_memory, room_for
-from attnwidgets.tracing.recording.attention_function import changers
+from attnwidgets.tracing.recording.attention_function import AGAIN_BYTES, changers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,9 +29,15 @@ _CELL = 64  # multiplications per attention weight: its products, and the softma
 _SHARE = 0.5  # of the free memory, for inputs that run together
 
 
-def graph_bytes(model: nn.Module, trace: Trace, batch: int = 1, *, maps_kept: bool = False) -> int:
-    """Estimate the bytes that a pass with gradients keeps: inputs and outputs of every matrix, and maps."""
+def graph_bytes(
+    model: nn.Module, trace: Trace, batch: int = 1, *, maps_kept: bool = False, again: bool = False
+) -> int:
+    """Estimate the bytes that a pass with gradients keeps: inputs and outputs of every matrix, and maps.
+
+    With `again`, large maps are computed twice rather than kept.
+    """
     n_tokens, widths, maps, size = _sizes(model, trace)
+    maps = [numbers for numbers in maps if not again or batch * size * numbers <= AGAIN_BYTES]
     copies = _MAPS_HELD + _MAPS_KEPT * maps_kept
     return batch * size * (n_tokens * sum(map(sum, widths)) + copies * sum(maps))
 
@@ -172,14 +178,20 @@ def too_long(model: nn.Module, trace: Trace, purpose: str, batch: int, need: int
 
 @contextmanager
 def room_for_pass(
-    model: nn.Module, trace: Trace, purpose: str, batch: int = 1, *, maps_kept: bool = False
+    model: nn.Module,
+    trace: Trace,
+    purpose: str,
+    batch: int = 1,
+    *,
+    maps_kept: bool = False,
+    again: bool = False,
 ) -> Iterator[None]:
     """Raise ValueError with advice if a pass does not fit, before it runs or when it fails.
 
     With gradients enabled, the pass is kept for its backward pass.
     """
     if torch.is_grad_enabled():
-        need = graph_bytes(model, trace, batch, maps_kept=maps_kept)
+        need = graph_bytes(model, trace, batch, maps_kept=maps_kept, again=again)
     else:
         need = pass_bytes(model, trace, batch)
     free = free_bytes(device_of(model))

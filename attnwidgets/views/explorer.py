@@ -23,7 +23,6 @@ from attnwidgets.views.base.needs import Needs, Panel
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.texts import Texts
 from attnwidgets.views.evaluate.handlers import removal_handlers
-from attnwidgets.views.features.features import ShownFeatures, sae_read_by, show_features
 from attnwidgets.views.heads.handlers import START, Sorting, head_handlers, pair_handlers
 from attnwidgets.views.interventions.intervention_view import Intervening
 from attnwidgets.views.interventions.specs import checked_specs
@@ -35,7 +34,6 @@ from attnwidgets.views.media.handlers import (
     sides_of,
     units_on_grid,
 )
-from attnwidgets.views.media.spoken import has_frames, is_heard, sound_handlers, words_of_trace
 from attnwidgets.views.text.forgetting import forgetting_panel, forgotten
 from attnwidgets.views.text.predictions import prediction_handlers
 from attnwidgets.views.wire.axes import base_of
@@ -55,12 +53,20 @@ if TYPE_CHECKING:
     from attnwidgets.statistics.table import HeadStatistics
     from attnwidgets.views.base.accepts import Content
     from attnwidgets.views.base.link import Link
+    from attnwidgets.views.features.features import ShownFeatures
     from attnwidgets.views.wire.handlers import Answer
     from attnwidgets.views.wire.sources import Source
 
 SENTENCE = "sentence"
 WORD = "word"
 _OF_FEATURES = "its features are those of this text; features= takes the SAE itself as well"
+
+
+def _on_trace(shown: Any, features: Any, stats: Any) -> ShownFeatures:
+    # Not at the top: few Explorers show features, and the first view of a session waits for imports.
+    from attnwidgets.views.features.features import ShownFeatures
+
+    return ShownFeatures.on_trace("Explorer", shown, features, stats)
 
 
 class Explorer(AsksWhy, Intervening):
@@ -123,9 +129,7 @@ class Explorer(AsksWhy, Intervening):
     ) -> None:
         shown = self._begun(shown, features)
         self._sort, self._stats_given = sort, stats
-        self._features = (
-            None if features is None else ShownFeatures.on_trace("Explorer", shown, features, stats)
-        )
+        self._features = None if features is None else _on_trace(shown, features, stats)
         self.pictured = pictured_of(shown)
         self.panels = tuple(self._panels(shown if is_trace(shown) else None))
         super().__init__(shown, marks=marks, methods=methods, **options)
@@ -135,6 +139,8 @@ class Explorer(AsksWhy, Intervening):
         if method is not None:
             self.selection.method = method
         if self._features is not None:
+            from attnwidgets.views.features.features import show_features
+
             show_features(self, self._features, None)
         if self.pictured is not None:
             self.add_options(canNorm=getattr(self.pictured, "model", None) is not None)
@@ -161,6 +167,8 @@ class Explorer(AsksWhy, Intervening):
             needs = Needs(("image",), media=True, matrices=matrices)
             yield Panel(partial(picture_handlers, self, pictured), needs)
         if trace is not None and trace.id in self._spoken:
+            from attnwidgets.views.media.spoken import sound_handlers
+
             heard = partial(sound_handlers, self, trace, *self._spoken[trace.id])
             yield Panel(heard, Needs(("audio",), media=True), self._sound_options)
 
@@ -185,6 +193,10 @@ class Explorer(AsksWhy, Intervening):
 
     def _with_words(self, trace: Any) -> Any:
         """Return a trace of a sound with words on its frames, if they can be aligned; others as they are."""
+        if trace.sound is None:
+            return trace
+        from attnwidgets.views.media.spoken import has_frames, words_of_trace
+
         if not has_frames(trace):
             return trace
         times, worded, why = words_of_trace(trace)
@@ -230,12 +242,18 @@ class Explorer(AsksWhy, Intervening):
         return {"grid": START | {"sort": self._sorting.name}} if self._sorting.name else {}
 
     def _features_for(self, cell: Cell) -> dict[str, Any]:
+        if self._features_given is None:
+            return {}
+        from attnwidgets.views.features.features import sae_read_by
+
         return sae_read_by(cell, self._features_given, self._stats_given)
 
     def _forgotten(self, source: Source, layer: int, head: int | str) -> Mapping[str, NDArray[np.float64]]:
         return forgotten(self, source, layer, head)
 
     def _sound_options(self) -> dict[str, Any]:
+        from attnwidgets.views.media.spoken import is_heard
+
         return {
             "heard": sorted({item.stack or "self" for item in self.content.explanations if is_heard(item)})
         }

@@ -79,7 +79,7 @@ def test_relevance_of_one_mixer_is_its_contributions_along_the_gradient(name: st
     """Of a gated convolution it is not: there, both factors depend on the token, and neither is a gate."""
     torch.manual_seed(0)
     with borrowed(without_biases(name)) as model, torch.enable_grad():
-        log, inputs = MixerLog(model), {}
+        log, inputs = MixerLog(dict(model.named_modules())), {}
         hooks = [
             module.register_forward_pre_hook(_keeping(inputs, path), with_kwargs=True)
             for path, module in model.named_modules()

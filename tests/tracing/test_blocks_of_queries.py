@@ -140,3 +140,40 @@ def test_weights_that_are_edited_are_held_whole(blocks: list[int]) -> None:
         changed = result.rerun()
     assert set(blocks) == {61}
     assert changed.attention_rows(1, [2], [60]).std() < 1e-6
+
+
+@pytest.mark.parametrize("family", ["Llama", "BERT", "Gemma 2", "Qwen3"])
+@pytest.mark.parametrize("method", ["saliency", "lrp", "cp_lrp"])
+def test_weights_that_gradients_compute_again(
+    family: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import attnwidgets as aw
+
+    result = trace(tiny.build(tiny.TEXT[family]), None, IDS)
+
+    def explained() -> Any:
+        explain: Any = aw.saliency if method == "saliency" else aw.lrp
+        options = {"rule": "cp_lrp"} if method == "cp_lrp" else {}
+        return explain(result, lambda outputs: outputs[0][:, -1].sum(-1), force=True, **options).values
+
+    kept = explained()
+    monkeypatch.setattr(attention_function, "AGAIN_BYTES", 0)
+    monkeypatch.setattr(attention_function, "LONG_BYTES", 0)
+    again = explained()
+    assert abs(again - kept).max() < 1e-5 * abs(kept).max()
+
+
+def test_gradients_of_a_long_text_keep_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    import attnwidgets as aw
+
+    model, ids = long_model(), long_ids()
+    result = trace(model, None, ids)
+    aw.saliency(result, 5)
+    with Largest() as made:
+        aw.saliency(result, 5)
+    assert made.numbers >= 4 * LONG * LONG
+    monkeypatch.setattr(attention_function, "AGAIN_BYTES", 2**17)
+    monkeypatch.setattr(attention_function, "LONG_BYTES", 2**17)
+    with Largest() as made:
+        aw.saliency(result, 5)
+    assert made.numbers <= LONG * LONG  # the mask

@@ -27,7 +27,7 @@ IDS = [5, 17, 31, 9]
 def state_of(model: Any) -> dict[str, Any]:
     """Return everything about a model that tracing could have changed."""
     return {
-        "implementation": [c._attn_implementation_internal for c in configs_of(model)],
+        "implementation": [c._attn_implementation_internal for c in configs_of(model.modules())],
         "config": model.config.to_dict(),
         "generation": model.generation_config.to_dict() if model.can_generate() else None,
         "training": [m.training for m in model.modules()],

@@ -57,7 +57,7 @@ def traced(name: str) -> Trace:
 
 
 def mixes(model: Any, ids: Sequence[int]) -> list[Mix]:
-    log = MixerLog(model)
+    log = MixerLog(dict(model.named_modules()))
     with no_grad(), log.watching():
         model(torch.tensor([list(ids)]), use_cache=False)
     return [mix.cut(0, len(ids)) for runs in log.blocks.values() for run in runs for mix in run.mixes]
@@ -319,7 +319,7 @@ def test_a_block_whose_mixers_follow_each_other_is_refused() -> None:
 
 def test_models_of_one_file_run_beside_each_other() -> None:
     watched, other = tiny("qwen3_5_text"), build(Kind("qwen3_5_text", "causal"))
-    log = MixerLog(watched)
+    log = MixerLog(dict(watched.named_modules()))
     with no_grad(), log.watching():
         thread = threading.Thread(target=lambda: other(torch.tensor([IDS]), use_cache=False))
         thread.start()

@@ -139,7 +139,8 @@ class EmbeddingGradients:
         from attnwidgets.tracing.gradients.differentiable import diagnosis, gradients, usable
 
         replaced = None if embeddings is None else {self.stack: embeddings}
-        graph = self.run(replaced, reads=self.targets.reads, during=self.during)
+        again = self.during is nullcontext
+        graph = self.run(replaced, reads=self.targets.reads, during=self.during, again=again)
         leaf = leaf_of(graph, self.stack, self.run.purpose, self.run.trace)
         for number, score in enumerate(self.targets.scores(graph.outputs)):
             gradient = gradients(score, [leaf], again=True)[0]
@@ -357,6 +358,7 @@ def _input_values(
                 {plane.name: smoothing.copies(values[0], slice(draw, draw + 1))},
                 reads=targets.reads,
                 during=during,
+                again=during is nullcontext,
             )
             leaf = graph.inputs[plane.name]
             for number, score in enumerate(targets.scores(graph.outputs)):

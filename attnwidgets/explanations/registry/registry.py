@@ -298,6 +298,14 @@ def remove(name: str) -> None:
         del _METHODS[name]
 
 
+@functools.cache  # a view reads the table several times, and listing the folders takes longer than reading it
+def _import_homes() -> None:
+    for name in _HOMES:
+        package = importlib.import_module(name)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{name}.{module.name}")
+
+
 def methods(trace: Any = None, *, stack: str | None = None) -> MethodTable:
     """Return every method by name, with its needs, results and costs; shown as a table.
 
@@ -314,10 +322,7 @@ def methods(trace: Any = None, *, stack: str | None = None) -> MethodTable:
         >>> aw.methods()["saliency"].returns
         'Attributions [source]'
     """
-    for name in _HOMES:
-        package = importlib.import_module(name)
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{name}.{module.name}")
+    _import_homes()
     by_name = dict(sorted(_METHODS.items()))
     if trace is None:
         return MethodTable(by_name)

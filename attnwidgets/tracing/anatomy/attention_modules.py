@@ -122,8 +122,9 @@ def projects(module: nn.Module) -> bool:
     Attention over the states of a token after earlier blocks has none: its query is a vector of weights, and
     its keys are the states.
     """
-    inside = [p for name, p in module.named_parameters() if "." in name and p.dim() > 1]
-    return bool(inside) or sum(p.dim() > 1 for p in module.parameters(recurse=False)) > 1
+    if any(p.dim() > 1 for part in module.children() for p in part.parameters()):
+        return True
+    return sum(p.dim() > 1 for p in module.parameters(recurse=False)) > 1
 
 
 def _heads(module: nn.Module, model: nn.Module) -> int | None:

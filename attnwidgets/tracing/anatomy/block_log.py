@@ -59,14 +59,13 @@ class BlockLog:
     """Logs which elements of module lists run, in order, and the attention calls made in each.
 
     Args:
-        model: The model that is about to run.
+        modules: Those of the model that is about to run, by name.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
+    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
         self._elements: dict[int, tuple[str, str]] = {}
         self._modules: dict[int, nn.Module] = {}
-        self._named = dict(model.named_modules())
+        self._named = modules
         self._attentions = []
         for path, part in self._named.items():
             if attends(part):
@@ -243,7 +242,8 @@ def attends(module: nn.Module) -> bool:
 
 def subtracts(module: nn.Module) -> bool:
     """Return whether a module subtracts heads of its attention from others (differential attention)."""
-    return any(name.startswith("lambda_q") for name, _ in module.named_parameters(recurse=False))
+    own = module._parameters  # noqa: SLF001 - every module is looked at in every trace
+    return any(name.startswith("lambda_q") and own[name] is not None for name in own)
 
 
 def unrecorded_mixers(

@@ -122,6 +122,7 @@ class Runner:
         keep: Sequence[Literal["weights", "heads"]] = (),
         reads: Collection[str] = (),
         during: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        again: bool = False,
     ) -> Graph:
         """Run the model once.
 
@@ -131,6 +132,8 @@ class Runner:
             keep: Tensors of the attention to store as well.
             reads: Names of options by which the outputs hold more, such as "output_hidden_states".
             during: Returns a context to call the model in, such as rules that replace gradients.
+            again: Whether gradients are computed once, and not of gradients, and that context may be entered
+                again meanwhile. Then weights of a long text are computed twice instead of being kept.
 
         Raises:
             UnsupportedModelError: If no input of the model is differentiable.
@@ -152,9 +155,17 @@ class Runner:
         if "use_cache" in takes:
             options["use_cache"] = False
         options |= dict.fromkeys(reads, True)
-        room = room_for_pass(self.model, self.trace, self.purpose, batch, maps_kept="weights" in keep)
+        context = during if again and "output_attentions" not in reads else None
+        room = room_for_pass(
+            self.model,
+            self.trace,
+            self.purpose,
+            batch,
+            maps_kept="weights" in keep,
+            again=context is not None and "weights" not in keep,
+        )
         with room, ExitStack() as exits:
-            self._hook(exits, graph, inputs, replace, keep)
+            self._hook(exits, graph, inputs, replace, keep, context)
             exits.enter_context(during())
             graph.outputs = self.trace.call(self.model, inputs, options, self.wide)
         if not graph.inputs:
@@ -179,6 +190,7 @@ class Runner:
         inputs: Mapping[str, Any],
         replace: dict[str, Tensor],
         keep: Sequence[str],
+        again: Callable[[], AbstractContextManager[Any]] | None,
     ) -> None:
         """Register the hooks of a pass; they are removed when `exits` closes."""
         if self.place == "embedding":
@@ -193,7 +205,8 @@ class Runner:
             return  # the model runs as it is
         if recorded(self.trace):
             attention_hooks = AttentionHooks(graph, sites(self.trace), keep)
-            exits.enter_context(recording(self.model, [attention_hooks.weights], [attention_hooks.heads]))
+            edits = [attention_hooks.weights] if "weights" in keep else []
+            exits.enter_context(recording(self.model, edits, [attention_hooks.heads], again=again))
         else:
             exits.enter_context(implementation(self.model, "eager"))
 

@@ -32,7 +32,7 @@ from attnwidgets.tracing.mixers.kernels import (
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from torch import Tensor, nn
 
@@ -190,9 +190,9 @@ def read_call(name: str, arguments: Mapping[str, Any], output: Any) -> KernelCal
     return READERS[name](arguments, output[0] if isinstance(output, tuple) else output)
 
 
-def watch_kernels(model: nn.Module) -> bool:
-    """Wrap the kernels of a model's modeling files, and return whether there are any."""
-    kinds = {kind for module in model.modules() for kind in type(module).__mro__}
+def watch_kernels(modules: Iterable[nn.Module]) -> bool:
+    """Wrap the kernels in the modeling files of a model's modules, and return whether there are any."""
+    kinds = {kind for module_kind in set(map(type, modules)) for kind in module_kind.__mro__}
     kinds = {kind for kind in kinds if kind.__module__.startswith("transformers.models.")}
     watched = False
     for file in {sys.modules[kind.__module__] for kind in kinds}:

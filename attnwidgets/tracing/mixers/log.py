@@ -89,18 +89,18 @@ class MixerLog:
     """Logs the blocks in which a pass mixes tokens, and how.
 
     Args:
-        model: The model that is about to run.
+        modules: Those of the model that is about to run, by name.
         attention: Whether attention is logged, too (`see`, `done`).
 
     Attributes:
         blocks: By path of the block, its runs in order.
     """
 
-    def __init__(self, model: nn.Module, *, attention: bool = False) -> None:
-        self._model = model
+    def __init__(self, modules: Mapping[str, nn.Module], *, attention: bool = False) -> None:
+        self._modules = modules
         self._attention = attention
-        self._is_needed = watch_kernels(model) or attention or any(map(_module_kernel, model.modules()))
-        self._elements = _blocks(model)
+        is_needed = watch_kernels(modules.values()) or attention or any(map(_module_kernel, modules.values()))
+        self._elements = _blocks(modules.values()) if is_needed else None
         self.blocks: dict[str, list[MixedBlock]] = {}
         self._frames: list[_Frame] = []
         self._values: Tensor | None = None
@@ -116,13 +116,11 @@ class MixerLog:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Log the mixing modules that run until the `with` block ends; costs nothing where there are none."""
-        if not self._is_needed:
+        if self._elements is None:
             yield
             return
-        paths = {id(module): name for name, module in self._model.named_modules()}
         with ExitStack() as exits:
-            for module in self._model.modules():
-                path = paths[id(module)]
+            for path, module in self._modules.items():
                 enter = module.register_forward_pre_hook(
                     _entering(self, path), prepend=True, with_kwargs=True
                 )
@@ -155,7 +153,7 @@ class MixerLog:
         module = frame.module
         outer = self._frames[-1] if self._frames else None
         mix = _mix_of(frame, output)
-        is_block = module in self._elements
+        is_block = self._elements is not None and module in self._elements
         if mix is not None:
             frame.mixes.append(mix)
         elif outer is not None and not is_block:
@@ -223,10 +221,10 @@ def by_number(
     }
 
 
-def _blocks(model: nn.Module) -> set[nn.Module]:
-    """Return the elements of a model's module lists that are in no other element."""
+def _blocks(modules: Iterable[nn.Module]) -> set[nn.Module]:
+    """Return the elements of the lists among a model's modules that are in no other element."""
     blocks: set[nn.Module] = set()
-    for part in model.modules():
+    for part in modules:
         if isinstance(part, LISTS) and part not in blocks:
             blocks.update(child for child in part.children() if next(child.children(), None) is not None)
     inside = {part for block in blocks for part in block.modules() if part is not block}

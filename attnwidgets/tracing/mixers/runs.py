@@ -133,7 +133,7 @@ def _run(trace: Trace, stack: str, method: str) -> dict[int, MixedBlock]:
         if "use_cache" in forward_parameters(model):
             options["use_cache"] = False
         options |= only_last_logits(model)  # logits are not needed
-        log = MixerLog(model, attention=True)
+        log = MixerLog(dict(model.named_modules()), attention=True)
 
         def done(_: nn.Module, output: Tensor) -> None:
             log.done(session.calls[-1], output)

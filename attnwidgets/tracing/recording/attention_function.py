@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
+from attnwidgets._gradients import enable_grad
 from attnwidgets.tracing.causal_mask import LONG_MASK, CausalMask, readable, whole
 from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -34,6 +36,9 @@ LONG_BYTES = 2**23
 
 BLOCK_BYTES = 2**21
 """Bytes of the weights of a block of queries: fastest if they fit in a CPU's cache."""
+
+AGAIN_BYTES = 2**25
+"""Bytes of a call's weights beyond which a gradient computes them again instead of keeping them."""
 
 FUSED_BYTES = 2**28
 """Bytes of a call's weights up to which those of a model that is set to eager attention keep its bits."""
@@ -257,6 +262,86 @@ def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any],
     return output
 
 
+class _Again(torch.autograd.Function):
+    """The outputs of some queries, whose weights are not kept for the gradient but computed again."""
+
+    @staticmethod
+    def forward(ctx: Any, context: Callable[[], Any], settings: dict[str, Any], *inputs: Tensor) -> Tensor:
+        ctx.context, ctx.settings = context, settings
+        ctx.save_for_backward(*inputs)
+        return _output_of(settings, *(tensor.detach() for tensor in inputs))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        needed = ctx.needs_input_grad[2:]
+        with enable_grad(), ctx.context():
+            inputs = [
+                tensor.detach().requires_grad_(need)
+                for tensor, need in zip(ctx.saved_tensors, needed, strict=True)
+            ]
+            output = _output_of(ctx.settings, *inputs)
+        reached = [tensor for tensor in inputs if tensor.requires_grad]
+        gradients = iter(torch.autograd.grad(output, reached, gradient, allow_unused=True))
+        return None, None, *(next(gradients) if need else None for need in needed)
+
+
+def _output_of(settings: dict[str, Any], query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Return the outputs of heads [batch, head, query, dim]."""
+    weights = attention_weights(query, key, **settings)
+    return torch.matmul(weights.to(value.dtype), repeat_heads(value, query.shape[1]))
+
+
+def _computed_again(
+    query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any], context: Callable[[], Any]
+) -> Tensor:
+    """Return a call's output [batch, head, query, dim] with a gradient that keeps no weights.
+
+    It is computed in blocks of queries, and the backward pass computes each again, in `context`: a long text
+    needs no more memory for a pass with gradients than for a block. All layers' weights would be kept.
+    """
+    settings = settings | {"mask": whole(settings["mask"])}
+    parts = []
+    for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], LONG_BYTES):
+        row_settings = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
+        part: Any = _Again.apply(context, row_settings, query[:, :, rows], key, value)  # type: ignore[no-untyped-call]
+        parts.append(part)
+    return torch.cat(parts, dim=2)
+
+
+def _require_harmless(module: nn.Module, others: Mapping[str, object]) -> None:
+    """Raise an UnsupportedModelError for a keyword that changes attention in an unknown way."""
+    for name, option in others.items():
+        if name not in HARMLESS and option is not None:
+            raise UnsupportedModelError(
+                f"{type(module).__name__} passes {name!r} to its attention, which is not supported; "
+                "ignoring it would change what the model computes"
+            )
+
+
+def _in_parts(
+    watching: Recording,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    settings: dict[str, Any],
+) -> Tensor | None:
+    """Return a long call's output [batch, head, query, dim] if nobody reads its weights; None otherwise."""
+    again = watching.again if torch.is_grad_enabled() else None
+    if again is None and torch.is_grad_enabled():
+        return None
+    n_bytes = map_bytes(query, key)
+    if n_bytes <= (LONG_BYTES if again is None else AGAIN_BYTES):
+        return None
+    if not watching.keep_unread(module, query, key, value, settings):
+        return None
+    if again is not None:
+        return _computed_again(query, key, value, settings, again)
+    is_fused = watching.fuses_weights(n_bytes)
+    return _unread(query, key, repeat_heads(value, query.shape[1]), settings, is_fused=is_fused)
+
+
 def attention(
     module: nn.Module,
     query: Tensor,
@@ -301,12 +386,7 @@ def attention(
     Raises:
         UnsupportedModelError: For a keyword that changes attention in an unknown way.
     """
-    for name, option in others.items():
-        if name not in HARMLESS and option is not None:
-            raise UnsupportedModelError(
-                f"{type(module).__name__} passes {name!r} to its attention, which is not supported; "
-                "ignoring it would change what the model computes"
-            )
+    _require_harmless(module, others)
     watching, changing = observer.get(), changer_of(module)
     mask: Any = attention_mask
     if mask is None and watching is not None and watching.hides_later:
@@ -316,17 +396,11 @@ def attention(
     settings: dict[str, Any] = {"mask": mask, "scaling": scaling}
     settings |= {"softcap": softcap, "position_bias": position_bias}
     settings["sink"] = sinks if s_aux is None else s_aux.reshape(1, -1, 1, 1)
-    if (
-        watching is not None
-        and changing is None
-        and not (torch.is_grad_enabled() or module.training)
-        and is_long(query, key)
-        and watching.keep_unread(module, query, key, value, settings)
-    ):
-        is_fused = watching.fuses_weights(map_bytes(query, key))
-        output = _unread(query, key, repeat_heads(value, query.shape[1]), settings, is_fused=is_fused)
-        watching.done(module, output)
-        return output.transpose(1, 2).contiguous(), None
+    if watching is not None and changing is None and not module.training:
+        unread = _in_parts(watching, module, query, key, value, settings)
+        if unread is not None:
+            watching.done(module, unread)
+            return unread.transpose(1, 2).contiguous(), None
     settings["mask"] = whole(mask)
     weights = attention_weights(query, key, **settings)
     plain = weights

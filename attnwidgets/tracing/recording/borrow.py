@@ -28,7 +28,7 @@ from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.tracing.recording.wrappers import inside, is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 # The twins that this thread and task has borrowed, by the ids of the modules they stand for.
 _held: ContextVar[tuple[Mapping[int, nn.Module], ...]] = ContextVar("held", default=())
@@ -77,8 +77,8 @@ def _instead(value: Any) -> str:
     return ""
 
 
-def configs_of(model: nn.Module) -> list[Any]:
-    """Return every config object a model reads its attention implementation from, each once."""
+def configs_of(modules: Iterable[nn.Module]) -> list[Any]:
+    """Return every config object that a model's modules read its attention implementation from, each once."""
     configs: dict[int, Any] = {}
 
     def add(config: object) -> None:
@@ -88,7 +88,7 @@ def configs_of(model: nn.Module) -> list[Any]:
         for name in getattr(config, "sub_configs", {}):
             add(getattr(config, name, None))
 
-    for module in model.modules():
+    for module in modules:
         add(vars(module).get("config"))
     return list(configs.values())
 
@@ -100,7 +100,7 @@ def implementation(model: nn.Module, name: str) -> Iterator[None]:
     The attribute behind `set_attn_implementation` is set directly: that method warns, asks the hub for
     kernels and does not reach models that are only partly on the attention interface.
     """
-    configs = configs_of(model)
+    configs = configs_of(model.modules())
     before = [getattr(config, IMPLEMENTATION) for config in configs]
     try:
         for config in configs:
@@ -187,8 +187,9 @@ def twin_of(model: nn.Module) -> nn.Module:
     methods, `functools.partial`s (such as accelerate's), objects with `__call__` (such as nnsight's),
     closures, containers and weak references. Compiled modules run uncompiled.
     """
-    twin: nn.Module = _Copy(model).of(model)
-    return twin.eval() if any(module.training for module in twin.modules()) else twin
+    copies = _Copy(model)
+    twin: nn.Module = copies.of(model)
+    return twin.eval() if copies.trains else twin
 
 
 def twins_in(twin: nn.Module) -> dict[int, nn.Module]:
@@ -217,7 +218,9 @@ class _Copy:
     """Copies the values of a model for its twin, each once."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._inside = {id(module) for module in model.modules()}
+        modules = list(model.modules())
+        self._inside = set(map(id, modules))
+        self.trains = any(module.training for module in modules)
         self._copies: dict[int, Any] = {}
         self._makers: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
             (nn.Module, self._module),
@@ -256,14 +259,20 @@ class _Copy:
         twin: nn.Module = object.__new__(_Uncompiled if compiled else type(module))
         self._copies[id(module)] = twin
         attributes = vars(twin)
-        for name, value in list(vars(module).items()):  # another thread may add a name
-            if type(value) in _PLAIN:
-                attributes[name] = value
-            elif name in _TABLES:
-                attributes[name] = table = value.copy()
-                if value and isinstance(value, dict):
-                    table.update((key, self.of(item)) for key, item in value.items())
-            elif name != COMPILED and not (compiled and name == "forward"):
+        attributes.update(vars(module))  # at once, since another thread may add a name
+        for name in _TABLES & attributes.keys():
+            # Most are empty: a module has twelve tables of hooks.
+            value = attributes[name]
+            attributes[name] = table = value.copy() if value else type(value)()
+            if value and isinstance(value, dict):
+                for key, item in value.items():
+                    table[key] = self.of(item)
+        attributes.pop(COMPILED, None)
+        if compiled:
+            attributes.pop("forward", None)
+        for name in attributes.keys() - _TABLES:
+            value = attributes[name]
+            if type(value) not in _PLAIN:
                 attributes[name] = self.of(value)
         attributes.setdefault("training", False)
         attributes[_ORIGIN] = origin(module)

@@ -143,20 +143,21 @@ def is_even(calls: Sequence[Call | FollowedCall], stacks: Mapping[str, Sequence[
     return all(len({call.shape[2:] for call in of_stack}) <= 1 for of_stack in followed)
 
 
-def stacks_of(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> dict[str, list[int]]:
+def stacks_of(
+    model: nn.Module, modules: Mapping[str, nn.Module], calls: Sequence[Call | FollowedCall]
+) -> dict[str, list[int]]:
     """Return the indices of the calls that are layers, by stack."""
-    layers = [index for index in _over_tokens(model, calls) if not _repeats(calls, index)]
+    layers = [index for index in _over_tokens(modules, calls) if not _repeats(calls, index)]
     by_name = by_stack(model, [calls[index].name for index in layers])
     return {stack: [layers[number] for number in numbers] for stack, numbers in by_name.items()}
 
 
-def _over_tokens(model: nn.Module, calls: Sequence[Call | FollowedCall]) -> list[int]:
+def _over_tokens(modules: Mapping[str, nn.Module], calls: Sequence[Call | FollowedCall]) -> list[int]:
     """Return the indices of the calls that read tokens.
 
     A model may also attend from a token to its states after earlier blocks (Inkling 2): such calls mix no
     tokens, and have the tokens on the axis of heads.
     """
-    modules = dict(model.named_modules())
     alone = {call.name for call in calls if call.name in modules and not projects(modules[call.name])}
     lengths = {call.shape[2] for call in calls if call.name not in alone}
     return [

@@ -26,7 +26,7 @@ from attnwidgets.tracing.recording.attention_function import attention, changer_
 from attnwidgets.tracing.recording.torch_attention import ARGUMENTS, adds_keys, multi_head_attention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from types import FrameType
 
 _INTERFACE = "ALL_ATTENTION_FUNCTIONS"
@@ -412,25 +412,27 @@ def _forms(
     return of_weights, of_values, of_output
 
 
-def _on_interface(modules: Sequence[nn.Module]) -> list[nn.Module]:
+def _on_interface(modules: Iterable[nn.Module]) -> list[nn.Module]:
     """Return the modules whose class asks transformers for the attention function of its config."""
     kinds: dict[type[Any], bool] = {}
+    on_interface = []
     for module in modules:
         kind = type(module)
         if kind not in kinds:
             code = getattr(inspect.unwrap(kind.forward), "__code__", None)
             kinds[kind] = code is not None and _INTERFACE in code.co_names
-    return [module for module in modules if kinds[type(module)]]
+        if kinds[kind]:
+            on_interface.append(module)
+    return on_interface
 
 
-def is_on_interface(model: nn.Module) -> bool:
-    """Return whether any module of a model calls transformers' attention interface."""
-    return bool(_on_interface(list(model.modules())))
+def is_on_interface(modules: Iterable[nn.Module]) -> bool:
+    """Return whether any of a model's modules calls transformers' attention interface."""
+    return bool(_on_interface(modules))
 
 
-def is_outside(model: nn.Module) -> bool:
-    """Return whether modules of a model attend, or may, outside transformers' attention interface."""
-    modules = list(model.modules())
+def is_outside(modules: Collection[nn.Module]) -> bool:
+    """Return whether any of a model's modules attend, or may, outside transformers' attention interface."""
     covered = set(_on_interface(modules))
     return not covered or any(attends(module) and module not in covered for module in modules)
 
@@ -486,15 +488,16 @@ def following(modules: Iterable[nn.Module], is_own: Callable[[], bool] | None = 
         yield
 
 
-def lost(softmaxes: Iterable[Softmax], recorded: Iterable[str], model: nn.Module) -> list[Softmax]:
+def lost(
+    softmaxes: Iterable[Softmax], recorded: Iterable[str], modules: Mapping[str, nn.Module]
+) -> list[Softmax]:
     """Return the softmaxes of attention modules that met no values, one for each module.
 
     Args:
         softmaxes: The softmaxes of a pass.
         recorded: Names of the modules whose attention was recorded.
-        model: The model.
+        modules: Those of the model, by name.
     """
-    modules = dict(model.named_modules())
     seen = set(recorded)
     result = []
     for softmax in softmaxes:

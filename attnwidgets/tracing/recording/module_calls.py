@@ -19,7 +19,7 @@ from attnwidgets.tracing.anatomy.block_log import LISTS
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from attnwidgets.tracing.recording.calls import Call, FollowedCall
     from attnwidgets.tracing.trace import Trace
@@ -48,15 +48,17 @@ class Watch:
     """Stores the module calls that contain each attention call, and all calls of some other modules.
 
     Args:
-        model: The model that is about to run.
+        modules: Those of the model that is about to run.
         others: Modules all of whose calls are stored.
         room: Bytes of hidden states to store at most; None for no limit.
     """
 
-    def __init__(self, model: nn.Module, others: Collection[nn.Module] = (), room: int | None = None) -> None:
+    def __init__(
+        self, modules: Iterable[nn.Module], others: Collection[nn.Module] = (), room: int | None = None
+    ) -> None:
         self.room = room
         self.others: dict[nn.Module, list[Invocation]] = {module: [] for module in others}
-        lists = [module for module in model.modules() if isinstance(module, LISTS)]
+        lists = [module for module in modules if isinstance(module, LISTS)]
         self.elements = {id(child) for module in lists for child in module.children()}
         self.stack: list[Invocation] = []
         self.around: list[tuple[Invocation, ...]] = []
@@ -124,16 +126,16 @@ class Watch:
 
 @contextmanager
 def watching(
-    model: nn.Module, others: Collection[nn.Module] = (), *, room: int | None = None
+    modules: Collection[nn.Module], others: Collection[nn.Module] = (), *, room: int | None = None
 ) -> Iterator[Watch]:
-    """Watch a borrowed model, and `others` of its modules; hooks are removed on exit.
+    """Watch the modules of a borrowed model, and `others` of them; hooks are removed on exit.
 
     With `room` (bytes of hidden states to store at most), only elements of module lists are watched.
     """
-    watch = Watch(model, others, room)
+    watch = Watch(modules, others, room)
     with ExitStack() as exits:
-        for module in model.modules():
-            if next(module.children(), None) is not None:
+        for module in modules:
+            if any(part is not None for part in module._modules.values()):  # noqa: SLF001 - `children()` makes a set
                 if room is not None and id(module) not in watch.elements:
                     continue
                 # Before the user's hooks, which run again when the block is called again.

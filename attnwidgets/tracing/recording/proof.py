@@ -9,7 +9,7 @@ from attnwidgets._selecting import listed
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.model_state import architecture
-from attnwidgets.tracing.recording.attention_function import LONG_BYTES, changer_of
+from attnwidgets.tracing.recording.attention_function import LONG_BYTES, changer_of, changers
 from attnwidgets.tracing.recording.borrow import implementation
 from attnwidgets.tracing.recording.returned import (
     apart,
@@ -24,7 +24,7 @@ from attnwidgets.tracing.recording.returned import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from torch import nn
 
@@ -37,6 +37,7 @@ _proved: set[tuple[object, ...]] = set()
 
 def compared(
     model: nn.Module,
+    modules: Collection[nn.Module],
     inputs: Mapping[str, Any],
     options: Mapping[str, Any],
     outputs: Any,
@@ -51,8 +52,8 @@ def compared(
     largest = max(math.prod(call.shape) * call.dtype.itemsize for call in session.calls)
     # A pass that leaves out its mask, or fuses attention, is a different computation.
     ways = (session.hides_later, largest > LONG_BYTES and session.fuses_weights(largest))
-    parts = attention_of(model)
-    kind = None if parts is None else (*architecture(model), parts, length.bit_length(), *ways)
+    parts = attention_of(modules)
+    kind = None if parts is None else (*architecture(model, modules), parts, length.bit_length(), *ways)
     # With an intervention in force, the output of a plain pass differs on purpose.
     if (kind and kind in _proved) or is_changed(model):
         return "", ""
@@ -60,7 +61,7 @@ def compared(
     if difference and is_eager:
         return "", (
             f"recorded under eager attention, whose output differs by {difference:.2g} from that of "
-            f"{type(model).__name__} as it is set ({listed(functions_of(model))}); after "
+            f"{type(model).__name__} as it is set ({listed(functions_of(modules))}); after "
             "model.set_attn_implementation('eager') they are the same"
         )
     if difference:
@@ -75,7 +76,7 @@ def compared(
 
 def is_changed(model: nn.Module) -> bool:
     """Return whether an intervention is in force on a model."""
-    return any(changer_of(module) is not None for module in model.modules())
+    return bool(changers.get()) and any(changer_of(module) is not None for module in model.modules())
 
 
 def _difference(

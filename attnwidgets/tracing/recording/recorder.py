@@ -46,6 +46,7 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from torch import Tensor, nn
 
@@ -68,10 +69,11 @@ class Recording:
     `fuses` says that the model supports transformers' sdpa attention, and `hides_later` that the pass has
     left out a causal mask as sdpa does. `keeps_bits` says that the model is set to eager attention.
     `softmaxes` are those of modules that compute attention themselves, whose weights are stored if `keeps` is
-    True.
+    True. `again` returns the context in which a gradient may compute a long text's weights again; None if
+    they are kept.
     """
 
-    names: Mapping[int, str]
+    names: Mapping[int, str]  # by the id of a module
     edits: Sequence[Edit] = ()
     listeners: Sequence[Listener] = ()
     readers: Sequence[Reader] = ()
@@ -81,6 +83,7 @@ class Recording:
     keeps: bool = False
     hides_later: bool = False
     keeps_bits: bool = False
+    again: Callable[[], AbstractContextManager[Any]] | None = None
 
     def fuses_weights(self, n_bytes: int) -> bool:
         """Return whether fused attention computes weights of so many bytes, if nobody reads them."""
@@ -171,6 +174,8 @@ def recording(
     *,
     fuses: bool = False,
     keeps: bool = False,
+    modules: Mapping[str, nn.Module] | None = None,
+    again: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> Iterator[Recording]:
     """Switch a model to the recording attention function for the duration.
 
@@ -186,24 +191,28 @@ def recording(
             again by themselves: they are given the mask.
         keeps: Whether the weights of modules that compute attention themselves are stored. Other weights
             follow from queries and keys, which every call stores.
+        modules: Those of the model, by name, if they are listed already.
+        again: Returns the context in which a gradient may compute a long text's weights again, instead of
+            keeping those of all layers.
     """
     register()
-    names = {id(module): name for name, module in model.named_modules()}
+    modules = dict(model.named_modules()) if modules is None else modules
     session = Recording(
-        names,
+        {id(module): name for name, module in modules.items()},
         edits,
         listeners,
         readers,
         fuses=fuses and supports_sdpa(model),
         keeps=keeps,
-        keeps_bits=None in functions_of(model).values(),
+        keeps_bits=None in functions_of(modules.values()).values(),
+        again=again,
     )
     token = observer.set(session)
     try:
         with ExitStack() as exits:
-            if is_on_interface(model):
+            if is_on_interface(modules.values()):
                 exits.enter_context(implementation(model, NAME))
-            if is_outside(model):
+            if is_outside(modules.values()):
                 exits.enter_context(following([model]))
             yield session
     finally:
@@ -309,9 +318,11 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
-    if not is_on_interface(model) and any(map(attends, model.modules())):
+    modules = dict(model.named_modules())
+    on_interface = is_on_interface(modules.values())
+    if not on_interface and any(map(attends, modules.values())):
         require_room_for_maps(model, inputs, "is recorded where it meets the values")
-    log, mixers = BlockLog(model), MixerLog(model, attention=any(map(subtracts, model.modules())))
+    log, mixers = BlockLog(modules), MixerLog(modules, attention=any(map(subtracts, modules.values())))
     readers = [_progress_of(model), log.attention, mixers.see]
 
     def done(_: nn.Module, output: Tensor) -> None:
@@ -321,13 +332,14 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
         with (
             log.watching(),
             mixers.watching(),
-            watching(model, room=ROOM) if watches else nullcontext() as watch,
+            watching(modules.values(), room=ROOM) if watches else nullcontext() as watch,
             recording(
                 model,
                 listeners=[done],
                 readers=[*readers, *([watch.attention] if watch else [])],
                 fuses=True,
                 keeps=True,
+                modules=modules,
             ) as session,
         ):
             outputs = model(**inputs, **options)
@@ -343,16 +355,16 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
         raise
     if not session.calls:
         _require_attention(model, outputs, log, mixers)
-        return _returned_or_none(model, inputs, options, outputs, log, _unseen(model, session))
-    refusal, note = compared(model, inputs, options, outputs, session)
+        return _returned_or_none(model, inputs, options, outputs, log, _unseen(modules, session))
+    refusal, note = compared(model, modules.values(), inputs, options, outputs, session)
     if refusal:
         return _returned(model, inputs, options, refusal, session.calls)
-    stacks = stacks_of(model, session.calls)
-    gaps = _of_lost(model, session)
-    if not is_on_interface(model) and (gaps or not is_even(session.calls, stacks)):
+    stacks = stacks_of(model, modules, session.calls)
+    gaps = _of_lost(modules, session)
+    if not on_interface and (gaps or not is_even(session.calls, stacks)):
         # Weights that the model returns may cover attention that could not be followed.
         with suppress(UnsupportedModelError):
-            return _returned(model, inputs, options, _unseen(model, session))
+            return _returned(model, inputs, options, _unseen(modules, session))
     gaps = [f"{gap}; its map is missing, and rollout over all layers is refused" for gap in gaps]
     return Pass(
         outputs,
@@ -361,7 +373,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
             stack: with_measured(blocks, mixers.measured)
             for stack, blocks in log.blocks(stacks, session.calls).items()
         },
-        "; ".join(filter(None, (note, _of_followed(model, session), *gaps))),
+        "; ".join(filter(None, (note, _of_followed(modules, session), *gaps))),
         mixers.blocks,
         # Blocks that ran without their causal mask, or were changed, cannot be called again by themselves.
         WatchedPass(model, tuple(session.calls), watch)
@@ -441,16 +453,15 @@ def _inside(model: nn.Module) -> str:
     )
 
 
-def _unseen(model: nn.Module, session: Recording) -> str:
+def _unseen(modules: Mapping[str, nn.Module], session: Recording) -> str:
     """Return why the attention of a model outside the interface was not recorded."""
     return "; ".join(
-        ["it computes attention outside transformers' attention interface", *_of_lost(model, session)]
+        ["it computes attention outside transformers' attention interface", *_of_lost(modules, session)]
     )
 
 
-def _of_followed(model: nn.Module, session: Recording) -> str:
+def _of_followed(modules: Mapping[str, nn.Module], session: Recording) -> str:
     """Return a note on the modules whose attention was followed; "" if the interface has recorded all."""
-    modules = dict(model.named_modules())
     names = [call.name for call in session.calls if isinstance(call, FollowedCall)]
     if not names:
         return ""
@@ -461,11 +472,10 @@ def _of_followed(model: nn.Module, session: Recording) -> str:
     )
 
 
-def _of_lost(model: nn.Module, session: Recording) -> list[str]:
+def _of_lost(modules: Mapping[str, nn.Module], session: Recording) -> list[str]:
     """Return clauses on attention whose softmax met no values: of every class, the first layer."""
-    modules = dict(model.named_modules())
     first: dict[str, Softmax] = {}
-    for softmax in lost(session.softmaxes, [call.name for call in session.calls], model):
+    for softmax in lost(session.softmaxes, [call.name for call in session.calls], modules):
         first.setdefault(type(modules[softmax.name]).__name__, softmax)
     return [
         f"{_layer_named(softmax.name)} ({kind}) has a softmax of {list(softmax.shape)} that this version "

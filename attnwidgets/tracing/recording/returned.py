@@ -16,7 +16,7 @@ from attnwidgets.tracing.recording.borrow import IMPLEMENTATION, configs_of, imp
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -83,7 +83,7 @@ def returned_weights(
         ):
             note += f"; it returned one map for all {layers[0].shape[1]} heads of a layer, shown as one head"
             weights[stack] = tuple(layer[:, :1] for layer in layers)
-    if is_custom or set(functions_of(model)) == {"eager"}:
+    if is_custom or set(functions_of(model.modules())) == {"eager"}:
         return outputs, weights, note
     plain = model(**inputs, **options)
     difference = _difference(plain, outputs, inputs)
@@ -160,43 +160,38 @@ def _difference(plain: Any, compared: Any, inputs: Mapping[str, Any]) -> float:
     return 0.0 if difference <= tolerance(first) else difference
 
 
-def attention_of(model: nn.Module) -> Hashable | None:
-    """Return a key of the functions that compute a model's attention; None if they have no identity.
+def attention_of(modules: Collection[nn.Module]) -> Hashable | None:
+    """Return a key of the functions that compute attention in a model's modules; None without identity.
 
     Attention functions may be registered or replaced, and modules set to be (not) causal, without a
     trace in the config. Hooks and replaced methods may do anything, and differ from pass to pass, except the
     hooks that transformers leaves on a model whose attentions or hidden states were requested.
     """
-    flags: set[tuple[type, float | None, float | None]] = set()
-    for module in model.modules():
+    flags: set[tuple[Any, ...]] = set()
+    for module in modules:
         attributes = vars(module)
         hooks = (*attributes["_forward_hooks"].values(), *attributes["_forward_pre_hooks"].values())
         if "forward" in attributes or not all(map(_is_of_transformers, hooks)):
             return None
-        causal, scaling = attributes.get("is_causal"), attributes.get("scaling")
-        flags.add(
-            (
-                type(module),
-                causal if isinstance(causal, (int, float)) else None,
-                scaling if isinstance(scaling, (int, float)) else None,
-            )
-        )
+        options = (attributes.get(name) for name in ("is_causal", "scaling"))
+        numbers = (option if isinstance(option, (int, float)) else None for option in options)
+        flags.add((type(module), *numbers))
     files = (sys.modules.get(name) for name in {kind.__module__ for kind, *_ in flags})
     eager = frozenset(getattr(file, "eager_attention_forward", None) for file in files)
-    return frozenset(functions_of(model).items()), eager, frozenset(flags)
+    return frozenset(functions_of(modules).items()), eager, frozenset(flags)
 
 
-def functions_of(model: nn.Module) -> dict[str, Any]:
-    """Return the attention functions that a model's configs name; None for eager attention."""
+def functions_of(modules: Iterable[nn.Module]) -> dict[str, Any]:
+    """Return the attention functions that the configs of a model's modules name; None for eager attention."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as FUNCTIONS
 
-    names = {str(getattr(config, IMPLEMENTATION)) for config in configs_of(model)}
+    names = {str(getattr(config, IMPLEMENTATION)) for config in configs_of(modules)}
     return {name: FUNCTIONS[name] if name in FUNCTIONS.valid_keys() else None for name in names}
 
 
 def is_transformers_own(model: nn.Module) -> bool:
     """Return whether a model computes attention by functions of transformers, none registered or replaced."""
-    functions = (function for function in functions_of(model).values() if function is not None)
+    functions = (function for function in functions_of(model.modules()).values() if function is not None)
     return all(map(_is_of_transformers, functions))
 
 

@@ -62,7 +62,11 @@ Texts: TypeAlias = "list[str] | tuple[str, ...] | list[tuple[str, str]]"
 
 _PAIRS = (("text", "text_pair"), ("question", "context"))
 BATCH = 8
-"""Number of texts of a list that run together."""
+"""Number of texts of a list that run together, whatever their length."""
+MOST = 64
+"""Number of short texts that run together."""
+TOGETHER = 1024
+"""Tokens of short texts that run together, with padding."""
 
 
 class PassOptions(TypedDict, total=False):
@@ -542,7 +546,10 @@ def _run(
     reader = own_tokenizer(text_tokenizer(tokenizer))
     is_one_length = len({len(sample.ids or ()) for sample in samples}) == 1
     together = all(not sample.others for sample in samples) and (is_one_length or not lacks_padding(model))
-    size = BATCH if together else 1
+    longest = (
+        max(len(sample.ids or ()) + len(sample.decoder_ids or ()) for sample in samples) + max_new_tokens
+    )
+    size = max(BATCH, min(MOST, TOGETHER // max(1, longest))) if together else 1
     starts = range(0, len(samples), size)
     traces: list[Trace] = []
     with borrowed(model) as twin:
@@ -572,7 +579,8 @@ def _run(
 
 def _require_weights(model: nn.Module) -> None:
     """Raise a ValueError if weights were never loaded; offloaded ones are loaded when needed."""
-    if not any(weights.is_meta for weights in model.parameters()):
+    tables = (module._parameters for module in model.modules())  # noqa: SLF001 - `parameters()` takes three times as long
+    if not any(weights is not None and weights.is_meta for table in tables for weights in table.values()):
         return
     if not any(hasattr(module, "_hf_hook") for module in model.modules()):
         empty = next(name for name, weights in model.named_parameters() if weights.is_meta)
