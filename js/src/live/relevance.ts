@@ -30,9 +30,9 @@ export function offering(header: Header): Header {
   const { methods, sources, predictions } = header;
   const isHere = ({ method, targets }: Source | Offer): boolean => targets && method === baseKey(method);
   const offers = methods.map((offer) => (ruleOf(offer.method, offer.title) ? { ...offer, refusal: "" } : offer));
-  const computed = [...offers, ...sources].filter((one) => isHere(one) && ruleOf(one.method, one.title));
+  const computed = [...offers, ...sources].filter((each) => isHere(each) && ruleOf(each.method, each.title));
   if (!computed.length) return header;
-  const method = predictions.method || (computed.find((one) => one.method === "lrp") ?? computed[0]!).method;
+  const method = predictions.method || (computed.find((each) => each.method === "lrp") ?? computed[0]!).method;
   return { ...header, methods: offers, predictions: { ...predictions, method, explained: null } };
 }
 
@@ -136,7 +136,7 @@ export const summed = (values: Float32Array, { spans }: Axis): Float32Array =>
 function finding({ tokens, value }: Relevance, units: readonly Axis[], names: string[], rule: Rule): string {
   const isEnough = ({ special }: Axis): boolean => special.filter((flag) => !flag).length > 1;
   const [whole] = units.filter(({ unit }) => unit === "token");
-  const axis = units.find((one) => one.unit === "word" && isEnough(one)) ?? whole;
+  const axis = units.find((each) => each.unit === "word" && isEnough(each)) ?? whole;
   if (!axis) return "";
   const values = summed(tokens, axis);
   const order = [...values.keys()].filter((i) => !axis.special[i]).sort((a, b) => values[b]! - values[a]!);
@@ -146,7 +146,8 @@ function finding({ tokens, value }: Relevance, units: readonly Axis[], names: st
   if (!most.length) return `No ${axis.unit} speaks ${about}.`;
   const list = (items: string[]): string => items.join(", ").replace(/, (?=[^,]*$)/u, " and ");
   const words = [...new Set(most.map((i) => text([axis.labels[i] ?? ""], axis.labels)))];
-  const number = (one: number): string => (Math.abs(one) < 10 ? one.toFixed(2) : digits(one, 3)).replace("-", "−");
+  const number = (score: number): string =>
+    (Math.abs(score) < 10 ? score.toFixed(2) : digits(score, 3)).replace("-", "−");
   const numbers = list(most.map((i) => number(values[i]!)));
   const verb =
     rule === "gradient" ? `matter${words.length > 1 ? "" : "s"} most` : `speak${words.length > 1 ? "" : "s"}`;

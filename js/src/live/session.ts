@@ -127,7 +127,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       if (request.kind === "cancel") return cancel(request.id, request.job);
       const state = live.source.state();
       if (state !== "here" && request.kind !== "method") {
-        // Matrices are asked for again once the model is here; exact values stand beside drawn ones.
+        // Matrices are asked for again once the model is here; exact values only refine drawn ones.
         const message = WAITS[state];
         return request.kind === "row" ? null : [{ kind: "error", id: request.id, message }, []];
       }
