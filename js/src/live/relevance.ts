@@ -25,11 +25,17 @@ function ruleOf(key: string, title: string): Rule | null {
   return base === "lrp" ? "lrp" : base === "input_x_gradient" ? "gradient" : null;
 }
 
+/** An offer of what is computed here, in less than a second. */
+const here = <T extends object>(offer: T) => ({
+  ...offer,
+  ...{ cost: "one pass forward, and one back", speed: "instant" as const, refusal: "" },
+});
+
 /** A header that offers what a page computes of those methods that it lists already. */
 export function offering(header: Header): Header {
   const { methods, sources, predictions } = header;
   const isHere = ({ method, targets }: Source | Offer): boolean => targets && method === baseKey(method);
-  const offers = methods.map((offer) => (ruleOf(offer.method, offer.title) ? { ...offer, refusal: "" } : offer));
+  const offers = methods.map((offer) => (ruleOf(offer.method, offer.title) ? here(offer) : offer));
   const computed = [...offers, ...sources].filter((each) => isHere(each) && ruleOf(each.method, each.title));
   if (!computed.length) return header;
   const method = predictions.method || (computed.find((each) => each.method === "lrp") ?? computed[0]!).method;
@@ -42,10 +48,9 @@ export function offersOf({ methods, sources }: Header): Offer[] {
     const rule = kind === "attributions" && !/[@:]/.test(method) ? ruleOf(method, title) : null;
     // An explanation of one chosen outcome is about that text alone.
     if (!rule || (method.includes("#") && rule !== "cp_lrp")) return [];
-    const costs = { summary: "", cost: "one pass forward, and one back", speed: "instant" as const };
-    return [{ method, title: TITLES[rule], question, gist, ...costs, refusal: "", mark: "", targets: true }];
+    return [here({ method, title: TITLES[rule], question, gist, summary: "", mark: "", targets: true })];
   });
-  const offered = methods.flatMap((offer) => (ruleOf(offer.method, offer.title) ? [{ ...offer, refusal: "" }] : []));
+  const offered = methods.flatMap((offer) => (ruleOf(offer.method, offer.title) ? [here(offer)] : []));
   return [...new Map([...offered, ...recorded].map((offer) => [offer.method, offer])).values()];
 }
 
