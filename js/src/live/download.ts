@@ -31,7 +31,7 @@ interface Receivers {
   awTokenizer?(model: string, json: string): void;
 }
 
-/** Milliseconds without a part after which the reader is told. */
+/** Milliseconds after which the page names a part that has not arrived. */
 const LATE_AFTER = 10_000;
 
 /** What waits for a script, by model and part. */
@@ -95,7 +95,7 @@ export function createDownload(
   let [next, done, failures] = [0, 0, 0];
   let json: string | undefined;
   const read = async ([name]: File, part: number | string, signal: AbortSignal, tell: Tell): Promise<string> => {
-    // What failed is asked for under another address: browsers keep scripts.
+    // What failed is requested under another address: browsers keep scripts.
     const again = failures > 0 && location.protocol !== "file:" ? `?again=${failures}` : "";
     const timer = setTimeout(() => tell({ done, total, text: `${name} does not arrive.` }), LATE_AFTER);
     return textOf(`${folder}${name}${again}`, `${model}/${part}`, name, signal).finally(() => clearTimeout(timer));

@@ -1,4 +1,4 @@
-/** A live model: brought from the page or from its folder, unpacked, checked against torch, and asked for passes. */
+/** A live model: brought from the page or from its folder, unpacked and checked against torch, and its passes. */
 import { type EngineClient, localClient } from "../engine/client.ts";
 import { createEngine } from "../engine/engine.ts";
 import { type Edits, type PackedModel, type Pass, type Shape, UNCHANGED, type Wanted } from "../engine/types.ts";

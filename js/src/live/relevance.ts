@@ -25,14 +25,20 @@ function ruleOf(key: string, title: string): Rule | null {
   return base === "lrp" ? "lrp" : base === "input_x_gradient" ? "gradient" : null;
 }
 
+/** An offer of what is computed here, in less than a second. */
+const here = <T extends object>(offer: T) => ({
+  ...offer,
+  ...{ cost: "one pass forward, and one back", speed: "instant" as const, refusal: "" },
+});
+
 /** A header that offers what a page computes of those methods that it lists already. */
 export function offering(header: Header): Header {
   const { methods, sources, predictions } = header;
   const isHere = ({ method, targets }: Source | Offer): boolean => targets && method === baseKey(method);
-  const offers = methods.map((offer) => (ruleOf(offer.method, offer.title) ? { ...offer, refusal: "" } : offer));
-  const computed = [...offers, ...sources].filter((one) => isHere(one) && ruleOf(one.method, one.title));
+  const offers = methods.map((offer) => (ruleOf(offer.method, offer.title) ? here(offer) : offer));
+  const computed = [...offers, ...sources].filter((each) => isHere(each) && ruleOf(each.method, each.title));
   if (!computed.length) return header;
-  const method = predictions.method || (computed.find((one) => one.method === "lrp") ?? computed[0]!).method;
+  const method = predictions.method || (computed.find((each) => each.method === "lrp") ?? computed[0]!).method;
   return { ...header, methods: offers, predictions: { ...predictions, method, explained: null } };
 }
 
@@ -42,10 +48,9 @@ export function offersOf({ methods, sources }: Header): Offer[] {
     const rule = kind === "attributions" && !/[@:]/.test(method) ? ruleOf(method, title) : null;
     // An explanation of one chosen outcome is about that text alone.
     if (!rule || (method.includes("#") && rule !== "cp_lrp")) return [];
-    const costs = { summary: "", cost: "one pass forward, and one back", speed: "instant" as const };
-    return [{ method, title: TITLES[rule], question, gist, ...costs, refusal: "", mark: "", targets: true }];
+    return [here({ method, title: TITLES[rule], question, gist, summary: "", mark: "", targets: true })];
   });
-  const offered = methods.flatMap((offer) => (ruleOf(offer.method, offer.title) ? [{ ...offer, refusal: "" }] : []));
+  const offered = methods.flatMap((offer) => (ruleOf(offer.method, offer.title) ? [here(offer)] : []));
   return [...new Map([...offered, ...recorded].map((offer) => [offer.method, offer])).values()];
 }
 
@@ -136,7 +141,7 @@ export const summed = (values: Float32Array, { spans }: Axis): Float32Array =>
 function finding({ tokens, value }: Relevance, units: readonly Axis[], names: string[], rule: Rule): string {
   const isEnough = ({ special }: Axis): boolean => special.filter((flag) => !flag).length > 1;
   const [whole] = units.filter(({ unit }) => unit === "token");
-  const axis = units.find((one) => one.unit === "word" && isEnough(one)) ?? whole;
+  const axis = units.find((each) => each.unit === "word" && isEnough(each)) ?? whole;
   if (!axis) return "";
   const values = summed(tokens, axis);
   const order = [...values.keys()].filter((i) => !axis.special[i]).sort((a, b) => values[b]! - values[a]!);
@@ -146,7 +151,8 @@ function finding({ tokens, value }: Relevance, units: readonly Axis[], names: st
   if (!most.length) return `No ${axis.unit} speaks ${about}.`;
   const list = (items: string[]): string => items.join(", ").replace(/, (?=[^,]*$)/u, " and ");
   const words = [...new Set(most.map((i) => text([axis.labels[i] ?? ""], axis.labels)))];
-  const number = (one: number): string => (Math.abs(one) < 10 ? one.toFixed(2) : digits(one, 3)).replace("-", "−");
+  const number = (score: number): string =>
+    (Math.abs(score) < 10 ? score.toFixed(2) : digits(score, 3)).replace("-", "−");
   const numbers = list(most.map((i) => number(values[i]!)));
   const verb =
     rule === "gradient" ? `matter${words.length > 1 ? "" : "s"} most` : `speak${words.length > 1 ? "" : "s"}`;

@@ -35,7 +35,7 @@ export interface Session {
   offer(): void;
 }
 
-/** Milliseconds before something that takes longer is said, and between two times that it is. */
+/** Milliseconds until the first report of progress, and between further ones. */
 const [SOON, AGAIN] = [200, 2000];
 const WAITS: Record<ReturnType<Live["source"]["state"]>, string> = {
   offered: "press “Compute here” to see it",
@@ -127,7 +127,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       if (request.kind === "cancel") return cancel(request.id, request.job);
       const state = live.source.state();
       if (state !== "here" && request.kind !== "method") {
-        // Matrices are asked for again once the model is here; exact values stand beside drawn ones.
+        // Matrices are requested again once the model is here; exact values only refine drawn ones.
         const message = WAITS[state];
         return request.kind === "row" ? null : [{ kind: "error", id: request.id, message }, []];
       }
