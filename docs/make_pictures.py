@@ -88,8 +88,16 @@ def written(value: Any, path: Path) -> tuple[Path, list[str], str]:
     return aw.to_html(views, path), pictured.files_of(views), words
 
 
-def taken(browser: Browser, page: Path, theme: Any, buttons: list[str]) -> Image.Image:
-    """Return a picture of a page after buttons were pressed, with two dots per CSS pixel."""
+def taken(browser: Browser, page: Path, theme: Any, steps: list[str]) -> Image.Image:
+    """Return a picture of a page with two dots per CSS pixel.
+
+    Args:
+        browser: A browser.
+        page: The page.
+        theme: "light" or "dark".
+        steps: Buttons to press, by name; "type ..." shows a text in a live page, and
+            "until ..." waits for words of the page.
+    """
     context = browser.new_context(
         viewport={"width": WIDTH + 50, "height": 1200}, device_scale_factor=2, color_scheme=theme
     )
@@ -97,8 +105,18 @@ def taken(browser: Browser, page: Path, theme: Any, buttons: list[str]) -> Image
     tab = context.new_page()
     tab.goto(page.absolute().as_uri())
     tab.locator(".aw-root").last.wait_for()
-    for button in buttons:
-        tab.get_by_role("button", name=button).click()
+    for step in steps:
+        if step.startswith("type "):
+            field = tab.get_by_label("your own text")
+            field.fill(step.removeprefix("type "))
+            field.press("Enter")
+        elif step.startswith("until "):
+            tab.get_by_text(step.removeprefix("until ")).first.wait_for()
+        else:
+            tab.get_by_role("button", name=step).first.click()
+        if step == "Compute here":
+            tab.get_by_text("Computed in this page").wait_for(timeout=120_000)
+        settle(tab)
     tab.mouse.move(0, 0)
     tab.wait_for_timeout(700)
     settle(tab)
@@ -149,11 +167,11 @@ def make(browser: Browser, page: Path, due: set[str]) -> None:
         # In a world without the other pictures: views of the same trace would move each other.
         world: dict[str, Any] = {"aw": aw, "np": np, "__name__": page.stem}
         value = [run(steps[at].code, world) for at in pictured.needed(steps, last)][-1]
-        # A view and the buttons to press before its picture is taken, or the view alone.
-        value, *buttons = value if isinstance(value, tuple) else (value,)
+        # A view and the steps before its picture is taken, or the view alone.
+        value, *actions = value if isinstance(value, tuple) else (value,)
         source, files, words = written(value, Path("page.html").absolute())
         for theme in pictured.THEMES:
-            image = taken(browser, source, theme, buttons)
+            image = taken(browser, source, theme, actions)
             (pictured.FOLDER / f"{step.name}-{theme}.webp").write_bytes(packed(image))
         show(page, step.name, step.words or words, image.width // 2)
         made = pictured.made_of() | {step.name: {"files": files, "key": pictured.key(steps, last, files)}}
