@@ -7,7 +7,7 @@ import { nameIn } from "../host/groups.ts";
 import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
 import { labelOf } from "./labels.ts";
 import type { LiveText } from "./liveText.ts";
-import { folderModel, type Host, heldModel, type LiveModel, type PackedLive, type Source } from "./model.ts";
+import { durations, folderModel, type Host, heldModel, type LiveModel, type PackedLive, type Source } from "./model.ts";
 import { type Continuation, type Continued, classes, continued, predictionsOf } from "./predictions.ts";
 import { read, Unreadable } from "./reader.ts";
 import { offering } from "./relevance.ts";
@@ -197,9 +197,8 @@ export interface Preview extends PredictionsOfText {
 async function preview(live: Live, _: Host, { text }: Args): Promise<Preview> {
   const { reader, predicts, pass } = await live.source.ready();
   const { ids, special } = read(reader, String(text));
-  const start = performance.now();
   const computed = await pass(ids);
-  const took = performance.now() - start;
+  const took = durations.get(computed) ?? 0;
   const each = classes(predicts, computed).flatMap((name, i): [string, string][] =>
     special[i] ? [] : [[labelOf(reader, ids[i] as number), name]],
   );
