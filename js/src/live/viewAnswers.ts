@@ -221,6 +221,8 @@ const TOPICS: Record<string, (request: ViewRequest) => Answer | Promise<Answer>>
   patterns: () => [{ patterns: [], own: [], heads: 0 }, [new Float32Array()]],
 };
 
+export const isAnswered = (topic: string): boolean => topic in TOPICS;
+
 /** The answer to a view, and its buffers; rejects with `Unreadable` where a page has none. */
 export async function answerView(
   topic: string,
