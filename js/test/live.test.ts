@@ -208,8 +208,7 @@ test("an outcome is explained in words and numbers, rather than another", async 
   near(balance ?? [], [values.reduce((sum, value) => sum + value, 0), target - foil - (balance?.[0] ?? 0)], 1e-4);
   const strongest = "bec"[values.indexOf(Math.max(...values))];
   assert.match(source?.findings[0] ?? "", new RegExp(`“${strongest}”.* speaks? for “d” rather than “b”`));
-  const cp = { ...header, methods: [{ ...header.methods[0], method: "lrp#2", title: "CP-LRP for 'd'" }] } as Header;
-  const complete = await explain(live as unknown as LiveModel, ids, cp, "lrp#2@3-1");
+  const complete = await explain(live as unknown as LiveModel, ids, header, "cp_lrp@3-1");
   // Without biases nothing is lost.
   assert.match(complete.sources[0]?.accounts[0] ?? "", /^Tokens account for all of/);
   await assert.rejects(explain(live as unknown as LiveModel, ids, header, "saliency"), Unreadable);

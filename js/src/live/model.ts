@@ -119,6 +119,9 @@ async function checked(packed: PackedLive, reader: PackedReader, engine: EngineC
   throw new Unreadable("This browser computes the model differently: nothing is shown.");
 }
 
+/** Milliseconds that passes took, waiting for others included. */
+export const durations = new WeakMap<Pass, number>();
+
 /** Passes that are kept. */
 const KEPT = 8;
 
@@ -131,8 +134,12 @@ function remembered(engine: EngineClient, least: Wanted["logits"]): LiveModel["p
     const all = [logits, least, before?.wanted.logits].includes("all");
     const wanted: Wanted = { logits: all ? "all" : "last", heads: heads || Boolean(before?.wanted.heads) };
     const isEnough = before && before.wanted.logits === wanted.logits && before.wanted.heads === wanted.heads;
+    const start = performance.now();
     const entry = isEnough ? before : { wanted, pass: engine.pass(ids, change?.edits ?? UNCHANGED, wanted) };
-    entry.pass.catch(() => kept.delete(key));
+    entry.pass.then(
+      (pass) => durations.set(pass, durations.get(pass) ?? performance.now() - start),
+      () => kept.delete(key),
+    );
     kept.delete(key);
     kept.set(key, entry);
     const [oldest = ""] = kept.keys();

@@ -18,12 +18,9 @@ const COMPLETE = 1e-3;
 /** Words that are named: the strongest, and others with at least half of it. */
 const [NAMED, ENOUGH] = [3, 0.5];
 
-/** The rule behind a method's key; null: a page does not compute it. */
-function ruleOf(key: string, title: string): Rule | null {
-  if (title.startsWith(TITLES.cp_lrp)) return "cp_lrp";
-  const base = baseKey(key);
-  return base === "lrp" ? "lrp" : base === "input_x_gradient" ? "gradient" : null;
-}
+/** The methods that a page computes, by key. In Python, CP-LRP is an option of "lrp". */
+const RULES: Record<string, Rule> = { input_x_gradient: "gradient", lrp: "lrp", cp_lrp: "cp_lrp" };
+const CP_GIST = "as AttnLRP, with attention weights and gates as they are";
 
 /** An offer of what is computed here, in less than a second. */
 const here = <T extends object>(offer: T) => ({
@@ -31,26 +28,29 @@ const here = <T extends object>(offer: T) => ({
   ...{ cost: "one pass forward, and one back", speed: "instant" as const, refusal: "" },
 });
 
-/** A header that offers what a page computes of those methods that it lists already. */
+/** A header that offers what a page computes of those methods that it lists already, and CP-LRP next to AttnLRP. */
 export function offering(header: Header): Header {
   const { methods, sources, predictions } = header;
-  const isHere = ({ method, targets }: Source | Offer): boolean => targets && method === baseKey(method);
-  const offers = methods.map((offer) => (ruleOf(offer.method, offer.title) ? here(offer) : offer));
-  const computed = [...offers, ...sources].filter((each) => isHere(each) && ruleOf(each.method, each.title));
-  if (!computed.length) return header;
-  const method = predictions.method || (computed.find((each) => each.method === "lrp") ?? computed[0]!).method;
+  const offers = methods.map((offer) => (offer.method in RULES ? here(offer) : offer));
+  const computed = [...offers, ...sources].filter(({ method, targets }) => targets && method in RULES);
+  const [first] = computed;
+  if (!first) return header;
+  const lrp = computed.find(({ method }) => method === "lrp");
+  if (lrp && !computed.some(({ method }) => method === "cp_lrp")) offers.push(offerOf({ ...lrp, method: "cp_lrp" }));
+  const method = predictions.method || (lrp ?? first).method;
   return { ...header, methods: offers, predictions: { ...predictions, method, explained: null } };
+}
+
+function offerOf({ method, question, gist }: Pick<Source, "method" | "question" | "gist">): Offer {
+  const rule = RULES[method] as Rule;
+  const words = { title: TITLES[rule], question, gist: rule === "cp_lrp" ? CP_GIST : gist };
+  return here({ method, ...words, summary: "", mark: "", targets: true });
 }
 
 /** The methods of a recorded text that a page computes of another one. */
 export function offersOf({ methods, sources }: Header): Offer[] {
-  const recorded = sources.flatMap(({ method, title, question, gist, kind }): Offer[] => {
-    const rule = kind === "attributions" && !/[@:]/.test(method) ? ruleOf(method, title) : null;
-    // An explanation of one chosen outcome is about that text alone.
-    if (!rule || (method.includes("#") && rule !== "cp_lrp")) return [];
-    return [here({ method, title: TITLES[rule], question, gist, summary: "", mark: "", targets: true })];
-  });
-  const offered = methods.flatMap((offer) => (ruleOf(offer.method, offer.title) ? [here(offer)] : []));
+  const recorded = sources.filter(({ method, kind }) => kind === "attributions" && method in RULES).map(offerOf);
+  const offered = methods.filter(({ method }) => method in RULES).map(here);
   return [...new Map([...offered, ...recorded].map((offer) => [offer.method, offer])).values()];
 }
 
@@ -71,7 +71,7 @@ export async function explain(
 ): Promise<Explained> {
   const base = baseKey(key);
   const like = [...header.methods, ...header.sources].find(({ method }) => method === base);
-  const rule = like && ruleOf(base, like.title);
+  const rule = RULES[base];
   if (!like || !rule) throw new Unreadable("needs a running kernel");
   const { predicts, engine } = live;
   const { row } = predicted(predicts, await live.pass(ids)) ?? {};

@@ -7,13 +7,13 @@ import { nameIn } from "../host/groups.ts";
 import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
 import { labelOf } from "./labels.ts";
 import type { LiveText } from "./liveText.ts";
-import { folderModel, type Host, heldModel, type LiveModel, type PackedLive, type Source } from "./model.ts";
+import { durations, folderModel, type Host, heldModel, type LiveModel, type PackedLive, type Source } from "./model.ts";
 import { type Continuation, type Continued, classes, continued, predictionsOf } from "./predictions.ts";
 import { read, Unreadable } from "./reader.ts";
 import { offering } from "./relevance.ts";
 import { type Answered, answerRequest } from "./storeAnswers.ts";
 import { type Live, textIn, type } from "./typed.ts";
-import { answerView } from "./viewAnswers.ts";
+import { answerView, isAnswered } from "./viewAnswers.ts";
 
 export type { Host, PackedLive } from "./model.ts";
 
@@ -109,7 +109,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       stops.delete(id);
     }
   }
-  const cancel = (id: number, job: number): Answered<{ kind: "cancelled"; id: number; superseded: boolean }> | null => {
+  const cancel = (id: number, job: number): Answered<Ended> => {
     stops.get(job)?.abort();
     return [{ kind: "cancelled", id, superseded: true }, []];
   };
@@ -141,6 +141,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       if (question.kind === "cancel") return cancel(question.id, question.job);
       const { id, topic, args } = question;
       const own = TOPICS[topic];
+      if (!own && !isAnswered(topic)) return null;
       return served<QuestionReply>(live, id, topic, tell, async (signal, tellNow) => {
         const [meta, buffers]: Answer = own
           ? [await own(live, host, args, signal, tellNow), []]
@@ -197,9 +198,8 @@ export interface Preview extends PredictionsOfText {
 async function preview(live: Live, _: Host, { text }: Args): Promise<Preview> {
   const { reader, predicts, pass } = await live.source.ready();
   const { ids, special } = read(reader, String(text));
-  const start = performance.now();
   const computed = await pass(ids);
-  const took = performance.now() - start;
+  const took = durations.get(computed) ?? 0;
   const each = classes(predicts, computed).flatMap((name, i): [string, string][] =>
     special[i] ? [] : [[labelOf(reader, ids[i] as number), name]],
   );

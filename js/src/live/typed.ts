@@ -9,7 +9,7 @@ import { labelsOf } from "./labels.ts";
 import { createText, headerOf, type LiveText } from "./liveText.ts";
 import type { Host, LiveModel, PackedLive, Source } from "./model.ts";
 import { predictionsOf } from "./predictions.ts";
-import { type Read, read } from "./reader.ts";
+import { type Read, read, Unreadable } from "./reader.ts";
 import { axisIn } from "./units.ts";
 
 /** One model of the page with its texts. */
@@ -22,6 +22,8 @@ export interface Live {
 
 /** Characters of a text in a menu. */
 const BEGINNING = 80;
+/** Texts that were typed: each has a store and a selection. */
+let made = 0;
 /** Predictions of a header. */
 const FEW = 10;
 
@@ -61,7 +63,13 @@ export const textIn =
     );
 
 /** Add the models of a text: a store, a selection, and the states of the views that show it. */
-async function add({ packed, texts }: Live, model: LiveModel, host: Host, text: string, tokens: Read): Promise<void> {
+async function add(
+  { packed, texts, known }: Live,
+  model: LiveModel,
+  host: Host,
+  text: string,
+  tokens: Read,
+): Promise<void> {
   const predictions = predictionsOf(model.predicts, await model.pass(tokens.ids), FEW);
   const group = host.groups[packed.group] as Group;
   const lines = group.views.map((line) => line[group.shown] ?? null);
@@ -69,14 +77,18 @@ async function add({ packed, texts }: Live, model: LiveModel, host: Host, text: 
   const before = host.model(nameIn(like.store))?.get("header") as Header;
   const labels = labelsOf(model.reader, tokens.ids);
   const axes = packed.units.flatMap((unit) => axisIn(unit, text, tokens, labels) ?? []);
-  const number = group.views[0]?.length ?? 0;
-  const [store, selection] = ["store", "selection"].map((kind) => `${packed.blob}-${kind}${number}`) as [
-    string,
-    string,
-  ];
-  const header = headerOf(before, text, axes, predictions);
-  host.add(store, "store", { header, eager: new Uint8Array() });
-  texts.set(store, textIn(host, store, tokens.ids));
+  made += 1;
+  const [store, selection] = ["store", "selection"].map((kind) => `${packed.blob}-${kind}${made}`) as [string, string];
+  const empty = headerOf(before, text, axes, predictions);
+  if (!empty.sources.length && !empty.methods.length)
+    throw new Unreadable("The views of this page show nothing that is computed for another text.");
+  host.add(store, "store", { header: empty, eager: new Uint8Array() });
+  const typed = textIn(host, store, tokens.ids);
+  texts.set(store, typed);
+  known.set(store, typed(model));
+  // Of views that show explanations alone, the prediction is explained at once.
+  if (!empty.sources.length) for (const { method } of empty.methods) await known.get(store)?.explain(method);
+  const header = host.model(store)?.get("header") as Header;
   host.add(selection, "selection", startOf(host.written(nameIn(like.selection)), header));
   const items = itemsOf(group, host, header);
   const questions = lines.map((name) =>

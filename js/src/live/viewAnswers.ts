@@ -231,6 +231,8 @@ const TOPICS: Record<string, (request: ViewRequest) => Answer | Promise<Answer>>
   patterns,
 };
 
+export const isAnswered = (topic: string): boolean => topic in TOPICS;
+
 /** The answer to a view, and its buffers; rejects with `Unreadable` where a page has none. */
 export async function answerView(
   topic: string,

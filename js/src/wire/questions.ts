@@ -4,7 +4,7 @@ import type { ViewOptions } from "./viewState.ts";
 
 /** Additional options of a Question. */
 export interface QuestionOptions extends ViewOptions {
-  question: AskedQuestion;
+  question: AskedQuestion & Shown;
   /** The views that it shows inside: name, and a reference to the model. */
   inner: { name: string; model: string }[];
 }
@@ -23,8 +23,6 @@ export interface AskedQuestion {
   record: AnswerRecord;
   /** A fingerprint of the model that it is about, of which subjects are made; empty without one. */
   model: string[];
-  /** The subject of the text that is shown, where it is another than the question was written with. */
-  subject?: string | null;
   /** Where the answer is kept, in words; "": nowhere. */
   saved: string;
   /** What the reader must know, or "". */
@@ -32,6 +30,11 @@ export interface AskedQuestion {
   /** What the teacher's feedback says; `right` is null where it says nothing of that. */
   feedback: string;
   right: boolean | null;
+}
+
+/** What a live page adds: the subject of the text that is shown, if it is not the one that the question was written with. */
+interface Shown {
+  subject?: string | null;
 }
 
 /** The record of an answer; its twin is attnwidgets/course/records.py. */

@@ -107,6 +107,8 @@ def add_live(
             options = models[names[view]]["state"]["options"]
             if "texts" in options:
                 options["texts"] = {**options["texts"], "refusal": ""}
+            if "lrp" in options["methods"]:  # its other rule is a method in the page
+                options["methods"] = [*options["methods"], "cp_lrp"]
     return list(files.values())
 
 

@@ -26,7 +26,7 @@ const RECORDS = "__awAnswers";
 
 type Mode = "open" | "chosen" | "answered";
 
-const questionOf = (ctx: ViewContext): AskedQuestion => (ctx.options as QuestionOptions).question;
+const questionOf = (ctx: ViewContext): QuestionOptions["question"] => (ctx.options as QuestionOptions).question;
 
 /** The records of all questions of the page, by id. */
 function recordsOfPage(): Map<string, AnswerRecord> {
