@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import attnwidgets as aw
 from attnwidgets.views.page.live.weights import layout_of
@@ -33,12 +35,13 @@ const ask = (call) => new Promise((resolve, reject) => {
 (async () => {
   answers.push(await ask({name: 'open', packed}));
   await ask({name: 'load', at: 0, bytes: new Uint8Array(readFileSync(weights))});
-  for (const {edits, ...call} of calls) {
+  for (const {edits, only, ...call} of calls) {
     const outputs = new Map(edits.outputs.map(([at, output]) => [at, output && Float32Array.from(output)]));
     const rows = new Map(edits.rows.map(([at, row]) => [at, Float32Array.from(row)]));
     const before = process.cpuUsage();
     const answer = await ask({...call, edits: {outputs, rows}});
-    answers.push({...answer, ms: process.cpuUsage(before).user / 1000});
+    const kept = only ? {[only]: answer[only]} : answer;
+    answers.push({...kept, ms: process.cpuUsage(before).user / 1000});
   }
   const plain = (_, value) => ArrayBuffer.isView(value) ? Array.from(value) : value;
   console.log(JSON.stringify(answers, plain));
@@ -168,3 +171,19 @@ def test_a_class_is_explained_as_by_the_methods_of_the_package(tmp_path):
     for attributions, relevance in zip(expected.values(), relevances, strict=True):
         assert_near(relevance["tokens"], attributions.values, 1e-4)
     assert_near(np.concatenate(relevances[0]["heads"]), heads.values, 1e-4)
+
+
+@pytest.mark.slow
+def test_two_hundred_sentences_have_the_logits_of_torch_with_and_without_a_head(tmp_path):
+    model, tokenizer = aw.demo_model("classifier")
+    calls, expected = [], []
+    for number, item in enumerate(aw.demo_texts()[:200]):
+        head = (number % 6, number // 6 % 12) if number % 2 else None
+        inputs = tokenizer(item.text, return_tensors="pt")
+        with torch.no_grad(), aw.ablate_heads(model, head) if head else nullcontext():
+            expected.append(model(**inputs).logits[0].numpy())
+        edits = {"outputs": [[f"{head[0]}.{head[1]}", None]] if head else [], "rows": []}
+        call = {"name": "pass", "wanted": {"logits": "last", "heads": False}, "only": "logits"}
+        calls.append({**call, "ids": inputs["input_ids"][0].tolist(), "edits": edits})
+    _, *passes = answers(tmp_path, layout_of(model, "exact"), calls)
+    np.testing.assert_allclose([each["logits"] for each in passes], expected, rtol=0, atol=2e-5)
