@@ -52,7 +52,6 @@ export class PageModel {
 
   /** The model as one view sees it: its listeners are removed when the signal aborts. */
   proxy(signal: AbortSignal): AnyModel {
-    this.isDrawn = true;
     return {
       get: (key: string) => this.get(key),
       set: (key: string, value: unknown) => this.set(key, value),

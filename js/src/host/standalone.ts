@@ -7,6 +7,7 @@ import type { ViewProps } from "../context.ts";
 import type { Host as LiveHost, PackedLive, Session, Tell } from "../live/session.ts";
 import { createRenderers, type Part, type PartCode } from "../runtime.ts";
 import { shared } from "../shared.ts";
+import type { Inside } from "../views/base/inside.ts";
 import { inflate, joined } from "../wire/inflate.ts";
 import type { ViewState } from "../wire/viewState.ts";
 import type {
@@ -287,6 +288,12 @@ async function start(): Promise<void> {
     const name = page.models[id]?.view;
     return name ? [{ el, name, model: named(`anywidget:${id}`), group: groupOf(id) }] : [];
   });
+  // Views inside others, such as that below a question, are drawn as well.
+  const mark = (model: PageModel): void => {
+    model.isDrawn = true;
+    for (const inside of (model.get("options") as { inner?: Inside[] }).inner ?? []) mark(named(inside.model));
+  };
+  for (const { model } of shown) mark(model);
   markTexts();
   // Before anything is drawn: a page opens where its address says.
   const scroll = await followAddress(
