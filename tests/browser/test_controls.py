@@ -44,6 +44,7 @@ CLICK = f"""(view, number) => {{
 CHANGED = f"view => ({SEEN})(view) !== window.seenBefore"
 # All of it at once, where the page itself knows when it is at rest: null, or whether anything has changed.
 ANSWERS = f"""async (view, number) => {{
+  await awSettled();  // the click before is answered, and Escape after it
   if (!({CLICK})(view, number)) return null;
   await awSettled();
   return ({CHANGED})(view);

@@ -189,7 +189,6 @@ def test_an_answer_about_a_typed_text_says_which_text_it_is_about(open_page, tmp
     # The line under the text and its colours are about the same row: that of the last letter.
     page.get_by_text(re.compile("what .*b.*reads")).first.wait_for()
     page.locator(".aw-tok.aw-query", has_text="b").wait_for()
-    settle(page)
     plot = page.locator(".aw-grid-plot")
     box = plot.bounding_box()
     plot.click(position={"x": box["width"] / 3, "y": box["height"] * 3 / 4})

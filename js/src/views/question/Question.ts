@@ -24,6 +24,9 @@ const ENDS: readonly [number, number] = [28, 7];
 /** The records of the questions of this page, for its file of answers. */
 const RECORDS = "__awAnswers";
 
+/** What of a question outlasts its being drawn anew. */
+const UNFINISHED = "unfinished";
+
 type Mode = "open" | "chosen" | "answered";
 
 const questionOf = (ctx: ViewContext): QuestionOptions["question"] => (ctx.options as QuestionOptions).question;
@@ -57,6 +60,8 @@ interface QuestionState extends ReturnType<typeof createElements> {
   readonly fields: Fields;
   readonly frame: Frame;
 }
+
+type Unfinished = Pick<QuestionState, "draft" | "isChanging" | "seen">;
 
 /** What a question consists of, in addition to the fields of its kind. */
 function createElements() {
@@ -141,6 +146,8 @@ export const renderQuestion = view((ctx, root, signal) => {
     isChanging: false,
     sent: null,
     seen: canonical(selected(ctx, questionOf(ctx).record)),
+    // Drawn anew for another text, it goes on with what was chosen, also while it was being drawn.
+    ...(ctx.lasting.get(UNFINISHED) as Unfinished | undefined),
     code,
     receipt,
     fields,
@@ -266,6 +273,7 @@ function codeLine(state: QuestionState): string {
 
 function update(state: QuestionState): void {
   const { ctx, root, isPage, kind, draft, fault, isChanging, sent, chosen, note, take, receipt, fields, frame } = state;
+  ctx.lasting.set(UNFINISHED, { draft, isChanging, seen: state.seen } satisfies Unfinished);
   const now = questionOf(ctx);
   const { record, choices } = now;
   const mode = modeOf(state);
