@@ -9,6 +9,8 @@ import pytest
 
 import attnwidgets as aw
 
+from .settling import settle
+
 HOSTILE = ["<img src=x onerror=alert(1)>", "שלום", "\u202eabc", ""]
 
 
@@ -104,7 +106,12 @@ def test_hostile_and_long_texts(open_page, tmp_path):
     long = [f"w{i}" for i in range(300)]
     page = opened(open_page, tmp_path, aw.TwoTexts([given(long), given([*long[:200], "new", *long[200:]])]))
     assert page.locator(".aw-two-column").count() < 60, "only what is in sight"
-    assert page.locator(".aw-two-column[data-differs]").count() == 1, "which begins where they differ"
+    differing = page.locator(".aw-two-column[data-differs]")
+    assert differing.count() == 1, "which begins where they differ"
+    for width in (480, 1500, 700):
+        page.set_viewport_size({"width": width, "height": 900})
+        settle(page)
+        assert differing.count() == 1, f"which stays in sight at {width} px"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

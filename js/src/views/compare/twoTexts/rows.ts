@@ -78,9 +78,19 @@ interface RowsState {
   shown: Shown | null;
   /** The columns that are pinned, hovered and opened; -1: none. */
   marks: readonly [number, number, number];
+  /** The column to scroll to once there is room; -1: none. */
+  revealed: number;
   /** The elements of the columns in sight. */
   drawn: Map<number, HTMLElement>;
-  readonly size: { width: number; height: number; cell: number; bars: number; zero: number; unit: number };
+  readonly size: {
+    width: number;
+    height: number;
+    room: number;
+    cell: number;
+    bars: number;
+    zero: number;
+    unit: number;
+  };
 }
 
 export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture {
@@ -91,7 +101,7 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
   const names = h("div.two-names", first, second, minus);
   const totals = h("div.two-totals");
   const element = h("div.two-rows", names, scroll, totals);
-  const size = { width: 0, height: 0, cell: WIDEST, bars: 100, zero: 50, unit: 0 };
+  const size = { width: 0, height: 0, room: 0, cell: WIDEST, bars: 100, zero: 50, unit: 0 };
 
   const state: RowsState = {
     layer,
@@ -104,6 +114,7 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
     element,
     shown: null,
     marks: [-1, -1, -1],
+    revealed: -1,
     drawn: new Map<number, HTMLElement>(),
     size,
   };
@@ -156,6 +167,7 @@ function layout(state: RowsState, now: Shown): void {
   const { scroll, size } = state;
   const count = now.columns.same.length;
   const room = scroll.clientWidth;
+  const middle = (scroll.scrollLeft + size.room / 2) / size.cell;
   // Of columns that do not all fit, whole ones are in sight.
   const most = Math.max(1, Math.min(count, Math.floor(room / (count * NARROWEST <= room ? NARROWEST : LONG))));
   size.cell = Math.min(WIDEST, room / most);
@@ -168,6 +180,9 @@ function layout(state: RowsState, now: Shown): void {
   size.unit = high > low ? inside / (high - low) : 0;
   size.zero = NUMBER + (high > low ? high * size.unit : inside / 2);
   setSizes(state.element, { cell: size.cell, wide: size.cell * count, bars: size.bars, zero: top + size.zero });
+  // Columns of another width, or more of them: those in the middle stay there.
+  if (room !== size.room) scroll.scrollLeft = size.cell * Math.round(middle - room / size.cell / 2);
+  size.room = room;
 }
 
 function label(now: Shown, side: 0 | 1, column: number): HTMLElement {
@@ -272,7 +287,9 @@ function draw(state: RowsState, now: Shown): void {
   const all = ["", now.names[0], now.names[1], minus.textContent ?? ""];
   setChildren(state.totals, ...[heads, ...rows].map((texts, i) => line(texts, all[i] as string)));
   state.element.style.setProperty("--aw-totals", String(heads.length));
+  if (!state.scroll.clientWidth) return; // hidden: drawn once there is room again
   layout(state, now);
+  if (state.revealed >= 0) reveal(state, state.revealed);
   state.drawn = new Map();
   fillSight(state);
 }
@@ -281,6 +298,8 @@ function reveal(state: RowsState, column: number): void {
   const { scroll, size } = state;
   const left = column * size.cell;
   const { scrollLeft, clientWidth } = scroll;
+  state.revealed = clientWidth ? -1 : column;
+  if (!clientWidth) return;
   if (left >= scrollLeft && left + size.cell <= scrollLeft + clientWidth) return;
   scroll.scrollLeft = size.cell * Math.max(0, column - Math.floor((clientWidth / size.cell - 1) / 2));
 }
