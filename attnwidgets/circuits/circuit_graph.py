@@ -132,15 +132,15 @@ class CircuitGraph(Table):
         """Return which heads carry a link, in the model of the graph.
 
         The file holds the weights of links, not the vectors of their ends. Those of embeddings and logits
-        are read off the model; of a transcoder's feature, pass what it writes or reads.
+        are read off the model; of a transcoder's feature, pass its decoder or encoder vector.
 
         Args:
             link: A link of this graph.
             trace: A trace of the prompt in the same model.
             writes: The vector [width] that the source adds to the output of its layer: the feature's
                 activation times its decoder.
-            reads: The direction [width] that the target takes of what the feed-forward layer of its layer
-                reads, after its norm: the feature's encoder.
+            reads: The direction [width] that the target takes of the input of its feed-forward
+                layer, after the norm: the feature's encoder.
 
         Returns:
             HeadLoadings: See `aw.circuits.head_loadings`. The logit is less the mean of all logits, as in

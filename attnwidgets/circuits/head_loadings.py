@@ -1,4 +1,4 @@
-"""aw.circuits.head_loadings: which heads carry what one component writes to what reads it elsewhere.
+"""aw.circuits.head_loadings: which heads carry the output of one component to its reader at another token.
 
 With weights of attention and deviations of norms held fixed and feed-forward layers cut, a model is linear in
 its states. A vector is followed up through it, and the reader's direction down; where both meet, in the sum
@@ -48,14 +48,14 @@ _SENDERS = '("head", layer, head), ("mlp", layer), ("state", layer) or (layer, v
 
 
 class Loading(NamedTuple):
-    """What a head carries of an edge.
+    """The part of an edge that a head carries.
 
     Attributes:
         layer: Number of the layer.
         head: Number of the head.
         share: Its part of the edge over the edge; NaN if parts of this layer cancel, down to a tenth of their
             sizes.
-        value: The part of the edge that passes the head, in units of what reads.
+        value: The part of the edge that passes the head, in units of the reader.
     """
 
     layer: int
@@ -69,10 +69,10 @@ class HeadLoadings(Table):
     """An edge by the heads that it passes.
 
     Attributes:
-        sender: What writes.
+        sender: The writer.
         token: The token at which it writes.
-        receiver: What reads.
-        total: The edge: what the receiver gets of it, in its units.
+        receiver: The reader.
+        total: The edge, in units of the receiver.
         layers: Numbers of the layers between.
         values: The part of the edge that passes a head [layer, head]; NaN for heads that a layer does not
             have. Those of one layer and its bypass sum to the edge. A path passes several layers: values of
@@ -80,7 +80,7 @@ class HeadLoadings(Table):
         bypass: The part that passes no head of a layer [layer].
         direct: The part that passes a head and no other one, in any layer [layer, head]. These may be added.
         unread: The part that passes no head at all.
-        warning: What a reader must know, or "".
+        warning: A caveat for the reader, or "".
     """
 
     sender: str
@@ -117,7 +117,7 @@ class HeadLoadings(Table):
 
         Args:
             k: Largest number of heads; None: all.
-            direct: Rank what passes a head and no other one.
+            direct: Rank paths through a single head.
 
         Raises:
             ValueError: If `k` is below 1.
@@ -176,30 +176,30 @@ def head_loadings(
     reads: tuple[int, int | str, Any] | None = None,
     stack: str | None = None,
 ) -> HeadLoadings:
-    """Return which heads carry what a component writes at a token to a logit, or to another reader.
+    """Return which heads carry the output of a component at a token to a logit, or to another reader.
 
     Weights of attention and deviations of norms are held fixed and feed-forward layers are cut, as in graphs
-    of transcoders. The model is then linear in what was written, x, and for every layer l between
+    of transcoders. The model is then linear in the written vector x, and for every layer l between
 
         edge = sum over h of  g_l+1 . head_lh(x_l)  +  g_l+1 . x_l
 
-    where x_l is what of x arrives at layer l and g_l+1 the reader's direction, led back to its output. The
-    sum over heads and the bypass is the edge, exactly, for one layer at a time. A soft cap or an activation
-    in the output head is a line through the origin at its real value.
+    where x_l is the part of x that arrives at layer l and g_l+1 the reader's direction, led back to its
+    output. The sum over heads and the bypass is the edge, exactly, for one layer at a time. A soft cap or an
+    activation in the output head is a line through the origin at its real value.
 
     Edges of `aw.circuits.edge_attribution` are direct: they pass no head, and heads are ends of them. The
     ends of such an edge, `edge.sender`, may be given here.
 
     Args:
         trace: A trace made by `aw.trace`.
-        sender: What writes: ("head", layer, head), ("mlp", layer), or a component of a circuit;
+        sender: The writer: ("head", layer, head), ("mlp", layer), or a component of a circuit;
             ("state", layer), all that a block reads; or (layer, vector), a vector [width] that is added to
             the output of a layer, such as a feature's activation times its decoder.
         target: The logit that reads, as for every method; by default the model's prediction.
         token: The token at which it is written: its number, or its label if no other has it.
         foil: Contrasting target.
         reads: Another reader, (layer, token, direction [width]): the product of a direction, such as an
-            encoder's, with what the feed-forward layer of a block reads, after its norm.
+            encoder's, with the input of the feed-forward layer of a block, after its norm.
         stack: Stack of a model that has several.
 
     Returns:
@@ -243,7 +243,7 @@ def head_loadings(
 
 
 def direction_at(trace: Any, stack: str, layer: int, token: int, given: Any) -> Tensor:
-    """Return a direction [width] that reads what a layer's feed-forward part reads of a token [token, width].
+    """Return a direction [width] in the input of a layer's feed-forward part, at one token [token, width].
 
     Raises:
         ValueError: If it has another width.
@@ -286,7 +286,7 @@ def _vector(given: Any, width: int, name: str) -> Tensor:
 def _sender(
     given: Any, trace: Any, stack: str, blocks: Sequence[Block], token: int
 ) -> tuple[str, int, Tensor]:
-    """Return what a sender is called, the index of the first block that reads it, and its vector [width]."""
+    """Return the label of a sender, the index of the first block that reads it, and its vector [width]."""
     numbers = list(trace.layers(stack))
     parts = tuple(given) if isinstance(given, (tuple, list)) else ()
     if parts[:1] == ("input",):
@@ -323,11 +323,11 @@ def loadings_of(
     Args:
         trace: The trace.
         stack: The stack.
-        sender: What writes.
-        token: Where.
-        direction: What reads [token, width]: the last states, or those of a feed-forward layer.
+        sender: The writer.
+        token: Its token.
+        direction: The reader's direction [token, width]: the last states, or those of a feed-forward layer.
         reader: Number of that layer; None for the last states.
-        label: What the reader is called.
+        label: The label of the reader.
     """
     at = element(token, trace.axes(stack)[0].units["token"].labels, "token")
     blocks = chain_of(trace, stack, NAME)
@@ -353,10 +353,10 @@ def loadings_of(
 def _followed(
     blocks: Sequence[_Frozen], start: Tensor, direction: Tensor, *, direct: bool
 ) -> tuple[float, Float, Float]:
-    """Return an edge, its parts by head [layer, head], and what passes by the heads [layer].
+    """Return an edge, its parts by head [layer, head], and the bypass of each layer [layer].
 
-    With `direct`, what passes no head is followed alone: the edge is that without any head, and heads get
-    what passes none before them and none after them.
+    With `direct`, the edge is the path without any head, and each head gets the path that passes no other
+    head.
     """
     heads = max(len(block.weights) for block in blocks)
     values, bypass = np.full((len(blocks), heads), np.nan), np.zeros(len(blocks))
@@ -416,7 +416,7 @@ class _Frozen:
         )
 
     def read_by(self, reader: Block) -> _Frozen:
-        """Return the block with a feed-forward layer as what reads it, its own or that of the next one."""
+        """Return the block with a feed-forward layer as its reader: its own or that of the next block."""
         if reader.layout.order == "post":
             return replace(self, behind=self.behind[:1])
         read = reader.hidden if reader.layout.order == "parallel" else reader.middle
@@ -428,7 +428,7 @@ class _Frozen:
         return self.weights @ repeat_heads(values.transpose(0, 1)[None], len(self.weights))[0]
 
     def written(self, mixed: Tensor) -> Tensor:
-        """Return what all heads add [token, width]."""
+        """Return the sum of the outputs of all heads [token, width]."""
         return torch.einsum("hnd,hdw->nw", mixed, self.matrix) * self.row[:, None]
 
     def led_back(self, slope: Tensor) -> Tensor:
@@ -436,7 +436,7 @@ class _Frozen:
         return torch.einsum("nw,hdw->hnd", slope * self.row[:, None], self.matrix)
 
     def after(self, states: Tensor) -> Tensor:
-        """Return what the block returns of a part of the sum behind its heads."""
+        """Return the block's output for a part of the sum that follows its heads."""
         for held in self.behind:
             states = _through(held, states)
         return states

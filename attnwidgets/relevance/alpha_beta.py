@@ -33,7 +33,7 @@ _SMALL = 1e-9  # of the authors, in denominators
 
 
 def _share(relevance: Tensor, total: Tensor) -> Tensor:
-    """Return relevance divided by what it is shared out by; 0 where that is 0."""
+    """Return relevance divided by its denominator; 0 where that is 0."""
     below = total + _SMALL
     below = torch.where(below == 0, torch.full_like(below, _SMALL), below)
     return relevance / below * (total != 0)
@@ -161,7 +161,7 @@ def _scaled(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[s
 
 
 def _product(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Share relevance by what every element adds to the result."""
+    """Distribute relevance in proportion to each element's contribution to the result."""
     indices = [index for index, value in enumerate(args) if live(value)]
     if not indices:
         return func(*args, **kwargs)
@@ -184,7 +184,7 @@ def _chosen(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[s
 
 
 def _quotient(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Pass relevance to what is divided; the divisor counts as a constant."""
+    """Pass relevance to the dividend; the divisor counts as a constant."""
     divisor = 0 if getattr(func, "__name__", "") in ("__rdiv__", "__rtruediv__") else 1
     fixed = tuple(constant(value) if index == divisor else value for index, value in enumerate(args))
     return _passed(settings, func, fixed, {name: constant(value) for name, value in kwargs.items()})

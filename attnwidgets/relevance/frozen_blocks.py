@@ -1,11 +1,11 @@
-"""Blocks as linear maps of what they read, for vectors that add up to it: no block needs a description.
+"""Blocks as linear maps of their input, for vectors that add up to it: no block needs a description.
 
 Under the rules of relevance everything in a block that is not linear is a factor, held at its real value:
 weights of attention, of kernels and of experts, deviations of norms, activations as f(x) / x, and half of a
-product follows each factor. What the rules propagate back is the transpose of a linear map, which is linear
-in what it starts from. Its own gradient by that is the map itself, and takes vectors forward.
+product follows each factor. The rules propagate relevance by the transpose of a linear map, which is linear
+in the relevance it starts from. Its own gradient by that is the map itself, and takes vectors forward.
 
-The map of a state and the block's biases add up to what the block returns. A path that the rules miss would
+The map of a state and the block's biases add up to the output of the block. A path that the rules miss would
 count as a bias, so that the block also runs without its biases: the map alone has to return all of it.
 
 Modarressi et al. 2023, DecompX, section 3, hold the same factors; Ali et al. 2022, section 4, for relevance.
@@ -83,7 +83,7 @@ class FrozenBlock:
 
     @cached_property
     def _run(self) -> tuple[Tensor, Tensor]:
-        """What it returns, and its biases' part of that [token, dim], once both are proved."""
+        """Its output, and the part of its biases in it [token, dim], once both are proved."""
         block = self.blocks.layers[self.number]
         output, mapped = self._mapped(self.hidden[None])
         require_same(block, output, self.method)
@@ -118,7 +118,7 @@ class FrozenBlock:
 
     @property
     def biased(self) -> bool:
-        """Whether its biases add more than rounding to what it returns."""
+        """Whether its biases add more than rounding to its output."""
         output, constant = self._run
         return bool(constant.norm() > _ROUNDING[output.dtype] * output.norm())
 
@@ -168,7 +168,7 @@ class FrozenBlock:
         return [Chunk(slice(row, row + 1), base[[index]]) for index, row in enumerate(rows)]
 
     def in_two_parts(self, parts: TwoParts) -> TwoParts:
-        """Return both parts of what it returns [copy, token, dim], from those of what it reads.
+        """Return both parts of its output [copy, token, dim], given those of its input.
 
         Raises:
             UnsupportedModelError: If an operation has no rule for parts.
@@ -192,7 +192,7 @@ class FrozenBlock:
         return True
 
     def _relevant(self, relevant: Tensor) -> Tensor:
-        """Return the relevant part of what it returns, given that of what it reads [copy, token, dim]."""
+        """Return the relevant part of its output, given that of its input [copy, token, dim]."""
         block = self.blocks.layers[self.number]
         rules = TwoPartRules(self.gate)
         with (
@@ -221,7 +221,7 @@ class FrozenBlock:
         return part
 
     def _mapped(self, vectors: Tensor, bias: Bias = "absorb") -> tuple[Tensor, Tensor]:
-        """Return what it returns [1, token, dim], and vectors [source, token, dim] after its map."""
+        """Return its output [1, token, dim], and vectors [source, token, dim] after its map."""
         block = self.blocks.layers[self.number]
         rules = RelevanceRules("frozen", bias, gate=self.gate)
         with (
@@ -269,7 +269,7 @@ def _fixed_gates(module: nn.Module, mixers: Sequence[str], rules: RelevanceRules
 
 @dataclass(frozen=True)
 class FrozenBlocks:
-    """All blocks of a stack, each of which reads what the one before returned."""
+    """All blocks of a stack, each of which reads the output of the block before."""
 
     blocks: tuple[FrozenBlock, ...]
 
@@ -303,7 +303,7 @@ def blocks_in_parts(
         option: An option of the method that needs descriptions, for messages; "" for none.
 
     Raises:
-        UnsupportedModelError: If neither computes what a block does, or an option needs a description.
+        UnsupportedModelError: If neither reproduces a block, or an option needs a description.
     """
     why = "its blocks mix tokens in ways that no description names"
     if is_described(trace, stack):
@@ -319,11 +319,11 @@ def blocks_in_parts(
 
 
 def frozen_blocks(trace: Trace, stack: str, method: str, gate: Gate) -> FrozenBlocks:
-    """Return all blocks of a stack, each of which reads what the one before returned.
+    """Return all blocks of a stack, each of which reads the output of the block before.
 
     Raises:
-        UnsupportedModelError: If blocks mix tokens by what was not recorded, cannot be called again, compute
-            something else than their maps and biases, or something unknown lies between them.
+        UnsupportedModelError: If blocks mix tokens by weights that were not recorded, cannot be called again,
+            compute something else than their maps and biases, or something unknown lies between them.
         ValueError: If gradients are unavailable.
     """
     require_whole(trace, stack, method, attention=False)

@@ -1,7 +1,7 @@
-"""Queries and keys of a kernel as linear maps of what its block reads, everything else held fixed.
+"""Queries and keys of a kernel as linear maps of the input of its block, everything else held fixed.
 
-Under the rules of relevance activations are factors of their input and norms divide by what they did, so that
-the gradient of a query or a key is its linear map, which needs no description: projections, short
+Under the rules of relevance activations are factors of their input and norms divide by recorded deviations,
+so that the gradient of a query or a key is its linear map, which needs no description: projections, short
 convolutions and norms of queries and keys in whatever order a family has them. The map is proved on a run
 without biases, of which it has to return everything.
 """
@@ -73,7 +73,7 @@ def side_maps(
 
     Raises:
         UnsupportedModelError: If the block cannot be called again, or its kernel's queries and keys are no
-            linear maps of what it reads.
+            linear maps of its input.
         ValueError: If gradients are unavailable.
     """
     differentiable_model(trace, method)

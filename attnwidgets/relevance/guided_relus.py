@@ -31,7 +31,7 @@ class GuidedRelus(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call a function of torch; a hook on the output of a ReLU clips what comes back."""
+        """Call a function of torch; a hook on the output of a ReLU clips the gradient that comes back."""
         output = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in _RELUS:
             self.count += 1

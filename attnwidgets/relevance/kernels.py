@@ -67,7 +67,7 @@ class _Wholes:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # What the running modules with a recurrence of their own read.
+        # The inputs of the running modules with a recurrence of their own.
         self._inputs: dict[nn.Module, Tensor] = {}
 
     def handle(self, name: str, go_on: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
@@ -77,7 +77,7 @@ class _Wholes:
         values = VALUES[name]
         fixed = {key: value if key == values else constant(value) for key, value in arguments.items()}
         if name in METHODS and (states := self._inputs.get(arguments["self"])) is not None:
-            # The gates in front of the recurrence multiply what its module reads, channel by channel.
+            # The gates in front of the recurrence multiply the input of its module, channel by channel.
             fixed[values] = states * quotient(fixed[values], states.detach())
         if self._settings.bias == "drop" and "g" in fixed:
             # log(1 + exp(x)) without its constant may be negative: states that should decay would grow

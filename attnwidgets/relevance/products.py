@@ -49,7 +49,7 @@ def product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[s
 def gating(settings: Settings, factor: Tensor) -> int:
     """Return 2 for a factor with values in [0, 1], 1 for an activation that is held, otherwise 0.
 
-    Where gates are held, it is -1 for what a convolution mixed: another factor of it is its gate.
+    Where gates are held, it is -1 for the output of a convolution: another factor of it is its gate.
     """
     node: Any = factor.grad_fn
     for _ in range(_WALK):

@@ -202,7 +202,7 @@ def propagate(
         plane: The input whose numbers are not vectors of tokens but pixels, or bins of a spectrogram.
         heads: Whether the relevance of the heads' outputs is returned.
         hook_points: Hook points in the model where states and gradients are returned whole.
-        reads: What the scores read of the outputs besides logits; see `Target`.
+        reads: Outputs besides logits that the scores read; see `Target`.
         precision: See `differentiable`.
         insist: See `Settings`.
 

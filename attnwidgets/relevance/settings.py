@@ -30,7 +30,7 @@ class Settings:
             sigmoids; other gates as `gate` says).
         bias: "absorb" (a bias keeps its share of the relevance), "ignore" (denominators exclude it, so the
             inputs get all relevance), "drop" (operations run without their biases; parameters stay), or
-            "share" (of two parts, forwards: each gets what its size says; see `two_parts.py`).
+            "share" (of two parts, forwards: each in proportion to its size; see `two_parts.py`).
         insist: Whether operations without a rule pass on their gradient instead of raising.
         mode: The rules themselves, for the operations inside a rule: active within `with mode:`.
         gate: Under "frozen", whether an activation that is a factor gets half of the product, or is a

@@ -3,7 +3,7 @@
 The relevant part travels as the tangent of the state, in torch's forward mode, whose rule for everything that
 is linear is that of the parts. The other operations get the rules of `algebra.two_parts`: the relevant part
 of a function is f(whole) - f(irrelevant), half of a product follows the parts of each factor, and a bias is
-shared. What counts as a constant is what "frozen" holds; see `Settings`.
+shared. Constants are the factors that "frozen" holds; see `Settings`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _table() -> Mapping[str, Handler | None]:
 
 
 def _function(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Apply a function to both parts: what it does to the irrelevant one alone is irrelevant."""
+    """Apply a function to both parts: its value at the irrelevant part alone is irrelevant."""
     x, rest, options = first_input(args, kwargs)
     if not live(x):
         return func(*args, **kwargs)

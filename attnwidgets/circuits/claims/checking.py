@@ -64,10 +64,10 @@ def check_claims(
 
     A text gives a number: the statistic ("is"); the share of attention from the tokens of a role that goes to
     those of the other, as a mean over the former ("attends"); the share of attention that goes to other keys
-    without what a component wrote in them, norms following ("looks"); or the share of the answer that comes
-    back as the head is patched at the tokens of the second role ("moves"; the texts differ in the first role
-    only). A claim holds if the mean over texts of this number, less its control's, is above the margin:
-    outside a two-sided bootstrap interval over texts. It fails if it is below, and is undecided otherwise.
+    without the output of a component in them, with norms recomputed ("looks"); or the share of the answer
+    that comes back as the head is patched at the tokens of the second role ("moves"; the texts differ in the
+    first role only). A claim holds if the mean over texts of this number, less its control's, is above the
+    margin: outside a two-sided bootstrap interval over texts. It fails if it is below, and is undecided otherwise.
     For several claims intervals are as wide as Holm's correction asks.
 
     "attends" must also exceed the attention of other tokens of the text to keys at the same distance, where

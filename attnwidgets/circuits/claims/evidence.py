@@ -151,7 +151,7 @@ def _attention(
 
 
 def _looks(claim: Claim, others: Others, trace: Trace) -> InText:
-    """Return how much attention goes elsewhere without what a component wrote in the keys.
+    """Return how much attention moves without the output of a component in the keys.
 
     Of heads that do not read the component, none does.
     """

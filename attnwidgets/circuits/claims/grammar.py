@@ -123,8 +123,8 @@ def claim(sentence: str) -> Claim:
     and after each, if wanted, "more than same layer", "more than random" or "more than shuffled". Statistics
     are those of `aw.statistics.statistics()`, with spaces or underscores. Roles are any words, which
     `.check(roles=...)` defines; "first", "last" and "any" are defined already. "attends" is an observation;
-    "looks" is computed within the head: what the other one wrote is taken out of its keys; "moves" is causal:
-    the head's output is patched.
+    "looks" is computed within the head: the output of the other head is removed from its keys; "moves" is
+    causal: the head's output is patched.
 
     Args:
         sentence: The sentence.

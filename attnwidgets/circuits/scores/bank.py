@@ -54,7 +54,7 @@ class RankedToken(NamedTuple):
 
     Attributes:
         token: Its characters.
-        before: What stands before it.
+        before: The text before it.
         after: The rest of its word; "" in a text without blanks.
         word: Its word; the token itself in a text without blanks.
         text: Number of the text.
@@ -105,7 +105,7 @@ class Bank:
         return self._last[layer]
 
     def token(self, index: int, score: float, attention: float) -> RankedToken:
-        """Return a token of the bank with its context, and what it has in a cell."""
+        """Return a token of the bank with its context, score and attention."""
         row = self.rows[index]
         number, (start, stop) = int(self.numbers[row]), self.spans[row].tolist()
         text = self.texts[number]

@@ -171,7 +171,7 @@ class Cell:
     def split(self, parts: StateParts, foil: Float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the parts of the query [part, dim], of the key, and of the key less the foil's keys.
 
-        Each sums to the whole vector; the last part of each is what biases add.
+        Each sums to the whole vector; the last part of each holds the biases.
         """
         with no_grad():
             both = parts.at([self.query, self.key])

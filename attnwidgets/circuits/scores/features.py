@@ -1,4 +1,4 @@
-"""The states that a head reads as sums of an SAE's features, and what of a score the features describe."""
+"""The states that a head reads as sums of an SAE's features, and the share of a score in them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Described(NamedTuple):
     Attributes:
         features: The pairs of two features.
         constant: The pairs with the decoder's bias or with "constant", and without the error.
-        error: The pairs with what the SAE does not reconstruct.
+        error: The pairs with the SAE's reconstruction error.
     """
 
     features: float

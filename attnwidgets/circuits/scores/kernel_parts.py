@@ -56,13 +56,13 @@ class KernelParts(Paired, Table):
         key: Index of the position that is read.
         words: Both tokens.
         kind: How the head mixes tokens.
-        by: What parts are: "component" or "token".
+        by: The kind of parts: "component" or "token".
         weight: The weight alpha.
         parts: The names of the query's parts, and of the key's; the last of each, "constant", is of biases.
         pairs: Shares [query part, key part], which sum to the weight less `given`, float64.
         held: Factors that are held fixed, by name: "decay" from key to query, "step size" or "beta" of the
             key.
-        given: What no pair makes: "skip", the kernel's connection past its state.
+        given: Terms outside of the pairs: "skip", the kernel's connection past its state.
     """
 
     layer: int
@@ -112,10 +112,10 @@ def kernel_parts(
 
         alpha(i, j) = sum over a, b of  carried_ij(q_a(i)) . k_b(j)
 
-    where q_a and k_b are what parts of the residual stream make of them, with norms, activations and
-    convolutions' gates held fixed, and `carried` what happens between j and i: decay, step sizes, and what
-    the keys between erase. These depend on the text, too; they are factors that are held fixed, and what
-    decides them is not split. Without a softmax keys do not compete, and the weight itself is split.
+    where q_a and k_b are the images of parts of the residual stream, with norms, activations and
+    convolutions' gates held fixed, and `carried` is the map from j to i: decay, step sizes, and
+    erasure by the keys between. These depend on the text, too; they are factors that are held fixed and not
+    split further. Without a softmax keys do not compete, and the weight itself is split.
 
     Args:
         trace: A trace made by `aw.trace`.
@@ -136,8 +136,8 @@ def kernel_parts(
         ValueError: If the key is after the query, an option is unknown, or several tokens have the label.
         IndexError: If a number is out of range.
         UnsupportedModelError: If the head attends (see `aw.why`), each channel has a kernel of its own, or
-            weights of the kernel are not bilinear in queries and keys; or if these cannot be followed to what
-            the block reads.
+            weights of the kernel are not bilinear in queries and keys; or if these cannot be followed to the
+            input of the block.
 
     Source: Dao and Gu 2024, section 3 (Mamba 2 as masked attention); Yang et al. 2024, equation 10.
 
@@ -233,7 +233,7 @@ def _held(kernel: Any, group: int, query: int, key: int) -> dict[str, float]:
 
 
 def _component_states(trace: Trace, stack: str, chain: Sequence[MixedBlock]) -> tuple[list[str], Tensor]:
-    """Return the states that the last of some blocks reads, by what wrote them [part, token, width]."""
+    """Return the input of the last of some blocks, split by writer [part, token, width]."""
     numbers = trace.mixing_layers(stack)
     layers = captured(trace, stack, NAME, mixing=True).layers
     states = [exact(layers[number].hidden[0]) for number in numbers[: len(chain)]]

@@ -1,4 +1,4 @@
-"""OtherTexts: what a query would look at in other texts, and what would look at a key."""
+"""OtherTexts: the tokens of other texts that a query would read, and those that would read a key."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class OtherTexts(Table):
             is listed once.
         queries: The tokens that would look at the key in the place of the query, the largest attention first:
             scores of different queries have different scales.
-        keys_of_mean: The tokens that the mean query would look at, the largest score first: what the head
-            looks for in general, at this place. Their attention is that of the mean query.
+        keys_of_mean: The tokens that the mean query would look at, the largest score first: the
+            tokens that the head reads in general, at this place. Their attention is that of the mean query.
         above_keys: Share of tokens with a smaller score than the key has, 0 to 1.
         below_keys: Share of tokens with a larger score; the others have the same.
         above_queries: Share of tokens that would give the key less attention than the query does.
         above_mean: Share of tokens with a smaller score than the key has for the mean query.
         special: Whether the key is a special token, as none of those of other texts is.
-        warning: What a reader must know, or "".
+        warning: A caveat for the reader, or "".
     """
 
     layer: int
@@ -102,7 +102,7 @@ class OtherTexts(Table):
         return replace(self, keys=keys, queries=queries, keys_of_mean=keys_of_mean)
 
     def describe(self) -> str:
-        """Return in sentences what the query would look at, how the key ranks, and what looks at the key."""
+        """Return sentences on the tokens that the query would read, the key's rank, and its readers."""
         return described_of(self, self.words)
 
     def ranked(self) -> str:
@@ -121,7 +121,7 @@ class OtherTexts(Table):
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any]) -> OtherTexts:
-        """Return what `to_description` described."""
+        """Return the result of a description."""
         lists = {name: tuple(RankedToken(*token) for token in described[name]) for name in _LISTS}
         return cls(**(dict(described) | lists | {"words": tuple(described["words"])}))
 
@@ -153,7 +153,7 @@ class OtherTexts(Table):
 
 
 def said_of(other: OtherTexts, words: tuple[str, str]) -> list[tuple[str, bool]]:
-    """Return in a sentence what a query would look at in other texts, in pieces; true: stressed.
+    """Return a sentence on the tokens of other texts that a query would read, in pieces; true: stressed.
 
     Args:
         other: The tokens of other texts.

@@ -51,7 +51,7 @@ class HeadParts(Paired):
         total: How far its rows are from even ones, in nats; the sum of `pairs` and `given`.
         parts: The names of the parts.
         pairs: Shares [query part, key part], float64.
-        given: What no pair makes: "position bias", "soft cap".
+        given: Terms outside of the pairs: "position bias", "soft cap".
     """
 
     layer: int
@@ -130,7 +130,7 @@ def pattern_parts(
     groups: str | int | Mapping[str, str] | None = None,
     stack: str | None = None,
 ) -> PatternParts:
-    """Return which pairs of components make the patterns of heads: what their queries ask, their keys offer.
+    """Return the pairs of components that make the patterns of heads: one in the query, one in the key.
 
     The scores of a row, weighted by how much more of its attention a key gets than in an even row, are split
     as `aw.why` splits one, and averaged over queries:

@@ -1,4 +1,4 @@
-"""What attention does when parts of a query or a key are removed, with the norm that is then left."""
+"""Attention with parts of a query or a key removed, and the norm recomputed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _OF_DRAWS = 0.95
 _ROUNDING = 1e-6  # of a state: smaller parts are rounding
-_FAR = 0.1  # how far attention may be from what the split predicts before it is said
+_FAR = 0.1  # largest gap between attention and its linear prediction that goes without a warning
 
 
 @dataclass(frozen=True, repr=False)

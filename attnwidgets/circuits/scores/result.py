@@ -1,4 +1,4 @@
-"""Why: a score as pairs of a part of the query and a part of the key, and what follows from the pairs."""
+"""Why: a score as pairs of a part of the query and a part of the key, with their margins and contrasts."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _READ = 3  # parts that a sentence names
 
 
 class ContentAndPosition(NamedTuple):
-    """A score by what its tokens are and where they stand.
+    """A score split by the content and the position of its tokens.
 
     Attributes:
-        content: What depends on the tokens alone.
-        position: What depends on their positions alone.
-        both: What depends on the content of one and the position of the other.
+        content: The term that depends on the tokens alone.
+        position: The term that depends on their positions alone.
+        both: The term that depends on the content of one token and the position of the other.
     """
 
     content: float
@@ -64,18 +64,18 @@ class Why(Paired, Table, Viewable):
         query: Index of the token that reads.
         key: Index of the token that is read.
         words: Both tokens.
-        foil: What the key is compared with: "others", "words", "row", the index of a token, or None.
+        foil: The contrast of the key: "others", "words", "row", the index of a token, or None.
         foil_weights: How much of each key's score is subtracted [key]; they sum to one; zeros without a foil.
-        by: What parts are: "component", "token", "word" or "feature".
+        by: The kind of parts: "component", "token", "word" or "feature".
         attention: The recorded weight.
         score: The score of query and key as the softmax reads it; -inf is not split.
         parts: The names of the parts.
         pairs: The shares of a part of the query and a part of the key [query part, key part], float64.
-        alone: The shares of the key's parts in the score itself, without a foil [part]: what a key
-            loses with a part, while the foil's keys stay.
-        given: What no pair makes: "position bias", and "soft cap", which is what a cap takes.
-        warning: What a reader must know, or "".
-        written: What wrote each part.
+        alone: The shares of the key's parts in the score itself, without a foil [part]: the loss of
+            the key without a part, while the foil's keys stay.
+        given: Terms outside of the pairs: "position bias" and "soft cap".
+        warning: A caveat for the reader, or "".
+        written: The writer of each part.
         is_grouped: Whether parts are groups, by `to`.
         sae: The SAE whose features are parts, or None.
         stats: Its statistics, by which features are called, or None.
@@ -123,7 +123,7 @@ class Why(Paired, Table, Viewable):
 
     @property
     def total(self) -> float:
-        """What the parts sum to: the score of the key less that of its foil.
+        """The sum of all parts: the score of the key less that of its foil.
 
         With `foil="others"` it is the log-odds of the weight and how undecided the row is otherwise: log(A /
         (rest of the row)) plus the entropy of the others, in nats. With a token it is the logarithm of the
@@ -138,10 +138,10 @@ class Why(Paired, Table, Viewable):
 
     @property
     def place(self) -> ContentAndPosition | None:
-        """How much of the total comes from what the tokens are, and how much from where they stand.
+        """The total split by the content and the position of the tokens.
 
-        With rotations by position, keys are moved: content is what another key makes at the same place,
-        position what the same key makes at another place, each the mean over which is exchanged first. With
+        With rotations by position, keys are moved: content is the change with another key at the same place,
+        position that with the same key at another place, each the mean over the order of exchanges. With
         embeddings of positions they are parts, of which pairs are made. A position bias belongs to position;
         a soft cap to none of them. None if positions enter the states in another way.
         """
@@ -153,7 +153,7 @@ class Why(Paired, Table, Viewable):
     def described(self) -> Described | None:
         """How much of the total the features of an SAE describe; None for other parts.
 
-        The three numbers sum to the total less what is `given`.
+        The three numbers sum to the total less `given`.
         """
         return described_of(self)
 
@@ -188,7 +188,7 @@ class Why(Paired, Table, Viewable):
     def without(
         self, parts: str | Sequence[str] | int = 3, side: str = "key", *, n_random: int = 20, seed: int = 0
     ) -> Removal:
-        """Return what attention does when parts are removed from the query or the key.
+        """Return the attention after parts are removed from the query or the key.
 
         They are taken out of the state that the head reads, and the norm divides by the deviation that is
         left; everything before the head stays. As many other parts, at random, are removed for comparison.
@@ -228,7 +228,7 @@ class Why(Paired, Table, Viewable):
         return tuple(self.parts[index] for index in at_most(order, count))
 
     def in_other_texts(self, texts: Any = None, k: int = 8) -> OtherTexts:
-        """Return what this query would look at in other texts, and what there would look at this key.
+        """Return the tokens of other texts that this query would read, and those that would read this key.
 
         The states of the tokens of other texts, at the input of this layer, are put in the place of the key,
         and then of the query. Everything else stays: the place, with its rotation and position bias, the
@@ -246,8 +246,8 @@ class Why(Paired, Table, Viewable):
 
         Returns:
             OtherTexts: `.keys`, `.queries` and `.keys_of_mean`, and how much of the tokens this key and this
-            query are above. The mean query is the mean over the tokens of these texts: softmax removes what
-            it gives to all keys alike, so that its ranking is what the head looks for in general.
+            query are above. The mean query is the mean over the tokens of these texts: softmax removes the
+            terms shared by all keys, so that its ranking shows the tokens that the head reads in general.
 
         Raises:
             ValueError: If `k` is below 1, texts are empty, the tokenizer cannot spell them, or the query
@@ -255,7 +255,7 @@ class Why(Paired, Table, Viewable):
             TypeError: If an input is not a text.
             UnsupportedModelError: If the model reads no texts.
 
-        A result that was loaded from a file returns what was saved with it.
+        A result that was loaded from a file returns the lists that were saved with it.
 
         Source: max-activating examples of a unit (Bills et al. 2023, Language models can explain neurons in
         language models), of a score here.
@@ -276,7 +276,7 @@ class Why(Paired, Table, Viewable):
     def save(self, path: str | Path) -> Path:
         """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder for a path without suffix.
 
-        The file holds the numbers, the labels, and what `in_other_texts` returned last, if it was called. A
+        The file holds the numbers, the labels, and the last result of `in_other_texts`, if there is one. A
         loaded result has neither trace nor model: it can be read, summed in groups and written, but is not
         shown in a view, and nothing is removed from it. Other suffixes give files for reading: `.html`,
         `.pdf`, `.svg`, `.png` and `.csv`.
@@ -295,11 +295,11 @@ class Why(Paired, Table, Viewable):
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Why:
-        """Return the score that `to_description` described."""
+        """Return the score of a description."""
         return cls(**restored_why(described, arrays))
 
     def describe(self) -> str:
-        """Return in sentences what reads what, rather than what, and which parts make it so."""
+        """Return sentences that name the query, the key, the foil, and the parts with the largest shares."""
         reads, read = self.words
         lines = [
             (

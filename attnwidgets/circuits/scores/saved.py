@@ -26,12 +26,12 @@ _ARRAYS = ("pairs", "alone", "foil_weights")
 
 @dataclass(frozen=True)
 class SavedCell:
-    """What is in a file of a cell: no model, and so neither queries nor keys.
+    """A cell loaded from a file: without a model, and so without queries and keys.
 
     Args:
         stack: The stack.
         labels: The labels of queries and keys.
-        place: What `why.place` was: numbers of content, position and both, or None.
+        place: `why.place` as numbers: content, position and both, or None.
     """
 
     stack: str

@@ -51,13 +51,13 @@ class Paired:
 
     @property
     def asks(self) -> Float:
-        """The shares of the query's parts [part]: what they make with the whole key."""
+        """The shares of the query's parts [part], each with the whole key."""
         asks: Float = self.pairs.sum(1)
         return asks
 
     @property
     def offers(self) -> Float:
-        """The shares of the key's parts [part]: what they make with the whole query."""
+        """The shares of the key's parts [part], each with the whole query."""
         offers: Float = self.pairs.sum(0)
         return offers
 

@@ -55,10 +55,10 @@ def why(
 
     where q_a and k_b are the query and the key of a part of each state, after any norm of queries and
     keys and any rotation by position. Softmax only sees differences of scores, so that a key is compared with
-    others: the foil's keys are subtracted from it, and what all keys have in common drops out.
+    others: the foil's keys are subtracted from it, and terms shared by all keys drop out.
 
     Sums are checked on the recorded attention in every call. They are exact for shares with norms held fixed;
-    what attention does without a part is measured by `.without(parts)`, where norms follow.
+    `.without(parts)` measures attention with a part removed and the norms recomputed.
 
     Args:
         trace: A trace made by `aw.trace`.
@@ -67,15 +67,15 @@ def why(
         key: The token that is read. Of a word of several tokens, that which the query reads most.
         layer: Number of the layer.
         head: Number of the head.
-        foil: What the key is compared with: "others", all other keys by the attention that they get; "words",
+        foil: The contrast of the key: "others", all other keys by the attention that they get; "words",
             those of them that are no special tokens; "row", all keys of the row alike; a token; or None, the
             score itself. "auto" is "words" for an SAE that was trained without special tokens, whose states
             it describes badly, else "others".
-        by: What parts are: "component" (embeddings, every earlier head and MLP, biases); "token" or
+        by: The kind of parts: "component" (embeddings, every earlier head and MLP, biases); "token" or
             "word": those from which states come, as DecompX follows them (exact sums, by its rules for
             activations and biases); or an SAE of the states that the head reads: its features that are
-            active on any of the tokens, "decoder bias", and "error", what it does not reconstruct. The last
-            part, "constant", is what biases and shifts of norms add.
+            active on any of the tokens, "decoder bias", and "error", its reconstruction error. The last part,
+            "constant", holds biases and the shifts of norms.
         stats: With an SAE, the result of `aw.feature_stats` for it: features are called by their names in
             it, or by the tokens on which they fire most, instead of by their number alone.
         stack: Stack of a model that has several.
@@ -114,7 +114,7 @@ def why(
 
 
 def usual_foil(sae: SAE | None) -> str:
-    """Return what "auto" means: "words" for an SAE that was trained without special tokens, else "others"."""
+    """Return the foil of "auto": "words" for an SAE trained without special tokens, else "others"."""
     return WORDS if sae is not None and leaves_special_out(sae) else OTHERS
 
 

@@ -1,4 +1,4 @@
-"""How much of a head's attention goes elsewhere when what a component wrote is taken out of the keys."""
+"""How much of a head's attention moves when the output of a component is removed from the keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AT_ONCE = 32  # parts whose keys are in memory together
 
 
 def writers_of(trace: Trace, stack: str, layer: int, kind: str, method: str) -> dict[str, Tensor]:
-    """Return what components of a kind wrote of the states that a layer reads [token, width], by name.
+    """Return the outputs of components of a kind in the input of a layer [token, width], by name.
 
     Args:
         trace: The trace.
@@ -49,10 +49,11 @@ def writers_of(trace: Trace, stack: str, layer: int, kind: str, method: str) -> 
 def moved_attention(
     trace: Trace, stack: str, layer: int, head: int, parts: Sequence[Tensor], method: str
 ) -> Float:
-    """Return how much attention goes to other keys without each of some parts in all keys [part].
+    """Return the share of attention that moves to other keys when a part is removed from all keys [part].
 
-    Norms follow what is left; queries stay. What keys of a row lose, or gain, from 0 to 1, averaged over the
-    queries that read two keys and are no special tokens; NaN without any.
+    Norms are recomputed; queries stay. The share is the sum of the gains in a row or that of its losses,
+    whichever is larger (a sink may take some), from 0 to 1, averaged over the queries that read two keys and
+    are no special tokens; NaN without any.
 
     Args:
         trace: The trace.

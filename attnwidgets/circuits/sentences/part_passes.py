@@ -1,4 +1,4 @@
-"""What the tokens of an answer lose without parts of the text: passes that are shared out and stored."""
+"""The loss of an answer's tokens without parts of the text: passes that are distributed and stored."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _DESC = {"hidden": "hiding parts", "removed": "removing parts"}
 
 @dataclass(frozen=True)
 class Lost:
-    """What the tokens of an answer lose.
+    """The loss of the tokens of an answer.
 
     Attributes:
         nats: log p less log p without the tokens [set of tokens, token of the answer].
-        note: Why every pass read the whole text; "" if it read what follows the tokens.
+        note: Why every pass read the whole text; "" if it read the rest after the tokens.
     """
 
     nats: Float
@@ -60,7 +60,7 @@ def lost(
     jobs: int | Executor = 1,
     cache: Any = None,
 ) -> Lost:
-    """Return what the tokens of an answer lose without each of some sets of tokens; 0 for a token in the set.
+    """Return the loss of an answer's tokens without each of some sets of tokens; 0 for a token in the set.
 
     Args:
         parts: The answer.

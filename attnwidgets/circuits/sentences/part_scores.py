@@ -122,7 +122,7 @@ def pair_losses(parts: AnswerParts, sets: Sequence[tuple[int, ...]], work: Work)
 
 
 def _before(parts: AnswerParts, how: How) -> list[tuple[int, ...]]:
-    """Return the answer's tokens before each sentence but the first, which is what they rest on as well."""
+    """Return the answer's tokens before each sentence but the first, on which they rest as well."""
     # The last of them predicts the sentence: hidden, it would read itself alone.
     spare = 1 if how == "hidden" else 0
     first = parts.sentences[0][0]
@@ -161,14 +161,14 @@ def _draw(count: int, work: Work) -> NDArray[np.bool_]:
 
 
 def sparse_fit(hidden: NDArray[np.bool_], values: Float) -> Float:
-    """Return the weights of a lasso fit of values to what was hidden [part].
+    """Return the weights of a lasso fit of values to the hidden parts [part].
 
     Columns are standardised and an intercept is fitted; the penalty is 0.01 times the weights' absolute sum,
     plus half the mean squared error (scikit-learn's `Lasso(alpha=0.01)`).
 
     Args:
         hidden: Which parts were hidden [subset, part].
-        values: What was measured [subset].
+        values: The measured values [subset].
     """
     scale = hidden.std(0)
     columns = (hidden - hidden.mean(0)) / np.where(scale > 0, scale, 1)

@@ -1,4 +1,4 @@
-"""aw.circuits.sentence_lens: which sentence comes next, by what the states of each layer say."""
+"""aw.circuits.sentence_lens: which sentence comes next, according to the states of each layer."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _COVER = "parts that say the same cover for each other: each is then small alone
 
 @dataclass(frozen=True, repr=False)
 class SourcePairs(Table):
-    """What each sentence of an answer loses with two parts hidden together.
+    """The loss of each sentence of an answer with two parts hidden together.
 
     Attributes:
         sentences: The sentences.
@@ -111,7 +111,7 @@ class Sources(Table, Viewable):
         scores: Attributions [sentence of the answer, part]; `.view()` shows them. In nats that the sentence
             loses without the part; by "lrp", in logits. The last column is the answer's words before the
             sentence. Negative: the sentence is likelier without the part.
-        roles: What stands apart: "system", "question" (the last message of a user), "answer"; "" for others.
+        roles: Parts that stand apart: "system", "question" (a user's last message), "answer"; "" for others.
         spans: The tokens of every part; those of the answer for the last.
         method: "hidden", "removed", "lrp" or "subsets".
         by_token: Nats [token of the answer, part], which `scores` sums; None by "lrp" and "subsets".
@@ -153,7 +153,7 @@ class Sources(Table, Viewable):
         return tuple(result)
 
     def pairs(self, top: int = 6) -> SourcePairs:
-        """Hide two parts together, for the parts that matter most by LRP, and return what sentences lose.
+        """Hide two parts together, for the parts that matter most by LRP, and return the losses of sentences.
 
         Of parts that say the same, hiding one changes little while the model reads the other. LRP hides
         nothing, so that it chooses the parts: each sentence's `top`, of those that do not stand apart.
@@ -236,13 +236,13 @@ def sources(
 
     By "hidden", a part keeps its place: no token after it reads it, in any layer and head. By "removed" its
     tokens are taken out of the text and positions close up; a message's template stays. By "subsets", random
-    halves of the parts are hidden, and each part's score is its weight in a sparse linear fit of what the
-    sentence loses; parts that stand apart are hidden alone. By "lrp", a part's score is the relevance of its
+    halves of the parts are hidden, and each part's score is its weight in a sparse linear fit of the
+    sentence's loss; parts that stand apart are hidden alone. By "lrp", a part's score is the relevance of its
     tokens for the sum of the sentence's logits, from one backward pass for each sentence.
 
     The words of the answer before a sentence are one more part. In models whose cache can be cut, a pass
-    reads what follows the part alone. Others (sliding windows, recurrent states) read the whole text again,
-    and `.scores.warning` says so. From about a minute on, the cost is reported before it starts.
+    reads the tokens after the part alone. Others (sliding windows, recurrent states) read the whole text
+    again, and `.scores.warning` says so. From about a minute on, the cost is reported before it starts.
 
     Parts that say the same cover for each other, and then each score is small: `.pairs()` hides two together.
     The question and a system message are needed by every answer, so they stand apart (`.roles`).
@@ -250,7 +250,7 @@ def sources(
     Args:
         trace: Trace returned by `aw.trace`, with a model that continues texts.
         answer: Number of the message, or its tokens as a pair (start, end); by default the last message of
-            the assistant, or what was generated.
+            the assistant, or the generated text.
         unit: "message", "passage", "sentence", another unit of the trace, a Unit, or spans of tokens.
         method: "hidden", "removed", "lrp" or "subsets". Prefer "subsets" for more parts than `samples`.
         samples: Number of random subsets.

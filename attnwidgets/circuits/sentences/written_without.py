@@ -42,7 +42,7 @@ def written_without(
         new = min(new, limit - start)
     given = trace.inputs if inputs is None else inputs
     shape = given["input_ids"].shape
-    # What else has the shape of the ids belongs to them: masks, and the kinds of tokens.
+    # Other tensors with the shape of the ids belong to them: masks, and the kinds of tokens.
     cut = {name: x[:, :start] if getattr(x, "shape", None) == shape else x for name, x in given.items()}
     before = copy.copy(trace)
     before.inputs = cut
