@@ -67,8 +67,8 @@ def check_claims(
     without the output of a component in them, with norms recomputed ("looks"); or the share of the answer
     that comes back as the head is patched at the tokens of the second role ("moves"; the texts differ in the
     first role only). A claim holds if the mean over texts of this number, less its control's, is above the
-    margin: outside a two-sided bootstrap interval over texts. It fails if it is below, and is undecided otherwise.
-    For several claims intervals are as wide as Holm's correction asks.
+    margin: outside a two-sided bootstrap interval over texts. It fails if it is below, and is undecided
+    otherwise. For several claims intervals are as wide as Holm's correction asks.
 
     "attends" must also exceed the attention of other tokens of the text to keys at the same distance, where
     there are any: a head that looks at positions, not at roles, fails. "looks" must also exceed what other
