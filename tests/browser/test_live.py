@@ -182,7 +182,9 @@ def test_it_fits_the_window(open_page, tmp_path, shots, width, scheme):
 
 def test_an_answer_about_a_typed_text_says_which_text_it_is_about(open_page, tmp_path, traced, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    question = aw.ask.head("Which head?", view=aw.Explorer(traced, layer=0, head=0, methods=["attention"]), id="typed")
+    question = aw.ask.head(
+        "Which head?", view=aw.Explorer(traced, layer=0, head=0, methods=["attention"]), id="typed"
+    )
     page = live_page(open_page, tmp_path / "live.html", [question])
     write(page, "abcdabcdab")
     # The recorded text ends in a b as well: only its letters tell whether the typed one is drawn.
