@@ -144,12 +144,12 @@ class Stack:
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a figure consists of.
+    """The contents of a figure.
 
     Attributes:
         title: Its heading.
         parts: Its parts, from top to bottom.
-        note: What must be said about its numbers, below them.
+        note: A caveat about its numbers, below them.
     """
 
     title: str

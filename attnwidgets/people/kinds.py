@@ -63,7 +63,7 @@ _FEWEST, _ENOUGH = 4, 8
 
 
 def require_fields(kind: str, items: Sequence[Item], name: str) -> None:
-    """Refuse items that lack what a kind shows or scores.
+    """Refuse items without a field that their kind shows or scores.
 
     Raises:
         ValueError: The message names item and field.

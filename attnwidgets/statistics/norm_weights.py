@@ -142,8 +142,8 @@ def norm_weights(trace: Any, *, times: float = 3.0, stack: str | None = None) ->
     """Return the weights of both norms of every block, and the dimensions whose weights stand out.
 
     A norm multiplies every dimension of a state by its weight (of RMS norms that add one to it, by the sum).
-    Where a few weights are far from the others, the length of what passes the norm is mostly that of these
-    dimensions. In BERT, the second norm undoes what the first one does to them: this is why GlobEnc follows
+    Where a few weights are far from the others, the length of a state after the norm is mostly that of these
+    dimensions. In BERT, the second norm undoes the effect of the first on them: this is why GlobEnc follows
     both.
 
     Args:

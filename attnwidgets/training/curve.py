@@ -47,7 +47,7 @@ class Curve(Table):
     """A number of a model at every checkpoint of a run.
 
     Attributes:
-        name: What is measured.
+        name: The name of the measure.
         steps: The steps [step].
         values: The numbers [step, ...]; NaN at steps whose weights are not finite.
         axes: Labels of the further axes of `values`, by name: "layer", "head", "offset",

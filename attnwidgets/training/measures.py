@@ -1,4 +1,4 @@
-"""The curves that have a name: what is measured of a model, step by step, on texts that repeat."""
+"""The curves that have a name: measures of a model, step by step, on texts that repeat."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OFFSETS = (-1, 0, 1, 2, 3)
 
 @dataclass(frozen=True)
 class Look:
-    """A model at a step, and the texts on which it is measured. What several curves need is computed once.
+    """A model at a step, and the texts on which it is measured. Values that several curves need are computed once.
 
     Attributes:
         model: The model.
@@ -148,7 +148,7 @@ def _cause(look: Look) -> Float:
 
 
 class Measure(NamedTuple):
-    """What a curve shows.
+    """The measure that a curve shows.
 
     Attributes:
         of: Returns its numbers for a model at a step.

@@ -74,11 +74,11 @@ def checkpoints(given: Mapping[int, Any] | str | Path, tokenizer: Any = None) ->
 
 
 class _Measured(NamedTuple):
-    """What a curve measures.
+    """The measure of a curve.
 
     Attributes:
         name: Name of the curve.
-        key: Identifies what is measured, together with the weights.
+        key: Identifies the measure, together with the weights.
         of: Takes the model, returns the numbers.
         axes: The names of the axes of the numbers.
         meaning: The definition, in words.
@@ -259,7 +259,7 @@ class TrainingRun(Suggesting, Viewable):
         return _Measured(of, f"statistic {of} {key_of(items)}", measure, meaning=meaning)
 
     def _look(self, model: Any, rows: Repeats) -> Look:
-        """Return the model of the step with these rows; several curves share what it computed."""
+        """Return the model of the step with these rows; several curves share its results."""
         key = (self._weights.loaded, id(rows))
         before, look = self._looked
         if before != key or look is None:
@@ -272,7 +272,7 @@ class TrainingRun(Suggesting, Viewable):
         return [self._curve(item, arrays[item.key]) for item in measured]
 
     def _measure(self, measured: Mapping[str, Callable[[Any], Any]], name: str) -> dict[str, list[Any]]:
-        """Return what is measured at every step, by key; None at gaps. It is cached by weights and key."""
+        """Return the measures at every step, by key; None at gaps. It is cached by weights and key."""
         result: dict[str, list[Any]] = {key: [] for key in measured}
         for step in progress(self.steps, f"{name}: steps"):
             for key, of in measured.items():

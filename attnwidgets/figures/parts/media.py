@@ -209,7 +209,7 @@ class Pictured:
     Attributes:
         pixels: The picture [row, column, channel], 0 to 255.
         maps: Values of patches, each [row, column].
-        names: What stands beneath each; none of a large one.
+        names: The caption of each; none of a large one.
         colours: Colours of the values.
         norms: Range of each map.
         signed: Whether values have a sign.
@@ -269,7 +269,7 @@ class Pictured:
 
 
 VEIL, FILL = 0.5, 0.3
-"""How opaque the veil over parts is that nothing rests on, and what fills those that something does."""
+"""Opacity of the veil over parts that nothing rests on, and of the fill of the other parts."""
 
 _SIDE, _EDGE, _LEAST_SIDE = 480, 0.08, 16  # pixels of the longer side; share of a box, and least with an edge
 _PIXELS = 4  # times from which an enlarged picture shows its pixels
@@ -322,7 +322,7 @@ class Copies:
 
     Attributes:
         pictures: Of equal size, [row, column, channel], 0 to 255.
-        names: What stands beneath each: a name, and more words.
+        names: The caption of each: a name, and more words.
         chosen: The copy whose name is bold; -1: none.
     """
 

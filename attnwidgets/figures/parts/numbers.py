@@ -25,7 +25,7 @@ class Bar:
     """A bar, or a pair of bars before and after a change.
 
     Attributes:
-        name: What it is of.
+        name: Its label.
         value: Its length.
         before: The length before a change; None without one.
         quiet: Whether it is set apart.

@@ -1,1 +1,1 @@
-"""What figures are drawn with: areas of a page, on matplotlib's axes or on pixels. Begin with `pen.py`."""
+"""The means of drawing figures: areas of a page, on matplotlib's axes or on pixels. Begin with `pen.py`."""
