@@ -29,7 +29,7 @@ OFFSETS = (-1, 0, 1, 2, 3)
 
 @dataclass(frozen=True)
 class Look:
-    """A model at a step, and the texts on which it is measured. Values that several curves need are computed once.
+    """A model at a step, and the texts on which it is measured. Shared intermediate values are computed once.
 
     Attributes:
         model: The model.
