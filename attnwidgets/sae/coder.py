@@ -248,10 +248,10 @@ class Coder(nn.Module):
         return moved if undo is None else moved * undo.multiply
 
     def added(self, h: Tensor, a: Tensor, features: Sequence[int]) -> Tensor:
-        """Return what features and the bias add to the reconstruction [feature + 1, token, d_in].
+        """Return the terms of features and bias in the reconstruction [feature + 1, token, d_in].
 
-        The last part is the decoder's bias, with what undoing a normalisation of each token adds. Parts are
-        float64 on the CPU, so that sums of many stay accurate.
+        The last part is the decoder's bias, with the shift that undoes a normalisation of each token. Parts
+        are float64 on the CPU, so that sums of many stay accurate.
 
         Args:
             h: States [token, d_in].

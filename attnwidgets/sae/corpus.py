@@ -57,7 +57,7 @@ class Corpus:
         tokenizer: Tokenizes the texts; None if they are token ids already.
         texts: Strings, lists of token ids (read as they are), or rows of a data set with "text" or
             "input_ids".
-        context: Tokens in a window, special tokens included; at most what the model accepts.
+        context: Tokens in a window, special tokens included; at most the limit of the model.
         prepend_bos: Whether every window begins with the beginning-of-text token; None leaves that to the
             tokenizer.
         skip_first: Whether the first token of a window is excluded; None excludes it for decoders whose

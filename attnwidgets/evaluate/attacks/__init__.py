@@ -1,1 +1,1 @@
-"""Attacks on explanations: changes that keep a prediction and move what explains it."""
+"""Attacks on explanations: changes that keep a prediction and move its explanation."""

@@ -1,4 +1,4 @@
-"""Attacks on explanations: the change of an input that keeps the prediction and moves what explains it.
+"""Attacks on explanations: the change of an input that keeps the prediction and moves its explanation.
 
 Ghorbani, Abid and Zou 2019, Interpretation of Neural Networks is Fragile.
 """
@@ -129,11 +129,11 @@ def attack(
     Every change is measured by the method itself, with all its options. Only the direction comes from a
     differentiable form, which attention, rollout, saliency, input x gradient, integrated gradients, LRP and
     occlusion have; other attributions are attacked along the gradient of input x gradient, other maps along
-    that of rollout. Activations with a kink (ReLU) have no second derivative, and count as linear there; what
-    the rules of LRP hold constant is constant.
+    that of rollout. Activations with a kink (ReLU) have no second derivative, and count as linear there;
+    factors that the rules of LRP hold constant are constant.
 
     **Interpretation.** A map that moved is not wrong: the model at x + d may have other reasons, and the map
-    may say so. What is shown is that the prediction does not determine the explanation. The distance is a
+    may say so. An attack only shows that the prediction does not determine the explanation. The distance is a
     lower bound; another search may get farther. Ranks of nearly equal values move first: read the share of
     the largest, too.
 
@@ -327,7 +327,7 @@ class _Subject:
 
 
 def _subject(trace: Any, name: str, spec: Any, tolerance: float) -> _Subject:
-    """Return what is attacked.
+    """Return the attacked explanation, and the prediction to keep.
 
     Raises:
         ValueError: If the trace has no prediction that a change can keep.

@@ -51,7 +51,7 @@ class At:
 
 @dataclass(frozen=True)
 class Pass:
-    """What runs the model for a form.
+    """A pass of the model for a form.
 
     Attributes:
         run: Runs it on the trace's inputs.

@@ -51,7 +51,7 @@ class Attack(Table, Viewable):
 
     Attributes:
         method: The method that was attacked.
-        by: What changed: "embeddings" or "words".
+        by: The kind of change: "embeddings" or "words".
         direction: The method whose gradient was followed; "" if the changes were enumerated.
         label: The prediction.
         probability: Its probability without and with the change.
@@ -61,7 +61,7 @@ class Attack(Table, Viewable):
         after: The explanation with it, of the same elements by position.
         traces: The trace, and that of the changed input. Methods that run the model explain the second as it
             is only if words changed: embeddings between words are nowhere but in `change`.
-        change: What is added to the embeddings [token, dim]; None of words.
+        change: The vectors added to the embeddings [token, dim]; None of words.
         tried: Every change that was tried.
         bound: The distance that no change within the budget can exceed, if the gradient is the same at every
             point that was tried (as it is in a linear model); else None.
@@ -131,7 +131,7 @@ class Attack(Table, Viewable):
         return float(drawn[-1] if self.by == "embeddings" else drawn[(len(drawn) - 1) // 2])
 
     def describe(self) -> str:
-        """Return what moved, how far chance moves it, and the prediction, in a few sentences."""
+        """Return a few sentences: the distance, that of random changes, and the prediction."""
         p, q = self.probability
         if self.best is None:
             return (

@@ -63,7 +63,7 @@ class Ball:
 
 @dataclass(frozen=True)
 class Goal:
-    """What an attack moves, and what it leaves.
+    """The goal of an attack: the values to move, and the prediction to keep.
 
     Attributes:
         top: The content tokens with the largest values.
@@ -82,7 +82,7 @@ class Goal:
     tolerance: float
 
     def loss(self, trace: Trace, here: At) -> Tensor:
-        """Return the top tokens' share of the values' size, and what the prediction moves too far."""
+        """Return the top tokens' share of all sizes, plus the penalty of a prediction that moves too far."""
         size = here.values.abs()
         share = size[list(self.top)].sum() / size[self.content.nonzero()[0]].sum().clamp_min(1e-30)
         row = here.logits if self.row is None else here.logits[self.row]
@@ -92,7 +92,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Descent:
-    """What a descent tried.
+    """The changes that a descent tried.
 
     Attributes:
         changes: The changes [token, dim].
@@ -122,7 +122,7 @@ def descended(
         form: The differentiable form of the method.
         options: The method's options.
         ball: The changes that are allowed.
-        goal: What is moved.
+        goal: The goal of the attack.
         query: The query whose row of a map is read.
         steps: Number of steps.
         drawn: Random changes; the first gives the direction of the start.

@@ -135,7 +135,7 @@ def cue_contribution(
             mapping from labels to these. None: attention, rollout, attention_norm (res_ln), globenc, alti and
             value_zeroing; globenc with normalised rows in causal models, which are too deep for it otherwise.
         layers: Layers by number; all by default. A layer for which a method has no map scores NaN.
-        unit: What the indices count: "word" (of `words`; without them, of the words of the text, where each
+        unit: The unit of the indices: "word" (of `words`; without them, of the words of the text, where each
             punctuation mark is a word), or "token" of the model, special tokens included.
         ranked: Which tokens average precision ranks: "all" that the row can see, including the target itself
             and special tokens; "others": without the target's; "words": without special tokens as well.

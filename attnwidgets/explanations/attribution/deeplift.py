@@ -53,7 +53,7 @@ def deeplift(
     stack: str | None = None,
     force: bool = False,
 ) -> Attributions:
-    """What every token contributes to the difference between the target here and on a baseline.
+    """The contribution of every token to the difference between the target here and on a baseline.
 
     The model runs on the baseline, then on the input. Every operation distributes the whole difference of its
     output among its inputs: a linear one by its weights; a function of one number by the quotient of the two

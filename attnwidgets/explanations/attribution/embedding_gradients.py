@@ -347,7 +347,7 @@ def _input_values(
     during: Callable[[], AbstractContextManager[Any]],
     smoothing: Smoothing,
 ) -> NDArray[Any]:
-    """Return what is read of gradients by a model's pixels or spectrogram [target, row, column]."""
+    """Return the map of gradients by a model's pixels or spectrogram [target, row, column]."""
     from attnwidgets.tracing.gradients.differentiable import diagnosis, differentiable, gradients, usable
 
     total: list[Any] = [0.0] * len(targets.targets)

@@ -100,9 +100,9 @@ def saliency(
     """How much the target changes with every token's embedding: the size of its gradient there.
 
     With `noise` this is SmoothGrad: the gradient is averaged over copies of the input with normal noise
-    before its size is taken. With `relu="guided"` it is guided backpropagation: what passes back through a
-    ReLU is set to zero where it is negative. Its pictures are sharper, and no more faithful: they hardly
-    depend on the class or on the weights of upper layers, and the result says so.
+    before its size is taken. With `relu="guided"` it is guided backpropagation: the gradient that passes back
+    through a ReLU is set to zero where it is negative. Its pictures are sharper, and no more faithful:
+    they hardly depend on the class or on the weights of upper layers, and the result says so.
 
     Args:
         trace: {trace}
@@ -182,7 +182,7 @@ def input_x_gradient(
     stack: str | None = None,
     at: At = "embedding",
 ) -> Attributions:
-    """What every token's embedding adds to the target, to first order: its embedding times its gradient.
+    """The contribution of every token to the target, to first order: its embedding times its gradient.
 
     Args:
         trace: {trace}
@@ -246,7 +246,7 @@ def integrated_gradients(
     unit: str | None = None,
     stack: str | None = None,
 ) -> Attributions:
-    """What every token adds to the target between a baseline and the input, along a straight line.
+    """The contribution of every token to the target between a baseline and the input, along a straight line.
 
     With x the tokens' embeddings and b the baseline's: (x - b) times the mean gradient at b + a (x - b), a
     from 0 to 1. The full integral sums to f(x) - f(b) over the tokens; the delta, by which finitely many

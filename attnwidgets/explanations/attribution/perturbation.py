@@ -249,7 +249,7 @@ def shapley_sampling(
     unit: str | None = None,
     stack: str | None = None,
 ) -> Attributions:
-    """What each element adds to the target, averaged over random orders of adding elements to a baseline.
+    """The contribution of each element to the target: a mean over orders of adding elements to a baseline.
 
     By "orders", computed by captum's ShapleyValueSampling (the extra `captum`), or by "kernel", Kernel SHAP:
     a linear model of the target's values where only some elements are present. Both run samples x elements

@@ -48,7 +48,7 @@ def signed_attention(
     of: Literal["loss", "score"] = "loss",
     stack: str | None = None,
 ) -> MixingMap:
-    """What every attention weight does for the target: -dL/dalpha * alpha, head by head.
+    """The effect of every attention weight on the target: -dL/dalpha * alpha, head by head.
 
     L is the target's loss, so that positive numbers speak for the target: paying that attention lowers its
     loss.

@@ -1,1 +1,1 @@
-"""What every feature of an SAE does on a corpus."""
+"""The activations of every feature of an SAE on a corpus."""

@@ -54,7 +54,7 @@ PAPER = "Bricken et al. 2023, Towards Monosemanticity"
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureDashboard:
-    """What `feature_stats` keeps of every feature, for its page in `FeaturePanel`.
+    """The data that `feature_stats` keeps of every feature, for its page in `FeaturePanel`.
 
     Args:
         examples: Number of contexts kept of each feature with its largest activations, each from a different
@@ -129,7 +129,7 @@ def feature_stats(
         texts: Any number of strings, lists of token ids (read as they are), or rows of a data set with
             "text" or "input_ids"; may be a stream.
         features: Count only these features (others cost nothing, except in topk SAEs).
-        dashboard: What is stored of every feature besides its counts: an `aw.FeatureDashboard`.
+        dashboard: Data stored of every feature besides its counts: an `aw.FeatureDashboard`.
         context: Tokens the model reads at once, special tokens included.
         site: Hook point to read, instead of `sae.site`; see `attnwidgets.tracing.hooks.hook_point`.
         prepend_bos: Whether texts begin with the beginning-of-text token. None: as the SAE's files say, else

@@ -313,7 +313,7 @@ class FeatureStats(Explanation):
         return [spelled[int(number)] if fires else None for number, fires in zip(ids, alive, strict=True)]
 
     def called(self, feature: int, k: int = 3) -> str:
-        """Return what a feature is called: its name, or up to `k` tokens on which it fires most.
+        """Return the label of a feature: its name, or up to `k` tokens on which it fires most.
 
         "" for a feature that fired on no token, or was not counted.
         """

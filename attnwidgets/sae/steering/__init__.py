@@ -1,1 +1,1 @@
-"""Features of an SAE changed while a model runs, and what becomes of a text then."""
+"""Features of an SAE changed while a model runs, and the texts that it then writes."""
