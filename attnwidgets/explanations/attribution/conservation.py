@@ -158,8 +158,10 @@ def verdict_on(
 
 def _has_hooks(model: nn.Module) -> bool:
     """Return whether hooks or replaced methods of single modules change the numbers of a model."""
+    from attnwidgets.tracing.recording.call_scope import is_replaced
+
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return any("forward" in vars(part) or any(vars(part)[kind] for kind in kinds) for part in model.modules())
+    return any(is_replaced(part) or any(vars(part)[kind] for kind in kinds) for part in model.modules())
 
 
 def _check(trace: Any, tolerance: float, purpose: str) -> Conservation:

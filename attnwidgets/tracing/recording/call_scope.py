@@ -26,6 +26,8 @@ _switched: dict[int, tuple[tuple[Callable[[], bool], str], ...]] = {}
 _wrapped: dict[tuple[int, str], tuple[tuple[Callable[[], bool], Wrap], ...]] = {}
 _before: dict[tuple[int, str], Any] = {}
 _MISSING = object()
+# On a method that `own_method` replaced: whether nothing had replaced it before.
+_SCOPED = "_attnwidgets_scoped"
 _guard = threading.Lock()
 
 
@@ -146,7 +148,18 @@ def _dispatched(key: tuple[int, str], plain: Callable[..., Any]) -> Callable[...
             method = wrap(method) if is_own() else method
         return method(*args, **kwargs)
 
+    vars(dispatched)[_SCOPED] = _before[key] is _MISSING
     return dispatched
+
+
+def is_replaced(module: nn.Module) -> bool:
+    """Return whether a module's `forward` was replaced on the module itself.
+
+    A replacement by `own_method` does not count: this package only adds noise to embeddings with it, which
+    changes no operation.
+    """
+    forward = vars(module).get("forward")
+    return forward is not None and not getattr(forward, _SCOPED, False)
 
 
 @contextmanager

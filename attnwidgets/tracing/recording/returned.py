@@ -13,6 +13,7 @@ from attnwidgets.tracing.attention_sources import OUTPUTS, weights_in
 from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.borrow import IMPLEMENTATION, configs_of, implementation
+from attnwidgets.tracing.recording.call_scope import is_replaced
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def attention_of(modules: Collection[nn.Module]) -> Hashable | None:
     for module in modules:
         attributes = vars(module)
         hooks = (*attributes["_forward_hooks"].values(), *attributes["_forward_pre_hooks"].values())
-        if "forward" in attributes or not all(map(_is_of_transformers, hooks)):
+        if is_replaced(module) or not all(map(_is_of_transformers, hooks)):
             return None
         options = (attributes.get(name) for name in ("is_causal", "scaling"))
         numbers = (option if isinstance(option, (int, float)) else None for option in options)
